@@ -1,0 +1,121 @@
+# Every target sets up what it needs; `make` alone lists them.
+#
+# What is made outside the sources: .venv (Python), .cache/node (the Kaitai compiler),
+# docs/_build (the pages). `make clean` removes the products, `make distclean` also the tools.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+# The first Python that is new enough. Looked up when a recipe runs, not when this file is
+# read, so that `make test` sees what `make system` has just installed.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP_STAMP := $(VENV)/.setup-stamp
+EXAMPLES := $(patsubst %/pyproject.toml,%,$(wildcard examples/*/pyproject.toml))
+
+KSC_VERSION := 0.11.0
+NODE_DIR := .cache/node
+NODE_STAMP := $(NODE_DIR)/.kaitai-struct-compiler-$(KSC_VERSION)
+
+SOAK_EXECUTIONS ?= 1000000
+PYTEST_WORKERS ?= 2
+PYTEST_ARGS ?=
+
+# $(call apt-install,checks): `checks` is shell code that calls `want PACKAGE` for each package
+# that is missing. Nothing is asked of apt, nor of sudo, when there is none.
+define apt-install
+packages=(); want() { packages+=("$$1"); }; \
+has() { command -v "$$1" >/dev/null 2>&1; }; \
+$(1) \
+if [ "$${#packages[@]}" -gt 0 ]; then \
+	echo "installing: $${packages[*]}"; \
+	sudo=(); if [ "$$(id -u)" -ne 0 ]; then sudo=(sudo); fi; \
+	"$${sudo[@]}" apt-get update -q; \
+	"$${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -q --no-install-recommends "$${packages[@]}"; \
+fi
+endef
+
+# `python3 -m venv` needs ensurepip, which Debian and Ubuntu package apart.
+PYTHON_CHECKS = has python3 || want python3; \
+	"$(or $(PYTHON),python3)" -c 'import ensurepip, venv' 2>/dev/null || want "$(notdir $(or $(PYTHON),python3))-venv";
+NODE_CHECKS = has node || want nodejs; has npm || want npm; \
+	[ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates;
+TSHARK_CHECKS = has tshark || want tshark;
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+.PHONY: system
+system: ## install the Debian packages that the tests need and that are missing
+	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS))
+
+.PHONY: system-python system-node
+system-python:
+	@$(call apt-install,$(PYTHON_CHECKS))
+system-node:
+	@$(call apt-install,$(NODE_CHECKS))
+
+.PHONY: setup
+setup: $(SETUP_STAMP) ## make .venv with Wirehouse, its tools and the example packages
+
+$(SETUP_STAMP): pyproject.toml $(EXAMPLES:%=%/pyproject.toml)
+	@$(MAKE) --no-print-directory system-python
+	@[ -n "$(PYTHON)" ] || { echo "Wirehouse needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
+	[ -x $(BIN)/pip ] || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' $(EXAMPLES:%=--editable %)
+	@touch $@
+
+.PHONY: node
+node: $(NODE_STAMP) ## install the Kaitai Struct compiler, pinned, into .cache/node
+
+$(NODE_STAMP):
+	@$(MAKE) --no-print-directory system-node
+	@mkdir -p $(NODE_DIR)
+	npm install --prefix $(NODE_DIR) --no-fund --no-audit --loglevel=error kaitai-struct-compiler@$(KSC_VERSION)
+	@touch $@
+
+.PHONY: lint
+lint: setup ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+
+.PHONY: docs
+docs: setup ## build the pages into docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+.PHONY: test
+test: system setup node lint docs ## everything that must hold: lint, docs, tests
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+.PHONY: soak
+soak: setup ## full fuzzing counts; writes soak/wire.json
+	@mkdir -p soak
+	$(BIN)/python tests/fuzz/soak.py --executions $(SOAK_EXECUTIONS) --json soak/wire.json
+
+.PHONY: bench
+bench: setup node ## decode and encode beside Construct, Kaitai and msgpack; writes a JSON record
+	@mkdir -p benchmarks/results
+	$(BIN)/python -m benchmarks.wire --json benchmarks/results/wire.json
+
+.PHONY: demo
+demo: setup ## the best there is to see
+	@$(BIN)/wirehouse demo
+
+.PHONY: clean
+clean: ## remove build products and caches
+	rm -rf docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis soak/work
+	find src tests examples benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: distclean
+distclean: clean ## also remove .venv and .cache
+	rm -rf $(VENV) .cache

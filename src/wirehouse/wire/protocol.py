@@ -1,0 +1,147 @@
+"""A protocol as a whole: its frame, its dialects, and the codec made from them.
+
+`Protocol` is what a layout module ends with, what the entry point `wirehouse.protocols` names, and
+what every tool starts from. It is cheap to make: layouts are read and codecs loaded on first use.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from .errors import EncodeError
+from .model import Direction
+from .model import Layout as LayoutModel
+from .types import Layout
+
+__all__ = ["Decoded", "Protocol"]
+
+
+class Decoded(NamedTuple):
+    """A message and where it stops in the buffer."""
+
+    message: Any
+    stop: int
+
+
+class Protocol:
+    """A named protocol, declared by its frame layout.
+
+    `more` are layouts that no frame reaches by itself, such as what a stage yields. The first
+    dialect is the default. `directed` tells whether a reader must know who speaks.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        title: str,
+        frame: type[Layout],
+        more: tuple[type[Layout], ...] = (),
+        dialects: tuple[str, ...] = ("seed",),
+        port: int | None = None,
+    ):
+        self.name = name
+        self.title = title
+        self.frame = frame
+        self.more = more
+        self.dialects = dialects
+        self.port = port
+
+    def __repr__(self) -> str:
+        return f"<Protocol {self.name}>"
+
+    @property
+    def doc(self) -> str:
+        """The docstring of the layout module."""
+        import sys  # noqa: PLC0415
+
+        return sys.modules[self.frame.__module__].__doc__ or ""
+
+    def dialect(self, name: str | None) -> str:
+        """A dialect by name, or the default; raises ValueError naming the valid ones."""
+        if name is None:
+            return self.dialects[0]
+        if name not in self.dialects:
+            raise ValueError(
+                f"{self.name} has no dialect {name!r}; it has {', '.join(self.dialects)}"
+            )
+        return name
+
+    def model(self, dialect: str | None = None) -> LayoutModel:
+        """The frame as data, for views."""
+        from .declare import build  # noqa: PLC0415
+
+        return build(self.frame, self.dialect(dialect))
+
+    def layouts(self, dialect: str | None = None) -> list[LayoutModel]:
+        """Every layout that belongs to the protocol, frame first."""
+        from .declare import build  # noqa: PLC0415
+        from .walk import reachable  # noqa: PLC0415
+
+        name = self.dialect(dialect)
+        return reachable([self.model(name), *(build(cls, name) for cls in self.more)])
+
+    @functools.cached_property
+    def directed(self) -> bool:
+        """Whether the same bytes mean different things in the two directions."""
+        body = self.model().body
+        return body is not None and body.directed
+
+    def codec(self, dialect: str | None = None) -> ModuleType:
+        """The generated module of a dialect."""
+        name = self.dialect(dialect)
+        cache: dict[str, ModuleType] = self.__dict__.setdefault("_codecs", {})
+        if name not in cache:
+            from .generate.load import load_codec  # noqa: PLC0415
+
+            cache[name] = load_codec(self, name)
+        return cache[name]
+
+    def decode(
+        self,
+        data: bytes,
+        start: int = 0,
+        *,
+        direction: Direction | None = None,
+        dialect: str | None = None,
+        limit: int | None = None,
+    ) -> Decoded:
+        """The message that begins at `start`. Raises DecodeError or NeedMore, nothing else.
+
+        `direction` must be given when the protocol is `directed`; ValueError otherwise.
+        """
+        codec = self.codec(dialect)
+        name = f"decode_{self.model(dialect).name}"
+        if self.directed:
+            if direction not in ("c2s", "s2c"):
+                raise ValueError(f"{self.name} needs a direction: c2s (from a client) or s2c")
+            name = f"{name}_{direction}"
+        decode = getattr(codec, name)
+        buf = bytes(data)
+        if limit is None:
+            return Decoded(*decode(buf, start, len(buf)))
+        return Decoded(*decode(buf, start, len(buf), limit))
+
+    def encode(self, message: Layout, *, dialect: str | None = None) -> bytes:
+        """The bytes of a message. Raises EncodeError, nothing else."""
+        encode = getattr(self.codec(dialect), f"encode_{self.model(dialect).name}")
+        try:
+            return bytes(encode(message))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise EncodeError("bad_value", type(message).__name__, None, str(error)) from error
+
+    def scan(
+        self,
+        data: bytes,
+        start: int = 0,
+        *,
+        dialect: str | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Where the frame that begins at `start` stops, without decoding its body."""
+        scan = getattr(self.codec(dialect), f"scan_{self.model(dialect).name}")
+        buf = bytes(data)
+        args: tuple[Any, ...] = () if limit is None else (limit,)
+        return int(scan(buf, start, len(buf), *args))

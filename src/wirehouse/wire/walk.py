@@ -1,0 +1,66 @@
+"""Walks over layouts: which other layouts a layout is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from . import model as m
+
+__all__ = ["inner", "reachable"]
+
+
+def inner(layout: m.Layout) -> Iterator[m.Layout]:
+    """The layouts that stand directly inside one, in wire order."""
+    for part in layout.parts:
+        match part:
+            case m.Field():
+                yield from _in_type(part.type)
+                if part.stage is not None:
+                    yield part.stage
+            case m.Options():
+                for option in part.fields:
+                    yield from _in_type(option.type)
+            case m.Body():
+                for alternative in part.alternatives:
+                    yield alternative.layout
+            case _:
+                pass
+
+
+def _in_type(kind: m.Type) -> Iterator[m.Layout]:
+    match kind:
+        case m.Nested():
+            yield kind.layout
+        case m.Many():
+            yield from _in_type(kind.item)
+        case m.Rows():
+            for alternative in kind.alternatives:
+                yield alternative.layout
+        case _:
+            pass
+
+
+def reachable(roots: Iterable[m.Layout]) -> list[m.Layout]:
+    """The roots and all that they are made of, each once, outer before inner."""
+    found: dict[type, m.Layout] = {}
+
+    def visit(layout: m.Layout) -> None:
+        if layout.cls in found:
+            return
+        found[layout.cls] = layout
+        for other in inner(layout):
+            visit(other)
+
+    for root in roots:
+        visit(root)
+    return list(found.values())
+
+
+def dynamics(layouts: Iterable[m.Layout]) -> list[m.Dynamic]:
+    """The dynamic types that occur in these layouts, each once."""
+    found: dict[type, m.Dynamic] = {}
+    for layout in layouts:
+        for part in layout.parts:
+            if isinstance(part, m.Field) and isinstance(part.type, m.Dynamic):
+                found[part.type.cls] = part.type
+    return list(found.values())
