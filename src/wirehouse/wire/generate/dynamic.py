@@ -1,0 +1,153 @@
+"""Self-describing values: one reading and one writing function that call themselves.
+
+Depth is limited, and every container pays for its items from a budget before it reads them, so
+that neither the stack nor memory grows beyond what a message may ask for.
+"""
+
+from __future__ import annotations
+
+from .. import model as m
+from .code import Code, Structs
+from .reader import Reader, text_lines, varint_lines
+from .writer import varint_expr
+
+__all__ = ["dynamic_reader", "dynamic_writer"]
+
+
+def dynamic_reader(kind: m.Dynamic, structs: Structs) -> str:
+    """`read_<name>(buf, pos, end, depth, budget)`."""
+    cls, name = kind.cls.__name__, kind.name
+    code = Code()
+    code(
+        f"def read_{name}(buf: bytes, pos: int, end: int, depth: int, budget: list[int]) -> tuple[{cls}, int]:"
+    )
+    code.indent = 1
+    with code.block("if pos >= end:"):
+        code(f'raise rt.refuse("short", "{name}.type", pos)')
+    code("tag = buf[pos]", "pos += 1", "value: Any")
+    for index, each in enumerate(kind.kinds):
+        with code.block(f"{'el' if index else ''}if tag == {each.tag}:  # {each.name}"):
+            _read_kind(code, structs, kind, each)
+    with code.block("else:"):
+        code(f'raise rt.refuse("unknown_var_type", "{name}.type", pos - 1, str(tag))')
+    code(f"return {cls}(type=tag, value=value), pos")
+    return f"{code}\n"
+
+
+def _read_kind(code: Code, structs: Structs, kind: m.Dynamic, each: m.DynamicKind) -> None:
+    label = f"{kind.name}.{each.name}"
+    match each.type:
+        case None:
+            code("value = None")
+        case m.Varint():
+            varint_lines(code, label, "value", each.type)
+        case m.Blob():
+            _read_blob(code, label, "value", each.type)
+        case m.Items() | m.Pairs():
+            _read_container(code, kind, each)
+        case _:
+            layout = m.Layout(kind.name, kind.cls, (), "")
+            reader = Reader(layout, structs)
+            reader.code = code
+            reader.slot(each.name, "value", each.type)
+            reader.flush()
+
+
+def _read_blob(code: Code, label: str, var: str, kind: m.Blob) -> None:
+    assert isinstance(kind.length, m.Varint)
+    varint_lines(code, label, "size", kind.length)
+    with code.block("if size < 0 or size > end - pos:"):
+        code(f'raise rt.overrun("{label}", pos, size, end)')
+    code("start = pos", "pos += size")
+    text_lines(code, label, var, kind, "buf[start:pos]", "start")
+
+
+def _read_container(code: Code, kind: m.Dynamic, each: m.DynamicKind) -> None:
+    label = f"{kind.name}.{each.name}"
+    assert isinstance(each.type, m.Items | m.Pairs)
+    least = 2 if isinstance(each.type, m.Pairs) else 1
+    with code.block(f"if depth >= {kind.max_depth}:"):
+        code(f'raise rt.refuse("too_deep", "{label}", pos)')
+    assert isinstance(each.type.count, m.Varint)
+    varint_lines(code, label, "size", each.type.count)
+    count = f"size * {least}" if least > 1 else "size"
+    with code.block(f"if size < 0 or {count} > end - pos:"):
+        code(f'raise rt.overrun("{label}", pos, size, end)')
+    code("budget[0] -= size")
+    with code.block("if budget[0] < 0:"):
+        code(f'raise rt.refuse("too_many", "{label}", pos)')
+    code("items = []", "count = size")
+    with code.block("for _ in range(count):"):
+        call = f"read_{kind.name}(buf, pos, end, depth + 1, budget)"
+        if isinstance(each.type, m.Pairs):
+            _read_blob(code, f"{label}.key", "key", each.type.key)
+            code(f"item, pos = {call}", "items.append((key, item))")
+        else:
+            code(f"item, pos = {call}", "items.append(item)")
+    code("value = tuple(items)")
+
+
+def dynamic_writer(kind: m.Dynamic, structs: Structs) -> str:
+    """`write_<name>(value, depth)`."""
+    cls, name = kind.cls.__name__, kind.name
+    code = Code()
+    code(f"def write_{name}(value: {cls}, depth: int) -> bytes:")
+    code.indent = 1
+    code("tag = value.type", "inner: Any = value.value")
+    with code.block(f"if depth > {kind.max_depth}:"):
+        code(f'raise EncodeError("too_deep", "{name}", None)')
+    for index, each in enumerate(kind.kinds):
+        with code.block(f"{'el' if index else ''}if tag == {each.tag}:  # {each.name}"):
+            _write_kind(code, structs, kind, each)
+    code(f'raise EncodeError("unknown_var_type", "{name}.type", None, str(tag))')
+    return f"{code}\n"
+
+
+def _write_kind(code: Code, structs: Structs, kind: m.Dynamic, each: m.DynamicKind) -> None:
+    label, head = f"{kind.name}.{each.name}", bytes([each.tag])
+    match each.type:
+        case None:
+            code(f"return {head!r}")
+        case m.Varint():
+            code(f"return {head!r} + {varint_expr('inner', each.type, label)}")
+        case m.Bool():
+            code(f"return {head + bytes([1])!r} if inner else {head + bytes([0])!r}")
+        case m.Float(size=4):
+            code(f'return {head!r} + rt.put_f32(inner, "{each.type.order}", "{label}")')
+        case m.Float():
+            code(
+                f"return {head!r} + {structs.pack('>d' if each.type.order == 'big' else '<d')}(inner)"
+            )
+        case m.Int():
+            code(
+                f'return {head!r} + rt.put_int_of(inner, {each.type.size}, {each.type.signed}, "{label}")'
+            )
+        case m.Blob():
+            text = f'rt.put_text(inner, "{label}")' if each.type.text else "bytes(inner)"
+            assert isinstance(each.type.length, m.Varint)
+            code(f"data = {text}", "size = len(data)")
+            code(f"return {head!r} + {varint_expr('size', each.type.length, label)} + data")
+        case m.Items() | m.Pairs():
+            _write_container(code, kind, each, head)
+
+
+def _write_container(code: Code, kind: m.Dynamic, each: m.DynamicKind, head: bytes) -> None:
+    label = f"{kind.name}.{each.name}"
+    assert isinstance(each.type, m.Items | m.Pairs)
+    assert isinstance(each.type.count, m.Varint)
+    with code.block(f"if depth >= {kind.max_depth}:"):
+        code(f'raise EncodeError("too_deep", "{label}", None)')
+    code("size = len(inner)", f"parts = [{head!r}, {varint_expr('size', each.type.count, label)}]")
+    if isinstance(each.type, m.Pairs):
+        assert isinstance(each.type.key.length, m.Varint)
+        with code.block("for key, item in inner:"):
+            code(f'data = rt.put_text(key, "{label}.key")', "size = len(data)")
+            code(
+                f"parts.append({varint_expr('size', each.type.key.length, label)})",
+                "parts.append(data)",
+            )
+            code(f"parts.append(write_{kind.name}(item, depth + 1))")
+    else:
+        with code.block("for item in inner:"):
+            code(f"parts.append(write_{kind.name}(item, depth + 1))")
+    code('return b"".join(parts)')

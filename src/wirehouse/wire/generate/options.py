@@ -1,0 +1,153 @@
+"""The option area: a bitmap in the head, then for each set bit a length and a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import model as m
+from .code import Code, local
+
+if TYPE_CHECKING:
+    from .frames import FrameWriter, HeadFrame
+
+__all__ = ["judge_options", "read_options", "tag_table", "write_options"]
+
+
+def _names(frame: HeadFrame) -> tuple[str, str]:
+    bits, size = frame.layout.find(m.OptionBits), frame.layout.find(m.OptionsLength)
+    assert isinstance(bits, m.OptionBits)
+    assert isinstance(size, m.OptionsLength)
+    return bits.name, size.name
+
+
+def tag_table(frame: HeadFrame) -> list[str]:
+    """What a head may say with each tag: constant, forbidden options, limit, body sizes."""
+    assert frame.body is not None
+    assert frame.options is not None
+    lines = [f"{frame.table}_TAGS: dict[int, tuple[int, int, int, int, int]] = {{"]
+    for a in frame.body.alternatives:
+        allowed = sum(f.bit for f in frame.options.fields if a.tag in f.on)
+        known = sum(f.bit for f in frame.options.fields)
+        forbidden = (known | frame.options.critical) & ~allowed
+        least, exact = a.layout.min_size, a.layout.fixed_size
+        most = exact if exact is not None else -1
+        limit = a.limit if a.limit is not None else -1
+        lines.append(
+            f"    {a.tag}: ({a.const}, {forbidden:#06x}, {limit}, {least}, {most}),  # {a.layout.name}"
+        )
+    return [*lines, "}"]
+
+
+def judge_options(frame: HeadFrame, code: Code) -> None:
+    """Tag, its constant, the option bits, the limit and the body size, in this order."""
+    bits, size = _names(frame)
+    tag_name = frame.tag_name()
+    tag = local(tag_name)
+    assert frame.length is not None
+    length = local(frame.length.name)
+    const = frame.layout.find(m.TagConst)
+    assert isinstance(const, m.TagConst)
+    code(f"rules = {frame.table}_TAGS.get({tag})")
+    with code.block("if rules is None:"):
+        frame.unknown(code, tag)
+    code("const, forbidden, most, least, exact = rules")
+    _refuse(code, frame, f"{const.name} != const", "magic_mismatch", const.name)
+    _refuse(code, frame, f"{size} > {length} or ({bits} == 0) != ({size} == 0)", "bad_header", size)
+    _refuse(code, frame, f"{bits} & forbidden", "bad_option", bits)
+    name = frame.length.name
+    _refuse(code, frame, f"{length} > limit or 0 <= most < {length}", "too_large", name)
+    wrong = f"{length} - {size} < least or 0 <= exact != {length} - {size}"
+    _refuse(code, frame, wrong, "bad_length", name)
+
+
+def _refuse(code: Code, frame: HeadFrame, test: str, error: str, name: str) -> None:
+    with code.block(f"if {test}:"):
+        at = frame.offset_of(name)
+        code(f'raise rt.refuse("{error}", "{frame.label(name)}", pos{f" + {at}" if at else ""})')
+
+
+def read_options(frame: HeadFrame, code: Code) -> list[str]:
+    """Reads the option area; `pos` is then where the body begins."""
+    assert frame.options is not None
+    bits, size = _names(frame)
+    fields = frame.options.fields
+    code(f"pos += {frame.size}")
+    code(f"{' = '.join(local(f.name) for f in fields)} = None", f"{frame.options.unknown} = ()")
+    with code.block(f"if {bits}:"):
+        code(f"area = pos + {size}")
+        below = 0
+        for field in sorted(fields, key=lambda f: f.bit):
+            _read_unknown(frame, code, (field.bit - 1) & ~below)
+            with code.block(f"if {bits} & {field.bit:#06x}:"):
+                _read_one(frame, code, field)
+            below = (field.bit << 1) - 1
+        _read_unknown(frame, code, 0xFFFF & ~below)
+        with code.block("if pos != area:"):
+            code(f'raise rt.refuse("bad_header", "{frame.label(size)}", pos, "bytes left over")')
+    return [f.name for f in fields] + [frame.options.unknown]
+
+
+def _read_unknown(frame: HeadFrame, code: Code, mask: int) -> None:
+    """Reads the unknown options of a range of bits, which stand between known ones."""
+    assert frame.options is not None
+    bits, name = _names(frame)[0], frame.options.unknown
+    mask &= ~frame.options.critical
+    if not mask:
+        return
+    with code.block(f"if {bits} & {mask:#06x}:"):
+        code(
+            f'more, pos = rt.unknown_options(buf, pos, area, {bits} & {mask:#06x}, "{frame.label(name)}")'
+        )
+        code(f"{name} += more")
+
+
+def _read_one(frame: HeadFrame, code: Code, field: m.OptionField) -> None:
+    label = frame.label(field.name)
+    wanted = m.type_size(field.type)[0]
+    code(f'start, pos = rt.option(buf, pos, area, {wanted}, "{label}")')
+    match field.type:
+        case m.Int():
+            code(f'{local(field.name)} = int.from_bytes(buf[start:pos], "{field.type.order}")')
+        case m.Nested():
+            code(f"{local(field.name)}, _ = read_{field.type.layout.name}(buf, start, pos)")
+        case m.Fixed():
+            code(f"{local(field.name)} = buf[start:pos]")
+
+
+def write_options(writer: FrameWriter) -> None:
+    """The option area and its bitmap, from the stored options."""
+    options = writer.frame.options
+    assert options is not None
+    code = writer.code
+    unknown = f"value.{options.unknown}"
+    test = " and ".join(f"value.{f.name} is None" for f in options.fields)
+    with code.block(f"if {test} and not {unknown}:"):
+        code('options, option_bits = b"", 0')
+    with code.block("else:"):
+        code("found: dict[int, bytes] = {}")
+        for field in options.fields:
+            with code.block(f"if value.{field.name} is not None:"):
+                _write_one(writer, field)
+        known = sum(f.bit for f in options.fields)
+        code(
+            f"rt.add_unknown_options(found, {unknown}, {0xFFFF & ~known & ~options.critical:#06x})"
+        )
+        code("options, option_bits = rt.option_area(found)")
+
+
+def _write_one(writer: FrameWriter, field: m.OptionField) -> None:
+    code, label = writer.code, writer.label(field.name)
+    with code.block(f"if tag not in {field.on}:"):
+        code(f'raise rt.misplaced("{label}", tag)')
+    target = f"found[{field.bit:#06x}]"
+    match field.type:
+        case m.Int():
+            code(f'{target} = rt.put_fixed_int(value.{field.name}, {field.type.size}, "{label}")')
+        case m.Nested():
+            code(f"{target} = write_{field.type.layout.name}(value.{field.name})")
+        case m.Fixed():
+            with code.block(f"if len(value.{field.name}) != {field.type.size}:"):
+                code(
+                    f'raise rt.wrong_size("{label}", "{field.type.size}", len(value.{field.name}))'
+                )
+            code(f"{target} = value.{field.name}")

@@ -1,0 +1,368 @@
+"""`read_<layout>(buf, pos, end)`: a layout inside a slice, as straight-line code.
+
+Neighbouring fields of fixed size are read by one struct call behind one bounds check. Every
+length and count is compared with what is left before anything is made of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .. import model as m
+from .code import Code, Structs, format_of, local, order_of, varint_reader
+
+__all__ = ["Reader", "function_name"]
+
+
+def function_name(verb: str, layout: m.Layout) -> str:
+    """`read_auth`; unique in a module because layout names are."""
+    return f"{verb}_{layout.name}"
+
+
+@dataclass
+class _Slot:
+    """One value of a run of fixed-size fields."""
+
+    name: str
+    var: str
+    code: str
+    order: str
+    size: int
+    after: list[str] = field(default_factory=list)
+    """Lines that follow the unpacking; {at} is the offset of this value."""
+
+
+class Reader:
+    """Writes the reading function of one layout."""
+
+    def __init__(self, layout: m.Layout, structs: Structs):
+        self.layout = layout
+        self.structs = structs
+        self.code = Code(1)
+        self.run: list[_Slot] = []
+
+    def label(self, name: str) -> str:
+        """The dotted name of a field, as errors say it."""
+        return f"{self.layout.name}.{name}"
+
+    def function(self) -> str:
+        """The whole function."""
+        cls = self.layout.cls.__name__
+        code = Code()
+        code(
+            f"def {function_name('read', self.layout)}(buf: bytes, pos: int, end: int) -> tuple[{cls}, int]:"
+        )
+        if self.layout.protobuf:
+            from .protobuf import protobuf_reader  # noqa: PLC0415
+
+            protobuf_reader(self)
+        else:
+            stored = self.parts(self.layout.parts)
+            if stored:
+                self.code(f"return {construct(cls, stored)}, pos")
+            else:
+                self.code(f"return _EMPTY_{cls}, pos")
+        return f"{code}\n{self.code}\n"
+
+    def parts(self, parts: tuple[m.Part, ...]) -> list[str]:
+        """Reads parts in order; returns the names of what is stored."""
+        stored: list[str] = []
+        for part in parts:
+            match part:
+                case m.Field():
+                    stored.append(part.name)
+                    self.field(part)
+                case m.Const():
+                    self.const(part)
+                case m.BitGroup():
+                    stored += self.bit_group(part)
+                case m.Length():
+                    self.inner_length(part)
+                case _:
+                    raise NotImplementedError(f"{part!r} belongs in a frame")
+        self.flush()
+        if any(isinstance(p, m.Length) for p in parts):
+            with self.code.block("if pos != end:"):
+                self.code(f'raise rt.refuse("trailing_bytes", "{self.layout.name}", pos)')
+        return stored
+
+    # -- runs of fixed size ------------------------------------------------------------------
+
+    def slot(self, name: str, var: str, kind: m.Type, after: list[str] | None = None) -> None:
+        """Adds a value of fixed size to the run."""
+        order = order_of(kind)
+        if order and any(s.order not in ("", order) for s in self.run):
+            self.flush()
+        after = list(after or [])
+        if isinstance(kind, m.Int) and kind.size == 3:
+            self._slot24(name, var, kind, after)
+            return
+        code = format_of(kind)
+        assert code is not None
+        size = m.type_size(kind)[0]
+        if isinstance(kind, m.Float) and kind.size == 4:
+            after = [
+                f"if {var} != {var}:",
+                f'    {var} = rt.nan32(buf, {{at}}, "{kind.order}")',
+                *after,
+            ]
+        if isinstance(kind, m.Bool):
+            check = [
+                f"if {var} > 1:",
+                f'    raise rt.refuse("bad_bool", "{self.label(name)}", {{at}})',
+            ]
+            after = [*(check if kind.strict else []), f"{var} = {var} != 0", *after]
+        self.run.append(_Slot(name, var, code, order, size, after))
+
+    def _slot24(self, name: str, var: str, kind: m.Int, after: list[str]) -> None:
+        high, low = f"{var}_high", f"{var}_low"
+        first = _Slot(name, high, "B", "", 1)
+        second = _Slot(name, low, "H", order_of(kind), 2)
+        if kind.order == "little":
+            first, second = _Slot(name, low, "H", "<", 2), _Slot(name, high, "B", "", 1)
+        value = f"{var} = {high} << 16 | {low}"
+        sign = [f"if {var} & 0x800000:", f"    {var} -= 0x1000000"] if kind.signed else []
+        second.after = [value, *sign, *after]
+        self.run += [first, second]
+
+    def flush(self) -> None:
+        """Emits the run: one bounds check, one unpacking, then what follows each value."""
+        run, self.run = self.run, []
+        if not run:
+            return
+        total = sum(slot.size for slot in run)
+        fields = ", ".join(f'("{slot.name}", {slot.size})' for slot in run)
+        end = "pos >= end" if total == 1 else f"pos + {total} > end"
+        with self.code.block(f"if {end}:"):
+            self.code(f'raise rt.short("{self.layout.name}", pos, end, {fields})')
+        self.unpack(run)
+        self.code(f"pos += {total}")
+
+    def unpack(self, run: list[_Slot], base: str = "pos") -> None:
+        """Unpacks values whose bytes are known to be there."""
+        code = "".join(slot.code for slot in run)
+        order = next((slot.order for slot in run if slot.order), ">")
+        names = ", ".join(slot.var for slot in run)
+        if code == "B":
+            self.code(f"{names} = buf[{base}]")
+        elif code == "H" and order == ">":
+            self.code(f"{names} = buf[{base}] << 8 | buf[{base} + 1]")
+        elif len(run) == 1 and run[0].code.endswith("s"):
+            self.code(f"{names} = buf[{base} : {base} + {run[0].size}]")
+        else:
+            comma = "," if len(run) == 1 else ""
+            self.code(f"{names}{comma} = {self.structs.unpack(order + code)}(buf, {base})")
+        offset = 0
+        for slot in run:
+            at = f"{base} + {offset}" if offset else base
+            self.code(*(line.replace("{at}", at) for line in slot.after))
+            offset += slot.size
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def const(self, part: m.Const) -> None:
+        var = local(part.name)
+        self.slot(part.name, var, const_type(part), const_check(part, var, self.label(part.name)))
+
+    def bit_group(self, part: m.BitGroup) -> list[str]:
+        """Reads a group of bits; returns the names of the stored ones."""
+        var = "bits"
+        after, stored = self.bit_lines(part, var)
+        self.slot(part.bits[0].name, var, m.Int(part.size), after)
+        return stored
+
+    def bit_lines(
+        self, part: m.BitGroup, var: str, roles: tuple[str, ...] = ("stored", "present", "tag")
+    ) -> tuple[list[str], list[str]]:
+        """Lines that take a group apart, and the names of the stored bits."""
+        lines, stored = [], []
+        for bit in part.bits:
+            if bit.role not in roles:
+                continue
+            name, mask = local(bit.name), (1 << bit.width) - 1
+            if bit.role == "present":
+                lines.append(f"{name} = {var} & {mask << bit.shift:#x}")
+                continue
+            picked = f"{var} >> {bit.shift} & {mask:#x}" if bit.shift else f"{var} & {mask:#x}"
+            if bit.shift + bit.width == part.size * 8:
+                picked = f"{var} >> {bit.shift}" if bit.shift else var
+            if bit.flag:
+                picked = f"{var} & {mask << bit.shift:#x} != 0"
+            lines.append(f"{name} = {picked}")
+            if bit.role == "stored":
+                stored.append(bit.name)
+                lines += closed_check(bit, name, self.label(bit.name))
+        return lines, stored
+
+    def inner_length(self, part: m.Length) -> None:
+        """A length inside a slice: what follows ends where it says."""
+        var = local(part.name)
+        self.slot(part.name, var, part.type)
+        self.flush()
+        with self.code.block(f"if {var} > end - pos:"):
+            self.code(f'raise rt.overrun("{self.label(part.name)}", pos, {var}, end)')
+        if part.minimum:
+            with self.code.block(f"if {var} < {part.minimum}:"):
+                self.code(f'raise rt.refuse("bad_length", "{self.label(part.name)}", pos)')
+        self.code(f"end = pos + {var}")
+
+    def field(self, part: m.Field) -> None:
+        """Reads a stored field into its local variable."""
+        var = local(part.name)
+        if part.when is None:
+            self.value(part.name, var, part.type, part)
+            return
+        self.flush()
+        with self.code.block(f"if {local(part.when)}:"):
+            self.value(part.name, var, part.type, part)
+            self.flush()
+        with self.code.block("else:"):
+            self.code(f"{var} = None")
+
+    def value(self, name: str, var: str, kind: m.Type, part: m.Field | None = None) -> None:
+        """Reads one value of any type."""
+        label = self.label(name)
+        match kind:
+            case m.Int() | m.Float() | m.Bool() | m.Fixed():
+                after = closed_check(part, var, label) if part else []
+                self.slot(name, var, kind, after)
+            case m.Varint():
+                self.varint(label, var, kind)
+                if part:
+                    self.code(
+                        *(line.replace("{at}", "pos") for line in closed_check(part, var, label))
+                    )
+            case m.Blob():
+                self.blob(name, var, kind, part)
+            case m.Many():
+                self.many(name, var, kind)
+            case m.Nested():
+                self.flush()
+                self.code(f"{var}, pos = {function_name('read', kind.layout)}(buf, pos, end)")
+            case m.Dynamic():
+                self.flush()
+                self.code(f"{var}, pos = read_{kind.name}(buf, pos, end, 0, [{kind.max_nodes}])")
+            case m.Rows():
+                raise NotImplementedError("rows belong in a frame of their own")
+
+    def varint(self, label: str, var: str, kind: m.Varint) -> None:
+        self.flush()
+        varint_lines(self.code, label, var, kind)
+
+    def length(self, name: str, of: str, kind: m.Int | m.Varint) -> str:
+        """Reads a length or a count; the name of its variable."""
+        var = f"n_{of}"
+        if isinstance(kind, m.Int):
+            self.slot(name, var, kind)
+            self.flush()
+        else:
+            self.varint(self.label(name), var, kind)
+        return var
+
+    def blob(self, name: str, var: str, kind: m.Blob, part: m.Field | None) -> None:
+        label = self.label(name)
+        if kind.length is None:
+            self.flush()
+            piece, start = "buf[pos:end]", "pos"
+            self.text(label, var, kind, piece, start)
+            self.code("pos = end")
+        else:
+            size = self.length(name, var, kind.length)
+            guard = f"{size} > end - pos"
+            if kind.length.signed:
+                guard = f"{size} < 0 or {guard}"
+            with self.code.block(f"if {guard}:"):
+                self.code(f'raise rt.overrun("{label}", pos, {size}, end)')
+            self.code("start = pos", f"pos += {size}")
+            self.text(label, var, kind, "buf[start:pos]", "start")
+        if part is not None and part.sizes:
+            allowed = ", ".join(map(str, part.sizes))
+            with self.code.block(f"if len({var}) not in ({allowed},):"):
+                self.code(
+                    f'raise rt.refuse("bad_length", "{label}", pos - len({var}), str(len({var})))'
+                )
+
+    def text(self, label: str, var: str, kind: m.Blob, piece: str, start: str) -> None:
+        text_lines(self.code, label, var, kind, piece, start)
+
+    def many(self, name: str, var: str, kind: m.Many) -> None:
+        if kind.count is None:
+            self.flush()
+            self.code("items = []")
+            with self.code.block("while pos < end:"):
+                self.value(name, "item", kind.item)
+                self.flush()
+                self.code("items.append(item)")
+            self.code(f"{var} = tuple(items)")
+            return
+        count = self.length(name, var, kind.count)
+        least = m.type_size(kind.item)[0]
+        guard = f"{count} > end - pos" if least <= 1 else f"{count} * {least} > end - pos"
+        if kind.count.signed:
+            guard = f"{count} < 0 or {guard}"
+        with self.code.block(f"if {guard}:"):
+            self.code(f'raise rt.overrun("{self.label(name)}", pos, {count}, end)')
+        self.code("items = []")
+        with self.code.block(f"for _ in range({count}):"):
+            self.value(name, "item", kind.item)
+            self.flush()
+            self.code("items.append(item)")
+        self.code(f"{var} = tuple(items)")
+
+
+# -- pieces that frames and dynamic values use too -------------------------------------------
+
+
+def construct(cls: str, names: list[str]) -> str:
+    """`Auth(client_id=client_id, token=token)`."""
+    return f"{cls}({', '.join(f'{name}={local(name)}' for name in names)})"
+
+
+def varint_lines(code: Code, label: str, var: str, kind: m.Varint) -> None:
+    """One byte on the straight line, more of them in the runtime."""
+    with code.block("if pos >= end:"):
+        code(f'raise rt.refuse("varint_truncated", "{label}", pos)')
+    code(f"{var} = buf[pos]")
+    with code.block(f"if {var} < 0x80:"):
+        if kind.coding == "zigzag":
+            code(f"{var} = {var} >> 1 ^ -({var} & 1)")
+        code("pos += 1")
+    with code.block("else:"):
+        code(f'{var}, pos = {varint_reader(kind)}(buf, pos, end, "{label}")')
+
+
+def text_lines(code: Code, label: str, var: str, kind: m.Blob, piece: str, start: str) -> None:
+    """Bytes as they are, or as text."""
+    if kind.text is None:
+        code(f"{var} = {piece}")
+    elif kind.text == "loose":
+        code(f'{var} = {piece}.decode("utf-8", "surrogateescape")')
+    else:
+        with code.block("try:"):
+            code(f"{var} = {piece}.decode()")
+        with code.block("except UnicodeDecodeError as error:"):
+            code(f'raise rt.not_utf8("{label}", {start}, error) from None')
+
+
+def const_type(part: m.Const) -> m.Int | m.Fixed:
+    """How to read a constant so that comparing it is cheap."""
+    return m.Int(1) if len(part.value) == 1 else m.Fixed(len(part.value))
+
+
+def const_check(part: m.Const, var: str, label: str) -> list[str]:
+    """Lines that refuse another value."""
+    wanted = str(part.value[0]) if len(part.value) == 1 else repr(part.value)
+    return [f"if {var} != {wanted}:", f'    raise rt.refuse("{part.code}", "{label}", {{at}})']
+
+
+def closed_check(part: m.Field | m.Bit, var: str, label: str) -> list[str]:
+    """Lines that refuse numbers without a name, when the names are closed."""
+    if part.names is None or not part.closed:
+        return []
+    values = sorted(int(member) for member in part.names)
+    test = (
+        f"{var} > {values[-1]}"
+        if values == list(range(len(values)))
+        else f"{var} not in {tuple(values)}"
+    )
+    return [f"if {test}:", f'    raise rt.refuse("reserved_value", "{label}", {{at}}, str({var}))']

@@ -1,0 +1,342 @@
+"""`write_<layout>(value)`: the bytes of a layout; what does not fit is refused by name.
+
+A function collects pieces: runs of fixed-size values, packed by one struct call, and byte strings
+between them. Presence bits, lengths, counts, tags and constants follow from the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .. import model as m
+from .code import Code, Structs, format_of, local, order_of
+from .reader import function_name
+
+__all__ = ["Writer"]
+
+
+@dataclass
+class _Packed:
+    """A value of fixed size."""
+
+    name: str
+    expr: str
+    code: str
+    order: str
+    size: int
+    length_of: int = -1
+    """For a Length: how many pieces came before it; its value is the size of all after it."""
+
+
+@dataclass
+class _Bytes:
+    """An expression that is bytes already."""
+
+    expr: str
+
+
+class Writer:
+    """Writes the writing function of one layout."""
+
+    def __init__(self, layout: m.Layout, structs: Structs):
+        self.layout = layout
+        self.structs = structs
+        self.code = Code(1)
+        self.pieces: list[_Packed | _Bytes] = []
+        self.guards: list[str] = []
+
+    def label(self, name: str) -> str:
+        """The dotted name of a field, as errors say it."""
+        return f"{self.layout.name}.{name}"
+
+    def guard(self, name: str, form: str, expr: str) -> None:
+        """Remembers what to look at when the struct call of this statement fails."""
+        self.guards.append(f'("{name}", "{form}", {expr})')
+
+    def statement(self, before: str, expr: str, after: str = "") -> None:
+        """Emits a statement; a failure of struct in it becomes an EncodeError."""
+        guards, self.guards = list(dict.fromkeys(self.guards)), []
+        if not guards:
+            self.code(f"{before}{expr}{after}")
+            return
+        with self.code.block("try:"):
+            self.code(f"{before}{expr}{after}")
+        with self.code.block("except (struct.error, OverflowError):"):
+            self.code(f'raise rt.unfit("{self.layout.name}", {", ".join(guards)}) from None')
+
+    def function(self, verb: str = "write") -> str:
+        """The whole function."""
+        cls = self.layout.cls.__name__
+        head = f"def {function_name(verb, self.layout)}(value: {cls}) -> bytes:"
+        if self.layout.protobuf:
+            from .protobuf import protobuf_writer  # noqa: PLC0415
+
+            protobuf_writer(self)
+        else:
+            for part in self.layout.parts:
+                self.part(part)
+            self.statement("return ", self.joined())
+        return f"{head}\n{self.code}\n"
+
+    def raw(self, expr: str) -> None:
+        """Adds bytes."""
+        self.pieces.append(_Bytes(expr))
+
+    # -- pieces ------------------------------------------------------------------------------
+
+    def pack(self, name: str, expr: str, kind: m.Type, *, counts: bool = False) -> None:
+        """Adds a value of fixed size."""
+        code = format_of(kind)
+        if code is None or (isinstance(kind, m.Float) and kind.size == 4):
+            self.pieces.append(_Bytes(self.odd(name, expr, kind)))
+            return
+        size = m.type_size(kind)[0]
+        self.pieces.append(_Packed(name, expr, code, order_of(kind), size))
+        if not isinstance(kind, m.Fixed | m.Bool):
+            mark = "#" if counts else ""
+            self.guard(f"{mark}{name}", f"{order_of(kind) or '>'}{code}", expr)
+
+    def odd(self, name: str, expr: str, kind: m.Type) -> str:
+        """Values that struct cannot write, or not without loss."""
+        if isinstance(kind, m.Float):
+            return f'rt.put_f32({expr}, "{kind.order}", "{self.label(name)}")'
+        assert isinstance(kind, m.Int)
+        low, high = (-(1 << 23), (1 << 23) - 1) if kind.signed else (0, (1 << 24) - 1)
+        var = local(name)
+        if expr != var:
+            self.code(f"{var} = {expr}")
+        with self.code.block(f"if not {low} <= {var} <= {high}:"):
+            self.code(f'raise rt.out_of_range("{self.label(name)}", {var}, "{low} to {high}")')
+        value = f"{var} & 0xFFFFFF" if kind.signed else var
+        return f'({value}).to_bytes(3, "{kind.order}")'
+
+    def joined(self) -> str:
+        """One expression for all pieces."""
+        grouped = self.grouped()
+        if not grouped:
+            return 'b""'
+        if len(grouped) <= 3:
+            return " + ".join(grouped)
+        return f'b"".join(({", ".join(grouped)}))'
+
+    def grouped(self) -> list[str]:
+        """Pieces with neighbouring packed values in one call, lengths filled in."""
+        self.settle_lengths()
+        out: list[str] = []
+        run: list[_Packed] = []
+
+        def close() -> None:
+            if run:
+                out.append(self.packed(run))
+                run.clear()
+
+        for piece in self.pieces:
+            if isinstance(piece, _Bytes):
+                close()
+                out.append(piece.expr)
+            else:
+                if piece.order and any(p.order not in ("", piece.order) for p in run):
+                    close()
+                run.append(piece)
+        close()
+        return out
+
+    def packed(self, run: list[_Packed]) -> str:
+        if len(run) == 1 and run[0].code.endswith("s"):
+            return run[0].expr
+        order = next((p.order for p in run if p.order), ">")
+        form = order + "".join(p.code for p in run)
+        return f"{self.structs.pack(form)}({', '.join(p.expr for p in run)})"
+
+    def settle_lengths(self) -> None:
+        """A length counts every piece behind it; pieces that are not names are named first."""
+        for index, piece in enumerate(self.pieces):
+            if not (isinstance(piece, _Packed) and piece.length_of >= 0):
+                continue
+            fixed, sized = 0, []
+            for number, later in enumerate(self.pieces[index + 1 :]):
+                if isinstance(later, _Packed):
+                    fixed += later.size
+                    continue
+                if not later.expr.isidentifier():
+                    self.code(f"piece_{number} = {later.expr}")
+                    later.expr = f"piece_{number}"
+                sized.append(f"len({later.expr})")
+            piece.expr = " + ".join([*([str(fixed)] if fixed or not sized else []), *sized])
+            self.guard(f"#{piece.name}", f"{piece.order or '>'}{piece.code}", piece.expr)
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def part(self, part: m.Part) -> None:
+        """Adds a part."""
+        match part:
+            case m.Field():
+                self.field(part)
+            case m.Const():
+                if len(part.value) == 1:
+                    self.pieces.append(_Packed(part.name, str(part.value[0]), "B", "", 1))
+                else:
+                    size = len(part.value)
+                    self.pieces.append(_Packed(part.name, repr(part.value), f"{size}s", "", size))
+            case m.BitGroup():
+                self.bit_group(part)
+            case m.Length():
+                code = format_of(part.type)
+                assert code is not None
+                packed = _Packed(part.name, "", code, order_of(part.type), part.type.size, 0)
+                self.pieces.append(packed)
+            case _:
+                raise NotImplementedError(f"{part!r} belongs in a frame")
+
+    def bit_group(self, part: m.BitGroup) -> None:
+        terms = []
+        for bit in part.bits:
+            terms.append(self.bit(bit))
+        expr = " | ".join(term for term in terms if term) or "0"
+        self.pieces.append(_Packed(part.bits[0].name, expr, *_group_code(part.size)))
+
+    def bit(self, bit: m.Bit) -> str:
+        """The expression of some bits in their place."""
+        one = 1 << bit.shift
+        if bit.role == "present":
+            return f"({one:#x} if value.{bit.target} is not None else 0)"
+        if bit.role == "tag":
+            picked = f"tag >> {bit.target}" if bit.target != "0" else "tag"
+            placed = f"({picked} & {(1 << bit.width) - 1:#x})"
+            return f"{placed} << {bit.shift}" if bit.shift else placed
+        if bit.flag:
+            return f"({one:#x} if value.{bit.name} else 0)"
+        var = local(bit.name)
+        most = (1 << bit.width) - 1
+        self.code(f"{var} = value.{bit.name}")
+        if bit.names is not None and bit.closed:
+            allowed = tuple(sorted(int(member) for member in bit.names))
+            with self.code.block(f"if {var} not in {allowed}:"):
+                self.code(
+                    f'raise rt.out_of_range("{self.label(bit.name)}", {var}, "one of {allowed}")'
+                )
+        else:
+            with self.code.block(f"if not 0 <= {var} <= {most}:"):
+                self.code(f'raise rt.out_of_range("{self.label(bit.name)}", {var}, "0 to {most}")')
+        return f"{var} << {bit.shift}" if bit.shift else var
+
+    def field(self, part: m.Field) -> None:
+        """Adds a stored field."""
+        var = local(part.name)
+        if part.when is None:
+            if part.names is not None and part.closed:
+                allowed = tuple(sorted(int(member) for member in part.names))
+                with self.code.block(f"if value.{part.name} not in {allowed}:"):
+                    self.code(
+                        f'raise rt.out_of_range("{self.label(part.name)}", value.{part.name}, '
+                        f'"one of {allowed}")'
+                    )
+            self.value(part.name, f"value.{part.name}", part.type, part)
+            return
+        self.code(f"{var} = value.{part.name}")
+        with self.code.block(f"if {var} is None:"):
+            self.code(f'{var}_piece = b""')
+        with self.code.block("else:"):
+            with self.inner():
+                self.value(part.name, var, part.type, part)
+                self.statement(f"{var}_piece = ", self.joined())
+        self.pieces.append(_Bytes(f"{var}_piece"))
+
+    @contextmanager
+    def inner(self) -> Iterator[None]:
+        """Pieces and guards of a nested statement, apart from those outside."""
+        outer = self.pieces, self.guards
+        self.pieces, self.guards = [], []
+        yield
+        self.pieces, self.guards = outer
+
+    def value(
+        self, name: str, expr: str, kind: m.Type, part: m.Field | None = None, var: str = ""
+    ) -> None:
+        """Adds one value of any type."""
+        var = var or local(name)
+        match kind:
+            case m.Bool():
+                self.pack(name, f"1 if {expr} else 0", kind)
+            case m.Fixed():
+                with self.code.block(f"if len({expr}) != {kind.size}:"):
+                    self.code(
+                        f'raise rt.wrong_size("{self.label(name)}", "{kind.size}", len({expr}))'
+                    )
+                self.pack(name, expr, kind)
+            case m.Int() | m.Float():
+                self.pack(name, expr, kind)
+            case m.Varint():
+                self.pieces.append(_Bytes(self.varint(name, expr, kind)))
+            case m.Blob():
+                self.blob(name, expr, kind, part, var)
+            case m.Many():
+                self.many(name, expr, kind)
+            case m.Nested():
+                self.pieces.append(_Bytes(f"{function_name('write', kind.layout)}({expr})"))
+            case m.Dynamic():
+                self.pieces.append(_Bytes(f"write_{kind.name}({expr}, 0)"))
+            case m.Rows():
+                raise NotImplementedError("rows belong in a frame of their own")
+
+    def varint(self, name: str, expr: str, kind: m.Varint) -> str:
+        """An expression for a varint: small numbers from a table."""
+        var = f"v_{name.strip('_')}" if not expr.isidentifier() else expr
+        if expr != var:
+            self.code(f"{var} = {expr}")
+        return varint_expr(var, kind, self.label(name))
+
+    def blob(self, name: str, expr: str, kind: m.Blob, part: m.Field | None, var: str) -> None:
+        if kind.text is not None:
+            self.code(f"{var} = {self.encoded(name, expr, kind)}")
+        elif expr != var:
+            self.code(f"{var} = {expr}")
+        if part is not None and part.sizes:
+            self.check_sizes(part, var)
+        self.prefix(name, f"len({var})", kind.length)
+        self.pieces.append(_Bytes(var))
+
+    def check_sizes(self, part: m.Field, var: str) -> None:
+        """Refuses a blob of a length that it may not have."""
+        allowed = ", ".join(map(str, part.sizes))
+        with self.code.block(f"if len({var}) not in ({allowed},):"):
+            self.code(f'raise rt.wrong_size("{self.label(part.name)}", "{allowed}", len({var}))')
+
+    def encoded(self, name: str, expr: str, kind: m.Blob) -> str:
+        """The bytes of a text."""
+        if kind.text == "strict":
+            return f'rt.put_text({expr}, "{self.label(name)}")'
+        return f'{expr}.encode("utf-8", "surrogateescape")'
+
+    def many(self, name: str, expr: str, kind: m.Many) -> None:
+        self.code("parts = []")
+        with self.code.block(f"for item in {expr}:"), self.inner():
+            self.value(name, "item", kind.item, var="piece")
+            self.statement("parts.append(", self.joined(), ")")
+        self.code(f'{local(name)}_items = b"".join(parts)')
+        self.prefix(name, f"len({expr})", kind.count)
+        self.pieces.append(_Bytes(f"{local(name)}_items"))
+
+    def prefix(self, name: str, expr: str, kind: m.Int | m.Varint | None) -> None:
+        """Adds a length or a count."""
+        if isinstance(kind, m.Int):
+            self.pack(name, expr, kind, counts=True)
+        elif kind is not None:
+            self.code(f"n_{name} = {expr}")
+            self.pieces.append(_Bytes(varint_expr(f"n_{name}", kind, self.label(name))))
+
+
+def varint_expr(var: str, kind: m.Varint, label: str) -> str:
+    """An expression for the bytes of a varint held in a variable."""
+    if kind.coding == "zigzag":
+        small = f"_BYTE[{var} << 1 if {var} >= 0 else ~({var} << 1)] if -64 <= {var} < 64"
+        return f'({small} else rt.put_zigzag({var}, {kind.bits}, "{label}"))'
+    put = "put_twos" if kind.coding == "twos" else "put_uvarint"
+    return f'(_BYTE[{var}] if 0 <= {var} < 128 else rt.{put}({var}, {kind.bits}, "{label}"))'
+
+
+def _group_code(size: int) -> tuple[str, str, int]:
+    """(struct code, order, size) of a bit group."""
+    return {1: ("B", "", 1), 2: ("H", ">", 2), 4: ("I", ">", 4), 8: ("Q", ">", 8)}[size]

@@ -1,0 +1,379 @@
+"""What generated codecs call when the straight line ends: long varints, odd floats, and errors.
+
+The fast path is in the generated code. Every function here that reads takes the buffer, the
+position, the end of the slice and the dotted name of the field, and raises `DecodeError` only.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from .errors import DecodeError, EncodeError
+
+BYTE: Final = tuple(bytes([n]) for n in range(256))
+"""The 256 single bytes, made once."""
+
+_MASK64 = (1 << 64) - 1
+_F32 = {"big": struct.Struct(">f"), "little": struct.Struct("<f")}
+_F64_BITS = struct.Struct(">Q")
+_F64 = struct.Struct(">d")
+
+
+# -- errors of readers -----------------------------------------------------------------------
+
+
+def refuse(code: str, field: str, offset: int, detail: str = "") -> DecodeError:
+    """A rule is broken at an offset."""
+    return DecodeError(code, field, offset, detail)
+
+
+def short(layout: str, pos: int, end: int, *fields: tuple[str, int]) -> DecodeError:
+    """Fixed-size fields do not fit what is left; finds which one is the first."""
+    for name, size in fields:
+        if pos + size > end:
+            return DecodeError("short", f"{layout}.{name}", pos, f"{size} wanted, {end - pos} left")
+        pos += size
+    return DecodeError("short", layout, pos)
+
+
+def overrun(field: str, pos: int, length: int, end: int) -> DecodeError:
+    """A length is negative, or more than what is left."""
+    if length < 0:
+        return DecodeError("negative_length", field, pos, str(length))
+    return DecodeError("length_overrun", field, pos, f"{length} promised, {end - pos} left")
+
+
+def not_utf8(field: str, start: int, error: UnicodeDecodeError) -> DecodeError:
+    """A string is not UTF-8."""
+    return DecodeError("invalid_utf8", field, start + error.start, error.reason)
+
+
+# -- varints ---------------------------------------------------------------------------------
+
+
+def uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """An unsigned LEB128 number of at most 64 bits."""
+    value = shift = 0
+    start = pos
+    while pos < end:
+        byte = buf[pos]
+        pos += 1
+        if byte < 0x80:
+            value |= byte << shift
+            if value > _MASK64:
+                break
+            return value, pos
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift == 70:
+            break
+    else:
+        raise DecodeError("varint_truncated", field, start)
+    raise DecodeError("varint_overflow", field, start)
+
+
+def uvarint32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """An unsigned number of at most 32 bits."""
+    value, stop = uvarint(buf, pos, end, field)
+    if value > 0xFFFFFFFF:
+        raise DecodeError("int_range", field, pos, f"{value} needs more than 32 bits")
+    return value, stop
+
+
+def uvarint16(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """An unsigned number of at most 16 bits."""
+    value, stop = uvarint(buf, pos, end, field)
+    if value > 0xFFFF:
+        raise DecodeError("int_range", field, pos, f"{value} needs more than 16 bits")
+    return value, stop
+
+
+def _zigzag(buf: bytes, pos: int, end: int, field: str, bits: int) -> tuple[int, int]:
+    folded, stop = uvarint(buf, pos, end, field)
+    if folded >> bits:
+        value = (folded >> 1) ^ -(folded & 1)
+        raise DecodeError("int_range", field, pos, f"{value} needs more than {bits} bits")
+    return (folded >> 1) ^ -(folded & 1), stop
+
+
+def zigzag16(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """A signed number of 16 bits, sign folded into bit 0."""
+    return _zigzag(buf, pos, end, field, 16)
+
+
+def zigzag32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """A signed number of 32 bits, sign folded into bit 0."""
+    return _zigzag(buf, pos, end, field, 32)
+
+
+def zigzag64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """A signed number of 64 bits, sign folded into bit 0."""
+    return _zigzag(buf, pos, end, field, 64)
+
+
+def twos32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """A signed number of 32 bits as the unsigned number of that width."""
+    value, stop = uvarint32(buf, pos, end, field)
+    return (value - 0x1_0000_0000 if value & 0x8000_0000 else value), stop
+
+
+def twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """A signed number of 64 bits as the unsigned number of that width."""
+    value, stop = uvarint(buf, pos, end, field)
+    return (value - (1 << 64) if value >> 63 else value), stop
+
+
+def _loose(buf: bytes, pos: int, end: int, field: str, bits: int) -> tuple[int, int]:
+    value = shift = 0
+    start = pos
+    while pos < end:
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            value &= (1 << bits) - 1
+            return (value - (1 << bits) if value >> (bits - 1) else value), pos
+        if shift == 70:
+            raise DecodeError("varint_overflow", field, start)
+    raise DecodeError("varint_truncated", field, start)
+
+
+def loose_twos32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """Like `twos32`; up to ten bytes, of which the low 32 bits count."""
+    return _loose(buf, pos, end, field, 32)
+
+
+def loose_twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
+    """Like `twos64`; surplus bits of the tenth byte are dropped."""
+    return _loose(buf, pos, end, field, 64)
+
+
+def write_uvarint(value: int) -> bytes:
+    """LEB128 of a number that is known to be in range."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def put_uvarint(value: int, bits: int, field: str) -> bytes:
+    """LEB128 of an unsigned number of a width."""
+    if not 0 <= value < 1 << bits:
+        raise out_of_range(field, value, f"0 to 2^{bits} - 1")
+    return write_uvarint(value)
+
+
+def put_zigzag(value: int, bits: int, field: str) -> bytes:
+    """Zigzag LEB128 of a signed number of a width."""
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise out_of_range(field, value, f"a signed number of {bits} bits")
+    return write_uvarint((value << 1) ^ (value >> 63))
+
+
+def put_twos(value: int, bits: int, field: str) -> bytes:
+    """LEB128 of the two's complement of a signed number of a width."""
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise out_of_range(field, value, f"a signed number of {bits} bits")
+    return write_uvarint(value & ((1 << bits) - 1))
+
+
+def put_int_of(value: int, size: int, signed: bool, field: str) -> bytes:
+    """A big-endian integer of a size."""
+    try:
+        return value.to_bytes(size, "big", signed=signed)
+    except OverflowError:
+        raise out_of_range(field, value, f"an integer of {size} bytes") from None
+
+
+# -- floats ----------------------------------------------------------------------------------
+
+
+def nan32(buf: bytes, pos: int, order: str) -> float:
+    """The NaN at a position, with its 23 bits of payload and its quiet bit kept.
+
+    Converting a signalling NaN to a double in hardware would set its quiet bit.
+    """
+    bits = int.from_bytes(buf[pos : pos + 4], "big" if order == "big" else "little")
+    wide = (bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7FFFFF) << 29
+    return float(_F64.unpack(_F64_BITS.pack(wide))[0])
+
+
+def put_f32(value: float, order: str, field: str) -> bytes:
+    """Four bytes of a float; a number that has no finite 32-bit form is refused."""
+    if value != value:
+        (wide,) = _F64_BITS.unpack(_F64.pack(value))
+        bits = (wide >> 63) << 31 | 0xFF << 23 | (wide >> 29 & 0x7FFFFF or 0x400000)
+        return int(bits).to_bytes(4, "big" if order == "big" else "little")
+    try:
+        return _F32[order].pack(value)
+    except (OverflowError, struct.error) as error:
+        raise EncodeError("int_range", field, None, str(error)) from None
+
+
+# -- protobuf --------------------------------------------------------------------------------
+
+
+def skip_field(buf: bytes, key: int, pos: int, end: int, field: str, depth: int = 0) -> int:
+    """Where an unknown protobuf field stops."""
+    wire = key & 7
+    if key >> 3 == 0:
+        raise DecodeError("reserved_value", field, pos, "field number 0")
+    if wire == 0:
+        return uvarint(buf, pos, end, field)[1]
+    if wire == 1 or wire == 5:
+        size = 8 if wire == 1 else 4
+        if pos + size > end:
+            raise DecodeError("short", field, pos, f"{size} wanted, {end - pos} left")
+        return pos + size
+    if wire == 2:
+        length, start = uvarint(buf, pos, end, field)
+        if length > end - start:
+            raise overrun(field, start, length, end)
+        return start + length
+    if wire == 3:
+        return _skip_group(buf, key, pos, end, field, depth)
+    raise DecodeError("reserved_value", field, pos, f"wire type {wire}")
+
+
+def _skip_group(buf: bytes, key: int, pos: int, end: int, field: str, depth: int) -> int:
+    if depth >= 32:
+        raise DecodeError("too_deep", field, pos)
+    while True:
+        inner, pos = uvarint(buf, pos, end, field)
+        if inner & 7 == 4:
+            if inner >> 3 != key >> 3:
+                raise DecodeError("reserved_value", field, pos, "a group ends that did not begin")
+            return pos
+        pos = skip_field(buf, inner, pos, end, field, depth + 1)
+
+
+def int32_of(value: int) -> int:
+    """The low 32 bits of a protobuf varint as a signed number."""
+    value &= 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def int64_of(value: int) -> int:
+    """The 64 bits of a protobuf varint as a signed number."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def put_int(value: int, bits: int, field: str) -> bytes:
+    """A signed protobuf varint: negative numbers take ten bytes whatever their width."""
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise out_of_range(field, value, f"a signed number of {bits} bits")
+    return write_uvarint(value & _MASK64)
+
+
+# -- text ------------------------------------------------------------------------------------
+
+
+def put_text(value: str, field: str) -> bytes:
+    """UTF-8 of a text; lone surrogates have none."""
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise EncodeError("invalid_utf8", field, None, error.reason) from None
+
+
+# -- errors of writers -----------------------------------------------------------------------
+
+
+def out_of_range(field: str, value: object, wanted: str) -> EncodeError:
+    """A number does not fit."""
+    return EncodeError("int_range", field, None, f"{value!r} is not {wanted}")
+
+
+def wrong_size(field: str, wanted: str, size: int) -> EncodeError:
+    """Bytes are too many or too few."""
+    return EncodeError("bad_length", field, None, f"{wanted} bytes wanted, {size} given")
+
+
+def unfit(layout: str, *values: tuple[str, str, object]) -> EncodeError:
+    """Finds which of the (name, struct format, value) does not pack; lengths begin with #."""
+    for name, form, value in values:
+        try:
+            struct.pack(form, value)
+        except (struct.error, OverflowError, TypeError) as error:
+            field = f"{layout}.{name.lstrip('#')}"
+            if not isinstance(value, int):
+                return EncodeError("bad_value", field, None, str(error))
+            code = "too_large" if name.startswith("#") else "int_range"
+            return EncodeError(code, field, None, f"{value}: {error}")
+    return EncodeError("bad_value", layout)
+
+
+def no_layout(field: str, value: object) -> EncodeError:
+    """A value is of no class that may stand here."""
+    return EncodeError("bad_value", field, None, f"{type(value).__name__} cannot stand here")
+
+
+# -- options ---------------------------------------------------------------------------------
+
+
+def option(buf: bytes, pos: int, end: int, size: int, field: str) -> tuple[int, int]:
+    """Where the value of a known option begins and stops."""
+    if pos + 2 > end:
+        raise DecodeError("bad_header", field, pos, "no room for an option length")
+    length = buf[pos] << 8 | buf[pos + 1]
+    if pos + 2 + length > end:
+        raise DecodeError("bad_header", field, pos, "the option runs past the header")
+    if length != size:
+        raise DecodeError("bad_option", field, pos, f"{size} bytes wanted, {length} given")
+    return pos + 2, pos + 2 + length
+
+
+def unknown_options(
+    buf: bytes, pos: int, end: int, bits: int, field: str
+) -> tuple[tuple[tuple[int, bytes], ...], int]:
+    """Options of unknown bits, ascending, as (bit, bytes)."""
+    found = []
+    for shift in range(16):
+        if not bits >> shift & 1:
+            continue
+        if pos + 2 > end:
+            raise DecodeError("bad_header", field, pos, "no room for an option length")
+        stop = pos + 2 + (buf[pos] << 8 | buf[pos + 1])
+        if stop > end:
+            raise DecodeError("bad_header", field, pos, "the option runs past the header")
+        found.append((1 << shift, buf[pos + 2 : stop]))
+        pos = stop
+    return tuple(found), pos
+
+
+def add_unknown_options(
+    found: dict[int, bytes], unknown: tuple[tuple[int, bytes], ...], allowed: int
+) -> None:
+    """Adds carried options to the known ones."""
+    for bit, data in unknown:
+        if bit & allowed != bit or bit & (bit - 1) or not bit or bit in found:
+            raise EncodeError("bad_option", "unknown_options", None, f"{bit:#06x}")
+        found[bit] = data
+
+
+def option_area(found: dict[int, bytes]) -> tuple[bytes, int]:
+    """The bytes of options by ascending bit, and the bitmap."""
+    area, bitmap = [], 0
+    for bit in sorted(found):
+        data = found[bit]
+        if len(data) > 0xFFFF:
+            raise EncodeError("too_large", "options", None, f"{len(data)} bytes")
+        area.append(len(data).to_bytes(2, "big") + data)
+        bitmap |= bit
+    return b"".join(area), bitmap
+
+
+def misplaced(field: str, tag: int) -> EncodeError:
+    """An option does not go with this command."""
+    return EncodeError("bad_option", field, None, f"not with command {tag}")
+
+
+def put_fixed_int(value: int, size: int, field: str) -> bytes:
+    """An unsigned big-endian integer."""
+    if not 0 <= value < 1 << (8 * size):
+        raise out_of_range(field, value, f"an unsigned number of {size} bytes")
+    return value.to_bytes(size, "big")

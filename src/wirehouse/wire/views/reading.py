@@ -1,0 +1,139 @@
+"""How single values are read, written down once more and apart from the generator.
+
+`Reader` walks over a slice of bytes and reads what the types of `model.py` describe. It is slow and
+plain on purpose: the spans view needs the places of all things, and a second reader that shares no
+code with the generated codec shows where the two disagree.
+
+A slice is *closed* when all its bytes are known (the inside of a frame): running out of them is an
+error. It is *open* when more may arrive (the stream itself): running out of them is `NeedMore`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal
+
+from .. import model as m
+from ..errors import DecodeError, NeedMore
+
+__all__ = ["Reader"]
+
+MAX_VARINT_BYTES = 10
+"""No varint is longer: 64 bits in groups of seven."""
+
+
+class Reader:
+    """A position in a slice of bytes; `where` names the field that is being read."""
+
+    __slots__ = ("data", "open", "pos", "stop", "where")
+
+    def __init__(self, data: bytes, start: int, stop: int, *, is_open: bool = False):
+        self.data = data
+        self.pos = start
+        self.stop = stop
+        self.open = is_open
+        self.where = ""
+
+    @property
+    def left(self) -> int:
+        """How many bytes of the slice have not been read."""
+        return self.stop - self.pos
+
+    def part(self, stop: int) -> Reader:
+        """A closed reader of the bytes from here to `stop`."""
+        reader = Reader(self.data, self.pos, stop)
+        reader.where = self.where
+        return reader
+
+    def error(self, code: str, at: int | None = None, detail: str = "") -> DecodeError:
+        """An error in the present field."""
+        return DecodeError(code, self.where, self.pos if at is None else at, detail)
+
+    def need(self, size: int, code: str = "short") -> None:
+        """Raise unless `size` bytes are left."""
+        if self.left < size:
+            if self.open:
+                raise NeedMore(size - self.left)
+            raise self.error(code)
+
+    def take(self, size: int, code: str = "short") -> bytes:
+        """The next `size` bytes."""
+        self.need(size, code)
+        self.pos += size
+        return self.data[self.pos - size : self.pos]
+
+    # -- numbers -----------------------------------------------------------------------------
+
+    def integer(self, kind: m.Int | m.Varint) -> int:
+        """A number of either kind."""
+        return self.varint(kind) if isinstance(kind, m.Varint) else self.fixed_int(kind)
+
+    def fixed_int(self, kind: m.Int) -> int:
+        """A number of fixed size."""
+        return int.from_bytes(self.take(kind.size), kind.order, signed=kind.signed)
+
+    def raw_varint(self, *, loose: bool = False) -> int:
+        """The bits of a LEB128 number, 64 at most."""
+        start, value = self.pos, 0
+        for index in range(MAX_VARINT_BYTES):
+            if self.pos >= self.stop:
+                if self.open:
+                    raise NeedMore(1)
+                raise self.error("varint_truncated", start)
+            byte = self.data[self.pos]
+            self.pos += 1
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if value >> 64 and not loose:
+                    raise self.error("varint_overflow", start)
+                return value & 0xFFFF_FFFF_FFFF_FFFF
+        raise self.error("varint_overflow", start)
+
+    def varint(self, kind: m.Varint) -> int:
+        """A LEB128 number, in its width and coding."""
+        start = self.pos
+        value = self.raw_varint(loose=kind.loose)
+        if value >> kind.bits:
+            if not kind.loose:
+                raise self.error("int_range", start)
+            value &= (1 << kind.bits) - 1
+        if kind.coding == "zigzag":
+            return (value >> 1) ^ -(value & 1)
+        if kind.coding == "twos" and value >> (kind.bits - 1):
+            return value - (1 << kind.bits)
+        return value
+
+    def float(self, kind: m.Float) -> float:
+        """An IEEE 754 number."""
+        code = {4: "f", 8: "d"}[kind.size]
+        order: Literal["<", ">"] = "<" if kind.order == "little" else ">"
+        return float(struct.unpack(order + code, self.take(kind.size))[0])
+
+    def boolean(self, kind: m.Bool) -> bool:
+        """One byte."""
+        start = self.pos
+        byte = self.take(1)[0]
+        if kind.strict and byte > 1:
+            raise self.error("bad_bool", start)
+        return byte != 0
+
+    # -- lengths and what they measure -------------------------------------------------------
+
+    def length(self, kind: m.Int | m.Varint, least: int = 1) -> int:
+        """A length or a count of things that take `least` bytes each, checked against the slice."""
+        start = self.pos
+        count = self.integer(kind)
+        if count < 0:
+            raise self.error("negative_length", start)
+        if count * least > self.left:
+            if self.open:
+                raise NeedMore(count * least - self.left)
+            raise self.error("length_overrun", start)
+        return count
+
+    def text(self, raw: bytes, mode: Literal["strict", "loose"], at: int) -> str:
+        """UTF-8, refused or kept when it is not valid."""
+        try:
+            return raw.decode("utf-8", "strict" if mode == "strict" else "surrogateescape")
+        except UnicodeDecodeError as error:
+            raise self.error("invalid_utf8", at) from error

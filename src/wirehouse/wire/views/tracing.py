@@ -1,0 +1,266 @@
+"""The values inside a field, each with its place: the part of the spans view below layouts.
+
+`Tracer` builds the tree of spans. `value` reads one type of `model.py`; what the parts of a layout
+do (heads, bodies, options) is in `tracing_layout.py`, protobuf in `tracing_protobuf.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from .. import model as m
+from ..errors import DecodeError, NeedMore
+from .reading import Reader
+from .span import Span
+
+__all__ = ["Tracer"]
+
+
+class Tracer:
+    """Reads one message and keeps what does not change on the way."""
+
+    def __init__(
+        self,
+        direction: m.Direction | None = None,
+        stages: Mapping[str, bytes] | None = None,
+        limit: int | None = None,
+    ):
+        self.direction = direction
+        self.stages = stages or {}
+        self.limit = limit
+
+    @contextmanager
+    def span(self, parent: Span, name: str, reader: Reader, **about: Any) -> Iterator[Span]:
+        """A child that covers what is read inside the block; keeps the error if that fails."""
+        path = parent.path + (name if name.startswith("[") else f".{name}")
+        span = Span(name, path, reader.pos, reader.pos, **about)
+        parent.children.append(span)
+        try:
+            yield span
+        except (DecodeError, NeedMore) as error:
+            span.error = error
+            span.stop = span.children[-1].stop if span.children else reader.stop
+            raise
+        span.stop = reader.pos
+
+    # -- types -------------------------------------------------------------------------------
+
+    def value(self, kind: m.Type, reader: Reader, span: Span) -> Any:
+        """Read one value; its details become children of `span`."""
+        match kind:
+            case m.Int() | m.Varint():
+                return reader.integer(kind)
+            case m.Float():
+                return reader.float(kind)
+            case m.Bool():
+                return reader.boolean(kind)
+            case m.Fixed():
+                return reader.take(kind.size)
+            case m.Blob():
+                return self.blob(kind, reader, span)
+            case m.Nested():
+                span.layout = kind.layout.name
+                return self.layout(kind.layout, reader, span)
+            case m.Many():
+                return self.many(kind, reader, span)
+            case m.Dynamic():
+                return self.dynamic(kind, reader, span)
+            case m.Rows():
+                return self.rows(kind, reader, span)
+
+    def layout(self, layout: m.Layout, reader: Reader, span: Span) -> Any:
+        """Read the parts of a layout; they become children of `span`."""
+        if layout.protobuf:
+            from .tracing_protobuf import read_protobuf  # noqa: PLC0415 - the two need each other
+
+            return read_protobuf(self, layout, reader, span)
+        from .tracing_layout import LayoutTracer  # noqa: PLC0415
+
+        return LayoutTracer(self, layout, reader, span).read()
+
+    def slice(self, layout: m.Layout, reader: Reader, span: Span) -> Any:
+        """Read a layout that must fill what is left of a closed slice."""
+        value = self.layout(layout, reader, span)
+        if reader.left:
+            with self.span(span, "trailing", reader, inner=True):
+                reader.where = layout.name
+                raise reader.error("trailing_bytes")
+        return value
+
+    def blob(self, kind: m.Blob, reader: Reader, span: Span) -> bytes | str:
+        """Bytes or text behind a length, or the rest."""
+        size = reader.left
+        if kind.length is not None:
+            with self.span(span, "length", reader, inner=True) as part:
+                part.value = size = reader.length(kind.length)
+        if kind.text is None:
+            if kind.length is None:
+                return reader.take(size)
+            with self.span(span, "bytes", reader, inner=True) as part:
+                raw = reader.take(size)
+                part.value = raw
+                return raw
+        with self.span(span, "text", reader, inner=True) as part:
+            at = reader.pos
+            text = reader.text(reader.take(size), kind.text, at)
+            part.value = text
+            return text
+
+    def many(self, kind: m.Many, reader: Reader, span: Span) -> tuple[Any, ...]:
+        """Items behind a count, or to the end."""
+        items: list[Any] = []
+        if kind.count is None:
+            while reader.left:
+                items.append(self.item(kind.item, reader, span, len(items)))
+            return tuple(items)
+        with self.span(span, "count", reader, inner=True) as part:
+            part.value = count = reader.length(kind.count, m.type_size(kind.item)[0])
+        for index in range(count):
+            items.append(self.item(kind.item, reader, span, index))
+        return tuple(items)
+
+    def item(self, kind: m.Type, reader: Reader, span: Span, index: int) -> Any:
+        """One item of a list."""
+        with self.span(span, f"[{index}]", reader, secret=span.secret) as child:
+            child.value = self.value(kind, reader, child)
+            return child.value
+
+    # -- values that say their own type ------------------------------------------------------
+
+    def dynamic(self, kind: m.Dynamic, reader: Reader, span: Span) -> Any:
+        """A dynamic value, with the limits on depth and number."""
+        return _DynamicTracer(self, kind, reader).node(span, 1)
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def rows(self, kind: m.Rows, reader: Reader, span: Span) -> tuple[Any, ...]:
+        """Rows up to the end row."""
+        rows: list[Any] = []
+        while True:
+            with self.span(span, f"[{len(rows)}]", reader) as row:
+                tag, size = self.row_head(kind, reader, row)
+                if tag == kind.end:
+                    row.name, row.path, row.inner = "end", f"{span.path}.end", True
+                    if size:
+                        raise reader.error("bad_end", row.start)
+                    break
+                if len(rows) >= kind.max_rows:
+                    raise reader.error("too_many", row.start)
+                reader.need(size)
+                row.value = self.row(kind, tag, reader.part(reader.pos + size), row)
+                reader.pos += size
+                rows.append(row.value)
+        return tuple(rows)
+
+    def row_head(self, kind: m.Rows, reader: Reader, row: Span) -> tuple[int, int]:
+        """Tag and size of a row."""
+        reader.need(kind.tag.size + kind.size.size)
+        with self.span(row, "type", reader, inner=True) as part:
+            part.value = tag = reader.fixed_int(kind.tag)
+        with self.span(row, "size", reader, inner=True) as part:
+            part.value = size = reader.fixed_int(kind.size)
+        return tag, size
+
+    def row(self, kind: m.Rows, tag: int, reader: Reader, row: Span) -> Any:
+        """The content of a row: its layout, or opaque, or broken."""
+        start, data = reader.pos, reader.data[reader.pos : reader.stop]
+        found = next((a for a in kind.alternatives if a.tag == tag), None)
+        if found is None:
+            with self.span(row, "data", reader) as part:
+                part.value = reader.take(reader.left)
+            return kind.opaque(type=tag, data=data)
+        row.layout, row.doc = found.layout.name, found.layout.doc
+        try:
+            self.row_size(found.layout, reader)
+            return self.slice(found.layout, reader, row)
+        except DecodeError as error:
+            row.error = error
+            covered = row.children[-1]
+            if covered.stop < reader.stop:
+                reader.pos = covered.stop
+                with self.span(row, "unread", reader, inner=True) as part:
+                    part.value = reader.take(reader.left)
+            offset = (error.offset or start) - start
+            return kind.broken(
+                type=tag, data=data, code=error.code, field=error.field, offset=offset
+            )
+
+    @staticmethod
+    def row_size(layout: m.Layout, reader: Reader) -> None:
+        """A row of fixed size has that size."""
+        if layout.fixed_size is not None and reader.left != layout.fixed_size:
+            reader.where = layout.name
+            raise reader.error("bad_length")
+
+
+class _DynamicTracer:
+    """One dynamic value and all inside it."""
+
+    def __init__(self, tracer: Tracer, kind: m.Dynamic, reader: Reader):
+        self.tracer = tracer
+        self.kind = kind
+        self.reader = reader
+        self.nodes = 0
+
+    def node(self, span: Span, depth: int) -> Any:
+        """A tag and what it says."""
+        reader, start = self.reader, self.reader.pos
+        if depth > self.kind.max_depth:
+            raise reader.error("too_deep", start)
+        self.nodes += 1
+        if self.nodes > self.kind.max_nodes:
+            raise reader.error("too_many", start)
+        with self.tracer.span(span, "type", reader, inner=True) as part:
+            part.value = tag = reader.fixed_int(self.kind.tag)
+            found = next((k for k in self.kind.kinds if k.tag == tag), None)
+            if found is None:
+                raise reader.error("unknown_var_type", start)
+        span.layout = found.name
+        return self.kind.cls(type=tag, value=self.content(found.type, span, depth))
+
+    def content(self, kind: Any, span: Span, depth: int) -> Any:
+        """What stands behind the tag."""
+        match kind:
+            case None:
+                return None
+            case m.Pairs():
+                return self.pairs(kind, span, depth)
+            case m.Items():
+                return self.items(kind, span, depth)
+            case m.Blob():
+                return self.tracer.blob(kind, self.reader, span)
+            case _:
+                with self.tracer.span(span, "value", self.reader, inner=True) as part:
+                    part.value = self.tracer.value(kind, self.reader, part)
+                    return part.value
+
+    def pairs(self, kind: m.Pairs, span: Span, depth: int) -> tuple[tuple[str, Any], ...]:
+        """A map: its pairs in order."""
+        least = m.type_size(kind.key)[0] + self.kind.tag.size
+        pairs: list[tuple[str, Any]] = []
+        for index in range(self.count(kind.count, least, span)):
+            with self.tracer.span(span, f"[{index}]", self.reader) as pair:
+                with self.tracer.span(pair, "key", self.reader) as part:
+                    part.value = self.tracer.blob(kind.key, self.reader, part)
+                with self.tracer.span(pair, "value", self.reader) as child:
+                    child.value = self.node(child, depth + 1)
+                pair.value = (part.value, child.value)
+            pairs.append((str(part.value), child.value))
+        return tuple(pairs)
+
+    def items(self, kind: m.Items, span: Span, depth: int) -> tuple[Any, ...]:
+        """A list."""
+        items: list[Any] = []
+        for index in range(self.count(kind.count, self.kind.tag.size, span)):
+            with self.tracer.span(span, f"[{index}]", self.reader) as child:
+                child.value = self.node(child, depth + 1)
+            items.append(child.value)
+        return tuple(items)
+
+    def count(self, kind: m.Int | m.Varint, least: int, span: Span) -> int:
+        """How many follow."""
+        with self.tracer.span(span, "count", self.reader, inner=True) as part:
+            part.value = count = self.reader.length(kind, least)
+        return count

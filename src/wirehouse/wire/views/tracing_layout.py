@@ -1,0 +1,451 @@
+"""The parts of a layout, each with its place: heads, lengths, tags, bits, options, bodies.
+
+In a stream, a head of fixed size comes first and is read when all of it is there; from less than
+that only constants can be judged. Inside a slice, neighbours of fixed size are a *run*: when the
+slice is too short for a run, that is what is wrong with it, whatever its first values are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import model as m
+from ..errors import NeedMore
+from .reading import Reader
+from .span import Span
+from .tracing import Tracer
+
+__all__ = ["LayoutTracer", "check_value", "delimits_itself", "head_size"]
+
+_Scalar = m.Int | m.Float | m.Bool | m.Fixed
+
+
+class LayoutTracer:
+    """Reads one layout, part by part."""
+
+    def __init__(self, tracer: Tracer, layout: m.Layout, reader: Reader, span: Span):
+        self.tracer = tracer
+        self.layout = layout
+        self.outer = reader
+        self.reader = reader
+        self.root = span
+        self.values: dict[str, Any] = {}
+        self.present: dict[str, bool] = {}
+        self.head: dict[type, Span] = {}
+        """The numbers of the head that are not stored."""
+        self.tag: int | None = None
+        self.tag_span: Span | None = None
+        self.run_stop = 0
+        """Up to which byte the present run reaches."""
+
+    def read(self) -> Any:
+        """The value of the layout."""
+        for index, part in enumerate(self.layout.parts):
+            self.start_run(index)
+            self.part(part)
+        if self.reader is not self.outer:
+            self.close()
+        if self.layout.transparent:
+            return next(iter(self.values.values()))
+        return self.layout.cls(**self.values)
+
+    def close(self) -> None:
+        """What a length measured must be used up."""
+        reader = self.reader
+        if reader.left:
+            with self.tracer.span(self.root, "trailing", reader, inner=True):
+                reader.where = self.layout.name
+                raise reader.error("trailing_bytes")
+        self.outer.pos = reader.pos
+
+    def part(self, part: m.Part) -> None:
+        """One part, whatever it is."""
+        self.reader.where = f"{self.layout.name}.{getattr(part, 'name', '')}"
+        match part:
+            case m.Field():
+                self.field(part)
+            case m.Const():
+                self.const(part)
+            case m.BitGroup():
+                self.bits(part)
+            case m.Length():
+                self.length(part)
+            case m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
+                self.number(part)
+            case m.Options():
+                self.options(part)
+            case m.Body():
+                self.body(part)
+
+    # -- runs --------------------------------------------------------------------------------
+
+    def start_run(self, index: int) -> None:
+        """Find how far the run goes that begins with this part, unless it is inside one."""
+        reader = self.reader
+        if reader.pos < self.run_stop:
+            return
+        parts = self.layout.parts[index:]
+        size = head_size(parts) if reader.open else _run_size(parts)
+        self.run_stop = reader.pos + size
+
+    @property
+    def whole(self) -> bool:
+        """Whether all bytes of the run are there, so that its values can be judged."""
+        return self.reader.stop >= self.run_stop
+
+    def take(self, size: int) -> bytes:
+        """Bytes of a part of fixed size."""
+        reader = self.reader
+        if reader.open and reader.left < size:
+            raise NeedMore(self.run_stop + self.rest_need() - reader.stop)
+        return reader.take(size)
+
+    def rest_need(self) -> int:
+        """What every body needs after the head, when bodies delimit themselves."""
+        body = self.layout.body
+        if body is None or self.layout.find(m.Length) is not None:
+            return 0
+        return min(head_size(a.layout.parts) for a in body.alternatives)
+
+    # -- stored fields -----------------------------------------------------------------------
+
+    def field(self, part: m.Field) -> None:
+        """A stored value, if its presence bit says that it is there."""
+        if part.when is not None and not self.present[part.when]:
+            self.values[part.name] = None
+            return
+        reader = self.reader
+        about = {"doc": part.doc, "secret": part.secret, "names": part.names}
+        with self.tracer.span(self.root, part.name, reader, **about) as span:
+            if reader.open and isinstance(part.type, _Scalar):
+                inner = Reader(self.take(m.type_size(part.type)[0]), 0, m.type_size(part.type)[0])
+                span.value = self.tracer.value(part.type, inner, span)
+            elif isinstance(part.type, m.Bool) and not self.whole:
+                span.value = reader.boolean(m.Bool(strict=False))
+            else:
+                span.value = self.tracer.value(part.type, reader, span)
+            if self.whole or not isinstance(part.type, _Scalar):
+                check_value(part, reader, span)
+            self.values[part.name] = span.value
+        self.stage(part, span)
+
+    def stage(self, part: m.Field, span: Span) -> None:
+        """What the bytes hold, when the caller has undone their transform."""
+        plain = self.tracer.stages.get(part.name)
+        if part.stage is None or plain is None:
+            return
+        from .spans import trace  # noqa: PLC0415 - the two need each other
+
+        span.stage = trace(part.stage, plain, direction=self.tracer.direction)
+
+    # -- what is not stored ------------------------------------------------------------------
+
+    def const(self, part: m.Const) -> None:
+        """Bytes that are always the same; the first of them are enough to refuse."""
+        reader = self.reader
+        with self.tracer.span(self.root, part.name, reader, doc=part.doc) as span:
+            there = reader.data[reader.pos : min(reader.stop, reader.pos + len(part.value))]
+            if (self.whole or reader.open) and not part.value.startswith(there):
+                raise reader.error(part.code)
+            span.value = self.take(len(part.value))
+
+    def bits(self, part: m.BitGroup) -> None:
+        """Bits that share bytes."""
+        reader = self.reader
+        reader.where = f"{self.layout.name}.{part.bits[0].name}"
+        with self.tracer.span(self.root, "bits", reader) as group:
+            group.value = number = int.from_bytes(self.take(part.size), "big")
+            for bit in part.bits:
+                self.bit(bit, number, group)
+            group.stop = reader.pos
+
+    def bit(self, bit: m.Bit, number: int, group: Span) -> None:
+        """One bit field."""
+        value = number >> bit.shift & (1 << bit.width) - 1
+        span = Span(
+            bit.name,
+            f"{self.root.path}.{bit.name}",
+            group.start,
+            self.reader.pos,
+            bool(value) if bit.flag else value,
+            bit.doc,
+            names=bit.names,
+            bits=(bit.shift, bit.width),
+        )
+        group.children.append(span)
+        if bit.role == "tag":
+            self.tag = (self.tag or 0) << bit.width | value
+            span.number = self.tag
+            self.tag_span = self.tag_span or span
+        elif bit.role == "present":
+            self.present[bit.name] = bool(value)
+        else:
+            self.values[bit.name] = span.value
+        if bit.role == "stored" and self.whole:
+            self.reader.where = f"{self.layout.name}.{bit.name}"
+            check_value(bit, self.reader, span)
+
+    def number(self, part: m.Tag | m.TagConst | m.OptionBits | m.OptionsLength) -> None:
+        """A number of the head."""
+        reader = self.reader
+        names = part.names if isinstance(part, m.Tag) else None
+        with self.tracer.span(self.root, part.name, reader, doc=part.doc, names=names) as span:
+            raw = self.take(part.type.size)
+            span.value = number = int.from_bytes(raw, part.type.order, signed=part.type.signed)
+            self.head[type(part)] = span
+            if isinstance(part, m.Tag):
+                self.tag, self.tag_span = number, span
+            if isinstance(part, m.TagConst) and (self.whole or part.type.size == 1):
+                body = self.layout.body
+                if body is not None and number not in {a.const for a in body.alternatives}:
+                    raise reader.error("bad_magic", span.start)
+
+    def length(self, part: m.Length) -> None:
+        """How much follows. What a head says is judged before that much is waited for."""
+        reader = self.reader
+        with self.tracer.span(self.root, part.name, reader, doc=part.doc) as span:
+            raw = self.take(part.type.size)
+            span.value = size = int.from_bytes(raw, part.type.order)
+            span.stop = reader.pos
+            self.head[m.Length] = span
+            if not reader.open:
+                self.inner_length(part, size)
+            elif self.layout.find(m.Options) is not None:
+                self.judge_options(part, size)
+            else:
+                self.judge_length(part, size, span)
+            if size > reader.left:
+                raise NeedMore(size - reader.left)
+        self.reader = reader.part(reader.pos + size)
+
+    def inner_length(self, part: m.Length, size: int) -> None:
+        """A length inside a slice."""
+        reader = self.reader
+        if size > reader.left:
+            raise reader.error("length_overrun")
+        if size < part.minimum:
+            raise reader.error("bad_length")
+
+    def judge_length(self, part: m.Length, size: int, span: Span) -> None:
+        """The length of a frame: not too small for what must follow, not over the limit."""
+        if size < max(part.minimum, _least_after(self.layout, part)):
+            raise self.reader.error("bad_length", span.start)
+        if size > self.limit(part):
+            raise self.reader.error("too_large", span.start)
+
+    def limit(self, part: m.Length) -> int:
+        """The most that the length may say."""
+        most = 1 << 8 * part.type.size
+        if self.tracer.limit is not None:
+            return self.tracer.limit
+        return part.limit if part.limit is not None else most
+
+    # -- options -----------------------------------------------------------------------------
+
+    def judge_options(self, part: m.Length, size: int) -> None:
+        """Tag, its constant, the option bits, the limit and the body size, in this order."""
+        found = self.alternative()
+        const, area = self.head.get(m.TagConst), self.head[m.OptionsLength]
+        bits = self.head[m.OptionBits]
+        area_size = _number(area)
+        if const is not None and const.value != found.const:
+            raise self.blame(const, "magic_mismatch")
+        if area_size > size or (_number(bits) == 0) != (area_size == 0):
+            raise self.blame(area, "bad_header")
+        if _number(bits) & self.forbidden(found.tag):
+            raise self.blame(bits, "bad_option")
+        if size > self.limit(part) or (found.limit is not None and size > found.limit):
+            raise self.blame(self.head[m.Length], "too_large")
+        exact, left = found.layout.fixed_size, size - area_size
+        if left < found.layout.min_size or (exact is not None and left != exact):
+            raise self.blame(self.head[m.Length], "bad_length")
+
+    def blame(self, span: Span, code: str) -> Exception:
+        """An error that shows in another part of the head."""
+        self.reader.where = f"{self.layout.name}.{span.name}"
+        span.error = self.reader.error(code, span.start)
+        return span.error
+
+    def forbidden(self, tag: int) -> int:
+        """The option bits that may not go with a tag."""
+        options = self.layout.find(m.Options)
+        assert isinstance(options, m.Options)
+        allowed = sum(f.bit for f in options.fields if tag in f.on)
+        known = sum(f.bit for f in options.fields)
+        return (known | options.critical) & ~allowed
+
+    def options(self, part: m.Options) -> None:
+        """The option area: an entry for each set bit, ascending."""
+        area = _number(self.head[m.OptionsLength])
+        bits = _number(self.head[m.OptionBits])
+        self.values.update(dict.fromkeys((f.name for f in part.fields), None))
+        self.values[part.unknown] = ()
+        if not bits:
+            return
+        reader = self.reader.part(self.reader.pos + area)
+        fields = {field.bit: field for field in part.fields}
+        unknown: list[tuple[int, bytes]] = []
+        with self.tracer.span(self.root, "options", reader) as span:
+            for bit in (1 << n for n in range(bits.bit_length()) if bits >> n & 1):
+                if bit in fields:
+                    self.option(part, fields[bit], reader, span)
+                else:
+                    unknown.append((bit, self.unknown_option(part, bit, reader, span)))
+            if reader.left:
+                reader.where = f"{self.layout.name}.{self.head[m.OptionsLength].name}"
+                raise reader.error("bad_header")
+        self.values[part.unknown] = tuple(unknown)
+        self.reader.pos = reader.pos
+
+    def option(self, part: m.Options, field: m.OptionField, reader: Reader, parent: Span) -> None:
+        """An option that is known."""
+        reader.where = f"{self.layout.name}.{field.name}"
+        about = {"doc": field.doc, "secret": field.secret}
+        with self.tracer.span(parent, field.name, reader, **about) as span:
+            size = self.entry_length(part, reader, span)
+            if size != m.type_size(field.type)[0]:
+                raise reader.error("bad_option", span.start)
+            span.value = self.tracer.value(field.type, reader.part(reader.pos + size), span)
+            reader.pos += size
+        self.values[field.name] = span.value
+
+    def unknown_option(self, part: m.Options, bit: int, reader: Reader, parent: Span) -> bytes:
+        """An option that is carried."""
+        reader.where = f"{self.layout.name}.{part.unknown}"
+        with self.tracer.span(parent, f"unknown_{bit:04x}", reader) as span:
+            size = self.entry_length(part, reader, span)
+            with self.tracer.span(span, "bytes", reader, inner=True) as content:
+                content.value = span.value = raw = reader.take(size)
+        return raw
+
+    def entry_length(self, part: m.Options, reader: Reader, span: Span) -> int:
+        """The length of an entry."""
+        with self.tracer.span(span, "length", reader, inner=True) as length:
+            start = reader.pos
+            if reader.left < part.entry_length.size:
+                raise reader.error("bad_header", start)
+            length.value = size = reader.fixed_int(part.entry_length)
+            if size > reader.left:
+                raise reader.error("bad_header", start)
+        return size
+
+    # -- the body ----------------------------------------------------------------------------
+
+    def alternative(self) -> m.Alternative:
+        """What the tag and the direction stand for."""
+        body, tag = self.layout.body, self.tag_span
+        assert body is not None
+        assert tag is not None
+        for found in body.of(self.tracer.direction):
+            if found.tag == self.tag:
+                return found
+        raise self.blame(tag, "unknown_type")
+
+    def body(self, part: m.Body) -> None:
+        """The alternative itself, to the end of the frame."""
+        reader = self.reader
+        with self.tracer.span(self.root, part.name, reader, doc=part.doc) as span:
+            found = self.alternative()
+            span.layout, span.doc = found.layout.name, found.layout.doc
+            span.value = self.tracer.layout(found.layout, reader, span)
+            self.values[part.name] = span.value
+
+
+def check_value(part: m.Field | m.Bit, reader: Reader, span: Span) -> None:
+    """Names that are closed, and the sizes that a blob may have."""
+    value = span.value
+    if part.closed and part.names is not None and not span.label:
+        span.error = reader.error("reserved_value", span.start)
+        raise span.error
+    if isinstance(part, m.Field) and part.sizes and isinstance(value, bytes | str):
+        if len(value) not in part.sizes:
+            raise reader.error("bad_length", reader.pos - len(value))
+
+
+def delimits_itself(layout: m.Layout) -> bool:
+    """Whether a reader of a stream can tell where it ends."""
+    if layout.protobuf:
+        return False
+    if layout.find(m.Length) is not None or layout.fixed_size is not None:
+        return True
+    if any(isinstance(p, m.Field) and isinstance(p.type, m.Rows) for p in layout.parts):
+        return True
+    body = layout.body
+    return body is not None and all(delimits_itself(a.layout) for a in body.alternatives)
+
+
+def head_size(parts: tuple[m.Part, ...]) -> int:
+    """The bytes of a head: through its length, or up to a body."""
+    total = 0
+    for part in parts:
+        size = _fixed_size(part)
+        if size is None:
+            break
+        total += size
+        if isinstance(part, m.Length):
+            break
+    return total
+
+
+def _fixed_size(part: m.Part) -> int | None:
+    match part:
+        case m.Field(when=None):
+            low, fixed = m.type_size(part.type)
+            return low if fixed else None
+        case m.Const():
+            return len(part.value)
+        case m.BitGroup():
+            return part.size
+        case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
+            return part.type.size
+        case _:
+            return None
+
+
+def _run_size(parts: tuple[m.Part, ...]) -> int:
+    """The bytes of the run that begins with these parts, in a slice."""
+    total, order = 0, ""
+    for part in parts:
+        size, own, ends = _slot(part)
+        if not size or (own and order and own != order):
+            break
+        total, order = total + size, own or order
+        if ends:
+            break
+    return total
+
+
+def _slot(part: m.Part) -> tuple[int, str, bool]:
+    """(bytes that a part adds to a run, their order when that matters, whether the run ends)."""
+    match part:
+        case m.Const():
+            return len(part.value), "", False
+        case m.BitGroup():
+            return part.size, "big" if part.size > 1 else "", False
+        case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
+            return part.type.size, _order(part.type), isinstance(part, m.Length)
+        case m.Field(when=None, type=kind):
+            if isinstance(kind, _Scalar):
+                return m.type_size(kind)[0], _order(kind), False
+            prefix = kind.length if isinstance(kind, m.Blob) else None
+            prefix = kind.count if isinstance(kind, m.Many) else prefix
+            if isinstance(prefix, m.Int):
+                return prefix.size, _order(prefix), True
+    return 0, "", True
+
+
+def _order(kind: m.Type) -> str:
+    return kind.order if isinstance(kind, m.Int | m.Float) and kind.size > 1 else ""
+
+
+def _least_after(layout: m.Layout, length: m.Length) -> int:
+    """The fixed bytes between a length and the body, which the length must cover."""
+    if layout.body is None:
+        return 0
+    tail = layout.parts[layout.parts.index(length) + 1 :]
+    return sum(_fixed_size(part) or 0 for part in tail)
+
+
+def _number(span: Span) -> int:
+    assert isinstance(span.value, int)
+    return span.value
