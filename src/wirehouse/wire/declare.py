@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import re
 import textwrap
 import types
@@ -52,7 +53,7 @@ def field_docs(cls: type) -> dict[str, str]:
         except (OSError, SyntaxError, TypeError):
             continue  # no source to read: the layout works, undocumented
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for here, after in zip(body, body[1:], strict=False):
+        for here, after in itertools.pairwise(body):
             if (
                 isinstance(here, ast.AnnAssign)
                 and isinstance(here.target, ast.Name)
@@ -141,7 +142,7 @@ class _Builder:
     def wire_order(self) -> list[str]:
         names: dict[str, None] = {}
         for base in reversed(self.cls.__mro__):
-            for name in base.__dict__.get("__annotations__", {}):
+            for name in inspect.get_annotations(base):
                 if name not in _INTERNAL and not name.startswith("_"):
                     names[name] = None
         return list(names)

@@ -55,7 +55,7 @@ class Protocol:
     @property
     def doc(self) -> str:
         """The docstring of the layout module."""
-        import sys  # noqa: PLC0415
+        import sys
 
         return sys.modules[self.frame.__module__].__doc__ or ""
 
@@ -71,14 +71,14 @@ class Protocol:
 
     def model(self, dialect: str | None = None) -> LayoutModel:
         """The frame as data, for views."""
-        from .declare import build  # noqa: PLC0415
+        from .declare import build
 
         return build(self.frame, self.dialect(dialect))
 
     def layouts(self, dialect: str | None = None) -> list[LayoutModel]:
         """Every layout that belongs to the protocol, frame first."""
-        from .declare import build  # noqa: PLC0415
-        from .walk import reachable  # noqa: PLC0415
+        from .declare import build
+        from .walk import reachable
 
         name = self.dialect(dialect)
         return reachable([self.model(name), *(build(cls, name) for cls in self.more)])
@@ -94,7 +94,7 @@ class Protocol:
         name = self.dialect(dialect)
         cache: dict[str, ModuleType] = self.__dict__.setdefault("_codecs", {})
         if name not in cache:
-            from .generate.load import load_codec  # noqa: PLC0415
+            from .generate.load import load_codec
 
             cache[name] = load_codec(self, name)
         return cache[name]

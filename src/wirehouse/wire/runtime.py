@@ -6,6 +6,7 @@ position, the end of the slice and the dotted name of the field, and raises `Dec
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Final
 
@@ -204,7 +205,7 @@ def nan32(buf: bytes, pos: int, order: str) -> float:
 
 def put_f32(value: float, order: str, field: str) -> bytes:
     """Four bytes of a float; a number that has no finite 32-bit form is refused."""
-    if value != value:
+    if math.isnan(value):
         (wide,) = _F64_BITS.unpack(_F64.pack(value))
         bits = (wide >> 63) << 31 | 0xFF << 23 | (wide >> 29 & 0x7FFFFF or 0x400000)
         return int(bits).to_bytes(4, "big" if order == "big" else "little")
@@ -224,7 +225,7 @@ def skip_field(buf: bytes, key: int, pos: int, end: int, field: str, depth: int 
         raise DecodeError("reserved_value", field, pos, "field number 0")
     if wire == 0:
         return uvarint(buf, pos, end, field)[1]
-    if wire == 1 or wire == 5:
+    if wire in {1, 5}:
         size = 8 if wire == 1 else 4
         if pos + size > end:
             raise DecodeError("short", field, pos, f"{size} wanted, {end - pos} left")

@@ -1,4 +1,4 @@
-"""The words of a declaration: field types, markers, and the base class `Layout`.
+"""The words of a declaration: the base class `Layout`, field types, and markers.
 
 A layout is a class whose annotations, in wire order, say what is on the wire:
 
@@ -18,13 +18,37 @@ stored. A string after a field is its documentation. How to write one: see the g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
 
+from .marks import (
+    BitWidth,
+    ByDialect,
+    Case,
+    Choice,
+    Counted,
+    DynamicMark,
+    ItemsOf,
+    LengthMark,
+    Magic,
+    Names,
+    Number,
+    Only,
+    Option,
+    OptionBitsMark,
+    OptionsLengthMark,
+    PairsOf,
+    RowsMark,
+    SecretMark,
+    Sizes,
+    Stage,
+    TagConstMark,
+    TagMark,
+    ToEnd,
+    UnknownOptions,
+    When,
+)
 from .model import Blob, Bool, Fixed, Float, Int, Varint
 
 __all__ = [
@@ -55,6 +79,8 @@ __all__ = [
     "Bits5",
     "Bits6",
     "Bits7",
+    "Blob",
+    "Bool",
     "Boolean",
     "ByDialect",
     "Bytes4Fixed",
@@ -67,7 +93,10 @@ __all__ = [
     "Choice",
     "Counted",
     "DynamicMark",
+    "Fixed",
     "Flag",
+    "Float",
+    "Int",
     "ItemsOf",
     "Layout",
     "Length16",
@@ -78,7 +107,6 @@ __all__ = [
     "LooseBoolean",
     "LooseString16",
     "Magic",
-    "Marker",
     "Names",
     "Number",
     "Only",
@@ -121,21 +149,24 @@ __all__ = [
     "VarU16",
     "VarU32",
     "VarU64",
+    "Varint",
     "When",
 ]
 
 T = TypeVar("T")
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True)
 class _LayoutMeta(msgspec.StructMeta):
     """Makes every layout frozen, keyword-only and cheap to build, without saying so each time."""
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: bool
+    ) -> Any:
         return super().__new__(mcs, name, bases, namespace, frozen=True, gc=False, kw_only=True)
 
 
-class Layout(msgspec.Struct, metaclass=_LayoutMeta):
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Layout(msgspec.Struct, metaclass=_LayoutMeta, frozen=True, kw_only=True):
     """The base of every layout: an immutable value, built with keyword arguments."""
 
     wire_name: ClassVar[str] = ""
@@ -154,312 +185,154 @@ class Protobuf(Layout):
     unknown: bytes = b""
 
 
-# -- markers ---------------------------------------------------------------------------------
-
-
-class Marker:
-    """The base of what may stand in an `Annotated` beside a type."""
-
-
-@dataclass(frozen=True, slots=True)
-class SecretMark(Marker):
-    """The value must not be shown."""
-
-
 Secret = Annotated[T, SecretMark()]
 """`Secret[String16]`: masked in every table, log, dissector and console."""
-
-
-@dataclass(frozen=True, slots=True)
-class Names(Marker):
-    """What the numbers of a field mean. `closed`: others are refused."""
-
-    enum: type[IntEnum]
-    closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Only(Marker):
-    """The field exists in these dialects alone; elsewhere it has its default."""
-
-    dialects: frozenset[str]
-
-    def __init__(self, *dialects: str):
-        object.__setattr__(self, "dialects", frozenset(dialects))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ByDialect(Marker):
-    """A type that differs between dialects."""
-
-    default: Any
-    others: Mapping[str, Any]
-
-    def resolve(self, dialect: str) -> Any:
-        """The type in this dialect."""
-        return self.others.get(dialect, self.default)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counted(Marker):
-    """A list behind a count of this type."""
-
-    count: Any
-
-
-@dataclass(frozen=True, slots=True)
-class ToEnd(Marker):
-    """A list that goes on to the end of its slice."""
-
-
-@dataclass(frozen=True, slots=True)
-class When(Marker):
-    """The field is there when the presence bit of this name is set."""
-
-    bit: str
-
-
-@dataclass(frozen=True, slots=True)
-class BitWidth(Marker):
-    """Some bits; neighbours share bytes, the first declared is most significant."""
-
-    width: int
-    role: str = "stored"
-
-
-@dataclass(frozen=True, slots=True)
-class Number(Marker):
-    """The number of a protobuf field; other dialects may number it otherwise."""
-
-    number: int
-    others: tuple[tuple[str, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes(Marker):
-    """The lengths that a blob may have, here or in the named dialect."""
-
-    sizes: tuple[int, ...]
-    dialect: str = ""
-
-    def __init__(self, *sizes: int, dialect: str = ""):
-        object.__setattr__(self, "sizes", sizes)
-        object.__setattr__(self, "dialect", dialect)
-
-
-@dataclass(frozen=True, slots=True)
-class Stage(Marker):
-    """What the bytes of this field hold, once any transform is undone."""
-
-    layout: type
-
-
-@dataclass(frozen=True, slots=True)
-class Magic(Marker):
-    """Constant bytes (or a constant number in its wire form)."""
-
-    value: bytes
-    code: str = "bad_magic"
-
-
-@dataclass(frozen=True, slots=True)
-class LengthMark(Marker):
-    """The bytes that follow, to the end of the layout."""
-
-    type: Int
-    minimum: int = 0
-    limit: int | None = None
-    limits: tuple[tuple[str, int], ...] = ()
-    """Other default limits, by dialect."""
-
-
-@dataclass(frozen=True, slots=True)
-class TagMark(Marker):
-    """The number that chooses the body."""
-
-    type: Int
-
-
-@dataclass(frozen=True, slots=True)
-class TagConstMark(Marker):
-    """A constant that each alternative of the body sets."""
-
-    type: Int
-
-
-@dataclass(frozen=True, slots=True)
-class OptionBitsMark(Marker):
-    """A bitmap of the options present."""
-
-    type: Int
-
-
-@dataclass(frozen=True, slots=True)
-class OptionsLengthMark(Marker):
-    """The size of the option area."""
-
-    type: Int
-
-
-@dataclass(frozen=True, slots=True)
-class Option(Marker):
-    """A field in the option area, switched by `bit`, legal with the bodies `on`."""
-
-    bit: int
-    on: tuple[type, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownOptions(Marker):
-    """Keeps unknown options that are not critical, as (bit, bytes)."""
-
-    entry_length: Int
-    critical: int
-
-
-@dataclass(frozen=True, slots=True)
-class Case(Marker):
-    """An alternative of a `Choice` with more than its class: a constant, a limit."""
-
-    layout: type
-    const: int | None = None
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Choice(Marker):
-    """The body: which layout a tag stands for, in both directions or in each."""
-
-    both: Mapping[int, Any] | None = None
-    c2s: Mapping[int, Any] | None = None
-    s2c: Mapping[int, Any] | None = None
-    exact: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DynamicMark(Marker):
-    """A self-describing value; `kinds` maps a tag to a type, `PairsOf` or `ItemsOf`."""
-
-    tag: Int
-    kinds: Mapping[int, Any]
-    names: type[IntEnum]
-    max_depth: int = 64
-    max_nodes: int = 65_536
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairsOf(Marker):
-    """A map kind of a dynamic value."""
-
-    key: Any
-    count: Any
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ItemsOf(Marker):
-    """A list kind of a dynamic value."""
-
-    count: Any
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowsMark(Marker):
-    """Rows up to an end row."""
-
-    tag: Int
-    size: Int
-    end: int
-    kinds: Mapping[int, type]
-    opaque: type
-    broken: type
-
 
 # -- numbers ---------------------------------------------------------------------------------
 
 U8 = Annotated[int, Int(1)]
+"""Unsigned byte."""
 U16 = Annotated[int, Int(2)]
+"""Unsigned, 2 bytes, big-endian."""
 U24 = Annotated[int, Int(3)]
+"""Unsigned, 3 bytes, big-endian."""
 U32 = Annotated[int, Int(4)]
+"""Unsigned, 4 bytes, big-endian."""
 U64 = Annotated[int, Int(8)]
+"""Unsigned, 8 bytes, big-endian."""
 I8 = Annotated[int, Int(1, signed=True)]
+"""Signed byte."""
 I16 = Annotated[int, Int(2, signed=True)]
+"""Signed, 2 bytes, big-endian."""
 I32 = Annotated[int, Int(4, signed=True)]
+"""Signed, 4 bytes, big-endian."""
 I64 = Annotated[int, Int(8, signed=True)]
+"""Signed, 8 bytes, big-endian."""
 U16LE = Annotated[int, Int(2, order="little")]
+"""Unsigned, 2 bytes, little-endian."""
 U32LE = Annotated[int, Int(4, order="little")]
+"""Unsigned, 4 bytes, little-endian."""
 U64LE = Annotated[int, Int(8, order="little")]
+"""Unsigned, 8 bytes, little-endian."""
 I16LE = Annotated[int, Int(2, signed=True, order="little")]
+"""Signed, 2 bytes, little-endian."""
 I32LE = Annotated[int, Int(4, signed=True, order="little")]
+"""Signed, 4 bytes, little-endian."""
 I64LE = Annotated[int, Int(8, signed=True, order="little")]
+"""Signed, 8 bytes, little-endian."""
 F32 = Annotated[float, Float(4)]
+"""IEEE 754, 4 bytes, big-endian."""
 F64 = Annotated[float, Float(8)]
+"""IEEE 754, 8 bytes, big-endian."""
 F32LE = Annotated[float, Float(4, "little")]
+"""IEEE 754, 4 bytes, little-endian."""
 F64LE = Annotated[float, Float(8, "little")]
+"""IEEE 754, 8 bytes, little-endian."""
 Boolean = Annotated[bool, Bool()]
 """One byte, 0 or 1."""
 LooseBoolean = Annotated[bool, Bool(strict=False)]
 """One byte; anything but 0 is true."""
 
 VarU16 = Annotated[int, Varint(16)]
+"""Unsigned LEB128 of 16 bits."""
 VarU32 = Annotated[int, Varint(32)]
+"""Unsigned LEB128 of 32 bits."""
 VarU64 = Annotated[int, Varint(64)]
+"""Unsigned LEB128 of 64 bits."""
 VarI16 = Annotated[int, Varint(16, "zigzag")]
+"""Zigzag LEB128 of 16 bits."""
 VarI32 = Annotated[int, Varint(32, "zigzag")]
+"""Zigzag LEB128 of 32 bits."""
 VarI64 = Annotated[int, Varint(64, "zigzag")]
+"""Zigzag LEB128 of 64 bits."""
 TwosVar32 = Annotated[int, Varint(32, "twos")]
 """LEB128 of the two's complement: -1 takes five bytes."""
 TwosVar64 = Annotated[int, Varint(64, "twos")]
+"""LEB128 of the two's complement: -1 takes ten bytes."""
 
 # -- bits ------------------------------------------------------------------------------------
 
 Flag = Annotated[bool, BitWidth(1)]
+"""One bit, as a bool."""
 Bits1 = Annotated[int, BitWidth(1)]
+"""1 bit, as a number."""
 Bits2 = Annotated[int, BitWidth(2)]
+"""2 bits, as a number."""
 Bits3 = Annotated[int, BitWidth(3)]
+"""3 bits, as a number."""
 Bits4 = Annotated[int, BitWidth(4)]
+"""4 bits, as a number."""
 Bits5 = Annotated[int, BitWidth(5)]
+"""5 bits, as a number."""
 Bits6 = Annotated[int, BitWidth(6)]
+"""6 bits, as a number."""
 Bits7 = Annotated[int, BitWidth(7)]
+"""7 bits, as a number."""
 Present = Annotated[bool, BitWidth(1, "present")]
 """A `ClassVar` bit that says whether the field that names it in `When` is there."""
 TagBits1 = Annotated[int, BitWidth(1, "tag")]
+"""1 bit of the tag; use inside ClassVar."""
 TagBits2 = Annotated[int, BitWidth(2, "tag")]
+"""2 bits of the tag; use inside ClassVar."""
 TagBits4 = Annotated[int, BitWidth(4, "tag")]
+"""4 bits of the tag; use inside ClassVar."""
 
 # -- text and bytes --------------------------------------------------------------------------
 
 String8 = Annotated[str, Blob(Int(1), "strict")]
+"""UTF-8 behind a length of 1 byte."""
 String16 = Annotated[str, Blob(Int(2), "strict")]
+"""UTF-8 behind a length of 2 bytes."""
 String32 = Annotated[str, Blob(Int(4), "strict")]
+"""UTF-8 behind a length of 4 bytes."""
 LooseString16 = Annotated[str, Blob(Int(2), "loose")]
 """UTF-8 whose invalid bytes are kept (as surrogate escapes), for the rules above to judge."""
 Bytes8 = Annotated[bytes, Blob(Int(1))]
+"""Bytes behind a length of 1 byte."""
 Bytes16 = Annotated[bytes, Blob(Int(2))]
+"""Bytes behind a length of 2 bytes."""
 Bytes32 = Annotated[bytes, Blob(Int(4))]
+"""Bytes behind a length of 4 bytes."""
 Rest = Annotated[bytes, Blob(None)]
+"""All bytes that are left."""
 RestString = Annotated[str, Blob(None, "strict")]
+"""All that is left, as UTF-8."""
 Bytes4Fixed = Annotated[bytes, Fixed(4)]
+"""Exactly 4 bytes."""
 Bytes16Fixed = Annotated[bytes, Fixed(16)]
+"""Exactly 16 bytes."""
 Bytes32Fixed = Annotated[bytes, Fixed(32)]
+"""Exactly 32 bytes."""
 
 # -- lists -----------------------------------------------------------------------------------
 
 List8 = Annotated[tuple[T, ...], Counted(Int(1))]
 """`List8[String16]`: a one-byte count, then the items."""
 List16 = Annotated[tuple[T, ...], Counted(Int(2))]
+"""A count of 2 bytes, then the items."""
 
 # -- protobuf --------------------------------------------------------------------------------
 
 PbInt32 = Annotated[int, Varint(32, "twos")]
+"""protobuf int32."""
 PbInt64 = Annotated[int, Varint(64, "twos")]
+"""protobuf int64."""
 PbBool = Annotated[bool, Bool(strict=False)]
+"""protobuf bool."""
 PbFixed64 = Annotated[int, Int(8, signed=True, order="little")]
+"""protobuf sfixed64."""
 PbString = Annotated[str, Blob(Varint(32), "strict")]
+"""protobuf string."""
 PbBytes = Annotated[bytes, Blob(Varint(32))]
+"""protobuf bytes."""
 
 # -- parts that are not stored: use inside ClassVar ------------------------------------------
 
 Length16 = Annotated[int, LengthMark(Int(2))]
+"""Bytes that follow, as 2 bytes big-endian; use inside ClassVar."""
 Length32 = Annotated[int, LengthMark(Int(4))]
+"""Bytes that follow, as 4 bytes big-endian; use inside ClassVar."""
 Tag8 = Annotated[int, TagMark(Int(1))]
+"""A tag of 1 byte; use inside ClassVar."""
 Tag16 = Annotated[int, TagMark(Int(2))]
+"""A tag of 2 bytes; use inside ClassVar."""

@@ -493,7 +493,7 @@ def scan_frame(buf: bytes, pos: int, end: int, limit: int = 65535) -> int:
     length = buf[pos] << 8 | buf[pos + 1]
     if length < 1:
         raise rt.refuse("bad_length", "frame.length", pos, str(length))
-    stop = pos + 2 + length
+    stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)
     return stop
@@ -505,7 +505,7 @@ def decode_frame_c2s(buf: bytes, pos: int, end: int, limit: int = 65535) -> tupl
     length = buf[pos] << 8 | buf[pos + 1]
     if length < 1:
         raise rt.refuse("bad_length", "frame.length", pos, str(length))
-    stop = pos + 2 + length
+    stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)
     pos = pos + 2
@@ -526,7 +526,7 @@ def decode_frame_s2c(buf: bytes, pos: int, end: int, limit: int = 65535) -> tupl
     length = buf[pos] << 8 | buf[pos + 1]
     if length < 1:
         raise rt.refuse("bad_length", "frame.length", pos, str(length))
-    stop = pos + 2 + length
+    stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)
     pos = pos + 2
@@ -546,7 +546,7 @@ def encode_frame(value: Any) -> bytes:
     if entry is None:
         raise rt.no_layout("frame.body", value)
     tag, write = entry
-    body_ = write(value)
+    body_: bytes = write(value)
     try:
         return _pack_HB_be(1 + len(body_), tag) + body_
     except (struct.error, OverflowError):

@@ -13,7 +13,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.wire import (
+from wirehouse.wire import Protocol
+from wirehouse.wire.types import (
     I64,
     U8,
     Bytes16,
@@ -24,7 +25,6 @@ from wirehouse.wire import (
     LooseString16,
     Names,
     Only,
-    Protocol,
     Secret,
     Tag8,
 )

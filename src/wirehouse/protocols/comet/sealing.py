@@ -128,7 +128,7 @@ def choose_suite(encrypt_key: bytes, *, pinned: bool = False, legacy_hipush: boo
 
 
 def transcript_1(auth: bytes, auth_success: bytes, pinned: bytes = b"") -> bytes:
-    """TH1: the successful auth frame, its answer (both whole) and the pinned key, if there is one."""
+    """TH1: the successful auth frame and its answer, both whole, and the pinned key, if any."""
     return sha256(auth + auth_success + pinned).digest()
 
 

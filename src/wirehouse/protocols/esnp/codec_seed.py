@@ -181,8 +181,8 @@ def read_var(buf: bytes, pos: int, end: int, depth: int, budget: list[int]) -> t
         budget[0] -= size
         if budget[0] < 0:
             raise rt.refuse("too_many", "var.map", pos)
-        items = []
         count = size
+        pairs = []
         for _ in range(count):
             if pos >= end:
                 raise rt.refuse("varint_truncated", "var.map.key", pos)
@@ -201,8 +201,8 @@ def read_var(buf: bytes, pos: int, end: int, depth: int, budget: list[int]) -> t
             except UnicodeDecodeError as error:
                 raise rt.not_utf8("var.map.key", start, error) from None
             item, pos = read_var(buf, pos, end, depth + 1, budget)
-            items.append((key, item))
-        value = tuple(items)
+            pairs.append((key, item))
+        value = tuple(pairs)
     elif tag == 23:  # list
         if depth >= 64:
             raise rt.refuse("too_deep", "var.list", pos)
@@ -219,8 +219,8 @@ def read_var(buf: bytes, pos: int, end: int, depth: int, budget: list[int]) -> t
         budget[0] -= size
         if budget[0] < 0:
             raise rt.refuse("too_many", "var.list", pos)
-        items = []
         count = size
+        items = []
         for _ in range(count):
             item, pos = read_var(buf, pos, end, depth + 1, budget)
             items.append(item)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.wire import (
+from wirehouse.wire import Protocol
+from wirehouse.wire.types import (
     U8,
     U64,
     Blob,
@@ -27,7 +28,6 @@ from wirehouse.wire import (
     Layout,
     Names,
     PairsOf,
-    Protocol,
     Rest,
     RestString,
     RowsMark,

@@ -280,7 +280,7 @@ def scan_frame(buf: bytes, pos: int, end: int, limit: int = 1048576) -> int:
         raise rt.refuse("too_large", "frame.length", pos + 12)
     if length - head_length < least or 0 <= exact != length - head_length:
         raise rt.refuse("bad_length", "frame.length", pos + 12)
-    stop = pos + 16 + length
+    stop: int = pos + 16 + length
     if stop > end:
         raise NeedMore(stop - end)
     return stop
@@ -308,12 +308,12 @@ def decode_frame(buf: bytes, pos: int, end: int, limit: int = 1048576) -> tuple[
         raise rt.refuse("too_large", "frame.length", pos + 12)
     if length - head_length < least or 0 <= exact != length - head_length:
         raise rt.refuse("bad_length", "frame.length", pos + 12)
-    stop = pos + 16 + length
+    stop: int = pos + 16 + length
     if stop > end:
         raise NeedMore(stop - end)
     pos += 16
     auth = reply_to = resume = key_id = None
-    unknown_options = ()
+    unknown_options: tuple[Any, ...] = ()
     if head_optional:
         area = pos + head_length
         if head_optional & 0x0001:
@@ -344,7 +344,7 @@ def encode_frame(value: Frame) -> bytes:
     if entry is None:
         raise rt.no_layout("frame.body", value.body)
     tag, const, write = entry
-    body_ = write(value.body)
+    body_: bytes = write(value.body)
     if value.auth is None and value.reply_to is None and value.resume is None and value.key_id is None and not value.unknown_options:
         options, option_bits = b"", 0
     else:

@@ -54,9 +54,13 @@ __all__ = [
 ]
 
 KEY_SIZE: Final = 32
+"""Of X25519 keys, Randoms, psks and resumption secrets alike."""
 SID_SIZE: Final = 16
+"""Of a session id: random, because a guessable one would invite takeovers."""
 SEALED_SID_SIZE: Final = SID_SIZE + TAG_SIZE
+"""Of the last field of an ACK."""
 RESUME_OPTION: Final = 0x0100
+"""The bit of Head Optional for the session id and binder of a reSYN."""
 
 _HEAD_SIZE: Final = 16
 _LABEL: Final = b"magline 102 "
@@ -216,7 +220,6 @@ def derive_keys(
 
     While resuming, the psk bit stays in the mode but the resumption secret takes the psk's place.
     """
-    mode = Mode(mode)
     _check_mode(mode, server_public is not None, psk is not None, resumption is not None)
     static_public, static = _ZEROS, _ZEROS
     if server_public is not None:
@@ -229,10 +232,10 @@ def derive_keys(
     th = sha256(transcript).digest()
     prk = hmac.digest(th, nk + static + _prior_secret(psk, resumption), "sha256")
     expanded = {name: _expand(prk, name.encode(), _key_size(name)) for name in _EXPANDED}
-    return SessionKeys(mode=mode, k=shared, nk=nk, th=th, prk=prk, **expanded)
+    return SessionKeys(mode=Mode(mode), k=shared, nk=nk, th=th, prk=prk, **expanded)
 
 
-def _check_mode(mode: Mode, pinned: bool, psk: bool, resume: bool) -> None:
+def _check_mode(mode: int, pinned: bool, psk: bool, resume: bool) -> None:
     wrong = (
         not 0 <= mode <= 7
         or bool(mode & Mode.PINNED) != pinned

@@ -10,7 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.wire import (
+from wirehouse.wire import Protocol
+from wirehouse.wire.types import (
     U32,
     Bytes16Fixed,
     Bytes32Fixed,
@@ -25,7 +26,6 @@ from wirehouse.wire import (
     Option,
     OptionBitsMark,
     OptionsLengthMark,
-    Protocol,
     Rest,
     TagConstMark,
     TagMark,

@@ -50,13 +50,17 @@ AuthState = Literal["valid", "unverified", "absent"]
 """What is known of a control frame's AUTH tag; whether `absent` is accepted is the session's."""
 
 TAG_SIZE: Final = 16
+"""Every tag is an HMAC-SHA256 cut to this many bytes."""
 AUTH_OPTION: Final = 0x0001
+"""The bit of Head Optional for a control frame's tag."""
 SEQ_LIMIT: Final = 0xFFFF_0000
 """No frame has this Seq or a higher one: the connection is resumed with new keys before."""
 FIRST_SEQ_LIMIT: Final = 1 << 31
 """A receiver takes the first Seq as it comes, but below this, so that room is left to count."""
 DIRECTION_BYTES_LIMIT: Final = 1 << 38
+"""How many bytes one direction may send under the same keys."""
 LIFETIME_LIMIT_S: Final = 24 * 3600
+"""How long a connection may keep its keys."""
 
 _HEAD_SIZE: Final = 16
 _CMD_SIZE: Final = 4

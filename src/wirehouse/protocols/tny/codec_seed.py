@@ -169,8 +169,8 @@ def read_tunnel_connected(buf: bytes, pos: int, end: int) -> tuple[TunnelConnect
         if key >= 0x80:
             key, pos = rt.uvarint(buf, start, end, "tunnel_connected")
         if key == 0x50:
-            result, pos = rt.uvarint(buf, pos, end, "tunnel_connected.result")
-            result = result != 0
+            number, pos = rt.uvarint(buf, pos, end, "tunnel_connected.result")
+            result = number != 0
         elif key == 0x9:
             if pos + 8 > end:
                 raise rt.short("tunnel_connected", pos, end, ("instance_id", 8))
@@ -334,8 +334,8 @@ def read_link_opened(buf: bytes, pos: int, end: int) -> tuple[LinkOpened, int]:
         if key >= 0x80:
             key, pos = rt.uvarint(buf, start, end, "link_opened")
         if key == 0x8:
-            result, pos = rt.uvarint(buf, pos, end, "link_opened.result")
-            result = result != 0
+            number, pos = rt.uvarint(buf, pos, end, "link_opened.result")
+            result = number != 0
         else:
             pos = rt.skip_field(buf, key, pos, end, "link_opened")
             unknown.append(buf[start:pos])
@@ -354,7 +354,7 @@ def read_link_open(buf: bytes, pos: int, end: int) -> tuple[LinkOpen, int]:
     service = ""
     instance = 0
     key_ = ""
-    service_type = None
+    service_type: Any = None
     unknown = []
     while pos < end:
         start = pos
@@ -489,7 +489,7 @@ def write_attribute(value: Attribute) -> bytes:
 
 
 def read_tracing_header(buf: bytes, pos: int, end: int) -> tuple[TracingHeader, int]:
-    attributes = []
+    attributes: list[Any] = []
     unknown = []
     while pos < end:
         start = pos
@@ -506,8 +506,7 @@ def read_tracing_header(buf: bytes, pos: int, end: int) -> tuple[TracingHeader, 
         else:
             pos = rt.skip_field(buf, key, pos, end, "tracing_header")
             unknown.append(buf[start:pos])
-    attributes = tuple(attributes)
-    return TracingHeader(attributes=attributes, unknown=b"".join(unknown)), pos
+    return TracingHeader(attributes=tuple(attributes), unknown=b"".join(unknown)), pos
 
 
 def write_tracing_header(value: TracingHeader) -> bytes:
@@ -606,7 +605,7 @@ def write_access_point(value: AccessPoint) -> bytes:
 
 def read_point(buf: bytes, pos: int, end: int) -> tuple[Point, int]:
     service_type_id = 0
-    access_id = None
+    access_id: Any = None
     unknown = []
     while pos < end:
         start = pos
@@ -641,12 +640,12 @@ def write_point(value: Point) -> bytes:
 
 
 def read_forward_header(buf: bytes, pos: int, end: int) -> tuple[ForwardHeader, int]:
-    from_ = None
-    sender = None
-    to = None
-    receiver = None
-    from_forwarder = None
-    to_forwarder = None
+    from_: Any = None
+    sender: Any = None
+    to: Any = None
+    receiver: Any = None
+    from_forwarder: Any = None
+    to_forwarder: Any = None
     unknown = []
     while pos < end:
         start = pos
@@ -871,7 +870,7 @@ def scan_envelope(buf: bytes, pos: int, end: int, limit: int = 1048576) -> int:
     length, = _unpack_I_le(buf, pos)
     if length > limit:
         raise rt.refuse("too_large", "envelope.length", pos, f"{length} over {limit}")
-    stop = pos + 4 + length
+    stop: int = pos + 4 + length
     if stop > end:
         raise NeedMore(stop - end)
     return stop
@@ -883,7 +882,7 @@ def decode_envelope(buf: bytes, pos: int, end: int, limit: int = 1048576) -> tup
     length, = _unpack_I_le(buf, pos)
     if length > limit:
         raise rt.refuse("too_large", "envelope.length", pos, f"{length} over {limit}")
-    stop = pos + 4 + length
+    stop: int = pos + 4 + length
     if stop > end:
         raise NeedMore(stop - end)
     pos += 4
@@ -1005,7 +1004,8 @@ def scan_packet(buf: bytes, pos: int, end: int, limit: int = 1048576) -> int:
     scan = _PACKET_SCANS.get(tag)
     if scan is None:
         raise rt.refuse("unknown_type", "packet.type", pos + 4, str(tag))
-    return scan(buf, pos + 5, end, limit)
+    stop: int = scan(buf, pos + 5, end, limit)
+    return stop
 
 
 def decode_packet(buf: bytes, pos: int, end: int, limit: int = 1048576) -> tuple[Packet, int]:
@@ -1032,7 +1032,7 @@ def encode_packet(value: Packet) -> bytes:
     if entry is None:
         raise rt.no_layout("packet.body", value.body)
     tag, write = entry
-    body_ = write(value.body)
+    body_: bytes = write(value.body)
     reserved = value.reserved
     if not 0 <= reserved <= 7:
         raise rt.out_of_range("packet.reserved", reserved, "0 to 7")
@@ -1081,7 +1081,7 @@ def scan_relay_packet(buf: bytes, pos: int, end: int, limit: int = 2097152) -> i
         raise rt.refuse("bad_length", "relay_packet.length", pos + 3, str(length))
     if length > limit:
         raise rt.refuse("too_large", "relay_packet.length", pos + 3, f"{length} over {limit}")
-    stop = pos + 7 + length
+    stop: int = pos + 7 + length
     if stop > end:
         raise NeedMore(stop - end)
     return stop
@@ -1097,7 +1097,7 @@ def decode_relay_packet(buf: bytes, pos: int, end: int, limit: int = 2097152) ->
         raise rt.refuse("bad_length", "relay_packet.length", pos + 3, str(length))
     if length > limit:
         raise rt.refuse("too_large", "relay_packet.length", pos + 3, f"{length} over {limit}")
-    stop = pos + 7 + length
+    stop: int = pos + 7 + length
     if stop > end:
         raise NeedMore(stop - end)
     pos = pos + 7
@@ -1120,7 +1120,7 @@ def encode_relay_packet(value: RelayPacket) -> bytes:
     if entry is None:
         raise rt.no_layout("relay_packet.arguments", value.arguments)
     tag, write = entry
-    body_ = write(value.arguments)
+    body_: bytes = write(value.arguments)
     reserved = value.reserved
     if not 0 <= reserved <= 7:
         raise rt.out_of_range("relay_packet.reserved", reserved, "0 to 7")

@@ -14,9 +14,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.wire import (
+from wirehouse.wire import Protocol
+from wirehouse.wire.types import (
     I32LE,
     I64LE,
+    Bits1,
+    Bits2,
     Bits3,
     Blob,
     ByDialect,
@@ -38,7 +41,6 @@ from wirehouse.wire import (
     PbString,
     Present,
     Protobuf,
-    Protocol,
     Rest,
     Secret,
     Sizes,
@@ -46,10 +48,10 @@ from wirehouse.wire import (
     TagBits1,
     TagBits2,
     TagBits4,
+    ToEnd,
     Varint,
     When,
 )
-from wirehouse.wire.types import Bits1, Bits2, ToEnd
 
 
 class PacketType(IntEnum):

@@ -14,7 +14,7 @@ _LOCALS = (
     "buf pos end limit start stop value rt key items item parts piece body_ tag bits read depth"
 )
 _BUILTINS = "type len bytes int str tuple range min isinstance dict list struct"
-_TAKEN = frozenset(f"{_LOCALS} {_BUILTINS}".split())  # noqa: SIM905 - a list would hide the words
+_TAKEN = frozenset(f"{_LOCALS} {_BUILTINS}".split())
 _INT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 

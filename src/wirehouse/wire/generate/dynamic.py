@@ -76,15 +76,17 @@ def _read_container(code: Code, kind: m.Dynamic, each: m.DynamicKind) -> None:
     code("budget[0] -= size")
     with code.block("if budget[0] < 0:"):
         code(f'raise rt.refuse("too_many", "{label}", pos)')
-    code("items = []", "count = size")
+    code("count = size")
+    items = "pairs" if isinstance(each.type, m.Pairs) else "items"
+    code(f"{items} = []")
     with code.block("for _ in range(count):"):
         call = f"read_{kind.name}(buf, pos, end, depth + 1, budget)"
         if isinstance(each.type, m.Pairs):
             _read_blob(code, f"{label}.key", "key", each.type.key)
-            code(f"item, pos = {call}", "items.append((key, item))")
+            code(f"item, pos = {call}", "pairs.append((key, item))")
         else:
             code(f"item, pos = {call}", "items.append(item)")
-    code("value = tuple(items)")
+    code(f"value = tuple({items})")
 
 
 def dynamic_writer(kind: m.Dynamic, structs: Structs) -> str:

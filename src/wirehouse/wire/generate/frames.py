@@ -1,4 +1,4 @@
-"""Frames in a stream: `decode_`, `scan_` and `encode_` functions of layouts that delimit themselves.
+"""Frames in a stream: `decode_`, `scan_` and `encode_` of layouts that delimit themselves.
 
 Three forms occur: a head with a length (`HeadFrame`), a head whose body delimits itself
 (also `HeadFrame`, without a length), and rows up to an end row (`rows.py`). A head is judged as
@@ -231,7 +231,7 @@ class HeadFrame:
         """Asks for the bytes that the length promises."""
         if self.length is None:
             return
-        code(f"stop = pos + {self.size} + {local(self.length.name)}")
+        code(f"stop: int = pos + {self.size} + {local(self.length.name)}")
         with code.block("if stop > end:"):
             code("raise NeedMore(stop - end)")
 
@@ -255,7 +255,7 @@ class HeadFrame:
             code(f"tag = {self.tag_expr(self.head)}", f"scan = {self.table}_SCANS.get(tag)")
             with code.block("if scan is None:"):
                 self.unknown(code, "tag")
-            code(f"return scan(buf, pos + {self.size}, end, limit)")
+            code(f"stop: int = scan(buf, pos + {self.size}, end, limit)", "return stop")
         return f"{code}\n"
 
     def need_all(self, code: Code) -> None:
@@ -273,7 +273,7 @@ class HeadFrame:
         if self.options is None:
             self.check_length(code)
             return
-        from .options import judge_options  # noqa: PLC0415
+        from .options import judge_options
 
         judge_options(self, code)
 
@@ -318,7 +318,7 @@ class HeadFrame:
     def decode_tail(self, code: Code, stored: list[str], suffix: str) -> None:
         """What follows the length: fields, options, and the body, up to `stop` exactly."""
         if self.options is not None:
-            from .options import read_options  # noqa: PLC0415
+            from .options import read_options
 
             stored = [*stored, *read_options(self, code)]
         else:
@@ -393,7 +393,7 @@ class FrameWriter(Writer):
         if self.frame.body is not None:
             self.look_up_body()
         if self.frame.options is not None:
-            from .options import write_options  # noqa: PLC0415
+            from .options import write_options
 
             write_options(self)
         for part in self.layout.parts:
@@ -408,7 +408,7 @@ class FrameWriter(Writer):
         with self.code.block("if entry is None:"):
             self.code(f'raise rt.no_layout("{self.label(body.name)}", {value})')
         self.code("tag, const, write = entry" if self.has_const() else "tag, write = entry")
-        self.code(f"body_ = write({value})")
+        self.code(f"body_: bytes = write({value})")
 
     def has_const(self) -> bool:
         """Whether the alternatives set a constant."""
@@ -436,7 +436,7 @@ class FrameWriter(Writer):
 
 def _with_tag_shifts(part: m.BitGroup) -> m.BitGroup:
     """Tag bits learn which bits of the tag they hold."""
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace
 
     tags = [bit for bit in part.bits if bit.role == "tag"]
     if not tags:

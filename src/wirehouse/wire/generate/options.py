@@ -72,7 +72,10 @@ def read_options(frame: HeadFrame, code: Code) -> list[str]:
     bits, size = _names(frame)
     fields = frame.options.fields
     code(f"pos += {frame.size}")
-    code(f"{' = '.join(local(f.name) for f in fields)} = None", f"{frame.options.unknown} = ()")
+    code(
+        f"{' = '.join(local(f.name) for f in fields)} = None",
+        f"{frame.options.unknown}: tuple[Any, ...] = ()",
+    )
     with code.block(f"if {bits}:"):
         code(f"area = pos + {size}")
         below = 0

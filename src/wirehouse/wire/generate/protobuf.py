@@ -46,7 +46,7 @@ def protobuf_reader(reader: Reader) -> None:
     cls = layout.cls.__name__
     fields = _fields(layout)
     for part, _ in fields:
-        code(f"{local(part.name)} = {_initial(part)}")
+        code(f"{local(part.name)}{_hint(part)} = {_initial(part)}")
     code("unknown = []")
     with code.block("while pos < end:"):
         code("start = pos", "key = buf[pos]", "pos += 1")
@@ -60,10 +60,7 @@ def protobuf_reader(reader: Reader) -> None:
                 _keep_unknown(code, layout)
         else:
             _keep_unknown(code, layout)
-    for part, _ in fields:
-        if isinstance(part.type, m.Many):
-            code(f"{local(part.name)} = tuple({local(part.name)})")
-    pairs = [f"{p.name}={local(p.name)}" for p, _ in fields] + ['unknown=b"".join(unknown)']
+    pairs = [f"{p.name}={_final(p)}" for p, _ in fields] + ['unknown=b"".join(unknown)']
     code(f"return {cls}({', '.join(pairs)}), pos")
 
 
@@ -72,6 +69,17 @@ def _keep_unknown(code: Code, layout: m.Layout) -> None:
         f'pos = rt.skip_field(buf, key, pos, end, "{layout.name}")',
         "unknown.append(buf[start:pos])",
     )
+
+
+def _hint(part: m.Field) -> str:
+    """An annotation where the first value does not tell the type."""
+    if isinstance(part.type, m.Many):
+        return ": list[Any]"
+    return ": Any" if _initial(part) == "None" else ""
+
+
+def _final(part: m.Field) -> str:
+    return f"tuple({local(part.name)})" if isinstance(part.type, m.Many) else local(part.name)
 
 
 def _initial(part: m.Field) -> str:
@@ -106,7 +114,7 @@ def _read_value(reader: Reader, part: m.Field, var: str, kind: m.Type) -> None:
             code(f'{var}, pos = rt.uvarint(buf, pos, end, "{label}")')
             _narrow(code, var, kind)
         case m.Bool():
-            code(f'{var}, pos = rt.uvarint(buf, pos, end, "{label}")', f"{var} = {var} != 0")
+            code(f'number, pos = rt.uvarint(buf, pos, end, "{label}")', f"{var} = number != 0")
         case m.Int() | m.Float():
             reader.slot(part.name, var, kind)
             reader.flush()
@@ -135,7 +143,7 @@ def _narrow(code: Code, var: str, kind: m.Varint) -> None:
 
 def protobuf_writer(writer: Writer) -> None:
     """The body of the writing function."""
-    from ..runtime import write_uvarint  # noqa: PLC0415
+    from ..runtime import write_uvarint
 
     code, layout = writer.code, writer.layout
     fields = _fields(layout)

@@ -53,7 +53,7 @@ class Reader:
             f"def {function_name('read', self.layout)}(buf: bytes, pos: int, end: int) -> tuple[{cls}, int]:"
         )
         if self.layout.protobuf:
-            from .protobuf import protobuf_reader  # noqa: PLC0415
+            from .protobuf import protobuf_reader
 
             protobuf_reader(self)
         else:

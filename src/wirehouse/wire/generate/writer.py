@@ -71,7 +71,7 @@ class Writer:
         cls = self.layout.cls.__name__
         head = f"def {function_name(verb, self.layout)}(value: {cls}) -> bytes:"
         if self.layout.protobuf:
-            from .protobuf import protobuf_writer  # noqa: PLC0415
+            from .protobuf import protobuf_writer
 
             protobuf_writer(self)
         else:
@@ -238,10 +238,9 @@ class Writer:
         self.code(f"{var} = value.{part.name}")
         with self.code.block(f"if {var} is None:"):
             self.code(f'{var}_piece = b""')
-        with self.code.block("else:"):
-            with self.inner():
-                self.value(part.name, var, part.type, part)
-                self.statement(f"{var}_piece = ", self.joined())
+        with self.code.block("else:"), self.inner():
+            self.value(part.name, var, part.type, part)
+            self.statement(f"{var}_piece = ", self.joined())
         self.pieces.append(_Bytes(f"{var}_piece"))
 
     @contextmanager

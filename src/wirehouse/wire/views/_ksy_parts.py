@@ -6,6 +6,7 @@ Kaitai bounds a length by a type of its own, so what follows a length goes into 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from .. import model as m
@@ -96,18 +97,19 @@ class Parts(Values):
         """The number that chooses the body; others than those of the bodies are refused."""
         value = "_.to_i" if part.names else "_"
         props = {"type": int_type(part.type)} | self.enum_props(part.names, closed=False)
-        self.named(part, props | {"valid": {"expr": self.tag_rule(value)}})
+        self.named(part, props | {"valid": self.tag_rule(value)})
 
-    def tag_rule(self, value: str) -> str:
+    def tag_rule(self, value: str) -> Node:
         """Whether a tag belongs to a body and, if it has been read, to the constant before it."""
         const = next((p for p in self.layout.parts if isinstance(p, m.TagConst)), None)
+        tags = [a.tag for a in self.alternatives]
         if const is None or const.name not in self.env:
-            return _one_of(value, [a.tag for a in self.alternatives])
+            return {"any-of": tags} if value == "_" else {"expr": _one_of(value, tags)}
         groups = (
             f"({self.env[const.name]} == {number} and ({_one_of(value, tags)}))"
             for number, tags in self.tags_by_const().items()
         )
-        return " or ".join(groups)
+        return {"expr": " or ".join(groups)}
 
     def const_rule(self) -> Node:
         """Which constants there are and, if the tag has been read, which goes with it."""
@@ -227,7 +229,9 @@ class Parts(Values):
         for field in fields:
             item = field.type.item if isinstance(field.type, m.Many) else field.type
             cases[(field.number or 0) << 3 | _wire_type(item)] = self.protobuf_value(item)
-        value = switch("key.value", cases | {"_": f"{self.words.pb_any()}(key.value & 7)"})
+        value = switch(
+            "key.value", cases | {"_": f"{self.words.protobuf_any()}(key.value & 7, false)"}
+        )
         numbers = [(field.number or 0, field.name) for field in fields]
         enum: Node = {}
         if numbers:
@@ -246,7 +250,8 @@ class Parts(Values):
         """The type of a protobuf value; it has a `value`."""
         match kind:
             case m.Varint():
-                return self.words.varint(kind)
+                # Protobuf writes a negative number of any width in 64 bits; the low ones count.
+                return self.words.varint(dataclasses.replace(kind, loose=kind.bits < 64))
             case m.Bool():
                 name, new = self.words.name("pb_bool", "protobuf_bool")
                 if new:

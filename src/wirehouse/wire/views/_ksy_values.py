@@ -185,7 +185,8 @@ class Values:
             [kinds, size, body], doc="A row; one of a kind that is not named keeps its bytes."
         )
         until = {"repeat": "until", "repeat-until": f"_.kind.to_i == {kind.end}"}
-        self.attribute(name, {"type": row} | until | guard, doc)
+        end = "The last one here is the end row."
+        self.attribute(name, {"type": row} | until | guard, f"{doc} {end}" if doc else end)
 
     def dynamic(self, kind: m.Dynamic) -> str:
         """The type of a self-describing value: `kind` says what `body.value` is."""

@@ -18,7 +18,6 @@ __all__ = ["Node", "Vocabulary", "identifier", "int_type", "ksy_type"]
 Node: TypeAlias = dict[str, Any]
 
 _GROUP: Final = "leb128_group"
-_PB_VARINT: Final = m.Varint(64, "unsigned", loose=True)
 
 
 def identifier(name: str) -> str:
@@ -137,30 +136,31 @@ class Vocabulary:
         """The name of a type whose `value` is a value of this kind; whether it must be filled."""
         return self.name(("value", kind), f"{_kind_name(kind)}_value")
 
-    def pb_any(self) -> str:
-        """A protobuf value of which only the wire type is known."""
-        name, new = self.name("pb_any", "protobuf_any")
-        if new:
-            length = self.varint(_PB_VARINT)
-            bytes_if = "wire_type == 2"
-            self.types[name] = {
-                "doc": "The value of a field that the declaration does not name.",
-                "params": [
-                    {"id": "wire_type", "type": "u8", "doc": "0, 1, 2 or 5; others are refused."}
-                ],
-                "seq": [
-                    {
-                        "id": "known",
-                        "size": 0,
-                        "valid": {"expr": "wire_type <= 2 or wire_type == 5"},
-                    },
-                    {"id": "varint", "type": length, "if": "wire_type == 0"},
-                    {"id": "fixed64", "type": "u8le", "if": "wire_type == 1"},
-                    {"id": "len_data", "type": length, "if": bytes_if},
-                    {"id": "data", "size": "len_data.value", "if": bytes_if},
-                    {"id": "fixed32", "type": "u4le", "if": "wire_type == 5"},
-                ],
-            }
+    def protobuf_any(self) -> str:
+        """A protobuf value of which only the wire type is known; a group is fields to its end."""
+        name, new = self.name("protobuf_any", "protobuf_any")
+        if not new:
+            return name
+        field = self.fresh("protobuf_unknown_field")
+        varint = self.varint(m.Varint(64))
+        known = "wire_type <= 3 or wire_type == 5 or (wire_type == 4 and in_group)"
+        group = {"type": field, "repeat": "until", "repeat-until": "_.wire_type == 4"}
+        self.types[name] = {
+            "doc": "The value of a field that the declaration does not name.",
+            "params": [{"id": "wire_type", "type": "u8"}, {"id": "in_group", "type": "bool"}],
+            "seq": [
+                {"id": "known", "size": 0, "valid": {"expr": known}},
+                {"id": "varint", "type": varint, "if": "wire_type == 0"},
+                {"id": "fixed64", "type": "u8le", "if": "wire_type == 1"},
+                {"id": "len_data", "type": varint, "if": "wire_type == 2"},
+                {"id": "data", "size": "len_data.value", "if": "wire_type == 2"},
+                {"id": "group"} | group | {"if": "wire_type == 3"},
+                {"id": "fixed32", "type": "u4le", "if": "wire_type == 5"},
+            ],
+        }
+        key = {"id": "key", "type": self.varint(m.Varint(32))}
+        value = {"id": "value", "type": f"{name}(key.value & 7, true)"}
+        self.types[field] = ksy_type([key, value], {"wire_type": {"value": "key.value & 7"}})
         return name
 
 

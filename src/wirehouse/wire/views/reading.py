@@ -105,9 +105,12 @@ class Reader:
 
     def float(self, kind: m.Float) -> float:
         """An IEEE 754 number."""
-        code = {4: "f", 8: "d"}[kind.size]
+        raw = self.take(kind.size)
         order: Literal["<", ">"] = "<" if kind.order == "little" else ">"
-        return float(struct.unpack(order + code, self.take(kind.size))[0])
+        if kind.size == 8:
+            return float(struct.unpack(f"{order}d", raw)[0])
+        value = float(struct.unpack(f"{order}f", raw)[0])
+        return value if value == value else _wide_nan(int.from_bytes(raw, kind.order))
 
     def boolean(self, kind: m.Bool) -> bool:
         """One byte."""
@@ -120,15 +123,19 @@ class Reader:
     # -- lengths and what they measure -------------------------------------------------------
 
     def length(self, kind: m.Int | m.Varint, least: int = 1) -> int:
-        """A length or a count of things that take `least` bytes each, checked against the slice."""
-        start = self.pos
+        """A length or a count of things that take `least` bytes each, checked against the slice.
+
+        Things that may take no bytes are counted as one byte each: otherwise a count alone could
+        ask for any amount of memory.
+        """
         count = self.integer(kind)
         if count < 0:
-            raise self.error("negative_length", start)
-        if count * least > self.left:
+            raise self.error("negative_length")
+        size = count * max(least, 1)
+        if size > self.left:
             if self.open:
-                raise NeedMore(count * least - self.left)
-            raise self.error("length_overrun", start)
+                raise NeedMore(size - self.left)
+            raise self.error("length_overrun")
         return count
 
     def text(self, raw: bytes, mode: Literal["strict", "loose"], at: int) -> str:
@@ -136,4 +143,11 @@ class Reader:
         try:
             return raw.decode("utf-8", "strict" if mode == "strict" else "surrogateescape")
         except UnicodeDecodeError as error:
-            raise self.error("invalid_utf8", at) from error
+            raise self.error("invalid_utf8", at + error.start) from error
+
+
+def _wide_nan(bits: int) -> float:
+    """The double with the sign and payload of a 32-bit NaN; converting it would make it quiet."""
+    sign, payload = bits >> 31, bits & (1 << 23) - 1
+    wide = (sign << 11 | 0x7FF) << 52 | payload << 29
+    return float(struct.unpack(">d", wide.to_bytes(8, "big"))[0])

@@ -15,7 +15,10 @@ from ..errors import DecodeError, NeedMore
 from .reading import Reader
 from .span import Span
 
-__all__ = ["Tracer"]
+__all__ = ["MESSAGE_LIMIT", "Tracer"]
+
+MESSAGE_LIMIT = 1 << 25
+"""Bytes of one message of rows that are read by default: two rows of the largest size."""
 
 
 class Tracer:
@@ -131,28 +134,32 @@ class Tracer:
 
     def dynamic(self, kind: m.Dynamic, reader: Reader, span: Span) -> Any:
         """A dynamic value, with the limits on depth and number."""
-        return _DynamicTracer(self, kind, reader).node(span, 1)
+        return _DynamicTracer(self, kind, reader).node(span, 0)
 
     # -- rows --------------------------------------------------------------------------------
 
     def rows(self, kind: m.Rows, reader: Reader, span: Span) -> tuple[Any, ...]:
         """Rows up to the end row."""
         rows: list[Any] = []
+        start, where = reader.pos, reader.where
+        limit = MESSAGE_LIMIT if self.limit is None else self.limit
         while True:
             with self.span(span, f"[{len(rows)}]", reader) as row:
+                reader.where = where
                 tag, size = self.row_head(kind, reader, row)
+                if reader.pos + size - start > limit:
+                    raise reader.error("too_large", row.start)
                 if tag == kind.end:
                     row.name, row.path, row.inner = "end", f"{span.path}.end", True
                     if size:
                         raise reader.error("bad_end", row.start)
-                    break
-                if len(rows) >= kind.max_rows:
-                    raise reader.error("too_many", row.start)
+                    return tuple(rows)
                 reader.need(size)
                 row.value = self.row(kind, tag, reader.part(reader.pos + size), row)
                 reader.pos += size
                 rows.append(row.value)
-        return tuple(rows)
+                if len(rows) > kind.max_rows:
+                    raise reader.error("too_many")
 
     def row_head(self, kind: m.Rows, reader: Reader, row: Span) -> tuple[int, int]:
         """Tag and size of a row."""
@@ -202,22 +209,19 @@ class _DynamicTracer:
         self.tracer = tracer
         self.kind = kind
         self.reader = reader
-        self.nodes = 0
+        self.budget = kind.max_nodes
 
     def node(self, span: Span, depth: int) -> Any:
         """A tag and what it says."""
         reader, start = self.reader, self.reader.pos
-        if depth > self.kind.max_depth:
-            raise reader.error("too_deep", start)
-        self.nodes += 1
-        if self.nodes > self.kind.max_nodes:
-            raise reader.error("too_many", start)
+        reader.where = f"{self.kind.name}.type"
         with self.tracer.span(span, "type", reader, inner=True) as part:
             part.value = tag = reader.fixed_int(self.kind.tag)
             found = next((k for k in self.kind.kinds if k.tag == tag), None)
             if found is None:
                 raise reader.error("unknown_var_type", start)
         span.layout = found.name
+        reader.where = f"{self.kind.name}.{found.name}"
         return self.kind.cls(type=tag, value=self.content(found.type, span, depth))
 
     def content(self, kind: Any, span: Span, depth: int) -> Any:
@@ -238,10 +242,12 @@ class _DynamicTracer:
 
     def pairs(self, kind: m.Pairs, span: Span, depth: int) -> tuple[tuple[str, Any], ...]:
         """A map: its pairs in order."""
+        where = f"{self.reader.where}.key"
         least = m.type_size(kind.key)[0] + self.kind.tag.size
         pairs: list[tuple[str, Any]] = []
-        for index in range(self.count(kind.count, least, span)):
+        for index in range(self.count(kind.count, least, span, depth)):
             with self.tracer.span(span, f"[{index}]", self.reader) as pair:
+                self.reader.where = where
                 with self.tracer.span(pair, "key", self.reader) as part:
                     part.value = self.tracer.blob(kind.key, self.reader, part)
                 with self.tracer.span(pair, "value", self.reader) as child:
@@ -253,14 +259,20 @@ class _DynamicTracer:
     def items(self, kind: m.Items, span: Span, depth: int) -> tuple[Any, ...]:
         """A list."""
         items: list[Any] = []
-        for index in range(self.count(kind.count, self.kind.tag.size, span)):
+        for index in range(self.count(kind.count, self.kind.tag.size, span, depth)):
             with self.tracer.span(span, f"[{index}]", self.reader) as child:
                 child.value = self.node(child, depth + 1)
             items.append(child.value)
         return tuple(items)
 
-    def count(self, kind: m.Int | m.Varint, least: int, span: Span) -> int:
-        """How many follow."""
-        with self.tracer.span(span, "count", self.reader, inner=True) as part:
-            part.value = count = self.reader.length(kind, least)
+    def count(self, kind: m.Int | m.Varint, least: int, span: Span, depth: int) -> int:
+        """How many follow: not too deep, not too many, not more than there are bytes for."""
+        reader = self.reader
+        with self.tracer.span(span, "count", reader, inner=True) as part:
+            if depth >= self.kind.max_depth:
+                raise reader.error("too_deep")
+            part.value = count = reader.length(kind, least)
+            self.budget -= count
+            if self.budget < 0:
+                raise reader.error("too_many")
         return count

@@ -93,12 +93,15 @@ class LayoutTracer:
         """Whether all bytes of the run are there, so that its values can be judged."""
         return self.reader.stop >= self.run_stop
 
+    def ask(self, size: int) -> None:
+        """Ask for the whole head when this much of it is not there."""
+        if self.reader.open and self.reader.left < size:
+            raise NeedMore(self.run_stop + self.rest_need() - self.reader.stop)
+
     def take(self, size: int) -> bytes:
         """Bytes of a part of fixed size."""
-        reader = self.reader
-        if reader.open and reader.left < size:
-            raise NeedMore(self.run_stop + self.rest_need() - reader.stop)
-        return reader.take(size)
+        self.ask(size)
+        return self.reader.take(size)
 
     def rest_need(self) -> int:
         """What every body needs after the head, when bodies delimit themselves."""
@@ -117,17 +120,25 @@ class LayoutTracer:
         reader = self.reader
         about = {"doc": part.doc, "secret": part.secret, "names": part.names}
         with self.tracer.span(self.root, part.name, reader, **about) as span:
-            if reader.open and isinstance(part.type, _Scalar):
-                inner = Reader(self.take(m.type_size(part.type)[0]), 0, m.type_size(part.type)[0])
-                span.value = self.tracer.value(part.type, inner, span)
-            elif isinstance(part.type, m.Bool) and not self.whole:
-                span.value = reader.boolean(m.Bool(strict=False))
-            else:
-                span.value = self.tracer.value(part.type, reader, span)
+            span.value = self.field_value(part.type, span)
             if self.whole or not isinstance(part.type, _Scalar):
                 check_value(part, reader, span)
             self.values[part.name] = span.value
         self.stage(part, span)
+
+    def field_value(self, kind: m.Type, span: Span) -> Any:
+        """The value of a field. In a stream its bytes are asked for as part of the head."""
+        reader = self.reader
+        if isinstance(kind, m.Bool) and not self.whole:
+            kind = m.Bool(strict=False)
+        low, fixed = m.type_size(kind)
+        if not (reader.open and fixed):
+            return self.tracer.value(kind, reader, span)
+        self.ask(low)
+        inner = reader.part(reader.pos + low)
+        value = self.tracer.value(kind, inner, span)
+        reader.pos = inner.pos
+        return value
 
     def stage(self, part: m.Field, span: Span) -> None:
         """What the bytes hold, when the caller has undone their transform."""
@@ -175,7 +186,6 @@ class LayoutTracer:
         group.children.append(span)
         if bit.role == "tag":
             self.tag = (self.tag or 0) << bit.width | value
-            span.number = self.tag
             self.tag_span = self.tag_span or span
         elif bit.role == "present":
             self.present[bit.name] = bool(value)
@@ -305,8 +315,11 @@ class LayoutTracer:
             size = self.entry_length(part, reader, span)
             if size != m.type_size(field.type)[0]:
                 raise reader.error("bad_option", span.start)
-            span.value = self.tracer.value(field.type, reader.part(reader.pos + size), span)
-            reader.pos += size
+            if isinstance(field.type, m.Nested):
+                span.value = self.tracer.value(field.type, reader, span)
+            else:
+                with self.tracer.span(span, "value", reader, inner=True) as content:
+                    content.value = span.value = self.tracer.value(field.type, reader, content)
         self.values[field.name] = span.value
 
     def unknown_option(self, part: m.Options, bit: int, reader: Reader, parent: Span) -> bytes:
@@ -355,7 +368,8 @@ def check_value(part: m.Field | m.Bit, reader: Reader, span: Span) -> None:
     """Names that are closed, and the sizes that a blob may have."""
     value = span.value
     if part.closed and part.names is not None and not span.label:
-        span.error = reader.error("reserved_value", span.start)
+        at = reader.pos if isinstance(part, m.Field) and isinstance(part.type, m.Varint) else span.start
+        span.error = reader.error("reserved_value", at)
         raise span.error
     if isinstance(part, m.Field) and part.sizes and isinstance(value, bytes | str):
         if len(value) not in part.sizes:
