@@ -50,22 +50,71 @@ def not_utf8(field: str, start: int, error: UnicodeDecodeError) -> DecodeError:
     return DecodeError("invalid_utf8", field, start + error.start, error.reason)
 
 
+def wrong_row_size(layout: str, pos: int, end: int, size: int) -> DecodeError:
+    """A row of fixed size has another."""
+    return DecodeError("bad_length", layout, pos, f"{size} bytes wanted, {end - pos} given")
+
+
+def trailing_row(layout: str, tag: int, pos: int, stop: int) -> DecodeError:
+    """Bytes are left in a row."""
+    return DecodeError(
+        "trailing_bytes", layout, pos, f"{stop - pos} left in a row of type {tag:#x}"
+    )
+
+
 # -- varints ---------------------------------------------------------------------------------
 
 
 def uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """An unsigned LEB128 number of at most 64 bits."""
+    """An unsigned LEB128 number of at most 64 bits.
+
+    Unrolled to six bytes, which hold a timestamp in milliseconds. The continuation bits are not
+    masked one by one but subtracted. The buffer may go on behind the slice: the end is judged
+    once, when the last byte is known.
+    """
+    try:
+        value = buf[pos]
+        stop = pos + 1
+        if value >= 0x80:
+            byte = buf[pos + 1]
+            value += (byte << 7) - 0x80
+            stop = pos + 2
+            if byte >= 0x80:
+                byte = buf[pos + 2]
+                value += (byte << 14) - 0x4000
+                stop = pos + 3
+                if byte >= 0x80:
+                    byte = buf[pos + 3]
+                    value += (byte << 21) - 0x20_0000
+                    stop = pos + 4
+                    if byte >= 0x80:
+                        byte = buf[pos + 4]
+                        value += (byte << 28) - 0x1000_0000
+                        stop = pos + 5
+                        if byte >= 0x80:
+                            byte = buf[pos + 5]
+                            value += (byte << 35) - 0x8_0000_0000
+                            stop = pos + 6
+                            if byte >= 0x80:
+                                return _long_uvarint(buf, pos, end, field)
+    except IndexError:
+        raise DecodeError("varint_truncated", field, pos) from None
+    if stop > end:
+        raise DecodeError("varint_truncated", field, pos)
+    return value, stop
+
+
+def _long_uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     value = shift = 0
     start = pos
     while pos < end:
         byte = buf[pos]
         pos += 1
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            value |= byte << shift
             if value > _MASK64:
                 break
             return value, pos
-        value |= (byte & 0x7F) << shift
         shift += 7
         if shift == 70:
             break
@@ -152,34 +201,81 @@ def loose_twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
 
 
 def write_uvarint(value: int) -> bytes:
-    """LEB128 of a number that is known to be in range."""
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    """LEB128 of a number that is known to be in range; unrolled to six bytes."""
+    if value < 0x80:
+        return BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    low = (value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80)
+    if value < 0x1000_0000:
+        return bytes((*low, value >> 21))
+    if value < 0x8_0000_0000:
+        return bytes((*low, value >> 21 & 0x7F | 0x80, value >> 28))
+    if value < 0x400_0000_0000:
+        return bytes((*low, value >> 21 & 0x7F | 0x80, value >> 28 & 0x7F | 0x80, value >> 35))
+    return bytes((*low, value >> 21 & 0x7F | 0x80)) + write_uvarint(value >> 28)
 
 
-def put_uvarint(value: int, bits: int, field: str) -> bytes:
-    """LEB128 of an unsigned number of a width."""
-    if not 0 <= value < 1 << bits:
-        raise out_of_range(field, value, f"0 to 2^{bits} - 1")
-    return write_uvarint(value)
+def put_unsigned16(value: int, field: str) -> bytes:
+    """LEB128 of an unsigned number of 16 bits."""
+    if 0 <= value <= 0xFFFF:
+        return write_uvarint(value)
+    raise out_of_range(field, value, "an unsigned number of 16 bits")
 
 
-def put_zigzag(value: int, bits: int, field: str) -> bytes:
-    """Zigzag LEB128 of a signed number of a width."""
-    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise out_of_range(field, value, f"a signed number of {bits} bits")
-    return write_uvarint((value << 1) ^ (value >> 63))
+def put_unsigned32(value: int, field: str) -> bytes:
+    """LEB128 of an unsigned number of 32 bits."""
+    if 0 <= value <= 0xFFFFFFFF:
+        return write_uvarint(value)
+    raise out_of_range(field, value, "an unsigned number of 32 bits")
 
 
-def put_twos(value: int, bits: int, field: str) -> bytes:
-    """LEB128 of the two's complement of a signed number of a width."""
-    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise out_of_range(field, value, f"a signed number of {bits} bits")
-    return write_uvarint(value & ((1 << bits) - 1))
+def put_unsigned64(value: int, field: str) -> bytes:
+    """LEB128 of an unsigned number of 64 bits."""
+    if 0 <= value <= 0xFFFFFFFFFFFFFFFF:
+        return write_uvarint(value)
+    raise out_of_range(field, value, "an unsigned number of 64 bits")
+
+
+def put_zigzag16(value: int, field: str) -> bytes:
+    """Zigzag LEB128 of a signed number of 16 bits."""
+    if -0x8000 <= value < 0x8000:
+        return write_uvarint(value << 1 if value >= 0 else ~(value << 1))
+    raise out_of_range(field, value, "a signed number of 16 bits")
+
+
+def put_zigzag32(value: int, field: str) -> bytes:
+    """Zigzag LEB128 of a signed number of 32 bits."""
+    if -0x80000000 <= value < 0x80000000:
+        return write_uvarint(value << 1 if value >= 0 else ~(value << 1))
+    raise out_of_range(field, value, "a signed number of 32 bits")
+
+
+def put_zigzag64(value: int, field: str) -> bytes:
+    """Zigzag LEB128 of a signed number of 64 bits."""
+    if -0x8000000000000000 <= value < 0x8000000000000000:
+        return write_uvarint(value << 1 if value >= 0 else ~(value << 1))
+    raise out_of_range(field, value, "a signed number of 64 bits")
+
+
+def put_twos32(value: int, field: str) -> bytes:
+    """LEB128 of the two's complement of a signed number of 32 bits."""
+    if 0 <= value < 0x80000000:
+        return write_uvarint(value)
+    if -0x80000000 <= value < 0:
+        return write_uvarint(value + 0x100000000)
+    raise out_of_range(field, value, "a signed number of 32 bits")
+
+
+def put_twos64(value: int, field: str) -> bytes:
+    """LEB128 of the two's complement of a signed number of 64 bits."""
+    if 0 <= value < 0x8000000000000000:
+        return write_uvarint(value)
+    if -0x8000000000000000 <= value < 0:
+        return write_uvarint(value + 0x10000000000000000)
+    raise out_of_range(field, value, "a signed number of 64 bits")
 
 
 def put_int_of(value: int, size: int, signed: bool, field: str) -> bytes:

@@ -49,32 +49,35 @@ _EMPTY_Ok = Ok()
 
 
 def read_message(buf: bytes, pos: int, end: int) -> tuple[Notification, int]:
-    if pos + 3 > end:
+    start = pos + 3
+    if start > end:
         raise rt.short("message", pos, end, ("msg_type", 1), ("msg_id", 2))
     msg_type, n_msg_id = _unpack_BH_be(buf, pos)
-    pos += 3
-    if n_msg_id > end - pos:
-        raise rt.overrun("message.msg_id", pos, n_msg_id, end)
-    start = pos
-    pos += n_msg_id
-    msg_id = buf[start:pos].decode("utf-8", "surrogateescape")
-    if pos + 2 > end:
+    pos = start + n_msg_id
+    if pos > end:
+        raise rt.overrun("message.msg_id", start, n_msg_id, end)
+    try:
+        msg_id = buf[start:pos].decode()
+    except UnicodeDecodeError:
+        msg_id = buf[start:pos].decode("utf-8", "surrogateescape")
+    start = pos + 2
+    if start > end:
         raise rt.short("message", pos, end, ("job_id", 2))
     n_job_id = buf[pos] << 8 | buf[pos + 1]
-    pos += 2
-    if n_job_id > end - pos:
-        raise rt.overrun("message.job_id", pos, n_job_id, end)
-    start = pos
-    pos += n_job_id
-    job_id = buf[start:pos].decode("utf-8", "surrogateescape")
-    if pos + 2 > end:
+    pos = start + n_job_id
+    if pos > end:
+        raise rt.overrun("message.job_id", start, n_job_id, end)
+    try:
+        job_id = buf[start:pos].decode()
+    except UnicodeDecodeError:
+        job_id = buf[start:pos].decode("utf-8", "surrogateescape")
+    start = pos + 2
+    if start > end:
         raise rt.short("message", pos, end, ("content", 2))
     n_content = buf[pos] << 8 | buf[pos + 1]
-    pos += 2
-    if n_content > end - pos:
-        raise rt.overrun("message.content", pos, n_content, end)
-    start = pos
-    pos += n_content
+    pos = start + n_content
+    if pos > end:
+        raise rt.overrun("message.content", start, n_content, end)
     content = buf[start:pos]
     if pos + 8 > end:
         raise rt.short("message", pos, end, ("ts", 8))
@@ -128,15 +131,17 @@ def read_topic_list(buf: bytes, pos: int, end: int) -> tuple[TopicList, int]:
         raise rt.overrun("topic_list.topics", pos, n_topics, end)
     items = []
     for _ in range(n_topics):
-        if pos + 2 > end:
+        start = pos + 2
+        if start > end:
             raise rt.short("topic_list", pos, end, ("topics", 2))
         n_item = buf[pos] << 8 | buf[pos + 1]
-        pos += 2
-        if n_item > end - pos:
-            raise rt.overrun("topic_list.topics", pos, n_item, end)
-        start = pos
-        pos += n_item
-        item = buf[start:pos].decode("utf-8", "surrogateescape")
+        pos = start + n_item
+        if pos > end:
+            raise rt.overrun("topic_list.topics", start, n_item, end)
+        try:
+            item = buf[start:pos].decode()
+        except UnicodeDecodeError:
+            item = buf[start:pos].decode("utf-8", "surrogateescape")
         items.append(item)
     topics = tuple(items)
     return TopicList(topics=topics), pos
@@ -158,14 +163,13 @@ def write_topic_list(value: TopicList) -> bytes:
 
 
 def read_auth_success(buf: bytes, pos: int, end: int) -> tuple[AuthSuccess, int]:
-    if pos + 2 > end:
+    start = pos + 2
+    if start > end:
         raise rt.short("auth_success", pos, end, ("encrypt_key", 2))
     n_encrypt_key = buf[pos] << 8 | buf[pos + 1]
-    pos += 2
-    if n_encrypt_key > end - pos:
-        raise rt.overrun("auth_success.encrypt_key", pos, n_encrypt_key, end)
-    start = pos
-    pos += n_encrypt_key
+    pos = start + n_encrypt_key
+    if pos > end:
+        raise rt.overrun("auth_success.encrypt_key", start, n_encrypt_key, end)
     encrypt_key = buf[start:pos]
     return AuthSuccess(encrypt_key=encrypt_key), pos
 
@@ -179,15 +183,17 @@ def write_auth_success(value: AuthSuccess) -> bytes:
 
 
 def read_error(buf: bytes, pos: int, end: int) -> tuple[Error, int]:
-    if pos + 3 > end:
+    start = pos + 3
+    if start > end:
         raise rt.short("error", pos, end, ("error_code", 1), ("reason", 2))
     error_code, n_reason = _unpack_BH_be(buf, pos)
-    pos += 3
-    if n_reason > end - pos:
-        raise rt.overrun("error.reason", pos, n_reason, end)
-    start = pos
-    pos += n_reason
-    reason = buf[start:pos].decode("utf-8", "surrogateescape")
+    pos = start + n_reason
+    if pos > end:
+        raise rt.overrun("error.reason", start, n_reason, end)
+    try:
+        reason = buf[start:pos].decode()
+    except UnicodeDecodeError:
+        reason = buf[start:pos].decode("utf-8", "surrogateescape")
     return Error(error_code=error_code, reason=reason), pos
 
 
@@ -208,15 +214,17 @@ def write_ok(value: Ok) -> bytes:
 
 
 def read_report_environ(buf: bytes, pos: int, end: int) -> tuple[ReportEnviron, int]:
-    if pos + 4 > end:
+    start = pos + 4
+    if start > end:
         raise rt.short("report_environ", pos, end, ("network_type", 1), ("isp", 1), ("phone_type", 2))
     network_type, isp, n_phone_type = _unpack_BBH_be(buf, pos)
-    pos += 4
-    if n_phone_type > end - pos:
-        raise rt.overrun("report_environ.phone_type", pos, n_phone_type, end)
-    start = pos
-    pos += n_phone_type
-    phone_type = buf[start:pos].decode("utf-8", "surrogateescape")
+    pos = start + n_phone_type
+    if pos > end:
+        raise rt.overrun("report_environ.phone_type", start, n_phone_type, end)
+    try:
+        phone_type = buf[start:pos].decode()
+    except UnicodeDecodeError:
+        phone_type = buf[start:pos].decode("utf-8", "surrogateescape")
     if pos >= end:
         raise rt.short("report_environ", pos, end, ("extra", 1))
     n_extra = buf[pos]
@@ -225,15 +233,17 @@ def read_report_environ(buf: bytes, pos: int, end: int) -> tuple[ReportEnviron, 
         raise rt.overrun("report_environ.extra", pos, n_extra, end)
     items = []
     for _ in range(n_extra):
-        if pos + 2 > end:
+        start = pos + 2
+        if start > end:
             raise rt.short("report_environ", pos, end, ("extra", 2))
         n_item = buf[pos] << 8 | buf[pos + 1]
-        pos += 2
-        if n_item > end - pos:
-            raise rt.overrun("report_environ.extra", pos, n_item, end)
-        start = pos
-        pos += n_item
-        item = buf[start:pos].decode("utf-8", "surrogateescape")
+        pos = start + n_item
+        if pos > end:
+            raise rt.overrun("report_environ.extra", start, n_item, end)
+        try:
+            item = buf[start:pos].decode()
+        except UnicodeDecodeError:
+            item = buf[start:pos].decode("utf-8", "surrogateescape")
         items.append(item)
     extra = tuple(items)
     return ReportEnviron(network_type=network_type, isp=isp, phone_type=phone_type, extra=extra), pos
@@ -264,15 +274,17 @@ def read_message_ack(buf: bytes, pos: int, end: int) -> tuple[MessageAck, int]:
         raise rt.overrun("message_ack.msg_ids", pos, n_msg_ids, end)
     items = []
     for _ in range(n_msg_ids):
-        if pos + 2 > end:
+        start = pos + 2
+        if start > end:
             raise rt.short("message_ack", pos, end, ("msg_ids", 2))
         n_item = buf[pos] << 8 | buf[pos + 1]
-        pos += 2
-        if n_item > end - pos:
-            raise rt.overrun("message_ack.msg_ids", pos, n_item, end)
-        start = pos
-        pos += n_item
-        item = buf[start:pos].decode("utf-8", "surrogateescape")
+        pos = start + n_item
+        if pos > end:
+            raise rt.overrun("message_ack.msg_ids", start, n_item, end)
+        try:
+            item = buf[start:pos].decode()
+        except UnicodeDecodeError:
+            item = buf[start:pos].decode("utf-8", "surrogateescape")
         items.append(item)
     msg_ids = tuple(items)
     return MessageAck(msg_ids=msg_ids), pos
@@ -318,15 +330,17 @@ def read_unsubscribe(buf: bytes, pos: int, end: int) -> tuple[Unsubscribe, int]:
         raise rt.overrun("unsubscribe.topics", pos, n_topics, end)
     items = []
     for _ in range(n_topics):
-        if pos + 2 > end:
+        start = pos + 2
+        if start > end:
             raise rt.short("unsubscribe", pos, end, ("topics", 2))
         n_item = buf[pos] << 8 | buf[pos + 1]
-        pos += 2
-        if n_item > end - pos:
-            raise rt.overrun("unsubscribe.topics", pos, n_item, end)
-        start = pos
-        pos += n_item
-        item = buf[start:pos].decode("utf-8", "surrogateescape")
+        pos = start + n_item
+        if pos > end:
+            raise rt.overrun("unsubscribe.topics", start, n_item, end)
+        try:
+            item = buf[start:pos].decode()
+        except UnicodeDecodeError:
+            item = buf[start:pos].decode("utf-8", "surrogateescape")
         items.append(item)
     topics = tuple(items)
     return Unsubscribe(topics=topics), pos
@@ -356,15 +370,17 @@ def read_subscribe(buf: bytes, pos: int, end: int) -> tuple[Subscribe, int]:
         raise rt.overrun("subscribe.topics", pos, n_topics, end)
     items = []
     for _ in range(n_topics):
-        if pos + 2 > end:
+        start = pos + 2
+        if start > end:
             raise rt.short("subscribe", pos, end, ("topics", 2))
         n_item = buf[pos] << 8 | buf[pos + 1]
-        pos += 2
-        if n_item > end - pos:
-            raise rt.overrun("subscribe.topics", pos, n_item, end)
-        start = pos
-        pos += n_item
-        item = buf[start:pos].decode("utf-8", "surrogateescape")
+        pos = start + n_item
+        if pos > end:
+            raise rt.overrun("subscribe.topics", start, n_item, end)
+        try:
+            item = buf[start:pos].decode()
+        except UnicodeDecodeError:
+            item = buf[start:pos].decode("utf-8", "surrogateescape")
         items.append(item)
     topics = tuple(items)
     return Subscribe(topics=topics), pos
@@ -394,14 +410,13 @@ def write_get_topic_list(value: GetTopicList) -> bytes:
 
 
 def read_exchange_key(buf: bytes, pos: int, end: int) -> tuple[ExchangeKey, int]:
-    if pos + 2 > end:
+    start = pos + 2
+    if start > end:
         raise rt.short("exchange_key", pos, end, ("secret_key", 2))
     n_secret_key = buf[pos] << 8 | buf[pos + 1]
-    pos += 2
-    if n_secret_key > end - pos:
-        raise rt.overrun("exchange_key.secret_key", pos, n_secret_key, end)
-    start = pos
-    pos += n_secret_key
+    pos = start + n_secret_key
+    if pos > end:
+        raise rt.overrun("exchange_key.secret_key", start, n_secret_key, end)
     secret_key = buf[start:pos]
     return ExchangeKey(secret_key=secret_key), pos
 
@@ -415,24 +430,28 @@ def write_exchange_key(value: ExchangeKey) -> bytes:
 
 
 def read_auth(buf: bytes, pos: int, end: int) -> tuple[Auth, int]:
-    if pos + 2 > end:
+    start = pos + 2
+    if start > end:
         raise rt.short("auth", pos, end, ("client_id", 2))
     n_client_id = buf[pos] << 8 | buf[pos + 1]
-    pos += 2
-    if n_client_id > end - pos:
-        raise rt.overrun("auth.client_id", pos, n_client_id, end)
-    start = pos
-    pos += n_client_id
-    client_id = buf[start:pos].decode("utf-8", "surrogateescape")
-    if pos + 2 > end:
+    pos = start + n_client_id
+    if pos > end:
+        raise rt.overrun("auth.client_id", start, n_client_id, end)
+    try:
+        client_id = buf[start:pos].decode()
+    except UnicodeDecodeError:
+        client_id = buf[start:pos].decode("utf-8", "surrogateescape")
+    start = pos + 2
+    if start > end:
         raise rt.short("auth", pos, end, ("token", 2))
     n_token = buf[pos] << 8 | buf[pos + 1]
-    pos += 2
-    if n_token > end - pos:
-        raise rt.overrun("auth.token", pos, n_token, end)
-    start = pos
-    pos += n_token
-    token = buf[start:pos].decode("utf-8", "surrogateescape")
+    pos = start + n_token
+    if pos > end:
+        raise rt.overrun("auth.token", start, n_token, end)
+    try:
+        token = buf[start:pos].decode()
+    except UnicodeDecodeError:
+        token = buf[start:pos].decode("utf-8", "surrogateescape")
     return Auth(client_id=client_id, token=token), pos
 
 
@@ -508,9 +527,8 @@ def decode_frame_c2s(buf: bytes, pos: int, end: int, limit: int = 65535) -> tupl
     stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)
-    pos = pos + 2
-    type_ = buf[pos]
-    pos += 1
+    type_ = buf[pos + 2]
+    pos += 3
     read = _FRAME_READERS_C2S.get(type_)
     if read is None:
         raise rt.refuse("unknown_type", "frame.type", pos - 1, str(type_))
@@ -529,9 +547,8 @@ def decode_frame_s2c(buf: bytes, pos: int, end: int, limit: int = 65535) -> tupl
     stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)
-    pos = pos + 2
-    type_ = buf[pos]
-    pos += 1
+    type_ = buf[pos + 2]
+    pos += 3
     read = _FRAME_READERS_S2C.get(type_)
     if read is None:
         raise rt.refuse("unknown_type", "frame.type", pos - 1, str(type_))

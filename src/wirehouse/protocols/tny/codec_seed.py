@@ -225,10 +225,10 @@ def read_tunnel_connect(buf: bytes, pos: int, end: int) -> tuple[TunnelConnect, 
                 pos += 1
             else:
                 n_ip, pos = rt.uvarint(buf, pos, end, "tunnel_connect.ip")
-            if n_ip > end - pos:
-                raise rt.overrun("tunnel_connect.ip", pos, n_ip, end)
             start = pos
             pos += n_ip
+            if pos > end:
+                raise rt.overrun("tunnel_connect.ip", start, n_ip, end)
             ip = buf[start:pos]
             if len(ip) not in (0, 4, 16,):
                 raise rt.refuse("bad_length", "tunnel_connect.ip", pos - len(ip), str(len(ip)))
@@ -370,10 +370,10 @@ def read_link_open(buf: bytes, pos: int, end: int) -> tuple[LinkOpen, int]:
                 pos += 1
             else:
                 n_service, pos = rt.uvarint(buf, pos, end, "link_open.service")
-            if n_service > end - pos:
-                raise rt.overrun("link_open.service", pos, n_service, end)
             start = pos
             pos += n_service
+            if pos > end:
+                raise rt.overrun("link_open.service", start, n_service, end)
             try:
                 service = buf[start:pos].decode()
             except UnicodeDecodeError as error:
@@ -391,10 +391,10 @@ def read_link_open(buf: bytes, pos: int, end: int) -> tuple[LinkOpen, int]:
                 pos += 1
             else:
                 n_key_, pos = rt.uvarint(buf, pos, end, "link_open.key")
-            if n_key_ > end - pos:
-                raise rt.overrun("link_open.key", pos, n_key_, end)
             start = pos
             pos += n_key_
+            if pos > end:
+                raise rt.overrun("link_open.key", start, n_key_, end)
             try:
                 key_ = buf[start:pos].decode()
             except UnicodeDecodeError as error:
@@ -446,10 +446,10 @@ def read_attribute(buf: bytes, pos: int, end: int) -> tuple[Attribute, int]:
                 pos += 1
             else:
                 n_key_, pos = rt.uvarint(buf, pos, end, "attribute.key")
-            if n_key_ > end - pos:
-                raise rt.overrun("attribute.key", pos, n_key_, end)
             start = pos
             pos += n_key_
+            if pos > end:
+                raise rt.overrun("attribute.key", start, n_key_, end)
             try:
                 key_ = buf[start:pos].decode()
             except UnicodeDecodeError as error:
@@ -462,10 +462,10 @@ def read_attribute(buf: bytes, pos: int, end: int) -> tuple[Attribute, int]:
                 pos += 1
             else:
                 n_value_, pos = rt.uvarint(buf, pos, end, "attribute.value")
-            if n_value_ > end - pos:
-                raise rt.overrun("attribute.value", pos, n_value_, end)
             start = pos
             pos += n_value_
+            if pos > end:
+                raise rt.overrun("attribute.value", start, n_value_, end)
             try:
                 value_ = buf[start:pos].decode()
             except UnicodeDecodeError as error:
@@ -802,10 +802,10 @@ def read_message(buf: bytes, pos: int, end: int) -> tuple[Message, int]:
             pos += 1
         else:
             n_forward_header, pos = rt.twos32(buf, pos, end, "message.forward_header")
-        if n_forward_header < 0 or n_forward_header > end - pos:
-            raise rt.overrun("message.forward_header", pos, n_forward_header, end)
         start = pos
         pos += n_forward_header
+        if n_forward_header < 0 or pos > end:
+            raise rt.overrun("message.forward_header", start, n_forward_header, end)
         forward_header = buf[start:pos]
     else:
         forward_header = None
@@ -817,10 +817,10 @@ def read_message(buf: bytes, pos: int, end: int) -> tuple[Message, int]:
             pos += 1
         else:
             n_body, pos = rt.twos32(buf, pos, end, "message.body")
-        if n_body < 0 or n_body > end - pos:
-            raise rt.overrun("message.body", pos, n_body, end)
         start = pos
         pos += n_body
+        if n_body < 0 or pos > end:
+            raise rt.overrun("message.body", start, n_body, end)
         body = buf[start:pos]
     else:
         body = None
@@ -847,14 +847,14 @@ def write_message(value: Message) -> bytes:
         forward_header_piece = b""
     else:
         n_forward_header = len(forward_header)
-        forward_header_piece = (_BYTE[n_forward_header] if 0 <= n_forward_header < 128 else rt.put_twos(n_forward_header, 32, "message.forward_header")) + forward_header
+        forward_header_piece = (_BYTE[n_forward_header] if 0 <= n_forward_header < 128 else rt.put_twos32(n_forward_header, "message.forward_header")) + forward_header
     body = value.body
     if body is None:
         body_piece = b""
     else:
         n_body = len(body)
-        body_piece = (_BYTE[n_body] if 0 <= n_body < 128 else rt.put_twos(n_body, 32, "message.body")) + body
-    return b"".join(((_BYTE[v_id] if 0 <= v_id < 128 else rt.put_twos(v_id, 64, "message.id")), _pack_B_be(reserved << 7 | (0x40 if value.forward_header is not None else 0) | line << 3 | (0x4 if value.body is not None else 0) | mode), (_BYTE[v_protocol] if 0 <= v_protocol < 128 else rt.put_twos(v_protocol, 32, "message.protocol")), (_BYTE[v_code] if 0 <= v_code < 128 else rt.put_twos(v_code, 32, "message.code")), (_BYTE[v_to_message] if 0 <= v_to_message < 128 else rt.put_twos(v_to_message, 64, "message.to_message")), (_BYTE[v_time] if 0 <= v_time < 128 else rt.put_twos(v_time, 64, "message.time")), forward_header_piece, body_piece))
+        body_piece = (_BYTE[n_body] if 0 <= n_body < 128 else rt.put_twos32(n_body, "message.body")) + body
+    return b"".join(((_BYTE[v_id] if 0 <= v_id < 128 else rt.put_twos64(v_id, "message.id")), _pack_B_be(reserved << 7 | (0x40 if value.forward_header is not None else 0) | line << 3 | (0x4 if value.body is not None else 0) | mode), (_BYTE[v_protocol] if 0 <= v_protocol < 128 else rt.put_twos32(v_protocol, "message.protocol")), (_BYTE[v_code] if 0 <= v_code < 128 else rt.put_twos32(v_code, "message.code")), (_BYTE[v_to_message] if 0 <= v_to_message < 128 else rt.put_twos64(v_to_message, "message.to_message")), (_BYTE[v_time] if 0 <= v_time < 128 else rt.put_twos64(v_time, "message.time")), forward_header_piece, body_piece))
 
 
 # -- envelope ----------------------------------------------------------------------------------
@@ -912,8 +912,8 @@ def encode_envelope(value: Envelope) -> bytes:
     v_access_id = value.access_id
     v_number = value.number
     content = value.content
-    piece_0 = (_BYTE[v_access_id] if 0 <= v_access_id < 128 else rt.put_twos(v_access_id, 64, "envelope.access_id"))
-    piece_1 = (_BYTE[v_number] if 0 <= v_number < 128 else rt.put_twos(v_number, 32, "envelope.number"))
+    piece_0 = (_BYTE[v_access_id] if 0 <= v_access_id < 128 else rt.put_twos64(v_access_id, "envelope.access_id"))
+    piece_1 = (_BYTE[v_number] if 0 <= v_number < 128 else rt.put_twos32(v_number, "envelope.number"))
     try:
         return b"".join((_pack_I_le(len(piece_0) + len(piece_1) + len(content)), piece_0, piece_1, content))
     except (struct.error, OverflowError):
@@ -1100,12 +1100,11 @@ def decode_relay_packet(buf: bytes, pos: int, end: int, limit: int = 2097152) ->
     stop: int = pos + 7 + length
     if stop > end:
         raise NeedMore(stop - end)
-    pos = pos + 7
-    id, bits, time = _unpack_iBq_le(buf, pos)
+    id, bits, time = _unpack_iBq_le(buf, pos + 7)
     reserved = bits >> 5
     mark = bits >> 4 & 0x1
     sub_id = bits & 0xf
-    pos += 13
+    pos += 20
     read = _RELAY_PACKET_READERS.get(mark << 4 | sub_id)
     if read is None:
         raise rt.refuse("unknown_type", "relay_packet.mark", pos - 9, str(mark << 4 | sub_id))

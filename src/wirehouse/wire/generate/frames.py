@@ -131,7 +131,7 @@ class HeadFrame:
 
     # -- head --------------------------------------------------------------------------------
 
-    def read_head(self, code: Code, *, scanning: bool = False) -> list[str]:
+    def read_head(self, code: Code, *, scanning: bool = False, base: str = "pos") -> list[str]:
         """Reads the head; the names of what it stores. Length and tag are checked after it."""
         roles = ("tag",) if scanning else ("stored", "present", "tag")
         peek = f"{function_name('_peek', self.layout)}(buf, pos, end, limit)"
@@ -171,7 +171,7 @@ class HeadFrame:
                     raise DeclarationError(f"{self.label(var)}: cannot stand before a length")
         if reader.run:
             run, reader.run = reader.run, []
-            reader.unpack(run)
+            reader.unpack(run, base)
         return stored
 
     def tag_expr(self, parts: list[m.Part]) -> str | None:
@@ -348,11 +348,8 @@ class HeadFrame:
         shell = HeadFrame.__new__(HeadFrame)
         shell.__dict__.update(self.__dict__)
         shell.head, shell.size = list(tail), 0
-        size = sum(_size(p) for p in tail)
-        code(f"pos = {start}")
-        stored = shell.read_head(code)
-        if size:
-            code(f"pos += {size}")
+        stored = shell.read_head(code, base=start)
+        code(f"pos += {self.size + sum(_size(p) for p in tail)}")
         return stored
 
     def read_body(self, code: Code, suffix: str) -> None:

@@ -9,7 +9,7 @@ from .. import model as m
 from ..declare import DeclarationError
 from ..walk import dynamics, reachable
 from .code import Structs
-from .dynamic import dynamic_reader, dynamic_writer
+from .dynamic import dynamic_reader, dynamic_tags, dynamic_writer
 from .frames import HeadFrame, frame_kind
 from .options import tag_table
 from .reader import Reader, function_name
@@ -78,11 +78,17 @@ class _Module:
     def source(self) -> str:
         parts: list[str] = []
         framed = {frame.cls for frame in self.frames if frame_kind(frame) != "fixed"}
+        rows = self.row_classes()
         for kind in dynamics(self.layouts):
-            parts += [dynamic_reader(kind, self.structs), dynamic_writer(kind, self.structs)]
+            parts += [
+                dynamic_tags(kind) + "\n",
+                dynamic_reader(kind, self.structs),
+                dynamic_writer(kind, self.structs),
+            ]
         for layout in self.inner_first():
             if layout.cls not in framed:
-                parts.append(Reader(layout, self.structs).function())
+                exact = layout.cls in rows and layout.fixed_size is not None
+                parts.append(Reader(layout, self.structs, exact=exact).function())
                 parts.append(Writer(layout, self.structs).function())
         for frame in self.frames:
             parts += self.frame(frame)
@@ -92,6 +98,16 @@ class _Module:
         return (f"{self.header()}\n_BYTE = rt.BYTE\n\n{structs}\n\n{empty}\n\n\n{body}").replace(
             "\n\n\n\n", "\n\n\n"
         ).rstrip() + "\n"
+
+    def row_classes(self) -> set[type]:
+        """Classes of rows: one of fixed size must fill its row."""
+        return {
+            alternative.layout.cls
+            for layout in self.layouts
+            for part in layout.parts
+            if isinstance(part, m.Field) and isinstance(part.type, m.Rows)
+            for alternative in part.type.alternatives
+        }
 
     def header(self) -> str:
         module = self.layouts[0].cls.__module__

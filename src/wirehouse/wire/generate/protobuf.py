@@ -174,11 +174,9 @@ def _written(writer: Writer, part: m.Field, var: str, kind: m.Type, head: bytes)
     code, label = writer.code, writer.label(part.name)
     match kind:
         case m.Varint():
-            put = {
-                "twos": f'rt.put_int({var}, {kind.bits}, "{label}")',
-                "zigzag": f'rt.put_zigzag({var}, {kind.bits}, "{label}")',
-                "unsigned": f'rt.put_uvarint({var}, {kind.bits}, "{label}")',
-            }[kind.coding]
+            put = f'rt.put_{kind.coding}{kind.bits}({var}, "{label}")'
+            if kind.coding == "twos":  # a negative number takes ten bytes, whatever its width
+                put = f'rt.put_int({var}, {kind.bits}, "{label}")'
             return f"{head!r} + {put}"
         case m.Bool():
             yes, no = head + b"\x01", head + b"\x00"

@@ -33,10 +33,14 @@ class _Slot:
 
 
 class Reader:
-    """Writes the reading function of one layout."""
+    """Writes the reading function of one layout.
 
-    def __init__(self, layout: m.Layout, structs: Structs):
+    `exact`: the layout has a fixed size and must fill its slice, which is checked first.
+    """
+
+    def __init__(self, layout: m.Layout, structs: Structs, *, exact: bool = False):
         self.layout = layout
+        self.exact = exact
         self.structs = structs
         self.code = Code(1)
         self.run: list[_Slot] = []
@@ -52,6 +56,10 @@ class Reader:
         code(
             f"def {function_name('read', self.layout)}(buf: bytes, pos: int, end: int) -> tuple[{cls}, int]:"
         )
+        if self.exact:
+            with self.code.block(f"if end - pos != {self.layout.fixed_size}:"):
+                size = self.layout.fixed_size
+                self.code(f'raise rt.wrong_row_size("{self.layout.name}", pos, end, {size})')
         if self.layout.protobuf:
             from .protobuf import protobuf_reader
 
@@ -131,12 +139,26 @@ class Reader:
         if not run:
             return
         total = sum(slot.size for slot in run)
-        fields = ", ".join(f'("{slot.name}", {slot.size})' for slot in run)
         end = "pos >= end" if total == 1 else f"pos + {total} > end"
-        with self.code.block(f"if {end}:"):
-            self.code(f'raise rt.short("{self.layout.name}", pos, end, {fields})')
+        if not self.exact:
+            with self.code.block(f"if {end}:"):
+                self.code(self.too_short(run))
         self.unpack(run)
         self.code(f"pos += {total}")
+
+    def flush_before_blob(self, size: str) -> None:
+        """Emits a run that ends with the length `size`; `start` and `pos` are then the blob's."""
+        run, self.run = self.run, []
+        self.code(f"start = pos + {sum(slot.size for slot in run)}")
+        with self.code.block("if start > end:"):
+            self.code(self.too_short(run))
+        self.unpack(run)
+        self.code(f"pos = start + {size}")
+
+    def too_short(self, run: list[_Slot]) -> str:
+        """The statement that refuses a slice in which a run has no room."""
+        fields = ", ".join(f'("{slot.name}", {slot.size})' for slot in run)
+        return f'raise rt.short("{self.layout.name}", pos, end, {fields})'
 
     def unpack(self, run: list[_Slot], base: str = "pos") -> None:
         """Unpacks values whose bytes are known to be there."""
@@ -146,15 +168,15 @@ class Reader:
         if code == "B":
             self.code(f"{names} = buf[{base}]")
         elif code == "H" and order == ">":
-            self.code(f"{names} = buf[{base}] << 8 | buf[{base} + 1]")
+            self.code(f"{names} = buf[{base}] << 8 | buf[{_plus(base, 1)}]")
         elif len(run) == 1 and run[0].code.endswith("s"):
-            self.code(f"{names} = buf[{base} : {base} + {run[0].size}]")
+            self.code(f"{names} = buf[{base} : {_plus(base, run[0].size)}]")
         else:
             comma = "," if len(run) == 1 else ""
             self.code(f"{names}{comma} = {self.structs.unpack(order + code)}(buf, {base})")
         offset = 0
         for slot in run:
-            at = f"{base} + {offset}" if offset else base
+            at = _plus(base, offset) if offset else base
             self.code(*(line.replace("{at}", at) for line in slot.after))
             offset += slot.size
 
@@ -267,13 +289,18 @@ class Reader:
             self.text(label, var, kind, piece, start)
             self.code("pos = end")
         else:
-            size = self.length(name, var, kind.length)
-            guard = f"{size} > end - pos"
+            size = f"n_{var}"
+            guard = "pos > end"
+            if isinstance(kind.length, m.Int):
+                self.slot(name, size, kind.length)
+                self.flush_before_blob(size)
+            else:
+                self.varint(label, size, kind.length)
+                self.code("start = pos", f"pos += {size}")
             if kind.length.signed:
                 guard = f"{size} < 0 or {guard}"
             with self.code.block(f"if {guard}:"):
-                self.code(f'raise rt.overrun("{label}", pos, {size}, end)')
-            self.code("start = pos", f"pos += {size}")
+                self.code(f'raise rt.overrun("{label}", start, {size}, end)')
             self.text(label, var, kind, "buf[start:pos]", "start")
         if part is not None and part.sizes:
             allowed = ", ".join(map(str, part.sizes))
@@ -310,6 +337,12 @@ class Reader:
         self.code(f"{var} = tuple(items)")
 
 
+def _plus(base: str, offset: int) -> str:
+    """`pos + 2` and 1 make `pos + 3`."""
+    name, _, number = base.partition(" + ")
+    return f"{name} + {int(number or 0) + offset}"
+
+
 # -- pieces that frames and dynamic values use too -------------------------------------------
 
 
@@ -336,7 +369,10 @@ def text_lines(code: Code, label: str, var: str, kind: m.Blob, piece: str, start
     if kind.text is None:
         code(f"{var} = {piece}")
     elif kind.text == "loose":
-        code(f'{var} = {piece}.decode("utf-8", "surrogateescape")')
+        with code.block("try:"):
+            code(f"{var} = {piece}.decode()")
+        with code.block("except UnicodeDecodeError:"):
+            code(f'{var} = {piece}.decode("utf-8", "surrogateescape")')
     else:
         with code.block("try:"):
             code(f"{var} = {piece}.decode()")

@@ -53,7 +53,7 @@ class RowFrame:
             "size = head & 0xFFFFFF",
             "stop = at + size",
         )
-        with code.block("if stop - start > limit:"):
+        with code.block("if stop > most:"):
             code(
                 f'raise rt.refuse("too_large", "{name}.{self.name}", pos, f"over {{limit}} bytes")'
             )
@@ -70,7 +70,7 @@ class RowFrame:
         code = Code()
         code(self.signature("scan", "int"))
         code.indent = 1
-        code("start = pos")
+        code("most = pos + limit")
         with code.block("while True:"):
             self.row_head(code)
             code("pos = stop")
@@ -83,31 +83,26 @@ class RowFrame:
         cls = self.layout.cls.__name__
         code(self.signature("decode", f"tuple[{cls}, int]"))
         code.indent = 1
-        code("start = pos", "rows: list[Any] = []", "add = rows.append")
-        with code.block("while True:"):
+        code("most = pos + limit", "rows: list[Any] = []", "add = rows.append")
+        with code.block(f"for _ in range({self.rows.max_rows + 1}):"):
             self.row_head(code)
-            code(f"entry = {self.table}_READERS.get(tag)")
-            with code.block("if entry is None:"):
+            code(f"read = {self.table}_READERS.get(tag)")
+            with code.block("if read is None:"):
                 code(f"add({self.rows.opaque.__name__}(type=tag, data=buf[at:stop]))")
             with code.block("else:"):
                 self.read_row(code)
             code("pos = stop")
-            with code.block(f"if len(rows) > {self.rows.max_rows}:"):
-                code(f'raise rt.refuse("too_many", "{self.layout.name}.{self.name}", pos)')
+        with code.block("else:"):
+            code(f'raise rt.refuse("too_many", "{self.layout.name}.{self.name}", pos)')
         code(f"return {cls}({self.name}=tuple(rows)), at")
         return f"{code}\n"
 
     def read_row(self, code: Code) -> None:
         broken = self.rows.broken.__name__
-        code("read, exact, name = entry")
         with code.block("try:"):
-            with code.block("if size != exact and exact >= 0:"):
-                code(
-                    'raise rt.refuse("bad_length", name, at, f"{exact} bytes wanted, {size} given")'
-                )
             code("row, pos = read(buf, at, stop)")
             with code.block("if pos != stop:"):
-                code('raise rt.refuse("trailing_bytes", name, pos, f"{stop - pos} left")')
+                code(f"raise rt.trailing_row({self.table}_NAMES[tag], tag, pos, stop)")
             code("add(row)")
         with code.block("except DecodeError as error:"):
             code("offset = (error.offset or at) - at")
@@ -118,18 +113,15 @@ class RowFrame:
 
     def tables(self) -> list[str]:
         """How each tag is read and each class written."""
-        readers = [f"{self.table}_READERS: dict[int, tuple[Any, int, str]] = {{"]
+        readers = [f"{self.table}_READERS: dict[int, Any] = {{"]
         writers = [f"{self.table}_WRITERS: dict[type, tuple[int, Any]] = {{"]
+        names = [f"{self.table}_NAMES = {{"]
         for a in self.rows.alternatives:
-            size = a.layout.fixed_size
-            exact = -1 if size is None else size
-            readers.append(
-                f'    {a.tag:#04x}: ({function_name("read", a.layout)}, {exact}, "{a.layout.name}"),'
-            )
-            writers.append(
-                f"    {a.layout.cls.__name__}: ({a.tag:#04x}, {function_name('write', a.layout)}),"
-            )
-        return [*readers, "}", *writers, "}"]
+            readers.append(f"    {a.tag:#04x}: {function_name('read', a.layout)},")
+            write = function_name("write", a.layout)
+            writers.append(f"    {a.layout.cls.__name__}: ({a.tag << 24:#010x}, {write}),")
+            names.append(f'    {a.tag:#04x}: "{a.layout.name}",')
+        return [*readers, "}", *writers, "}", *names, "}"]
 
     def encode(self) -> str:
         """The bytes of the rows, and of the end row."""
@@ -144,11 +136,11 @@ class RowFrame:
         with code.block(f"for row in value.{self.name}:"):
             code(f"entry = {self.table}_WRITERS.get(type(row))")
             with code.block("if entry is not None:"):
-                code("tag, write = entry", "data = write(row)")
+                code("head, write = entry", "data = write(row)")
             with code.block(f"elif isinstance(row, {opaque} | {broken}):"):
-                code("tag, data = row.type, row.data")
-                with code.block(f"if not 0 <= tag <= 255 or tag == {self.rows.end}:"):
-                    code(f'raise rt.out_of_range("{label}", tag, "a row type")')
+                code("head, data = row.type << 24, row.data")
+                with code.block(f"if not 0 <= row.type <= 255 or row.type == {self.rows.end}:"):
+                    code(f'raise rt.out_of_range("{label}", row.type, "a row type")')
             with code.block("else:"):
                 code(f'raise rt.no_layout("{label}", row)')
             with code.block("if len(data) > 0xFFFFFF:"):
@@ -156,7 +148,7 @@ class RowFrame:
                     f'raise EncodeError("too_large", "{label}", None, f"{{len(data)}} bytes in a row")'
                 )
             code(
-                f"parts.append({self.structs.pack('>I')}(tag << 24 | len(data)))",
+                f"parts.append({self.structs.pack('>I')}(head | len(data)))",
                 "parts.append(data)",
             )
         code(f"parts.append({bytes([self.rows.end, 0, 0, 0])!r})", 'return b"".join(parts)')

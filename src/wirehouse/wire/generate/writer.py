@@ -331,9 +331,9 @@ def varint_expr(var: str, kind: m.Varint, label: str) -> str:
     """An expression for the bytes of a varint held in a variable."""
     if kind.coding == "zigzag":
         small = f"_BYTE[{var} << 1 if {var} >= 0 else ~({var} << 1)] if -64 <= {var} < 64"
-        return f'({small} else rt.put_zigzag({var}, {kind.bits}, "{label}"))'
-    put = "put_twos" if kind.coding == "twos" else "put_uvarint"
-    return f'(_BYTE[{var}] if 0 <= {var} < 128 else rt.{put}({var}, {kind.bits}, "{label}"))'
+        return f'({small} else rt.put_zigzag{kind.bits}({var}, "{label}"))'
+    put = f"put_{kind.coding}{kind.bits}"
+    return f'(_BYTE[{var}] if 0 <= {var} < 128 else rt.{put}({var}, "{label}"))'
 
 
 def _group_code(size: int) -> tuple[str, str, int]:
