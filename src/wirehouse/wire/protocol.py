@@ -7,6 +7,7 @@ what every tool starts from. It is cheap to make: layouts are read and codecs lo
 from __future__ import annotations
 
 import functools
+import struct
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -129,7 +130,7 @@ class Protocol:
         encode = getattr(self.codec(dialect), f"encode_{self.model(dialect).name}")
         try:
             return bytes(encode(message))
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, ArithmeticError, struct.error) as error:
             raise EncodeError("bad_value", type(message).__name__, None, str(error)) from error
 
     def scan(

@@ -15,6 +15,11 @@ from .errors import DecodeError, EncodeError
 BYTE: Final = tuple(bytes([n]) for n in range(256))
 """The 256 single bytes, made once."""
 
+ZIGZAG: Final = tuple(bytes([2 * n]) for n in range(64)) + tuple(
+    bytes([-2 * n - 1]) for n in range(-64, 0)
+)
+"""The single byte of each number from -64 to 63, found by that number as an index."""
+
 _MASK64 = (1 << 64) - 1
 _F32 = {"big": struct.Struct(">f"), "little": struct.Struct("<f")}
 _F64_BITS = struct.Struct(">Q")
@@ -125,18 +130,18 @@ def _long_uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]
 
 def uvarint32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     """An unsigned number of at most 32 bits."""
-    value, stop = uvarint(buf, pos, end, field)
-    if value > 0xFFFFFFFF:
-        raise DecodeError("int_range", field, pos, f"{value} needs more than 32 bits")
-    return value, stop
+    found = uvarint(buf, pos, end, field)
+    if found[0] > 0xFFFFFFFF:
+        raise DecodeError("int_range", field, pos, f"{found[0]} needs more than 32 bits")
+    return found
 
 
 def uvarint16(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     """An unsigned number of at most 16 bits."""
-    value, stop = uvarint(buf, pos, end, field)
-    if value > 0xFFFF:
-        raise DecodeError("int_range", field, pos, f"{value} needs more than 16 bits")
-    return value, stop
+    found = uvarint(buf, pos, end, field)
+    if found[0] > 0xFFFF:
+        raise DecodeError("int_range", field, pos, f"{found[0]} needs more than 16 bits")
+    return found
 
 
 def _zigzag(buf: bytes, pos: int, end: int, field: str, bits: int) -> tuple[int, int]:
@@ -164,14 +169,20 @@ def zigzag64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
 
 def twos32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     """A signed number of 32 bits as the unsigned number of that width."""
-    value, stop = uvarint32(buf, pos, end, field)
-    return (value - 0x1_0000_0000 if value & 0x8000_0000 else value), stop
+    found = uvarint(buf, pos, end, field)
+    if found[0] < 0x8000_0000:
+        return found
+    if found[0] > 0xFFFF_FFFF:
+        raise DecodeError("int_range", field, pos, f"{found[0]} needs more than 32 bits")
+    return found[0] - 0x1_0000_0000, found[1]
 
 
 def twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     """A signed number of 64 bits as the unsigned number of that width."""
-    value, stop = uvarint(buf, pos, end, field)
-    return (value - (1 << 64) if value >> 63 else value), stop
+    found = uvarint(buf, pos, end, field)
+    if found[0] < 0x8000_0000_0000_0000:
+        return found
+    return found[0] - 0x1_0000_0000_0000_0000, found[1]
 
 
 def _loose(buf: bytes, pos: int, end: int, field: str, bits: int) -> tuple[int, int]:
@@ -200,22 +211,39 @@ def loose_twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     return _loose(buf, pos, end, field, 64)
 
 
+_LAST_TWO: list[bytes] = []
+_NEXT_TWO: list[bytes] = []
+"""Two bytes of a varint for each number of 14 bits, the last two and two before others. Filled
+when first wanted: a timestamp takes three look-ups instead of eighteen operations."""
+
+
+def _fill_tables() -> None:
+    for number in range(1 << 14):
+        _LAST_TWO.append(bytes((number & 0x7F | 0x80, number >> 7)))
+        _NEXT_TWO.append(bytes((number & 0x7F | 0x80, number >> 7 | 0x80)))
+
+
 def write_uvarint(value: int) -> bytes:
-    """LEB128 of a number that is known to be in range; unrolled to six bytes."""
+    """LEB128 of a number that is known to be in range."""
     if value < 0x80:
         return BYTE[value]
+    if not _LAST_TWO:
+        _fill_tables()
     if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    if value < 0x20_0000:
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    low = (value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80)
-    if value < 0x1000_0000:
-        return bytes((*low, value >> 21))
-    if value < 0x8_0000_0000:
-        return bytes((*low, value >> 21 & 0x7F | 0x80, value >> 28))
-    if value < 0x400_0000_0000:
-        return bytes((*low, value >> 21 & 0x7F | 0x80, value >> 28 & 0x7F | 0x80, value >> 35))
-    return bytes((*low, value >> 21 & 0x7F | 0x80)) + write_uvarint(value >> 28)
+        return _LAST_TWO[value]
+    head = _NEXT_TWO[value & 0x3FFF]
+    value >>= 14
+    if value < 0x80:
+        return head + BYTE[value]
+    if value < 0x4000:
+        return head + _LAST_TWO[value]
+    head += _NEXT_TWO[value & 0x3FFF]
+    value >>= 14
+    if value < 0x80:
+        return head + BYTE[value]
+    if value < 0x4000:
+        return head + _LAST_TWO[value]
+    return head + write_uvarint(value)
 
 
 def put_unsigned16(value: int, field: str) -> bytes:
@@ -374,7 +402,20 @@ def put_text(value: str, field: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise EncodeError("invalid_utf8", field, None, error.reason) from None
+        raise not_text(field, error) from None
+
+
+def not_text(field: str, error: UnicodeEncodeError) -> EncodeError:
+    """A text has no UTF-8 form."""
+    return EncodeError("invalid_utf8", field, None, error.reason)
+
+
+def put_loose(value: str, field: str) -> bytes:
+    """UTF-8 of a text whose surrogate escapes stand for bytes that were not UTF-8."""
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise not_text(field, error) from None
 
 
 # -- errors of writers -----------------------------------------------------------------------

@@ -18,7 +18,7 @@ stored. A string after a field is its documentation. How to write one: see the g
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
+from typing import Annotated, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -156,18 +156,12 @@ __all__ = [
 T = TypeVar("T")
 
 
-class _LayoutMeta(msgspec.StructMeta):
-    """Makes every layout frozen, keyword-only and cheap to build, without saying so each time."""
+@dataclass_transform(frozen_default=True)
+class Layout(msgspec.Struct, frozen=True, gc=False):
+    """The base of every layout: an immutable value.
 
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: bool
-    ) -> Any:
-        return super().__new__(mcs, name, bases, namespace, frozen=True, gc=False, kw_only=True)
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-class Layout(msgspec.Struct, metaclass=_LayoutMeta, frozen=True, kw_only=True):
-    """The base of every layout: an immutable value, built with keyword arguments."""
+    Where a field without a default follows one with a default, say `kw_only=True` on the class.
+    """
 
     wire_name: ClassVar[str] = ""
     """The name in errors and on the command line; by default the class name in snake_case."""
@@ -175,7 +169,7 @@ class Layout(msgspec.Struct, metaclass=_LayoutMeta, frozen=True, kw_only=True):
     """Where the document speaks of this layout."""
 
 
-class Protobuf(Layout):
+class Protobuf(Layout, kw_only=True):
     """The base of a layout whose fields are protobuf fields: give each a `Number`.
 
     Fields are written in the order of the declaration, and read in any order. Unknown ones are

@@ -61,6 +61,9 @@ def dynamics(layouts: Iterable[m.Layout]) -> list[m.Dynamic]:
     found: dict[type, m.Dynamic] = {}
     for layout in layouts:
         for part in layout.parts:
-            if isinstance(part, m.Field) and isinstance(part.type, m.Dynamic):
-                found[part.type.cls] = part.type
+            kind = part.type if isinstance(part, m.Field) else None
+            while isinstance(kind, m.Many):
+                kind = kind.item
+            if isinstance(kind, m.Dynamic):
+                found[kind.cls] = kind
     return list(found.values())

@@ -31,6 +31,7 @@ from wirehouse.protocols.comet.layout import (
 )
 
 _BYTE = rt.BYTE
+_ZIGZAG = rt.ZIGZAG
 
 _pack_BBH_be = struct.Struct(">BBH").pack
 _pack_BH_be = struct.Struct(">BH").pack
@@ -87,8 +88,14 @@ def read_message(buf: bytes, pos: int, end: int) -> tuple[Notification, int]:
 
 
 def write_message(value: Notification) -> bytes:
-    msg_id = value.msg_id.encode("utf-8", "surrogateescape")
-    job_id = value.job_id.encode("utf-8", "surrogateescape")
+    try:
+        msg_id = value.msg_id.encode()
+    except UnicodeEncodeError:
+        msg_id = rt.put_loose(value.msg_id, "message.msg_id")
+    try:
+        job_id = value.job_id.encode()
+    except UnicodeEncodeError:
+        job_id = rt.put_loose(value.job_id, "message.job_id")
     content = value.content
     try:
         return b"".join((_pack_BH_be(value.msg_type, len(msg_id)), msg_id, _pack_H_be(len(job_id)), job_id, _pack_H_be(len(content)), content, _pack_q_be(value.ts)))
@@ -150,7 +157,10 @@ def read_topic_list(buf: bytes, pos: int, end: int) -> tuple[TopicList, int]:
 def write_topic_list(value: TopicList) -> bytes:
     parts = []
     for item in value.topics:
-        piece = item.encode("utf-8", "surrogateescape")
+        try:
+            piece = item.encode()
+        except UnicodeEncodeError:
+            piece = rt.put_loose(item, "topic_list.topics")
         try:
             parts.append(_pack_H_be(len(piece)) + piece)
         except (struct.error, OverflowError):
@@ -198,7 +208,10 @@ def read_error(buf: bytes, pos: int, end: int) -> tuple[Error, int]:
 
 
 def write_error(value: Error) -> bytes:
-    reason = value.reason.encode("utf-8", "surrogateescape")
+    try:
+        reason = value.reason.encode()
+    except UnicodeEncodeError:
+        reason = rt.put_loose(value.reason, "error.reason")
     try:
         return _pack_BH_be(value.error_code, len(reason)) + reason
     except (struct.error, OverflowError):
@@ -250,10 +263,16 @@ def read_report_environ(buf: bytes, pos: int, end: int) -> tuple[ReportEnviron, 
 
 
 def write_report_environ(value: ReportEnviron) -> bytes:
-    phone_type = value.phone_type.encode("utf-8", "surrogateescape")
+    try:
+        phone_type = value.phone_type.encode()
+    except UnicodeEncodeError:
+        phone_type = rt.put_loose(value.phone_type, "report_environ.phone_type")
     parts = []
     for item in value.extra:
-        piece = item.encode("utf-8", "surrogateescape")
+        try:
+            piece = item.encode()
+        except UnicodeEncodeError:
+            piece = rt.put_loose(item, "report_environ.extra")
         try:
             parts.append(_pack_H_be(len(piece)) + piece)
         except (struct.error, OverflowError):
@@ -293,7 +312,10 @@ def read_message_ack(buf: bytes, pos: int, end: int) -> tuple[MessageAck, int]:
 def write_message_ack(value: MessageAck) -> bytes:
     parts = []
     for item in value.msg_ids:
-        piece = item.encode("utf-8", "surrogateescape")
+        try:
+            piece = item.encode()
+        except UnicodeEncodeError:
+            piece = rt.put_loose(item, "message_ack.msg_ids")
         try:
             parts.append(_pack_H_be(len(piece)) + piece)
         except (struct.error, OverflowError):
@@ -349,7 +371,10 @@ def read_unsubscribe(buf: bytes, pos: int, end: int) -> tuple[Unsubscribe, int]:
 def write_unsubscribe(value: Unsubscribe) -> bytes:
     parts = []
     for item in value.topics:
-        piece = item.encode("utf-8", "surrogateescape")
+        try:
+            piece = item.encode()
+        except UnicodeEncodeError:
+            piece = rt.put_loose(item, "unsubscribe.topics")
         try:
             parts.append(_pack_H_be(len(piece)) + piece)
         except (struct.error, OverflowError):
@@ -389,7 +414,10 @@ def read_subscribe(buf: bytes, pos: int, end: int) -> tuple[Subscribe, int]:
 def write_subscribe(value: Subscribe) -> bytes:
     parts = []
     for item in value.topics:
-        piece = item.encode("utf-8", "surrogateescape")
+        try:
+            piece = item.encode()
+        except UnicodeEncodeError:
+            piece = rt.put_loose(item, "subscribe.topics")
         try:
             parts.append(_pack_H_be(len(piece)) + piece)
         except (struct.error, OverflowError):
@@ -456,8 +484,14 @@ def read_auth(buf: bytes, pos: int, end: int) -> tuple[Auth, int]:
 
 
 def write_auth(value: Auth) -> bytes:
-    client_id = value.client_id.encode("utf-8", "surrogateescape")
-    token = value.token.encode("utf-8", "surrogateescape")
+    try:
+        client_id = value.client_id.encode()
+    except UnicodeEncodeError:
+        client_id = rt.put_loose(value.client_id, "auth.client_id")
+    try:
+        token = value.token.encode()
+    except UnicodeEncodeError:
+        token = rt.put_loose(value.token, "auth.token")
     try:
         return b"".join((_pack_H_be(len(client_id)), client_id, _pack_H_be(len(token)), token))
     except (struct.error, OverflowError):

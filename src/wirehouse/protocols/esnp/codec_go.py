@@ -33,6 +33,7 @@ from wirehouse.protocols.esnp.layout import (
 )
 
 _BYTE = rt.BYTE
+_ZIGZAG = rt.ZIGZAG
 
 _pack_BBBB_be = struct.Struct(">BBBB").pack
 _pack_I_be = struct.Struct(">I").pack
@@ -301,7 +302,7 @@ def write_var(value: Var, depth: int) -> bytes:
             else:
                 if tag < 3:
                     # int
-                    return b'\x02' + (_BYTE[inner << 1 if inner >= 0 else ~(inner << 1)] if -64 <= inner < 64 else rt.put_zigzag32(inner, "var.int"))
+                    return b'\x02' + (_ZIGZAG[inner] if -64 <= inner < 64 else rt.put_zigzag32(inner, "var.int"))
                 else:
                     # int8
                     return b'\x03' + rt.put_int_of(inner, 1, True, "var.int8")
@@ -309,14 +310,14 @@ def write_var(value: Var, depth: int) -> bytes:
             if tag < 6:
                 if tag < 5:
                     # int16
-                    return b'\x04' + (_BYTE[inner << 1 if inner >= 0 else ~(inner << 1)] if -64 <= inner < 64 else rt.put_zigzag16(inner, "var.int16"))
+                    return b'\x04' + (_ZIGZAG[inner] if -64 <= inner < 64 else rt.put_zigzag16(inner, "var.int16"))
                 else:
                     # int32
-                    return b'\x05' + (_BYTE[inner << 1 if inner >= 0 else ~(inner << 1)] if -64 <= inner < 64 else rt.put_zigzag32(inner, "var.int32"))
+                    return b'\x05' + (_ZIGZAG[inner] if -64 <= inner < 64 else rt.put_zigzag32(inner, "var.int32"))
             else:
                 if tag < 7:
                     # int64
-                    return b'\x06' + (_BYTE[inner << 1 if inner >= 0 else ~(inner << 1)] if -64 <= inner < 64 else rt.put_zigzag64(inner, "var.int64"))
+                    return b'\x06' + (_ZIGZAG[inner] if -64 <= inner < 64 else rt.put_zigzag64(inner, "var.int64"))
                 else:
                     if tag < 8:
                         # uint
@@ -347,20 +348,20 @@ def write_var(value: Var, depth: int) -> bytes:
                     return b'\x0e' + _pack_d_be(inner)
                 else:
                     # len_bytes
-                    data = bytes(inner)
+                    data = inner
                     size = len(data)
-                    return b'\x11' + (_BYTE[size << 1 if size >= 0 else ~(size << 1)] if -64 <= size < 64 else rt.put_zigzag32(size, "var.len_bytes")) + data
+                    return b'\x11' + (_ZIGZAG[size] if size < 64 else rt.put_zigzag32(size, "var.len_bytes")) + data
             else:
                 if tag < 23:
                     # map
                     if depth >= 64:
                         raise EncodeError("too_deep", "var.map", None)
                     size = len(inner)
-                    parts = [b'\x15', (_BYTE[size] if 0 <= size < 128 else rt.put_unsigned32(size, "var.map"))]
+                    parts = [b'\x15', (_BYTE[size] if size < 128 else rt.put_unsigned32(size, "var.map"))]
                     for key, item in inner:
                         data = rt.put_text(key, "var.map.key")
                         size = len(data)
-                        parts.append((_BYTE[size << 1 if size >= 0 else ~(size << 1)] if -64 <= size < 64 else rt.put_zigzag32(size, "var.map")))
+                        parts.append((_ZIGZAG[size] if size < 64 else rt.put_zigzag32(size, "var.map")))
                         parts.append(data)
                         parts.append(write_var(item, depth + 1))
                     return b"".join(parts)
@@ -370,7 +371,7 @@ def write_var(value: Var, depth: int) -> bytes:
                         if depth >= 64:
                             raise EncodeError("too_deep", "var.list", None)
                         size = len(inner)
-                        parts = [b'\x17', (_BYTE[size] if 0 <= size < 128 else rt.put_unsigned32(size, "var.list"))]
+                        parts = [b'\x17', (_BYTE[size] if size < 128 else rt.put_unsigned32(size, "var.list"))]
                         for item in inner:
                             parts.append(write_var(item, depth + 1))
                         return b"".join(parts)
@@ -378,7 +379,7 @@ def write_var(value: Var, depth: int) -> bytes:
                         # len_string
                         data = rt.put_text(inner, "var.len_string")
                         size = len(data)
-                        return b'\x18' + (_BYTE[size << 1 if size >= 0 else ~(size << 1)] if -64 <= size < 64 else rt.put_zigzag32(size, "var.len_string")) + data
+                        return b'\x18' + (_ZIGZAG[size] if size < 64 else rt.put_zigzag32(size, "var.len_string")) + data
 
 
 def read_version(buf: bytes, pos: int, end: int) -> tuple[Version, int]:
@@ -410,7 +411,7 @@ def read_flag(buf: bytes, pos: int, end: int) -> tuple[Flag, int]:
 
 def write_flag(value: Flag) -> bytes:
     v_value = value.value
-    return (_BYTE[v_value << 1 if v_value >= 0 else ~(v_value << 1)] if -64 <= v_value < 64 else rt.put_zigzag32(v_value, "flag.value"))
+    return (_ZIGZAG[v_value] if -64 <= v_value < 64 else rt.put_zigzag32(v_value, "flag.value"))
 
 
 def read_error(buf: bytes, pos: int, end: int) -> tuple[Error, int]:
@@ -423,7 +424,10 @@ def read_error(buf: bytes, pos: int, end: int) -> tuple[Error, int]:
 
 
 def write_error(value: Error) -> bytes:
-    value_ = rt.put_text(value.value, "error.value")
+    try:
+        value_ = value.value.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("error.value", error) from None
     return value_
 
 
@@ -444,7 +448,7 @@ def read_xdata(buf: bytes, pos: int, end: int) -> tuple[XData, int]:
 def write_xdata(value: XData) -> bytes:
     v_id = value.id
     data = value.data
-    return (_BYTE[v_id << 1 if v_id >= 0 else ~(v_id << 1)] if -64 <= v_id < 64 else rt.put_zigzag32(v_id, "xdata.id")) + data
+    return (_ZIGZAG[v_id] if -64 <= v_id < 64 else rt.put_zigzag32(v_id, "xdata.id")) + data
 
 
 def read_seq_no(buf: bytes, pos: int, end: int) -> tuple[SeqNo, int]:
@@ -470,7 +474,7 @@ def read_seq_no(buf: bytes, pos: int, end: int) -> tuple[SeqNo, int]:
 def write_seq_no(value: SeqNo) -> bytes:
     v_current = value.current
     v_maximum = value.maximum
-    return (_BYTE[v_current << 1 if v_current >= 0 else ~(v_current << 1)] if -64 <= v_current < 64 else rt.put_zigzag32(v_current, "seq_no.current")) + (_BYTE[v_maximum << 1 if v_maximum >= 0 else ~(v_maximum << 1)] if -64 <= v_maximum < 64 else rt.put_zigzag32(v_maximum, "seq_no.maximum"))
+    return (_ZIGZAG[v_current] if -64 <= v_current < 64 else rt.put_zigzag32(v_current, "seq_no.current")) + (_ZIGZAG[v_maximum] if -64 <= v_maximum < 64 else rt.put_zigzag32(v_maximum, "seq_no.maximum"))
 
 
 def read_source_address(buf: bytes, pos: int, end: int) -> tuple[SourceAddress, int]:
@@ -503,9 +507,12 @@ def read_source_address(buf: bytes, pos: int, end: int) -> tuple[SourceAddress, 
 
 def write_source_address(value: SourceAddress) -> bytes:
     v_kind = value.kind
-    value_ = rt.put_text(value.value, "source_address.value")
+    try:
+        value_ = value.value.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("source_address.value", error) from None
     n_value = len(value_)
-    return (_BYTE[v_kind << 1 if v_kind >= 0 else ~(v_kind << 1)] if -64 <= v_kind < 64 else rt.put_zigzag32(v_kind, "source_address.kind")) + (_BYTE[n_value << 1 if n_value >= 0 else ~(n_value << 1)] if -64 <= n_value < 64 else rt.put_zigzag32(n_value, "source_address.value")) + value_
+    return (_ZIGZAG[v_kind] if -64 <= v_kind < 64 else rt.put_zigzag32(v_kind, "source_address.kind")) + (_ZIGZAG[n_value] if n_value < 64 else rt.put_zigzag32(n_value, "source_address.value")) + value_
 
 
 def read_address(buf: bytes, pos: int, end: int) -> tuple[Address, int]:
@@ -538,9 +545,12 @@ def read_address(buf: bytes, pos: int, end: int) -> tuple[Address, int]:
 
 def write_address(value: Address) -> bytes:
     v_kind = value.kind
-    value_ = rt.put_text(value.value, "address.value")
+    try:
+        value_ = value.value.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("address.value", error) from None
     n_value = len(value_)
-    return (_BYTE[v_kind << 1 if v_kind >= 0 else ~(v_kind << 1)] if -64 <= v_kind < 64 else rt.put_zigzag32(v_kind, "address.kind")) + (_BYTE[n_value << 1 if n_value >= 0 else ~(n_value << 1)] if -64 <= n_value < 64 else rt.put_zigzag32(n_value, "address.value")) + value_
+    return (_ZIGZAG[v_kind] if -64 <= v_kind < 64 else rt.put_zigzag32(v_kind, "address.kind")) + (_ZIGZAG[n_value] if n_value < 64 else rt.put_zigzag32(n_value, "address.value")) + value_
 
 
 def read_payload(buf: bytes, pos: int, end: int) -> tuple[Payload, int]:
@@ -576,9 +586,12 @@ def read_data(buf: bytes, pos: int, end: int) -> tuple[Data, int]:
 
 
 def write_data(value: Data) -> bytes:
-    name = rt.put_text(value.name, "data.name")
+    try:
+        name = value.name.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("data.name", error) from None
     n_name = len(name)
-    return (_BYTE[n_name << 1 if n_name >= 0 else ~(n_name << 1)] if -64 <= n_name < 64 else rt.put_zigzag32(n_name, "data.name")) + name + write_var(value.value, 0)
+    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "data.name")) + name + write_var(value.value, 0)
 
 
 def read_header(buf: bytes, pos: int, end: int) -> tuple[Header, int]:
@@ -603,9 +616,12 @@ def read_header(buf: bytes, pos: int, end: int) -> tuple[Header, int]:
 
 
 def write_header(value: Header) -> bytes:
-    name = rt.put_text(value.name, "header.name")
+    try:
+        name = value.name.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("header.name", error) from None
     n_name = len(name)
-    return (_BYTE[n_name << 1 if n_name >= 0 else ~(n_name << 1)] if -64 <= n_name < 64 else rt.put_zigzag32(n_name, "header.name")) + name + write_var(value.value, 0)
+    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "header.name")) + name + write_var(value.value, 0)
 
 
 def read_source_message_id(buf: bytes, pos: int, end: int) -> tuple[SourceMessageId, int]:
@@ -660,9 +676,12 @@ def read_session_info(buf: bytes, pos: int, end: int) -> tuple[SessionInfo, int]
 
 
 def write_session_info(value: SessionInfo) -> bytes:
-    name = rt.put_text(value.name, "session_info.name")
+    try:
+        name = value.name.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("session_info.name", error) from None
     n_name = len(name)
-    return (_BYTE[n_name << 1 if n_name >= 0 else ~(n_name << 1)] if -64 <= n_name < 64 else rt.put_zigzag32(n_name, "session_info.name")) + name + write_var(value.value, 0)
+    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "session_info.name")) + name + write_var(value.value, 0)
 
 
 _MESSAGE_READERS: dict[int, Any] = {

@@ -27,6 +27,7 @@ from wirehouse.protocols.magline.layout import (
 )
 
 _BYTE = rt.BYTE
+_ZIGZAG = rt.ZIGZAG
 
 _pack_16s16s_be = struct.Struct(">16s16s").pack
 _pack_32s32s32s_be = struct.Struct(">32s32s32s").pack

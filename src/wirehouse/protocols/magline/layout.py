@@ -133,7 +133,7 @@ class Err(Layout):
 
     section: ClassVar[str] = "4.3 ERR"
 
-    business_cmd: U32 = 0
+    business_cmd: U32
     """Which business command failed; 0 is the connection."""
     error_number: Annotated[U32, Names(ErrorNumber)]
     """Why."""
@@ -205,7 +205,7 @@ class Fin(Layout):
     """Why."""
 
 
-class Frame(Layout):
+class Frame(Layout, kw_only=True):
     """Head, options and body."""
 
     section: ClassVar[str] = "frame head"

@@ -39,6 +39,7 @@ from wirehouse.protocols.tny.layout import (
 )
 
 _BYTE = rt.BYTE
+_ZIGZAG = rt.ZIGZAG
 
 _pack_3sIiBq_le = struct.Struct("<3sIiBq").pack
 _pack_4sB_be = struct.Struct(">4sB").pack
@@ -411,7 +412,10 @@ def read_link_open(buf: bytes, pos: int, end: int) -> tuple[LinkOpen, int]:
 def write_link_open(value: LinkOpen) -> bytes:
     parts = []
     service = value.service
-    item_ = rt.put_text(service, "link_open.service")
+    try:
+        item_ = service.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("link_open.service", error) from None
     parts.append(b'\n' + rt.write_uvarint(len(item_)) + item_)
     instance = value.instance
     try:
@@ -419,7 +423,10 @@ def write_link_open(value: LinkOpen) -> bytes:
     except (struct.error, OverflowError):
         raise rt.unfit("link_open", ("instance", "<q", instance)) from None
     key_ = value.key
-    item_ = rt.put_text(key_, "link_open.key")
+    try:
+        item_ = key_.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("link_open.key", error) from None
     parts.append(b'\x1a' + rt.write_uvarint(len(item_)) + item_)
     service_type = value.service_type
     if service_type is not None:
@@ -479,10 +486,16 @@ def read_attribute(buf: bytes, pos: int, end: int) -> tuple[Attribute, int]:
 def write_attribute(value: Attribute) -> bytes:
     parts = []
     key_ = value.key
-    item_ = rt.put_text(key_, "attribute.key")
+    try:
+        item_ = key_.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("attribute.key", error) from None
     parts.append(b'\n' + rt.write_uvarint(len(item_)) + item_)
     value_ = value.value
-    item_ = rt.put_text(value_, "attribute.value")
+    try:
+        item_ = value_.encode()
+    except UnicodeEncodeError as error:
+        raise rt.not_text("attribute.value", error) from None
     parts.append(b'\x12' + rt.write_uvarint(len(item_)) + item_)
     parts.append(value.unknown)
     return b"".join(parts)
@@ -851,16 +864,16 @@ def write_message(value: Message) -> bytes:
         for item in headers:
             piece = item
             n_headers = len(piece)
-            parts.append((_BYTE[n_headers] if 0 <= n_headers < 128 else rt.put_twos32(n_headers, "message.headers")) + piece)
+            parts.append((_BYTE[n_headers] if n_headers < 128 else rt.put_twos32(n_headers, "message.headers")) + piece)
         headers_items = b"".join(parts)
         n_headers = len(headers)
-        headers_piece = (_BYTE[n_headers] if 0 <= n_headers < 128 else rt.put_twos32(n_headers, "message.headers")) + headers_items
+        headers_piece = (_BYTE[n_headers] if n_headers < 128 else rt.put_twos32(n_headers, "message.headers")) + headers_items
     body = value.body
     if body is None:
         body_piece = b""
     else:
         n_body = len(body)
-        body_piece = (_BYTE[n_body] if 0 <= n_body < 128 else rt.put_twos32(n_body, "message.body")) + body
+        body_piece = (_BYTE[n_body] if n_body < 128 else rt.put_twos32(n_body, "message.body")) + body
     return b"".join(((_BYTE[v_id] if 0 <= v_id < 128 else rt.put_twos64(v_id, "message.id")), _pack_B_be(reserved << 7 | (0x40 if value.headers is not None else 0) | line << 3 | (0x4 if value.body is not None else 0) | mode), (_BYTE[v_protocol] if 0 <= v_protocol < 128 else rt.put_twos32(v_protocol, "message.protocol")), (_BYTE[v_code] if 0 <= v_code < 128 else rt.put_twos32(v_code, "message.code")), (_BYTE[v_to_message] if 0 <= v_to_message < 128 else rt.put_twos64(v_to_message, "message.to_message")), (_BYTE[v_time] if 0 <= v_time < 128 else rt.put_twos64(v_time, "message.time")), headers_piece, body_piece))
 
 

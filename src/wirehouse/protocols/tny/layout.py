@@ -185,7 +185,7 @@ class Pong(Layout):
     """PayloadLength: nothing follows. The original leaves it out."""
 
 
-class Packet(Layout):
+class Packet(Layout, kw_only=True):
     """What crosses a tny connection."""
 
     section: ClassVar[str] = "网络包封包"
@@ -379,7 +379,7 @@ Arguments = (
 )
 
 
-class RelayPacket(Layout):
+class RelayPacket(Layout, kw_only=True):
     """What crosses a link between gateway and server."""
 
     section: ClassVar[str] = "RelayPack 封包"

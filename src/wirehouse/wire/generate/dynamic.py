@@ -146,10 +146,12 @@ def _write_kind(code: Code, structs: Structs, kind: m.Dynamic, each: m.DynamicKi
                 f'return {head!r} + rt.put_int_of(inner, {each.type.size}, {each.type.signed}, "{label}")'
             )
         case m.Blob():
-            text = f'rt.put_text(inner, "{label}")' if each.type.text else "bytes(inner)"
+            text = f'rt.put_text(inner, "{label}")' if each.type.text else "inner"
             assert isinstance(each.type.length, m.Varint)
             code(f"data = {text}", "size = len(data)")
-            code(f"return {head!r} + {varint_expr('size', each.type.length, label)} + data")
+            code(
+                f"return {head!r} + {varint_expr('size', each.type.length, label, size=True)} + data"
+            )
         case m.Items() | m.Pairs():
             _write_container(code, kind, each, head)
 
@@ -160,13 +162,16 @@ def _write_container(code: Code, kind: m.Dynamic, each: m.DynamicKind, head: byt
     assert isinstance(each.type.count, m.Varint)
     with code.block(f"if depth >= {kind.max_depth}:"):
         code(f'raise EncodeError("too_deep", "{label}", None)')
-    code("size = len(inner)", f"parts = [{head!r}, {varint_expr('size', each.type.count, label)}]")
+    code(
+        "size = len(inner)",
+        f"parts = [{head!r}, {varint_expr('size', each.type.count, label, size=True)}]",
+    )
     if isinstance(each.type, m.Pairs):
         assert isinstance(each.type.key.length, m.Varint)
         with code.block("for key, item in inner:"):
             code(f'data = rt.put_text(key, "{label}.key")', "size = len(data)")
             code(
-                f"parts.append({varint_expr('size', each.type.key.length, label)})",
+                f"parts.append({varint_expr('size', each.type.key.length, label, size=True)})",
                 "parts.append(data)",
             )
             code(f"parts.append(write_{kind.name}(item, depth + 1))")

@@ -95,9 +95,9 @@ class _Module:
         body = "\n\n".join(parts)
         empty = "\n".join(self.empties(body))
         structs = "\n".join(self.structs.lines())
-        return (f"{self.header()}\n_BYTE = rt.BYTE\n\n{structs}\n\n{empty}\n\n\n{body}").replace(
-            "\n\n\n\n", "\n\n\n"
-        ).rstrip() + "\n"
+        return (
+            f"{self.header()}\n_BYTE = rt.BYTE\n_ZIGZAG = rt.ZIGZAG\n\n{structs}\n\n{empty}\n\n\n{body}"
+        ).replace("\n\n\n\n", "\n\n\n").rstrip() + "\n"
 
     def row_classes(self) -> set[type]:
         """Classes of rows: one of fixed size must fill its row."""

@@ -189,7 +189,7 @@ def _written(writer: Writer, part: m.Field, var: str, kind: m.Type, head: bytes)
             writer.guard(part.name, form, var)
             return f"{head!r} + {writer.structs.pack(form)}({var})"
         case m.Blob():
-            return f"{head!r} + {_sized(code, writer, part, var, kind)}"
+            return f"{head!r} + {_sized(writer, part, var, kind)}"
         case m.Nested():
             code(f"item_ = write_{kind.layout.name}({var})")
             return f"{head!r} + rt.write_uvarint(len(item_)) + item_"
@@ -197,10 +197,10 @@ def _written(writer: Writer, part: m.Field, var: str, kind: m.Type, head: bytes)
             raise TypeError(f"{label}: {kind!r} has no protobuf form")
 
 
-def _sized(code: Code, writer: Writer, part: m.Field, var: str, kind: m.Blob) -> str:
+def _sized(writer: Writer, part: m.Field, var: str, kind: m.Blob) -> str:
     if part.sizes:
         writer.check_sizes(part, var)
     if kind.text is not None:
-        code(f"item_ = {writer.encoded(part.name, var, kind)}")
+        writer.text(part.name, "item_", var, kind)
         return "rt.write_uvarint(len(item_)) + item_"
     return f"rt.write_uvarint(len({var})) + {var}"

@@ -289,7 +289,7 @@ class Writer:
 
     def blob(self, name: str, expr: str, kind: m.Blob, part: m.Field | None, var: str) -> None:
         if kind.text is not None:
-            self.code(f"{var} = {self.encoded(name, expr, kind)}")
+            self.text(name, var, expr, kind)
         elif expr != var:
             self.code(f"{var} = {expr}")
         if part is not None and part.sizes:
@@ -303,11 +303,17 @@ class Writer:
         with self.code.block(f"if len({var}) not in ({allowed},):"):
             self.code(f'raise rt.wrong_size("{self.label(part.name)}", "{allowed}", len({var}))')
 
-    def encoded(self, name: str, expr: str, kind: m.Blob) -> str:
+    def text(self, name: str, var: str, expr: str, kind: m.Blob) -> None:
         """The bytes of a text."""
-        if kind.text == "strict":
-            return f'rt.put_text({expr}, "{self.label(name)}")'
-        return f'{expr}.encode("utf-8", "surrogateescape")'
+        label = self.label(name)
+        with self.code.block("try:"):
+            self.code(f"{var} = {expr}.encode()")
+        if kind.text == "loose":
+            with self.code.block("except UnicodeEncodeError:"):
+                self.code(f'{var} = rt.put_loose({expr}, "{label}")')
+        else:
+            with self.code.block("except UnicodeEncodeError as error:"):
+                self.code(f'raise rt.not_text("{label}", error) from None')
 
     def many(self, name: str, expr: str, kind: m.Many) -> None:
         self.code("parts = []")
@@ -324,16 +330,16 @@ class Writer:
             self.pack(name, expr, kind, counts=True)
         elif kind is not None:
             self.code(f"n_{name} = {expr}")
-            self.pieces.append(_Bytes(varint_expr(f"n_{name}", kind, self.label(name))))
+            self.pieces.append(_Bytes(varint_expr(f"n_{name}", kind, self.label(name), size=True)))
 
 
-def varint_expr(var: str, kind: m.Varint, label: str) -> str:
-    """An expression for the bytes of a varint held in a variable."""
+def varint_expr(var: str, kind: m.Varint, label: str, *, size: bool = False) -> str:
+    """An expression for the bytes of a varint held in a variable; a `size` is never negative."""
+    least, put = ("" if size else "0 <= "), f'rt.put_{kind.coding}{kind.bits}({var}, "{label}")'
     if kind.coding == "zigzag":
-        small = f"_BYTE[{var} << 1 if {var} >= 0 else ~({var} << 1)] if -64 <= {var} < 64"
-        return f'({small} else rt.put_zigzag{kind.bits}({var}, "{label}"))'
-    put = f"put_{kind.coding}{kind.bits}"
-    return f'(_BYTE[{var}] if 0 <= {var} < 128 else rt.{put}({var}, "{label}"))'
+        least = "" if size else "-64 <= "
+        return f"(_ZIGZAG[{var}] if {least}{var} < 64 else {put})"
+    return f"(_BYTE[{var}] if {least}{var} < 128 else {put})"
 
 
 def _group_code(size: int) -> tuple[str, str, int]:
