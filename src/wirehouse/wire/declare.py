@@ -15,10 +15,14 @@ import re
 import textwrap
 import types
 import typing
+from contextvars import ContextVar
 from typing import Annotated, Any, ClassVar, get_args, get_origin
+
+import msgspec
 
 from . import model as m
 from . import types as t
+from .rules import broken
 
 __all__ = ["DeclarationError", "build", "snake_case"]
 
@@ -38,7 +42,20 @@ def snake_case(name: str) -> str:
 @functools.cache
 def build(cls: type, dialect: str = "seed") -> m.Layout:
     """The layout that a class declares, as this dialect has it."""
-    return _Builder(cls, dialect).build()
+    if not (isinstance(cls, type) and issubclass(cls, t.Layout)):
+        raise DeclarationError(f"{cls!r} is not a Layout class")
+    outer = _OPEN.get()
+    if cls in outer:
+        raise DeclarationError(f"{cls.__qualname__} contains itself; use a dynamic value")
+    token = _OPEN.set((*outer, cls))
+    try:
+        return _Builder(cls, dialect).build()
+    finally:
+        _OPEN.reset(token)
+
+
+_OPEN: ContextVar[tuple[type, ...]] = ContextVar("_OPEN", default=())
+"""The layouts that are being built, outermost first."""
 
 
 @functools.cache
@@ -101,21 +118,23 @@ class _Annotation:
 
 
 class _Builder:
-    def __init__(self, cls: type, dialect: str):
+    def __init__(self, cls: type[t.Layout], dialect: str):
         self.cls = cls
         self.dialect = dialect
         self.docs = field_docs(cls)
         self.parts: list[m.Part] = []
         self.bits: list[m.Bit] = []
         self.options: list[m.OptionField] = []
-        self.hints = typing.get_type_hints(cls, include_extras=True)
+        try:
+            self.hints = typing.get_type_hints(cls, include_extras=True)
+        except (NameError, TypeError) as error:
+            raise DeclarationError(f"{cls.__qualname__}: {error}") from error
+        self.required = _required(cls)
 
     def error(self, name: str, why: str) -> DeclarationError:
         return DeclarationError(f"{self.cls.__qualname__}.{name}: {why}")
 
     def build(self) -> m.Layout:
-        if not (isinstance(self.cls, type) and issubclass(self.cls, t.Layout)):
-            raise DeclarationError(f"{self.cls!r} is not a Layout class")
         protobuf = issubclass(self.cls, t.Protobuf)
         for name in self.wire_order():
             if protobuf and name == "unknown":
@@ -123,6 +142,8 @@ class _Builder:
             note = _Annotation(self.hints[name])
             only = note.get(t.Only)
             if only is not None and self.dialect not in only.dialects:
+                if name in self.required:
+                    raise self.error(name, "a field that some dialects lack needs a default")
                 continue
             self.add(name, note, protobuf)
         self.close_bits("")
@@ -136,14 +157,17 @@ class _Builder:
             protobuf=protobuf,
             unknown="unknown" if protobuf else "",
         )
-        self.check(layout)
+        for name, why in broken(layout):
+            raise self.error(name, why)
         return layout
 
     def wire_order(self) -> list[str]:
         names: dict[str, None] = {}
         for base in reversed(self.cls.__mro__):
             for name in inspect.get_annotations(base):
-                if name not in _INTERNAL and not name.startswith("_"):
+                if name.startswith("_"):
+                    raise self.error(name, "the name of a field does not begin with _")
+                if name not in _INTERNAL:
                     names[name] = None
         return list(names)
 
@@ -336,44 +360,6 @@ class _Builder:
         )
         return m.Rows(mark.tag, mark.size, int(mark.end), alternatives, mark.opaque, mark.broken)
 
-    # -- rules that hold for a whole layout --------------------------------------------------
-
-    def check(self, layout: m.Layout) -> None:
-        present = {
-            b.name: b.target for p in layout.parts if isinstance(p, m.BitGroup) for b in p.bits
-        }
-        for index, part in enumerate(layout.parts):
-            last = index == len(layout.parts) - 1
-            if (
-                isinstance(part, m.Field)
-                and not last
-                and not layout.protobuf
-                and _takes_rest(part.type)
-            ):
-                raise self.error(part.name, "takes all that is left, so it must be the last field")
-            if isinstance(part, m.Field) and part.when is not None and part.when not in present:
-                raise self.error(part.name, f"no presence bit is called {part.when}")
-            if isinstance(part, m.Body):
-                if not last:
-                    raise self.error(part.name, "the body must be the last part")
-                if layout.find(m.Tag) is None and not any(
-                    b.role == "tag"
-                    for p in layout.parts
-                    if isinstance(p, m.BitGroup)
-                    for b in p.bits
-                ):
-                    raise self.error(part.name, "nothing says which body this is: declare a tag")
-
-
-def _takes_rest(kind: m.Type) -> bool:
-    match kind:
-        case m.Blob():
-            return kind.length is None
-        case m.Many():
-            return kind.count is None
-        case _:
-            return False
-
 
 def _cases(choice: t.Choice) -> list[tuple[int, t.Case, m.Direction | None]]:
     found: list[tuple[int, t.Case, m.Direction | None]] = []
@@ -386,3 +372,11 @@ def _cases(choice: t.Choice) -> list[tuple[int, t.Case, m.Direction | None]]:
         for tag, case in (table or {}).items():
             found.append((int(tag), case if isinstance(case, t.Case) else t.Case(case), direction))
     return found
+
+
+def _required(cls: type[t.Layout]) -> set[str]:
+    """The fields of a struct class that have no default."""
+    fields, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    without = len(fields) - len(defaults)
+    none = zip(fields[without:], defaults, strict=True)
+    return {*fields[:without], *(name for name, value in none if value is msgspec.NODEFAULT)}

@@ -63,6 +63,13 @@ CODES: Final[dict[str, str]] = {
     "verify_failed": "the check code does not match the message",
     "number_replayed": "a packet number was seen before",
     "number_skipped": "a packet number is too far ahead of the last one",
+    # -- sessions -------------------------------------------------------------------------
+    "timeout": "an answer, a handshake or an authentication did not come in time",
+    "idle": "the peer said nothing for longer than the limit",
+    "unexpected_reply": "a reply came that answers nothing, or not what was asked",
+    "auth_failed": "the peer did not prove who it is, too often or finally",
+    "too_busy": "more is under way than the limit allows",
+    "connection_lost": "the connection ended before the answer came",
     # -- values ---------------------------------------------------------------------------
     "bad_value": "a value to encode has the wrong type, or contradicts another",
     "bad_args": "a command is well formed but its arguments break a rule of the protocol",
@@ -107,13 +114,18 @@ class EncodeError(WireError):
 
 
 class NeedMore(Exception):  # noqa: N818 - it is an answer, not an error
-    """The bytes given are a proper prefix: at least `need` more are wanted."""
+    """The bytes given are a proper prefix: at least `need` more are wanted.
 
-    __slots__ = ("need",)
+    `resume` is where a scan may go on when they are there, instead of at the frame's start;
+    None when only the start will do.
+    """
 
-    def __init__(self, need: int):
-        super().__init__(need)
+    __slots__ = ("need", "resume")
+
+    def __init__(self, need: int, resume: int | None = None):
+        super().__init__(need, resume)
         self.need = need
+        self.resume = resume
 
     def __str__(self) -> str:
         return f"need at least {self.need} more byte{'s' if self.need != 1 else ''}"

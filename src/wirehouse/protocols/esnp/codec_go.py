@@ -286,6 +286,7 @@ def read_var(buf: bytes, pos: int, end: int, depth: int, budget: list[int]) -> t
 def write_var(value: Var, depth: int) -> bytes:
     tag = value.type
     inner: Any = value.value
+    data: bytes
     if depth > 64:
         raise EncodeError("too_deep", "var", None)
     if tag not in _VAR_TAGS:
@@ -731,12 +732,14 @@ _MESSAGE_NAMES = {
 }
 
 
-def scan_message(buf: bytes, pos: int, end: int, limit: int = 33554432) -> int:
+def scan_message(buf: bytes, pos: int, end: int, limit: int = 33554432, resume: int | None = None) -> int:
     most = pos + limit
+    if resume is not None:
+        pos = resume
     while True:
         at = pos + 4
         if at > end:
-            raise NeedMore(at - end)
+            raise NeedMore(at - end, pos)
         (head,) = _unpack_I_be(buf, pos)
         size = head & 0xFFFFFF
         stop = at + size
@@ -748,7 +751,7 @@ def scan_message(buf: bytes, pos: int, end: int, limit: int = 33554432) -> int:
                 raise rt.refuse("bad_end", "message.rows", pos, f"{size} bytes")
             break
         if stop > end:
-            raise NeedMore(stop - end)
+            raise NeedMore(stop - end, pos)
         pos = stop
     return at
 
@@ -760,7 +763,7 @@ def decode_message(buf: bytes, pos: int, end: int, limit: int = 33554432) -> tup
     for _ in range(65537):
         at = pos + 4
         if at > end:
-            raise NeedMore(at - end)
+            raise NeedMore(at - end, pos)
         (head,) = _unpack_I_be(buf, pos)
         size = head & 0xFFFFFF
         stop = at + size
@@ -772,7 +775,7 @@ def decode_message(buf: bytes, pos: int, end: int, limit: int = 33554432) -> tup
                 raise rt.refuse("bad_end", "message.rows", pos, f"{size} bytes")
             break
         if stop > end:
-            raise NeedMore(stop - end)
+            raise NeedMore(stop - end, pos)
         read = _MESSAGE_READERS.get(tag)
         if read is None:
             add(OpaqueRow(type=tag, data=buf[at:stop]))

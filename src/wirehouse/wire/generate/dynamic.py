@@ -117,7 +117,7 @@ def dynamic_writer(kind: m.Dynamic, structs: Structs) -> str:
     code = Code()
     code(f"def write_{name}(value: {cls}, depth: int) -> bytes:")
     code.indent = 1
-    code("tag = value.type", "inner: Any = value.value")
+    code("tag = value.type", "inner: Any = value.value", "data: bytes")
     with code.block(f"if depth > {kind.max_depth}:"):
         code(f'raise EncodeError("too_deep", "{name}", None)')
     with code.block("if tag not in _" + f"{name.upper()}_TAGS:"):

@@ -36,10 +36,10 @@ class RowFrame:
         """All functions of this frame."""
         return [self.scan(), self.decode(), self.encode()]
 
-    def signature(self, verb: str, result: str) -> str:
+    def signature(self, verb: str, result: str, more: str = "") -> str:
         return (
             f"def {function_name(verb, self.layout)}"
-            f"(buf: bytes, pos: int, end: int, limit: int = {MESSAGE_LIMIT}) -> {result}:"
+            f"(buf: bytes, pos: int, end: int, limit: int = {MESSAGE_LIMIT}{more}) -> {result}:"
         )
 
     def row_head(self, code: Code) -> None:
@@ -47,7 +47,7 @@ class RowFrame:
         name = self.layout.name
         code(f"at = pos + {self.head}")
         with code.block("if at > end:"):
-            code("raise NeedMore(at - end)")
+            code("raise NeedMore(at - end, pos)")
         code(
             f"(head,) = {self.structs.unpack('>I')}(buf, pos)",
             "size = head & 0xFFFFFF",
@@ -63,14 +63,16 @@ class RowFrame:
                 code(f'raise rt.refuse("bad_end", "{name}.{self.name}", pos, f"{{size}} bytes")')
             code("break")
         with code.block("if stop > end:"):
-            code("raise NeedMore(stop - end)")
+            code("raise NeedMore(stop - end, pos)")
 
     def scan(self) -> str:
         """Where the message stops."""
         code = Code()
-        code(self.signature("scan", "int"))
+        code(self.signature("scan", "int", ", resume: int | None = None"))
         code.indent = 1
         code("most = pos + limit")
+        with code.block("if resume is not None:"):
+            code("pos = resume")
         with code.block("while True:"):
             self.row_head(code)
             code("pos = stop")

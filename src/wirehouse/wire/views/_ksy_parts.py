@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from .. import model as m
-from ._ksy_values import Builder, Values, switch
+from ._ksy_values import FILLED, Builder, Values, switch
 from ._ksy_words import Node, identifier, int_type, ksy_type
 
 __all__ = ["Parts"]
@@ -21,8 +21,8 @@ class Parts(Values):
 
     def __init__(self, builder: Builder, layout: m.Layout, *, outer: Values | None = None):
         super().__init__(builder, layout, outer=outer)
-        self.bounded = outer is not None
         self.alternatives = layout.body.of(builder.direction) if layout.body else ()
+        self.reserved = {identifier(name) for name in _names(layout)}
         self.tag_bits = [bit for bit in _bits(layout) if bit.role == "tag"]
 
     @property
@@ -52,8 +52,8 @@ class Parts(Values):
         inner.add_parts(parts)
         kind = self.words.fresh(f"{identifier(self.layout.name)}_rest")
         self.words.types[kind] = inner.node()
-        props = {"size": self.env[length.name], "type": kind}
-        self.attribute("rest", props, f"The bytes that {length.name} counts.")
+        props = {"size": self.env[length.name], "type": kind} | FILLED
+        self.attribute("rest", props, f"The bytes that {length.name} counts.", own=False)
 
     def add(self, part: m.Part) -> None:
         """One part."""
@@ -199,8 +199,9 @@ class Parts(Values):
         self.words.types[kind] = inner.node()
         bound: Node = {}
         if isinstance(size, m.OptionsLength) and size.name in self.env:
-            bound = {"size": self.env[size.name]}
-        self.attribute("options", bound | {"type": kind}, "For each set bit, a length and a value.")
+            bound = {"size": self.env[size.name]} | FILLED
+        doc = "For each set bit, a length and a value."
+        self.attribute("options", bound | {"type": kind}, doc, own=False)
 
     def add_option(self, option: m.OptionField, length: m.Int, guard: Node) -> None:
         """One option: its length must be right, and the body one that it may go with."""
@@ -209,7 +210,7 @@ class Parts(Values):
         if self.tag:
             rule += f" and ({_one_of(self.tag, list(option.on))})"
         props = {"type": int_type(length), "valid": {"expr": rule}}
-        self.attribute(f"len_{option.name}", props | guard)
+        self.attribute(f"len_{option.name}", props | guard, own=False)
         doc = f"{option.doc} Secret: do not show it." if option.secret else option.doc
         self.add_value(option.name, option.type, guard, doc)
 
@@ -218,14 +219,13 @@ class Parts(Values):
     def add_body(self, body: m.Body) -> None:
         """What the tag chose."""
         cases = {a.tag: self.builder.layout(a.layout) for a in self.alternatives}
-        bound: Node = {"size-eos": True} if self.bounded else {}
-        self.attribute(body.name, bound | switch(self.tag, cases), body.doc)
+        self.attribute(body.name, switch(self.tag, cases), body.doc)
 
     def add_protobuf(self) -> None:
         """Protobuf fields in any order: the key says which field, and how its value is written."""
         stem = identifier(self.layout.name)
         fields = [part for part in self.layout.parts if isinstance(part, m.Field)]
-        cases: dict[int | str, str] = {}
+        cases: dict[Any, str] = {}
         for field in fields:
             item = field.type.item if isinstance(field.type, m.Many) else field.type
             cases[(field.number or 0) << 3 | _wire_type(item)] = self.protobuf_value(item)
@@ -286,3 +286,14 @@ def _one_of(value: str, numbers: list[int]) -> str:
 
 def _bits(layout: m.Layout) -> list[m.Bit]:
     return [bit for part in layout.parts if isinstance(part, m.BitGroup) for bit in part.bits]
+
+
+def _names(layout: m.Layout) -> list[str]:
+    """Everything that the declaration names."""
+    names = [bit.name for bit in _bits(layout)]
+    for part in layout.parts:
+        if isinstance(part, m.Options):
+            names += [option.name for option in part.fields]
+        elif not isinstance(part, m.BitGroup):
+            names.append(part.name)
+    return names

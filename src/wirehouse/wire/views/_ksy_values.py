@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 from .. import model as m
 from ._ksy_words import Node, Vocabulary, identifier, int_type, ksy_type, unique
 
-__all__ = ["Builder", "Values", "switch"]
+__all__ = ["FILLED", "Builder", "Values", "switch"]
+
+FILLED: Final[Node] = {"valid": {"expr": "_._io.eof"}}
+"""On what has a stream of its own: no bytes are left over in it."""
 
 
 class Builder(Protocol):
@@ -31,6 +35,7 @@ class Values:
         self.instances: Node = {}
         self.env: dict[str, str] = {}
         self.taken: set[str] = set()
+        self.reserved: set[str] = set()
         if outer is not None:
             self.env = {name: f"_parent.{path}" for name, path in outer.env.items()}
 
@@ -40,15 +45,22 @@ class Values:
 
     # -- attributes --------------------------------------------------------------------------
 
-    def attribute(self, name: str, props: Node, doc: str = "") -> str:
+    def pick(self, name: str, *, own: bool) -> str:
+        """An identifier: a name of the declaration itself goes before one that is made up."""
+        word = identifier(name)
+        ident = unique(word, set(self.taken) if own else self.taken | self.reserved)
+        self.taken.add(ident)
+        return ident
+
+    def attribute(self, name: str, props: Node, doc: str = "", *, own: bool = True) -> str:
         """Appends an attribute and returns its identifier."""
-        ident = unique(identifier(name), self.taken)
+        ident = self.pick(name, own=own)
         self.seq.append({"id": ident} | props | ({"doc": doc} if doc else {}))
         return ident
 
-    def instance(self, name: str, props: Node, doc: str = "") -> str:
+    def instance(self, name: str, props: Node, doc: str = "", *, own: bool = False) -> str:
         """Adds a calculated attribute and returns its identifier."""
-        ident = unique(identifier(name), self.taken)
+        ident = self.pick(name, own=own)
         self.instances[ident] = props | ({"doc": doc} if doc else {})
         return ident
 
@@ -74,12 +86,12 @@ class Values:
                 self.add_rows(name, kind, guard, doc)
             case m.Bool():
                 valid: Node = {"valid": {"any-of": [0, 1]}} if kind.strict else {}
-                raw = self.attribute(f"{name}_raw", {"type": "u1"} | valid | guard)
-                self.instance(name, {"value": f"{raw} != 0"} | guard, doc)
+                raw = self.attribute(f"{name}_raw", {"type": "u1"} | valid | guard, own=False)
+                self.instance(name, {"value": f"{raw} != 0"} | guard, doc, own=True)
             case m.Int() if kind.size == 3 and kind.signed:
-                raw = self.attribute(f"{name}_raw", {"type": int_type(kind)} | guard)
+                raw = self.attribute(f"{name}_raw", {"type": int_type(kind)} | guard, own=False)
                 value = f"({raw} & {0x7FFFFF}) - ({raw} & {0x800000})"
-                self.instance(name, {"value": value} | guard, doc)
+                self.instance(name, {"value": value} | guard, doc, own=True)
             case _:
                 props = self.plain(kind)
                 if field is not None and isinstance(kind, m.Int):
@@ -135,8 +147,11 @@ class Values:
     def number(self, name: str, kind: m.Int | m.Varint, guard: Node, valid: Node) -> str:
         """A length or a count: the expression of its value."""
         if isinstance(kind, m.Varint):
-            return f"{self.attribute(name, {'type': self.words.varint(kind)} | guard)}.value"
-        return self.attribute(name, {"type": int_type(kind)} | guard | valid)
+            if kind.signed:
+                valid = {"valid": {"expr": "_.value >= 0"}}
+            props = {"type": self.words.varint(kind)} | valid | guard
+            return f"{self.attribute(name, props, own=False)}.value"
+        return self.attribute(name, {"type": int_type(kind)} | guard | valid, own=False)
 
     def add_blob(
         self, name: str, kind: m.Blob, guard: Node, doc: str, sizes: tuple[int, ...] = ()
@@ -173,16 +188,18 @@ class Values:
         row, _ = self.words.name(("row", kind), f"{stem}_row")
         pairs = [(kind.end, "end"), *((a.tag, a.layout.name) for a in kind.alternatives)]
         enum = self.words.numbers(("row", kind), f"{stem}_kind", pairs)
-        cases = {a.tag: self.builder.layout(a.layout) for a in kind.alternatives}
+        cases: dict[Any, str] = {a.tag: self.builder.layout(a.layout) for a in kind.alternatives}
+        cases["_"] = self.wrapped(m.Blob(None))
         size = {
             "id": "len_body",
             "type": int_type(kind.size),
             "valid": {"expr": f"kind.to_i != {kind.end} or _ == 0"},
         }
-        body = {"id": "body", "size": "len_body"} | switch("kind.to_i", cases)
+        body = {"id": "body", "size": "len_body"} | switch("kind.to_i", cases) | FILLED
         kinds = {"id": "kind", "type": int_type(kind.tag), "enum": enum}
         self.words.types[row] = ksy_type(
-            [kinds, size, body], doc="A row; one of a kind that is not named keeps its bytes."
+            [kinds, size, body],
+            doc="A row; one of a kind that is not named has its bytes as `value`.",
         )
         until = {"repeat": "until", "repeat-until": f"_.kind.to_i == {kind.end}"}
         end = "The last one here is the end row."
@@ -231,7 +248,7 @@ class Values:
         self.attribute(name, {"type": kind, "repeat": "expr", "repeat-expr": number})
 
 
-def switch(on: str, cases: dict[int, str]) -> Node:
+def switch(on: str, cases: Mapping[Any, str]) -> Node:
     """A type that depends on a number."""
     return {"type": {"switch-on": on, "cases": cases}}
 

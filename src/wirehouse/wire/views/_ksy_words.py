@@ -6,6 +6,7 @@ values, protobuf fields. `ksy.py` builds the types of layouts on top of it.
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
@@ -21,8 +22,13 @@ _GROUP: Final = "leb128_group"
 
 
 def identifier(name: str) -> str:
-    """A name as a Kaitai identifier: lower-case letters, digits, underscores, a letter first."""
+    """A name as a Kaitai identifier: lower-case letters, digits, underscores, a letter first.
+
+    The compiler copies names into the target language, so a keyword of Python gets an underscore.
+    """
     word = re.sub(r"[^a-z0-9_]", lambda found: f"u{ord(found[0]):x}", snake_case(name))
+    if keyword.iskeyword(word):
+        return f"{word}_"
     return word if word[:1].isalpha() else f"x{word}"
 
 

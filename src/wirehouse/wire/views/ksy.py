@@ -16,9 +16,9 @@ declaration shows in the compiled parser:
     body                                       its name; the type follows the tag
     protobuf layout                            `fields`: each `number`, `wire_type`, `value`
 
-Kaitai only reads, and has no words for some rules. Not expressed: bytes left over in a stream, the
-depth and number of values, limits of a reader, what a stage's transform yields (its layout is
-there as a type), and keeping a row that breaks a rule as bytes: such a message is refused whole.
+Kaitai only reads, and has no words for some things. Not expressed: the limits of a reader (sizes,
+depth and number of values), what a stage's transform yields (its layout is there as a type), and
+keeping a row that breaks a rule as bytes: a message with such a row is refused whole.
 """
 
 from __future__ import annotations
@@ -67,9 +67,11 @@ def _file(protocol: Protocol, dialect: str, ident: str, direction: m.Direction |
         head["doc"] = protocol.doc.strip()
     if frame.section:
         head["doc-ref"] = frame.section
-    tail = {"types": builder.words.types, "enums": builder.words.enums}
-    data = head | top | {key: dict(sorted(part.items())) for key, part in tail.items() if part}
-    return f"# Made from the declaration of {protocol.name}; do not edit.\n{dump(data)}"
+    if builder.words.types:
+        top["types"] = dict(sorted(builder.words.types.items()))
+    if builder.words.enums:
+        top["enums"] = dict(sorted(builder.words.enums.items()))
+    return f"# Made from the declaration of {protocol.name}; do not edit.\n{dump(head | top)}"
 
 
 def _meta(

@@ -75,11 +75,10 @@ class Fields:
         form = f"{'int' if kind.signed else 'uint'}{width}"
         self.add(name, form, label, base, names, "nil", doc=doc)
 
-    def bit(self, layout: str, bit: m.Bit, size: int, names: str) -> None:
+    def bit(self, name: str, bit: m.Bit, size: int, names: str) -> None:
         """Some bits of a group of `size` bytes."""
         masked = size <= MASKED_SIZE
         mask = f"{((1 << bit.width) - 1) << bit.shift:#x}" if masked else "nil"
-        name = f"{layout}.{bit.name}"
         if bit.flag:
             parent = str(8 * size) if masked else "base.NONE"
             self.add(name, "bool", bit.name, parent, "nil", mask, doc=bit.doc)

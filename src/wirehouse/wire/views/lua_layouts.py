@@ -54,6 +54,7 @@ class LayoutWriter:
         self.fields = fields
         self.types = types
         self.name = fields.names.layout(layout)
+        self.groups = 0
         self.hoisted: list[str] = []
         self.lines: list[str] = []
 
@@ -151,13 +152,14 @@ class LayoutWriter:
     # -- bits --------------------------------------------------------------------------------
 
     def _bits(self, group: m.BitGroup) -> None:
-        var = f"bits_{len(self.hoisted) + 1}"
+        self.groups += 1
+        var = f"bits_{self.groups}"
         self.hoisted.append(f"local {var} = bit_group({group.size}, {{")
         several = sum(bit.role == "tag" for bit in group.bits) > 1
         for bit in group.bits:
             shared = bit.role == "tag" and several
             names = "nil" if shared else self.fields.named(bit.names)
-            self.fields.bit(self.name, bit, group.size, names)
+            self.fields.bit(self.label(bit.name), bit, group.size, names)
             self.hoisted.append(f"  {{ {self._bit(bit)} }},")
         self.hoisted.append("})")
         self.lines.append(f"{var}(s, tree, head)")
@@ -273,6 +275,10 @@ class LayoutWriter:
             for each in part.of(direction):
                 self.hoisted.append(f"    [{each.tag}] = {quote(names.layout(each.layout))},")
             self.hoisted.append("  },")
+        sizes = {a.tag: a.layout.fixed_size for a in part.alternatives}
+        if self.layout.find(m.Length) is None:
+            known = ", ".join(f"[{tag}] = {size}" for tag, size in sizes.items() if size is not None)
+            self.hoisted.append(f"  sizes = {{ {known} }},")
         says = self._says(part)
         if says is not None:
             self.hoisted.append(f"  says = {says},")

@@ -2,8 +2,8 @@
 
 `trace` reads a layout as the generated codec does, but straight from the declaration, and notes
 where everything lies. It never raises for bad bytes: the tree then ends at the place, whose `error`
-says what is wrong. The code is in `reading.py` (numbers and bytes), `tracing.py` (values) and
-`tracing_layout.py` (heads, options, bodies).
+says what is wrong. The code is in `_reading.py` (numbers and bytes), `_tracing.py` (values) and
+`_tracing_layout.py` (heads, options, bodies).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from .. import model as m
 from ..errors import DecodeError, NeedMore
-from .reading import Reader
+from ._reading import Reader
+from ._tracing import Tracer
+from ._tracing_sizes import delimits_itself
 from .span import Span
-from .tracing import Tracer
-from .tracing_layout import delimits_itself
 
 __all__ = ["Span", "trace"]
 

@@ -240,9 +240,7 @@ def _dynamic(
 def _rows(kind: m.Rows) -> SearchStrategy[tuple[Any, ...]]:
     known = {a.tag for a in kind.alternatives} | {kind.end}
     spare = [tag for tag in range(1 << 8 * kind.tag.size) if tag not in known]
-    opaque = st.builds(
-        kind.opaque, type=st.sampled_from(spare), data=st.binary(max_size=_UNKNOWN)
-    )
+    opaque = st.builds(kind.opaque, type=st.sampled_from(spare), data=st.binary(max_size=_UNKNOWN))
     return _tuples(st.one_of([values(a.layout) for a in kind.alternatives] + [opaque]), _LIST + 1)
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from .. import model as m
-from ..errors import NeedMore
-from .reading import Reader
+from ..errors import DecodeError, NeedMore
+from ._reading import Reader
+from ._tracing import Tracer
+from ._tracing_options import judge_options, read_options
+from ._tracing_sizes import SCALARS, head_size, least_after, run_size
 from .span import Span
-from .tracing import Tracer
 
-__all__ = ["LayoutTracer", "check_value", "delimits_itself", "head_size"]
-
-_Scalar = m.Int | m.Float | m.Bool | m.Fixed
+__all__ = ["LayoutTracer", "check_value"]
 
 
 class LayoutTracer:
@@ -31,7 +31,7 @@ class LayoutTracer:
         self.root = span
         self.values: dict[str, Any] = {}
         self.present: dict[str, bool] = {}
-        self.head: dict[type, Span] = {}
+        self.numbers: dict[type, Span] = {}
         """The numbers of the head that are not stored."""
         self.tag: int | None = None
         self.tag_span: Span | None = None
@@ -73,7 +73,7 @@ class LayoutTracer:
             case m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
                 self.number(part)
             case m.Options():
-                self.options(part)
+                read_options(self, part)
             case m.Body():
                 self.body(part)
 
@@ -85,7 +85,7 @@ class LayoutTracer:
         if reader.pos < self.run_stop:
             return
         parts = self.layout.parts[index:]
-        size = head_size(parts) if reader.open else _run_size(parts)
+        size = head_size(parts) if reader.open else run_size(parts)
         self.run_stop = reader.pos + size
 
     @property
@@ -121,7 +121,7 @@ class LayoutTracer:
         about = {"doc": part.doc, "secret": part.secret, "names": part.names}
         with self.tracer.span(self.root, part.name, reader, **about) as span:
             span.value = self.field_value(part.type, span)
-            if self.whole or not isinstance(part.type, _Scalar):
+            if self.whole or not isinstance(part.type, SCALARS):
                 check_value(part, reader, span)
             self.values[part.name] = span.value
         self.stage(part, span)
@@ -145,7 +145,7 @@ class LayoutTracer:
         plain = self.tracer.stages.get(part.name)
         if part.stage is None or plain is None:
             return
-        from .spans import trace  # noqa: PLC0415 - the two need each other
+        from .spans import trace  # the two need each other
 
         span.stage = trace(part.stage, plain, direction=self.tracer.direction)
 
@@ -202,7 +202,7 @@ class LayoutTracer:
         with self.tracer.span(self.root, part.name, reader, doc=part.doc, names=names) as span:
             raw = self.take(part.type.size)
             span.value = number = int.from_bytes(raw, part.type.order, signed=part.type.signed)
-            self.head[type(part)] = span
+            self.numbers[type(part)] = span
             if isinstance(part, m.Tag):
                 self.tag, self.tag_span = number, span
             if isinstance(part, m.TagConst) and (self.whole or part.type.size == 1):
@@ -217,11 +217,11 @@ class LayoutTracer:
             raw = self.take(part.type.size)
             span.value = size = int.from_bytes(raw, part.type.order)
             span.stop = reader.pos
-            self.head[m.Length] = span
+            self.numbers[m.Length] = span
             if not reader.open:
                 self.inner_length(part, size)
             elif self.layout.find(m.Options) is not None:
-                self.judge_options(part, size)
+                judge_options(self, part, size)
             else:
                 self.judge_length(part, size, span)
             if size > reader.left:
@@ -238,7 +238,7 @@ class LayoutTracer:
 
     def judge_length(self, part: m.Length, size: int, span: Span) -> None:
         """The length of a frame: not too small for what must follow, not over the limit."""
-        if size < max(part.minimum, _least_after(self.layout, part)):
+        if size < max(part.minimum, least_after(self.layout, part)):
             raise self.reader.error("bad_length", span.start)
         if size > self.limit(part):
             raise self.reader.error("too_large", span.start)
@@ -250,97 +250,11 @@ class LayoutTracer:
             return self.tracer.limit
         return part.limit if part.limit is not None else most
 
-    # -- options -----------------------------------------------------------------------------
-
-    def judge_options(self, part: m.Length, size: int) -> None:
-        """Tag, its constant, the option bits, the limit and the body size, in this order."""
-        found = self.alternative()
-        const, area = self.head.get(m.TagConst), self.head[m.OptionsLength]
-        bits = self.head[m.OptionBits]
-        area_size = _number(area)
-        if const is not None and const.value != found.const:
-            raise self.blame(const, "magic_mismatch")
-        if area_size > size or (_number(bits) == 0) != (area_size == 0):
-            raise self.blame(area, "bad_header")
-        if _number(bits) & self.forbidden(found.tag):
-            raise self.blame(bits, "bad_option")
-        if size > self.limit(part) or (found.limit is not None and size > found.limit):
-            raise self.blame(self.head[m.Length], "too_large")
-        exact, left = found.layout.fixed_size, size - area_size
-        if left < found.layout.min_size or (exact is not None and left != exact):
-            raise self.blame(self.head[m.Length], "bad_length")
-
-    def blame(self, span: Span, code: str) -> Exception:
-        """An error that shows in another part of the head."""
+    def blame(self, span: Span, code: str) -> DecodeError:
+        """An error that shows in another part of the head than the one being read."""
         self.reader.where = f"{self.layout.name}.{span.name}"
-        span.error = self.reader.error(code, span.start)
-        return span.error
-
-    def forbidden(self, tag: int) -> int:
-        """The option bits that may not go with a tag."""
-        options = self.layout.find(m.Options)
-        assert isinstance(options, m.Options)
-        allowed = sum(f.bit for f in options.fields if tag in f.on)
-        known = sum(f.bit for f in options.fields)
-        return (known | options.critical) & ~allowed
-
-    def options(self, part: m.Options) -> None:
-        """The option area: an entry for each set bit, ascending."""
-        area = _number(self.head[m.OptionsLength])
-        bits = _number(self.head[m.OptionBits])
-        self.values.update(dict.fromkeys((f.name for f in part.fields), None))
-        self.values[part.unknown] = ()
-        if not bits:
-            return
-        reader = self.reader.part(self.reader.pos + area)
-        fields = {field.bit: field for field in part.fields}
-        unknown: list[tuple[int, bytes]] = []
-        with self.tracer.span(self.root, "options", reader) as span:
-            for bit in (1 << n for n in range(bits.bit_length()) if bits >> n & 1):
-                if bit in fields:
-                    self.option(part, fields[bit], reader, span)
-                else:
-                    unknown.append((bit, self.unknown_option(part, bit, reader, span)))
-            if reader.left:
-                reader.where = f"{self.layout.name}.{self.head[m.OptionsLength].name}"
-                raise reader.error("bad_header")
-        self.values[part.unknown] = tuple(unknown)
-        self.reader.pos = reader.pos
-
-    def option(self, part: m.Options, field: m.OptionField, reader: Reader, parent: Span) -> None:
-        """An option that is known."""
-        reader.where = f"{self.layout.name}.{field.name}"
-        about = {"doc": field.doc, "secret": field.secret}
-        with self.tracer.span(parent, field.name, reader, **about) as span:
-            size = self.entry_length(part, reader, span)
-            if size != m.type_size(field.type)[0]:
-                raise reader.error("bad_option", span.start)
-            if isinstance(field.type, m.Nested):
-                span.value = self.tracer.value(field.type, reader, span)
-            else:
-                with self.tracer.span(span, "value", reader, inner=True) as content:
-                    content.value = span.value = self.tracer.value(field.type, reader, content)
-        self.values[field.name] = span.value
-
-    def unknown_option(self, part: m.Options, bit: int, reader: Reader, parent: Span) -> bytes:
-        """An option that is carried."""
-        reader.where = f"{self.layout.name}.{part.unknown}"
-        with self.tracer.span(parent, f"unknown_{bit:04x}", reader) as span:
-            size = self.entry_length(part, reader, span)
-            with self.tracer.span(span, "bytes", reader, inner=True) as content:
-                content.value = span.value = raw = reader.take(size)
-        return raw
-
-    def entry_length(self, part: m.Options, reader: Reader, span: Span) -> int:
-        """The length of an entry."""
-        with self.tracer.span(span, "length", reader, inner=True) as length:
-            start = reader.pos
-            if reader.left < part.entry_length.size:
-                raise reader.error("bad_header", start)
-            length.value = size = reader.fixed_int(part.entry_length)
-            if size > reader.left:
-                raise reader.error("bad_header", start)
-        return size
+        span.error = error = self.reader.error(code, span.start)
+        return error
 
     # -- the body ----------------------------------------------------------------------------
 
@@ -368,98 +282,13 @@ def check_value(part: m.Field | m.Bit, reader: Reader, span: Span) -> None:
     """Names that are closed, and the sizes that a blob may have."""
     value = span.value
     if part.closed and part.names is not None and not span.label:
-        at = reader.pos if isinstance(part, m.Field) and isinstance(part.type, m.Varint) else span.start
+        at = (
+            reader.pos
+            if isinstance(part, m.Field) and isinstance(part.type, m.Varint)
+            else span.start
+        )
         span.error = reader.error("reserved_value", at)
         raise span.error
-    if isinstance(part, m.Field) and part.sizes and isinstance(value, bytes | str):
-        if len(value) not in part.sizes:
-            raise reader.error("bad_length", reader.pos - len(value))
-
-
-def delimits_itself(layout: m.Layout) -> bool:
-    """Whether a reader of a stream can tell where it ends."""
-    if layout.protobuf:
-        return False
-    if layout.find(m.Length) is not None or layout.fixed_size is not None:
-        return True
-    if any(isinstance(p, m.Field) and isinstance(p.type, m.Rows) for p in layout.parts):
-        return True
-    body = layout.body
-    return body is not None and all(delimits_itself(a.layout) for a in body.alternatives)
-
-
-def head_size(parts: tuple[m.Part, ...]) -> int:
-    """The bytes of a head: through its length, or up to a body."""
-    total = 0
-    for part in parts:
-        size = _fixed_size(part)
-        if size is None:
-            break
-        total += size
-        if isinstance(part, m.Length):
-            break
-    return total
-
-
-def _fixed_size(part: m.Part) -> int | None:
-    match part:
-        case m.Field(when=None):
-            low, fixed = m.type_size(part.type)
-            return low if fixed else None
-        case m.Const():
-            return len(part.value)
-        case m.BitGroup():
-            return part.size
-        case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
-            return part.type.size
-        case _:
-            return None
-
-
-def _run_size(parts: tuple[m.Part, ...]) -> int:
-    """The bytes of the run that begins with these parts, in a slice."""
-    total, order = 0, ""
-    for part in parts:
-        size, own, ends = _slot(part)
-        if not size or (own and order and own != order):
-            break
-        total, order = total + size, own or order
-        if ends:
-            break
-    return total
-
-
-def _slot(part: m.Part) -> tuple[int, str, bool]:
-    """(bytes that a part adds to a run, their order when that matters, whether the run ends)."""
-    match part:
-        case m.Const():
-            return len(part.value), "", False
-        case m.BitGroup():
-            return part.size, "big" if part.size > 1 else "", False
-        case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
-            return part.type.size, _order(part.type), isinstance(part, m.Length)
-        case m.Field(when=None, type=kind):
-            if isinstance(kind, _Scalar):
-                return m.type_size(kind)[0], _order(kind), False
-            prefix = kind.length if isinstance(kind, m.Blob) else None
-            prefix = kind.count if isinstance(kind, m.Many) else prefix
-            if isinstance(prefix, m.Int):
-                return prefix.size, _order(prefix), True
-    return 0, "", True
-
-
-def _order(kind: m.Type) -> str:
-    return kind.order if isinstance(kind, m.Int | m.Float) and kind.size > 1 else ""
-
-
-def _least_after(layout: m.Layout, length: m.Length) -> int:
-    """The fixed bytes between a length and the body, which the length must cover."""
-    if layout.body is None:
-        return 0
-    tail = layout.parts[layout.parts.index(length) + 1 :]
-    return sum(_fixed_size(part) or 0 for part in tail)
-
-
-def _number(span: Span) -> int:
-    assert isinstance(span.value, int)
-    return span.value
+    sizes = part.sizes if isinstance(part, m.Field) else ()
+    if sizes and isinstance(value, bytes | str) and len(value) not in sizes:
+        raise reader.error("bad_length", reader.pos - len(value))

@@ -1,7 +1,7 @@
 """The values inside a field, each with its place: the part of the spans view below layouts.
 
 `Tracer` builds the tree of spans. `value` reads one type of `model.py`; what the parts of a layout
-do (heads, bodies, options) is in `tracing_layout.py`, protobuf in `tracing_protobuf.py`.
+do (heads, bodies, options) is in `_tracing_layout.py`, protobuf in `_tracing_protobuf.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import model as m
 from ..errors import DecodeError, NeedMore
-from .reading import Reader
+from ._reading import Reader
 from .span import Span
 
 __all__ = ["MESSAGE_LIMIT", "Tracer"]
@@ -76,10 +76,10 @@ class Tracer:
     def layout(self, layout: m.Layout, reader: Reader, span: Span) -> Any:
         """Read the parts of a layout; they become children of `span`."""
         if layout.protobuf:
-            from .tracing_protobuf import read_protobuf  # noqa: PLC0415 - the two need each other
+            from ._tracing_protobuf import read_protobuf  # the two need each other
 
             return read_protobuf(self, layout, reader, span)
-        from .tracing_layout import LayoutTracer  # noqa: PLC0415
+        from ._tracing_layout import LayoutTracer
 
         return LayoutTracer(self, layout, reader, span).read()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .. import model as m
-from .reading import Reader
+from ._reading import Reader
+from ._tracing import Tracer
+from ._tracing_layout import check_value
 from .span import Span
-from .tracing import Tracer
-from .tracing_layout import check_value
 
 __all__ = ["read_protobuf"]
 

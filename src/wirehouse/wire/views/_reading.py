@@ -10,6 +10,7 @@ error. It is *open* when more may arrive (the stream itself): running out of the
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Literal
 
@@ -110,7 +111,7 @@ class Reader:
         if kind.size == 8:
             return float(struct.unpack(f"{order}d", raw)[0])
         value = float(struct.unpack(f"{order}f", raw)[0])
-        return value if value == value else _wide_nan(int.from_bytes(raw, kind.order))
+        return _wide_nan(int.from_bytes(raw, kind.order)) if math.isnan(value) else value
 
     def boolean(self, kind: m.Bool) -> bool:
         """One byte."""
