@@ -162,8 +162,7 @@ class Session(ABC):
         self._table = self.TABLES[self.role]
         self._events: list[Event] = []
         self._out: list[bytes] = []
-        self._chunks: list[bytes] = []
-        self._buffered = 0
+        self._held = bytearray()
         self._wanted = 0
         self._consumed = 0
 
@@ -175,15 +174,19 @@ class Session(ABC):
         self.received_bytes += len(data)
         if self.state == CLOSED or not data:
             return
-        self._chunks.append(bytes(data))
-        self._buffered += len(data)
-        if self._buffered >= self._wanted:
-            self._parse()
+        if not self._held:
+            self._parse(bytes(data))
+            return
+        self._held += data
+        if len(self._held) >= self._wanted and self._complete():
+            buf = bytes(self._held)
+            self._held.clear()
+            self._parse(buf)
 
     def receive_eof(self) -> None:
         """The peer will send no more."""
         if self.state != CLOSED:
-            self._eof(self._buffered)
+            self._eof(len(self._held))
 
     def on_timer(self, now: float) -> None:
         """Lets the deadlines act that have passed."""
@@ -216,7 +219,7 @@ class Session(ABC):
     @property
     def buffered(self) -> int:
         """Bytes of an incomplete frame that are held."""
-        return self._buffered
+        return len(self._held)
 
     # -- what a subclass gives ---------------------------------------------------------------
 
@@ -289,8 +292,8 @@ class Session(ABC):
             return
         self.state = CLOSED
         self.timers.clear()
-        self._chunks.clear()
-        self._buffered = self._wanted = 0
+        self._held.clear()
+        self._wanted = 0
         self._emit(Closed(reason, side, clean))
 
     # -- the loop over frames ----------------------------------------------------------------
@@ -299,8 +302,25 @@ class Session(ABC):
         """Time does not run backwards, whatever the shell's clock does."""
         self.now = max(self.now, now)
 
-    def _parse(self) -> None:
-        buf = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+    def _scan(self, buf: bytearray) -> None:  # noqa: B027 - most framings need none
+        """Raises NeedMore while the frame that `buf` begins with is incomplete.
+
+        For framings that say their length at once this is not needed: `_wanted` is then exact.
+        Where a frame ends only by its content, a subclass goes on where it stopped, so that
+        bytes that trickle in are looked at once and not copied each time.
+        """
+
+    def _complete(self) -> bool:
+        try:
+            self._scan(self._held)
+        except NeedMore as more:
+            self._wanted = len(self._held) + more.need
+            return False
+        except DecodeError:
+            pass  # decoding finds it again, and refuses it
+        return True
+
+    def _parse(self, buf: bytes) -> None:
         pos, end, wanted = 0, len(buf), 0
         try:
             while pos < end and self.state != CLOSED:
@@ -313,16 +333,11 @@ class Session(ABC):
             if error.offset is not None:
                 error.offset += self._consumed
             self._refuse(error)
-            if self.state != CLOSED:
-                raise AssertionError(
-                    "a session that goes on must have consumed its frame"
-                ) from error
+            self._close(error.code, Side.REMOTE, clean=False)
         self._consumed += pos
-        if self.state == CLOSED:
-            return
-        self._wanted = wanted
-        self._buffered = end - pos
-        self._chunks = [buf[pos:]] if pos < end else []
+        if self.state != CLOSED and pos < end:
+            self._wanted = wanted
+            self._held += buf[pos:]
 
 
 def diagram(tables: Mapping[Role, Table], role: Role) -> str:

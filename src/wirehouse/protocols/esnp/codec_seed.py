@@ -48,7 +48,7 @@ _unpack_f_be = struct.Struct(">f").unpack_from
 
 
 
-_VAR_TAGS = frozenset((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 17, 21, 23, 24))
+_VAR_TAGS = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 17, 21, 23, 24})
 
 
 def read_var(buf: bytes, pos: int, end: int, depth: int, budget: list[int]) -> tuple[Var, int]:
@@ -298,6 +298,8 @@ def write_var(value: Var, depth: int) -> bytes:
             if tag < 2:
                 if tag < 1:
                     # null
+                    if inner is not None:
+                        raise EncodeError("bad_value", "var.null", None, "it holds no value")
                     return b'\x00'
                 else:
                     # bool
@@ -308,7 +310,7 @@ def write_var(value: Var, depth: int) -> bytes:
                     return b'\x02' + (_ZIGZAG[inner] if -64 <= inner < 64 else rt.put_zigzag32(inner, "var.int"))
                 else:
                     # int8
-                    return b'\x03' + rt.put_int_of(inner, 1, True, "var.int8")
+                    return b'\x03' + rt.put_int_of(inner, 1, True, "var.int8", "big")
         else:
             if tag < 6:
                 if tag < 5:
@@ -327,7 +329,7 @@ def write_var(value: Var, depth: int) -> bytes:
                         return b'\x07' + (_BYTE[inner] if 0 <= inner < 128 else rt.put_unsigned32(inner, "var.uint"))
                     else:
                         # uint8
-                        return b'\x08' + rt.put_int_of(inner, 1, False, "var.uint8")
+                        return b'\x08' + rt.put_int_of(inner, 1, False, "var.uint8", "big")
     else:
         if tag < 14:
             if tag < 11:
@@ -348,7 +350,10 @@ def write_var(value: Var, depth: int) -> bytes:
             if tag < 21:
                 if tag < 17:
                     # float64
-                    return b'\x0e' + _pack_d_be(inner)
+                    try:
+                        return b'\x0e' + _pack_d_be(inner)
+                    except (struct.error, OverflowError):
+                        raise rt.unfit("var", ("float64", ">d", inner)) from None
                 else:
                     # len_bytes
                     data = inner
