@@ -20,8 +20,9 @@ SETUP_STAMP := $(VENV)/.setup-stamp
 EXAMPLES := $(patsubst %/pyproject.toml,%,$(wildcard examples/*/pyproject.toml))
 
 KSC_VERSION := 0.11.0
+YAML_VERSION := 2.9.1
 NODE_DIR := .cache/node
-NODE_STAMP := $(NODE_DIR)/.kaitai-struct-compiler-$(KSC_VERSION)
+NODE_STAMP := $(NODE_DIR)/.kaitai-struct-compiler-$(KSC_VERSION)-yaml-$(YAML_VERSION)
 
 SOAK_EXECUTIONS ?= 1000000
 PYTEST_WORKERS ?= 2
@@ -79,7 +80,8 @@ node: $(NODE_STAMP) ## install the Kaitai Struct compiler, pinned, into .cache/n
 $(NODE_STAMP):
 	@$(MAKE) --no-print-directory system-node
 	@mkdir -p $(NODE_DIR)
-	npm install --prefix $(NODE_DIR) --no-fund --no-audit --loglevel=error kaitai-struct-compiler@$(KSC_VERSION)
+	npm install --prefix $(NODE_DIR) --no-fund --no-audit --loglevel=error \
+		kaitai-struct-compiler@$(KSC_VERSION) yaml@$(YAML_VERSION)
 	@touch $@
 
 .PHONY: lint

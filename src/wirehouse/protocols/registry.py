@@ -82,7 +82,7 @@ def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
 
 
 def _points() -> list[EntryPoint]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and only plugins need it
+    from importlib.metadata import entry_points  # slow, and only plugins need it
 
     return list(entry_points(group=GROUP))
 

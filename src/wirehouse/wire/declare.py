@@ -39,9 +39,13 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-@functools.cache
 def build(cls: type, dialect: str = "seed") -> m.Layout:
-    """The layout that a class declares, as this dialect has it."""
+    """The layout that a class declares, as this dialect has it; always the same object."""
+    return _build(cls, dialect)
+
+
+@functools.cache
+def _build(cls: type, dialect: str) -> m.Layout:
     if not (isinstance(cls, type) and issubclass(cls, t.Layout)):
         raise DeclarationError(f"{cls!r} is not a Layout class")
     outer = _OPEN.get()

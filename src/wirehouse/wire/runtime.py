@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Final
+from typing import Final, Literal
 
 from .errors import DecodeError, EncodeError
 
@@ -218,9 +218,10 @@ when first wanted: a timestamp takes three look-ups instead of eighteen operatio
 
 
 def _fill_tables() -> None:
-    for number in range(1 << 14):
-        _LAST_TWO.append(bytes((number & 0x7F | 0x80, number >> 7)))
-        _NEXT_TWO.append(bytes((number & 0x7F | 0x80, number >> 7 | 0x80)))
+    """Each table appears at once, the one that is asked for last: threads may come together."""
+    numbers = range(1 << 14)
+    _NEXT_TWO[:] = [bytes((number & 0x7F | 0x80, number >> 7 | 0x80)) for number in numbers]
+    _LAST_TWO[:] = [bytes((number & 0x7F | 0x80, number >> 7)) for number in numbers]
 
 
 def write_uvarint(value: int) -> bytes:
@@ -306,12 +307,26 @@ def put_twos64(value: int, field: str) -> bytes:
     raise out_of_range(field, value, "a signed number of 64 bits")
 
 
-def put_int_of(value: int, size: int, signed: bool, field: str) -> bytes:
-    """A big-endian integer of a size."""
+def put_int_of(
+    value: int, size: int, signed: bool, field: str, order: Literal["big", "little"] = "big"
+) -> bytes:
+    """An integer of a size."""
     try:
-        return value.to_bytes(size, "big", signed=signed)
+        return value.to_bytes(size, order, signed=signed)
     except OverflowError:
         raise out_of_range(field, value, f"an integer of {size} bytes") from None
+
+
+def put_size_of(value: int, size: int, field: str, order: Literal["big", "little"]) -> bytes:
+    """A length or a count as an unsigned integer of a size."""
+    return fitting(value, (1 << 8 * size) - 1, field).to_bytes(size, order)
+
+
+def fitting(value: int, most: int, field: str) -> int:
+    """A length or a count, unless it is more than its type can say."""
+    if value > most:
+        raise EncodeError("too_large", field, None, f"{value} is over {most}")
+    return value
 
 
 # -- floats ----------------------------------------------------------------------------------
@@ -329,12 +344,12 @@ def nan32(buf: bytes, pos: int, order: str) -> float:
 
 def put_f32(value: float, order: str, field: str) -> bytes:
     """Four bytes of a float; a number that has no finite 32-bit form is refused."""
-    if math.isnan(value):
+    try:
+        if not math.isnan(value):
+            return _F32[order].pack(value)
         (wide,) = _F64_BITS.unpack(_F64.pack(value))
         bits = (wide >> 63) << 31 | 0xFF << 23 | (wide >> 29 & 0x7FFFFF or 0x400000)
         return int(bits).to_bytes(4, "big" if order == "big" else "little")
-    try:
-        return _F32[order].pack(value)
     except (OverflowError, struct.error) as error:
         raise EncodeError("int_range", field, None, str(error)) from None
 

@@ -1,9 +1,9 @@
 """Routing: passing messages on with their bytes unchanged, and finding the way back.
 
 A router adds one SESSION_INFO row, named after itself, with the number of the channel that a
-message came from. Whoever answers copies the row back (section 3 of the decisions), so the router needs no
-memory: it takes its row out again and sends the rest to that channel. Routers may be nested; each
-knows only its own name. The original wrote the number as a bare varint; both forms are read.
+message came from. Whoever answers copies the row back (section 3 of the decisions), so the router
+needs no memory: it takes its row out again and sends the rest to that channel. Routers may be
+nested; each knows only its own name. The original wrote the number as a bare varint; both forms are read.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def write_psh(value: Psh) -> bytes:
     try:
         return _pack_I16s_be(value.business_cmd, value.hmac) + data
     except (struct.error, OverflowError):
-        raise rt.unfit("psh", ("business_cmd", ">I", value.business_cmd)) from None
+        raise rt.unfit("psh", ("business_cmd", ">I", value.business_cmd), ("hmac", ">16s", value.hmac)) from None
 
 
 def read_rep(buf: bytes, pos: int, end: int) -> tuple[Rep, int]:
@@ -98,7 +98,7 @@ def write_rep(value: Rep) -> bytes:
     try:
         return _pack_I16s_be(value.business_cmd, value.hmac) + data
     except (struct.error, OverflowError):
-        raise rt.unfit("rep", ("business_cmd", ">I", value.business_cmd)) from None
+        raise rt.unfit("rep", ("business_cmd", ">I", value.business_cmd), ("hmac", ">16s", value.hmac)) from None
 
 
 def read_req(buf: bytes, pos: int, end: int) -> tuple[Req, int]:
@@ -118,7 +118,7 @@ def write_req(value: Req) -> bytes:
     try:
         return _pack_I16s_be(value.business_cmd, value.hmac) + data
     except (struct.error, OverflowError):
-        raise rt.unfit("req", ("business_cmd", ">I", value.business_cmd)) from None
+        raise rt.unfit("req", ("business_cmd", ">I", value.business_cmd), ("hmac", ">16s", value.hmac)) from None
 
 
 def read_pon(buf: bytes, pos: int, end: int) -> tuple[Pon, int]:
@@ -181,7 +181,10 @@ def write_ack(value: Ack) -> bytes:
         raise rt.wrong_size("ack.public_key", "32", len(value.public_key))
     if len(value.sealed_sid) != 32:
         raise rt.wrong_size("ack.sealed_sid", "32", len(value.sealed_sid))
-    return _pack_32s32s32s_be(value.random, value.public_key, value.sealed_sid)
+    try:
+        return _pack_32s32s32s_be(value.random, value.public_key, value.sealed_sid)
+    except (struct.error, OverflowError):
+        raise rt.unfit("ack", ("random", ">32s", value.random), ("public_key", ">32s", value.public_key), ("sealed_sid", ">32s", value.sealed_sid)) from None
 
 
 def read_syn(buf: bytes, pos: int, end: int) -> tuple[Syn, int]:
@@ -197,7 +200,10 @@ def write_syn(value: Syn) -> bytes:
         raise rt.wrong_size("syn.random", "32", len(value.random))
     if len(value.public_key) != 32:
         raise rt.wrong_size("syn.public_key", "32", len(value.public_key))
-    return _pack_32s32s_be(value.random, value.public_key)
+    try:
+        return _pack_32s32s_be(value.random, value.public_key)
+    except (struct.error, OverflowError):
+        raise rt.unfit("syn", ("random", ">32s", value.random), ("public_key", ">32s", value.public_key)) from None
 
 
 def read_resume(buf: bytes, pos: int, end: int) -> tuple[Resume, int]:
@@ -213,7 +219,10 @@ def write_resume(value: Resume) -> bytes:
         raise rt.wrong_size("resume.sid", "16", len(value.sid))
     if len(value.binder) != 16:
         raise rt.wrong_size("resume.binder", "16", len(value.binder))
-    return _pack_16s16s_be(value.sid, value.binder)
+    try:
+        return _pack_16s16s_be(value.sid, value.binder)
+    except (struct.error, OverflowError):
+        raise rt.unfit("resume", ("sid", ">16s", value.sid), ("binder", ">16s", value.binder)) from None
 
 
 _FRAME_TAGS: dict[int, tuple[int, int, int, int, int]] = {

@@ -170,8 +170,8 @@ def read_tunnel_connected(buf: bytes, pos: int, end: int) -> tuple[TunnelConnect
         if key >= 0x80:
             key, pos = rt.uvarint(buf, start, end, "tunnel_connected")
         if key == 0x50:
-            number, pos = rt.uvarint(buf, pos, end, "tunnel_connected.result")
-            result = number != 0
+            number_, pos = rt.uvarint(buf, pos, end, "tunnel_connected.result")
+            result = number_ != 0
         elif key == 0x9:
             if pos + 8 > end:
                 raise rt.short("tunnel_connected", pos, end, ("instance_id", 8))
@@ -230,9 +230,9 @@ def read_tunnel_connect(buf: bytes, pos: int, end: int) -> tuple[TunnelConnect, 
             pos += n_ip
             if pos > end:
                 raise rt.overrun("tunnel_connect.ip", start, n_ip, end)
+            if n_ip not in (0, 4, 16,):
+                raise rt.refuse("bad_length", "tunnel_connect.ip", start, str(n_ip))
             ip = buf[start:pos]
-            if len(ip) not in (0, 4, 16,):
-                raise rt.refuse("bad_length", "tunnel_connect.ip", pos - len(ip), str(len(ip)))
         elif key == 0x58:
             port, pos = rt.uvarint(buf, pos, end, "tunnel_connect.port")
             port = rt.int32_of(port)
@@ -335,8 +335,8 @@ def read_link_opened(buf: bytes, pos: int, end: int) -> tuple[LinkOpened, int]:
         if key >= 0x80:
             key, pos = rt.uvarint(buf, start, end, "link_opened")
         if key == 0x8:
-            number, pos = rt.uvarint(buf, pos, end, "link_opened.result")
-            result = number != 0
+            number_, pos = rt.uvarint(buf, pos, end, "link_opened.result")
+            result = number_ != 0
         else:
             pos = rt.skip_field(buf, key, pos, end, "link_opened")
             unknown.append(buf[start:pos])
@@ -413,10 +413,10 @@ def write_link_open(value: LinkOpen) -> bytes:
     parts = []
     service = value.service
     try:
-        item_ = service.encode()
+        data_ = service.encode()
     except UnicodeEncodeError as error:
         raise rt.not_text("link_open.service", error) from None
-    parts.append(b'\n' + rt.write_uvarint(len(item_)) + item_)
+    parts.append(b'\n' + rt.write_uvarint(len(data_)) + data_)
     instance = value.instance
     try:
         parts.append(b'\x11' + _pack_q_le(instance))
@@ -424,10 +424,10 @@ def write_link_open(value: LinkOpen) -> bytes:
         raise rt.unfit("link_open", ("instance", "<q", instance)) from None
     key_ = value.key
     try:
-        item_ = key_.encode()
+        data_ = key_.encode()
     except UnicodeEncodeError as error:
         raise rt.not_text("link_open.key", error) from None
-    parts.append(b'\x1a' + rt.write_uvarint(len(item_)) + item_)
+    parts.append(b'\x1a' + rt.write_uvarint(len(data_)) + data_)
     service_type = value.service_type
     if service_type is not None:
         parts.append(b' ' + rt.put_int(service_type, 32, "link_open.service_type"))
@@ -487,16 +487,16 @@ def write_attribute(value: Attribute) -> bytes:
     parts = []
     key_ = value.key
     try:
-        item_ = key_.encode()
+        data_ = key_.encode()
     except UnicodeEncodeError as error:
         raise rt.not_text("attribute.key", error) from None
-    parts.append(b'\n' + rt.write_uvarint(len(item_)) + item_)
+    parts.append(b'\n' + rt.write_uvarint(len(data_)) + data_)
     value_ = value.value
     try:
-        item_ = value_.encode()
+        data_ = value_.encode()
     except UnicodeEncodeError as error:
         raise rt.not_text("attribute.value", error) from None
-    parts.append(b'\x12' + rt.write_uvarint(len(item_)) + item_)
+    parts.append(b'\x12' + rt.write_uvarint(len(data_)) + data_)
     parts.append(value.unknown)
     return b"".join(parts)
 
@@ -511,10 +511,10 @@ def read_tracing_header(buf: bytes, pos: int, end: int) -> tuple[TracingHeader, 
         if key >= 0x80:
             key, pos = rt.uvarint(buf, start, end, "tracing_header")
         if key == 0xa:
-            length, pos = rt.uvarint(buf, pos, end, "tracing_header.attributes")
-            if length > end - pos:
-                raise rt.overrun("tracing_header.attributes", pos, length, end)
-            item, pos = read_attribute(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "tracing_header.attributes")
+            if length_ > end - pos:
+                raise rt.overrun("tracing_header.attributes", pos, length_, end)
+            item, pos = read_attribute(buf, pos, pos + length_)
             attributes.append(item)
         else:
             pos = rt.skip_field(buf, key, pos, end, "tracing_header")
@@ -526,8 +526,8 @@ def write_tracing_header(value: TracingHeader) -> bytes:
     parts = []
     attributes = value.attributes
     for item in attributes:
-        item_ = write_attribute(item)
-        parts.append(b'\n' + rt.write_uvarint(len(item_)) + item_)
+        data_ = write_attribute(item)
+        parts.append(b'\n' + rt.write_uvarint(len(data_)) + data_)
     parts.append(value.unknown)
     return b"".join(parts)
 
@@ -630,10 +630,10 @@ def read_point(buf: bytes, pos: int, end: int) -> tuple[Point, int]:
             service_type_id, pos = rt.uvarint(buf, pos, end, "point.service_type_id")
             service_type_id = rt.int32_of(service_type_id)
         elif key == 0x12:
-            length, pos = rt.uvarint(buf, pos, end, "point.access_id")
-            if length > end - pos:
-                raise rt.overrun("point.access_id", pos, length, end)
-            access_id, pos = read_access_point(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "point.access_id")
+            if length_ > end - pos:
+                raise rt.overrun("point.access_id", pos, length_, end)
+            access_id, pos = read_access_point(buf, pos, pos + length_)
         else:
             pos = rt.skip_field(buf, key, pos, end, "point")
             unknown.append(buf[start:pos])
@@ -646,14 +646,14 @@ def write_point(value: Point) -> bytes:
     parts.append(b'\x08' + rt.put_int(service_type_id, 32, "point.service_type_id"))
     access_id = value.access_id
     if access_id is not None:
-        item_ = write_access_point(access_id)
-        parts.append(b'\x12' + rt.write_uvarint(len(item_)) + item_)
+        data_ = write_access_point(access_id)
+        parts.append(b'\x12' + rt.write_uvarint(len(data_)) + data_)
     parts.append(value.unknown)
     return b"".join(parts)
 
 
 def read_forward_header(buf: bytes, pos: int, end: int) -> tuple[ForwardHeader, int]:
-    from_: Any = None
+    from__: Any = None
     sender: Any = None
     to: Any = None
     receiver: Any = None
@@ -667,67 +667,67 @@ def read_forward_header(buf: bytes, pos: int, end: int) -> tuple[ForwardHeader, 
         if key >= 0x80:
             key, pos = rt.uvarint(buf, start, end, "forward_header")
         if key == 0x12:
-            length, pos = rt.uvarint(buf, pos, end, "forward_header.from_")
-            if length > end - pos:
-                raise rt.overrun("forward_header.from_", pos, length, end)
-            from_, pos = read_point(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "forward_header.from_")
+            if length_ > end - pos:
+                raise rt.overrun("forward_header.from_", pos, length_, end)
+            from__, pos = read_point(buf, pos, pos + length_)
         elif key == 0x1a:
-            length, pos = rt.uvarint(buf, pos, end, "forward_header.sender")
-            if length > end - pos:
-                raise rt.overrun("forward_header.sender", pos, length, end)
-            sender, pos = read_contact(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "forward_header.sender")
+            if length_ > end - pos:
+                raise rt.overrun("forward_header.sender", pos, length_, end)
+            sender, pos = read_contact(buf, pos, pos + length_)
         elif key == 0x22:
-            length, pos = rt.uvarint(buf, pos, end, "forward_header.to")
-            if length > end - pos:
-                raise rt.overrun("forward_header.to", pos, length, end)
-            to, pos = read_point(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "forward_header.to")
+            if length_ > end - pos:
+                raise rt.overrun("forward_header.to", pos, length_, end)
+            to, pos = read_point(buf, pos, pos + length_)
         elif key == 0x2a:
-            length, pos = rt.uvarint(buf, pos, end, "forward_header.receiver")
-            if length > end - pos:
-                raise rt.overrun("forward_header.receiver", pos, length, end)
-            receiver, pos = read_contact(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "forward_header.receiver")
+            if length_ > end - pos:
+                raise rt.overrun("forward_header.receiver", pos, length_, end)
+            receiver, pos = read_contact(buf, pos, pos + length_)
         elif key == 0x32:
-            length, pos = rt.uvarint(buf, pos, end, "forward_header.from_forwarder")
-            if length > end - pos:
-                raise rt.overrun("forward_header.from_forwarder", pos, length, end)
-            from_forwarder, pos = read_point(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "forward_header.from_forwarder")
+            if length_ > end - pos:
+                raise rt.overrun("forward_header.from_forwarder", pos, length_, end)
+            from_forwarder, pos = read_point(buf, pos, pos + length_)
         elif key == 0x3a:
-            length, pos = rt.uvarint(buf, pos, end, "forward_header.to_forwarder")
-            if length > end - pos:
-                raise rt.overrun("forward_header.to_forwarder", pos, length, end)
-            to_forwarder, pos = read_point(buf, pos, pos + length)
+            length_, pos = rt.uvarint(buf, pos, end, "forward_header.to_forwarder")
+            if length_ > end - pos:
+                raise rt.overrun("forward_header.to_forwarder", pos, length_, end)
+            to_forwarder, pos = read_point(buf, pos, pos + length_)
         else:
             pos = rt.skip_field(buf, key, pos, end, "forward_header")
             unknown.append(buf[start:pos])
-    return ForwardHeader(from_=from_, sender=sender, to=to, receiver=receiver, from_forwarder=from_forwarder, to_forwarder=to_forwarder, unknown=b"".join(unknown)), pos
+    return ForwardHeader(from_=from__, sender=sender, to=to, receiver=receiver, from_forwarder=from_forwarder, to_forwarder=to_forwarder, unknown=b"".join(unknown)), pos
 
 
 def write_forward_header(value: ForwardHeader) -> bytes:
     parts = []
-    from_ = value.from_
-    if from_ is not None:
-        item_ = write_point(from_)
-        parts.append(b'\x12' + rt.write_uvarint(len(item_)) + item_)
+    from__ = value.from_
+    if from__ is not None:
+        data_ = write_point(from__)
+        parts.append(b'\x12' + rt.write_uvarint(len(data_)) + data_)
     sender = value.sender
     if sender is not None:
-        item_ = write_contact(sender)
-        parts.append(b'\x1a' + rt.write_uvarint(len(item_)) + item_)
+        data_ = write_contact(sender)
+        parts.append(b'\x1a' + rt.write_uvarint(len(data_)) + data_)
     to = value.to
     if to is not None:
-        item_ = write_point(to)
-        parts.append(b'"' + rt.write_uvarint(len(item_)) + item_)
+        data_ = write_point(to)
+        parts.append(b'"' + rt.write_uvarint(len(data_)) + data_)
     receiver = value.receiver
     if receiver is not None:
-        item_ = write_contact(receiver)
-        parts.append(b'*' + rt.write_uvarint(len(item_)) + item_)
+        data_ = write_contact(receiver)
+        parts.append(b'*' + rt.write_uvarint(len(data_)) + data_)
     from_forwarder = value.from_forwarder
     if from_forwarder is not None:
-        item_ = write_point(from_forwarder)
-        parts.append(b'2' + rt.write_uvarint(len(item_)) + item_)
+        data_ = write_point(from_forwarder)
+        parts.append(b'2' + rt.write_uvarint(len(data_)) + data_)
     to_forwarder = value.to_forwarder
     if to_forwarder is not None:
-        item_ = write_point(to_forwarder)
-        parts.append(b':' + rt.write_uvarint(len(item_)) + item_)
+        data_ = write_point(to_forwarder)
+        parts.append(b':' + rt.write_uvarint(len(data_)) + data_)
     parts.append(value.unknown)
     return b"".join(parts)
 

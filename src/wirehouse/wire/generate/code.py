@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .. import model as m
 
-__all__ = ["Code", "Structs", "format_of", "local", "varint_reader"]
+__all__ = ["Code", "Structs", "format_of", "local", "nested", "order_of", "varint_reader"]
 
 _LOCALS = (
-    "buf pos end limit start stop value rt key items item parts piece body_ tag bits read depth"
+    "buf pos end limit start stop value rt key items item parts piece tag bits read depth error "
+    "entry write decode scan const rules forbidden most least exact area more found options "
+    "option_bits unknown"
 )
 _BUILTINS = "type len bytes int str tuple range min isinstance dict list struct"
 _TAKEN = frozenset(f"{_LOCALS} {_BUILTINS}".split())
+_HELPER = re.compile(
+    r"(n|v|item|items|parts|read|write|decode|encode|scan|bits|piece)_.*|.*_(items|piece|high|low|)|.*[A-Z].*"
+)
+"""How names of generated code look: beside a field, of functions, classes, and what `local` made."""
 _INT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def local(name: str) -> str:
-    """A local variable for a field."""
-    return f"{name}_" if name in _TAKEN or keyword.iskeyword(name) else name
+    """A local variable for a field: its name, unless generated code wants that for itself."""
+    taken = name in _TAKEN or keyword.iskeyword(name) or _HELPER.fullmatch(name)
+    return f"{name}_" if taken else name
+
+
+def nested(var: str) -> str:
+    """What the variables of a list are called after `item`, `items` and so on: nothing, or, when
+    the list is itself an item, a number."""
+    found = re.fullmatch(r"item(?:_(\d+))?", var)
+    return f"_{int(found[1] or 0) + 1}" if found else ""
 
 
 class Code:

@@ -53,7 +53,7 @@ def _choose(
 def dynamic_tags(kind: m.Dynamic) -> str:
     """The set of known tags."""
     tags = ", ".join(str(each.tag) for each in kind.kinds)
-    return f"_{kind.name.upper()}_TAGS = frozenset(({tags}))"
+    return f"_{kind.name.upper()}_TAGS = frozenset({{{tags}}})"
 
 
 def _read_kind(code: Code, structs: Structs, kind: m.Dynamic, each: m.DynamicKind) -> None:
@@ -130,6 +130,8 @@ def _write_kind(code: Code, structs: Structs, kind: m.Dynamic, each: m.DynamicKi
     label, head = f"{kind.name}.{each.name}", bytes([each.tag])
     match each.type:
         case None:
+            with code.block("if inner is not None:"):
+                code(f'raise EncodeError("bad_value", "{label}", None, "it holds no value")')
             code(f"return {head!r}")
         case m.Varint():
             code(f"return {head!r} + {varint_expr('inner', each.type, label)}")
@@ -138,15 +140,17 @@ def _write_kind(code: Code, structs: Structs, kind: m.Dynamic, each: m.DynamicKi
         case m.Float(size=4):
             code(f'return {head!r} + rt.put_f32(inner, "{each.type.order}", "{label}")')
         case m.Float():
-            code(
-                f"return {head!r} + {structs.pack('>d' if each.type.order == 'big' else '<d')}(inner)"
-            )
+            form = ">d" if each.type.order == "big" else "<d"
+            with code.block("try:"):
+                code(f"return {head!r} + {structs.pack(form)}(inner)")
+            with code.block("except (struct.error, OverflowError):"):
+                code(f'raise rt.unfit("{kind.name}", ("{each.name}", "{form}", inner)) from None')
         case m.Int():
-            code(
-                f'return {head!r} + rt.put_int_of(inner, {each.type.size}, {each.type.signed}, "{label}")'
-            )
+            size, signed, order = each.type.size, each.type.signed, each.type.order
+            code(f'return {head!r} + rt.put_int_of(inner, {size}, {signed}, "{label}", "{order}")')
         case m.Blob():
-            text = f'rt.put_text(inner, "{label}")' if each.type.text else "inner"
+            put = "put_loose" if each.type.text == "loose" else "put_text"
+            text = f'rt.{put}(inner, "{label}")' if each.type.text else "inner"
             assert isinstance(each.type.length, m.Varint)
             code(f"data = {text}", "size = len(data)")
             code(
@@ -169,7 +173,8 @@ def _write_container(code: Code, kind: m.Dynamic, each: m.DynamicKind, head: byt
     if isinstance(each.type, m.Pairs):
         assert isinstance(each.type.key.length, m.Varint)
         with code.block("for key, item in inner:"):
-            code(f'data = rt.put_text(key, "{label}.key")', "size = len(data)")
+            put = "put_loose" if each.type.key.text == "loose" else "put_text"
+            code(f'data = rt.{put}(key, "{label}.key")', "size = len(data)")
             code(
                 f"parts.append({varint_expr('size', each.type.key.length, label, size=True)})",
                 "parts.append(data)",

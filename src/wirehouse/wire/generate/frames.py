@@ -148,9 +148,10 @@ class HeadFrame:
                     check = const_check(part, var, self.label(part.name))
                     reader.slot(part.name, var, const_type(part), check)
                 case m.BitGroup():
-                    lines, names = reader.bit_lines(part, "bits", roles)
+                    bits = reader.bits_var()
+                    lines, names = reader.bit_lines(part, bits, roles)
                     stored += names
-                    reader.slot(part.bits[0].name, "bits", m.Int(part.size), lines)
+                    reader.slot(part.bits[0].name, bits, m.Int(part.size), lines)
                 case m.Field():
                     stored.append(part.name)
                     reader.slot(

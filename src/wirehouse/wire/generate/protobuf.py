@@ -114,17 +114,17 @@ def _read_value(reader: Reader, part: m.Field, var: str, kind: m.Type) -> None:
             code(f'{var}, pos = rt.uvarint(buf, pos, end, "{label}")')
             _narrow(code, var, kind)
         case m.Bool():
-            code(f'number, pos = rt.uvarint(buf, pos, end, "{label}")', f"{var} = number != 0")
+            code(f'number_, pos = rt.uvarint(buf, pos, end, "{label}")', f"{var} = number_ != 0")
         case m.Int() | m.Float():
             reader.slot(part.name, var, kind)
             reader.flush()
         case m.Blob():
             reader.blob(part.name, var, m.Blob(m.Varint(64), kind.text), part)
         case m.Nested():
-            code(f'length, pos = rt.uvarint(buf, pos, end, "{label}")')
-            with code.block("if length > end - pos:"):
-                code(f'raise rt.overrun("{label}", pos, length, end)')
-            code(f"{var}, pos = read_{kind.layout.name}(buf, pos, pos + length)")
+            code(f'length_, pos = rt.uvarint(buf, pos, end, "{label}")')
+            with code.block("if length_ > end - pos:"):
+                code(f'raise rt.overrun("{label}", pos, length_, end)')
+            code(f"{var}, pos = read_{kind.layout.name}(buf, pos, pos + length_)")
         case _:
             raise TypeError(f"{label}: {kind!r} has no protobuf form")
 
@@ -191,16 +191,17 @@ def _written(writer: Writer, part: m.Field, var: str, kind: m.Type, head: bytes)
         case m.Blob():
             return f"{head!r} + {_sized(writer, part, var, kind)}"
         case m.Nested():
-            code(f"item_ = write_{kind.layout.name}({var})")
-            return f"{head!r} + rt.write_uvarint(len(item_)) + item_"
+            code(f"data_ = write_{kind.layout.name}({var})")
+            return f"{head!r} + rt.write_uvarint(len(data_)) + data_"
         case _:
             raise TypeError(f"{label}: {kind!r} has no protobuf form")
 
 
 def _sized(writer: Writer, part: m.Field, var: str, kind: m.Blob) -> str:
-    if part.sizes:
-        writer.check_sizes(part, var)
     if kind.text is not None:
-        writer.text(part.name, "item_", var, kind)
-        return "rt.write_uvarint(len(item_)) + item_"
+        writer.text(part.name, "data_", var, kind)
+    if part.sizes:
+        writer.check_sizes(part, "data_" if kind.text is not None else var)
+    if kind.text is not None:
+        return "rt.write_uvarint(len(data_)) + data_"
     return f"rt.write_uvarint(len({var})) + {var}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .. import model as m
-from .code import Code, Structs, format_of, local, order_of, varint_reader
+from .code import Code, Structs, format_of, local, nested, order_of, varint_reader
 
 __all__ = ["Reader", "function_name"]
 
@@ -44,6 +44,7 @@ class Reader:
         self.structs = structs
         self.code = Code(1)
         self.run: list[_Slot] = []
+        self.groups = 0
 
     def label(self, name: str) -> str:
         """The dotted name of a field, as errors say it."""
@@ -157,7 +158,10 @@ class Reader:
 
     def too_short(self, run: list[_Slot]) -> str:
         """The statement that refuses a slice in which a run has no room."""
-        fields = ", ".join(f'("{slot.name}", {slot.size})' for slot in run)
+        sizes: dict[str, int] = {}
+        for slot in run:
+            sizes[slot.name] = sizes.get(slot.name, 0) + slot.size
+        fields = ", ".join(f'("{name}", {size})' for name, size in sizes.items())
         return f'raise rt.short("{self.layout.name}", pos, end, {fields})'
 
     def unpack(self, run: list[_Slot], base: str = "pos") -> None:
@@ -188,10 +192,15 @@ class Reader:
 
     def bit_group(self, part: m.BitGroup) -> list[str]:
         """Reads a group of bits; returns the names of the stored ones."""
-        var = "bits"
+        var = self.bits_var()
         after, stored = self.bit_lines(part, var)
         self.slot(part.bits[0].name, var, m.Int(part.size), after)
         return stored
+
+    def bits_var(self) -> str:
+        """A variable for the next group of bits; groups may be unpacked together."""
+        self.groups += 1
+        return "bits" if self.groups == 1 else f"bits_{self.groups}"
 
     def bit_lines(
         self, part: m.BitGroup, var: str, roles: tuple[str, ...] = ("stored", "present", "tag")
@@ -249,11 +258,12 @@ class Reader:
                 after = closed_check(part, var, label) if part else []
                 self.slot(name, var, kind, after)
             case m.Varint():
+                check = closed_check(part, var, label) if part else []
+                self.flush()
+                if check:
+                    self.code("start = pos")
                 self.varint(label, var, kind)
-                if part:
-                    self.code(
-                        *(line.replace("{at}", "pos") for line in closed_check(part, var, label))
-                    )
+                self.code(*(line.replace("{at}", "start") for line in check))
             case m.Blob():
                 self.blob(name, var, kind, part)
             case m.Many():
@@ -285,8 +295,8 @@ class Reader:
         label = self.label(name)
         if kind.length is None:
             self.flush()
-            piece, start = "buf[pos:end]", "pos"
-            self.text(label, var, kind, piece, start)
+            self.check_sizes(label, part, "end - pos", "pos")
+            self.text(label, var, kind, "buf[pos:end]", "pos")
             self.code("pos = end")
         else:
             size = f"n_{var}"
@@ -301,40 +311,46 @@ class Reader:
                 guard = f"{size} < 0 or {guard}"
             with self.code.block(f"if {guard}:"):
                 self.code(f'raise rt.overrun("{label}", start, {size}, end)')
+            self.check_sizes(label, part, size, "start")
             self.text(label, var, kind, "buf[start:pos]", "start")
-        if part is not None and part.sizes:
-            allowed = ", ".join(map(str, part.sizes))
-            with self.code.block(f"if len({var}) not in ({allowed},):"):
-                self.code(
-                    f'raise rt.refuse("bad_length", "{label}", pos - len({var}), str(len({var})))'
-                )
+
+    def check_sizes(self, label: str, part: m.Field | None, size: str, at: str) -> None:
+        """Refuses a blob of a length that it may not have."""
+        if part is None or not part.sizes:
+            return
+        allowed = ", ".join(map(str, part.sizes))
+        with self.code.block(f"if {size} not in ({allowed},):"):
+            self.code(f'raise rt.refuse("bad_length", "{label}", {at}, str({size}))')
 
     def text(self, label: str, var: str, kind: m.Blob, piece: str, start: str) -> None:
         text_lines(self.code, label, var, kind, piece, start)
 
     def many(self, name: str, var: str, kind: m.Many) -> None:
+        """Reads a list; a list inside another has variables of its own."""
+        item, items = f"item{nested(var)}", f"items{nested(var)}"
         if kind.count is None:
             self.flush()
-            self.code("items = []")
-            with self.code.block("while pos < end:"):
-                self.value(name, "item", kind.item)
-                self.flush()
-                self.code("items.append(item)")
-            self.code(f"{var} = tuple(items)")
-            return
-        count = self.length(name, var, kind.count)
+            loop = "while pos < end:"
+        else:
+            count = self.length(name, var, kind.count)
+            self.check_count(self.label(name), kind, count)
+            loop = f"for _ in range({count}):"
+        self.code(f"{items} = []")
+        with self.code.block(loop):
+            self.value(name, item, kind.item)
+            self.flush()
+            self.code(f"{items}.append({item})")
+        self.code(f"{var} = tuple({items})")
+
+    def check_count(self, label: str, kind: m.Many, count: str) -> None:
+        """Refuses a count of more items than can be there."""
+        assert kind.count is not None
         least = m.type_size(kind.item)[0]
         guard = f"{count} > end - pos" if least <= 1 else f"{count} * {least} > end - pos"
         if kind.count.signed:
             guard = f"{count} < 0 or {guard}"
         with self.code.block(f"if {guard}:"):
-            self.code(f'raise rt.overrun("{self.label(name)}", pos, {count}, end)')
-        self.code("items = []")
-        with self.code.block(f"for _ in range({count}):"):
-            self.value(name, "item", kind.item)
-            self.flush()
-            self.code("items.append(item)")
-        self.code(f"{var} = tuple(items)")
+            self.code(f'raise rt.overrun("{label}", pos, {count}, end)')
 
 
 def _plus(base: str, offset: int) -> str:
@@ -396,9 +412,9 @@ def closed_check(part: m.Field | m.Bit, var: str, label: str) -> list[str]:
     if part.names is None or not part.closed:
         return []
     values = sorted(int(member) for member in part.names)
-    test = (
-        f"{var} > {values[-1]}"
-        if values == list(range(len(values)))
-        else f"{var} not in {tuple(values)}"
+    signed = (
+        isinstance(part, m.Field) and isinstance(part.type, m.Int | m.Varint) and part.type.signed
     )
+    dense = values == list(range(len(values))) and not signed
+    test = f"{var} > {values[-1]}" if dense else f"{var} not in {tuple(values)}"
     return [f"if {test}:", f'    raise rt.refuse("reserved_value", "{label}", {{at}}, str({var}))']

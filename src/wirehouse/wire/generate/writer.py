@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .. import model as m
-from .code import Code, Structs, format_of, local, order_of
+from .code import Code, Structs, format_of, local, nested, order_of
 from .reader import function_name
 
 __all__ = ["Writer"]
@@ -26,8 +26,8 @@ class _Packed:
     code: str
     order: str
     size: int
-    length_of: int = -1
-    """For a Length: how many pieces came before it; its value is the size of all after it."""
+    length: m.Length | None = None
+    """The part, when its value is the size of all that follows."""
 
 
 @dataclass
@@ -90,27 +90,23 @@ class Writer:
         """Adds a value of fixed size."""
         code = format_of(kind)
         if code is None or (isinstance(kind, m.Float) and kind.size == 4):
-            self.pieces.append(_Bytes(self.odd(name, expr, kind)))
+            self.pieces.append(_Bytes(self.odd(name, expr, kind, counts)))
             return
         size = m.type_size(kind)[0]
         self.pieces.append(_Packed(name, expr, code, order_of(kind), size))
-        if not isinstance(kind, m.Fixed | m.Bool):
+        if not isinstance(kind, m.Bool):
             mark = "#" if counts else ""
             self.guard(f"{mark}{name}", f"{order_of(kind) or '>'}{code}", expr)
 
-    def odd(self, name: str, expr: str, kind: m.Type) -> str:
+    def odd(self, name: str, expr: str, kind: m.Type, counts: bool = False) -> str:
         """Values that struct cannot write, or not without loss."""
+        label = self.label(name)
         if isinstance(kind, m.Float):
-            return f'rt.put_f32({expr}, "{kind.order}", "{self.label(name)}")'
+            return f'rt.put_f32({expr}, "{kind.order}", "{label}")'
         assert isinstance(kind, m.Int)
-        low, high = (-(1 << 23), (1 << 23) - 1) if kind.signed else (0, (1 << 24) - 1)
-        var = local(name)
-        if expr != var:
-            self.code(f"{var} = {expr}")
-        with self.code.block(f"if not {low} <= {var} <= {high}:"):
-            self.code(f'raise rt.out_of_range("{self.label(name)}", {var}, "{low} to {high}")')
-        value = f"{var} & 0xFFFFFF" if kind.signed else var
-        return f'({value}).to_bytes(3, "{kind.order}")'
+        if counts:
+            return f'rt.put_size_of({expr}, {kind.size}, "{label}", "{kind.order}")'
+        return f'rt.put_int_of({expr}, {kind.size}, {kind.signed}, "{label}", "{kind.order}")'
 
     def joined(self) -> str:
         """One expression for all pieces."""
@@ -153,7 +149,7 @@ class Writer:
     def settle_lengths(self) -> None:
         """A length counts every piece behind it; pieces that are not names are named first."""
         for index, piece in enumerate(self.pieces):
-            if not (isinstance(piece, _Packed) and piece.length_of >= 0):
+            if not (isinstance(piece, _Packed) and piece.length is not None):
                 continue
             fixed, sized = 0, []
             for number, later in enumerate(self.pieces[index + 1 :]):
@@ -165,7 +161,19 @@ class Writer:
                     later.expr = f"piece_{number}"
                 sized.append(f"len({later.expr})")
             piece.expr = " + ".join([*([str(fixed)] if fixed or not sized else []), *sized])
-            self.guard(f"#{piece.name}", f"{piece.order or '>'}{piece.code}", piece.expr)
+            if fixed < piece.length.minimum:
+                self.check_minimum(piece.length, piece.expr)
+            if piece.code:
+                self.guard(f"#{piece.name}", f"{piece.order or '>'}{piece.code}", piece.expr)
+            else:
+                written = self.odd(piece.name, piece.expr, piece.length.type, counts=True)
+                self.pieces[index] = _Bytes(written)
+
+    def check_minimum(self, part: m.Length, expr: str) -> None:
+        """Refuses what a reader would find too short."""
+        with self.code.block(f"if {expr} < {part.minimum}:"):
+            least = f"at least {part.minimum}"
+            self.code(f'raise rt.wrong_size("{self.label(part.name)}", "{least}", {expr})')
 
     # -- parts -------------------------------------------------------------------------------
 
@@ -183,10 +191,8 @@ class Writer:
             case m.BitGroup():
                 self.bit_group(part)
             case m.Length():
-                code = format_of(part.type)
-                assert code is not None
-                packed = _Packed(part.name, "", code, order_of(part.type), part.type.size, 0)
-                self.pieces.append(packed)
+                code, order = format_of(part.type) or "", order_of(part.type)
+                self.pieces.append(_Packed(part.name, "", code, order, part.type.size, part))
             case _:
                 raise NotImplementedError(f"{part!r} belongs in a frame")
 
@@ -226,22 +232,25 @@ class Writer:
         """Adds a stored field."""
         var = local(part.name)
         if part.when is None:
-            if part.names is not None and part.closed:
-                allowed = tuple(sorted(int(member) for member in part.names))
-                with self.code.block(f"if value.{part.name} not in {allowed}:"):
-                    self.code(
-                        f'raise rt.out_of_range("{self.label(part.name)}", value.{part.name}, '
-                        f'"one of {allowed}")'
-                    )
+            self.check_closed(part, f"value.{part.name}")
             self.value(part.name, f"value.{part.name}", part.type, part)
             return
         self.code(f"{var} = value.{part.name}")
         with self.code.block(f"if {var} is None:"):
             self.code(f'{var}_piece = b""')
         with self.code.block("else:"), self.inner():
+            self.check_closed(part, var)
             self.value(part.name, var, part.type, part)
             self.statement(f"{var}_piece = ", self.joined())
         self.pieces.append(_Bytes(f"{var}_piece"))
+
+    def check_closed(self, part: m.Field, expr: str) -> None:
+        """Refuses a number without a name, when the names are closed."""
+        if part.names is None or not part.closed:
+            return
+        allowed, label = tuple(sorted(int(member) for member in part.names)), self.label(part.name)
+        with self.code.block(f"if {expr} not in {allowed}:"):
+            self.code(f'raise rt.out_of_range("{label}", {expr}, "one of {allowed}")')
 
     @contextmanager
     def inner(self) -> Iterator[None]:
@@ -272,7 +281,7 @@ class Writer:
             case m.Blob():
                 self.blob(name, expr, kind, part, var)
             case m.Many():
-                self.many(name, expr, kind)
+                self.many(name, expr, kind, nested(expr))
             case m.Nested():
                 self.pieces.append(_Bytes(f"{function_name('write', kind.layout)}({expr})"))
             case m.Dynamic():
@@ -315,14 +324,16 @@ class Writer:
             with self.code.block("except UnicodeEncodeError as error:"):
                 self.code(f'raise rt.not_text("{label}", error) from None')
 
-    def many(self, name: str, expr: str, kind: m.Many) -> None:
-        self.code("parts = []")
-        with self.code.block(f"for item in {expr}:"), self.inner():
-            self.value(name, "item", kind.item, var="piece")
-            self.statement("parts.append(", self.joined(), ")")
-        self.code(f'{local(name)}_items = b"".join(parts)')
+    def many(self, name: str, expr: str, kind: m.Many, inside: str) -> None:
+        """Adds a list; `inside` sets apart the variables of a list that is an item."""
+        self.code(f"parts{inside} = []")
+        with self.code.block(f"for item{inside} in {expr}:"), self.inner():
+            self.value(name, f"item{inside}", kind.item, var=f"piece{inside}")
+            self.statement(f"parts{inside}.append(", self.joined(), ")")
+        items = f"items{inside}" if inside else f"{local(name)}_items"
+        self.code(f'{items} = b"".join(parts{inside})')
         self.prefix(name, f"len({expr})", kind.count)
-        self.pieces.append(_Bytes(f"{local(name)}_items"))
+        self.pieces.append(_Bytes(items))
 
     def prefix(self, name: str, expr: str, kind: m.Int | m.Varint | None) -> None:
         """Adds a length or a count."""
@@ -336,6 +347,10 @@ class Writer:
 def varint_expr(var: str, kind: m.Varint, label: str, *, size: bool = False) -> str:
     """An expression for the bytes of a varint held in a variable; a `size` is never negative."""
     least, put = ("" if size else "0 <= "), f'rt.put_{kind.coding}{kind.bits}({var}, "{label}")'
+    if size and kind.bits == 16:
+        put = put.replace(
+            var, f'rt.fitting({var}, {0x7FFF if kind.signed else 0xFFFF}, "{label}")', 1
+        )
     if kind.coding == "zigzag":
         least = "" if size else "-64 <= "
         return f"(_ZIGZAG[{var}] if {least}{var} < 64 else {put})"

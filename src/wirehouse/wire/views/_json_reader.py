@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 from .. import model as m
@@ -26,6 +27,9 @@ _MISSING = object()
 
 class JsonReader:
     """Builds the values of layouts from JSON; names the place of what is wrong."""
+
+    def __init__(self, write: Callable[[m.Layout, Any], bytes] | None = None):
+        self.write = write
 
     def layout(self, layout: m.Layout, data: Any, path: str) -> Any:
         body = layout.body
@@ -70,6 +74,8 @@ class JsonReader:
     def field(self, part: m.Field, data: Any, path: str) -> Any:
         if data is None:
             return None
+        if part.stage is not None and self.write is not None and isinstance(data, dict):
+            return self.write(part.stage, self.layout(part.stage, data, path))
         return self.value(part.type, _named(data, part.names), path)
 
     def options(

@@ -42,12 +42,23 @@ class LayoutTracer:
         """The value of the layout."""
         for index, part in enumerate(self.layout.parts):
             self.start_run(index)
-            self.part(part)
+            try:
+                self.part(part)
+            except (DecodeError, NeedMore):
+                self.hide(index)
+                raise
         if self.reader is not self.outer:
             self.close()
         if self.layout.transparent:
             return next(iter(self.values.values()))
         return self.layout.cls(**self.values)
+
+    def hide(self, index: int) -> None:
+        """The span where reading stopped may cover what follows, and so secrets."""
+        last = self.root.children[-1] if self.root.children else self.root
+        if last.error is not None:
+            later = (p for p in self.layout.parts[index:] if isinstance(p, m.Field))
+            last.secret = last.secret or any(part.secret for part in later)
 
     def close(self) -> None:
         """What a length measured must be used up."""
@@ -147,6 +158,7 @@ class LayoutTracer:
             return
         from .spans import trace  # the two need each other
 
+        span.plaintext = plain
         span.stage = trace(part.stage, plain, direction=self.tracer.direction)
 
     # -- what is not stored ------------------------------------------------------------------
@@ -186,6 +198,7 @@ class LayoutTracer:
         group.children.append(span)
         if bit.role == "tag":
             self.tag = (self.tag or 0) << bit.width | value
+            span.number = self.tag
             self.tag_span = self.tag_span or span
         elif bit.role == "present":
             self.present[bit.name] = bool(value)

@@ -15,6 +15,7 @@ that is itself called `type` is written `type_`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -33,10 +34,16 @@ def to_json(layout: m.Layout, value: Any, *, reveal: bool = False) -> dict[str, 
     return _Writer(reveal).layout(layout, value)
 
 
-def from_json(layout: m.Layout, data: Any) -> Any:
-    """The message that an object describes. Raises EncodeError `bad_value`, naming the field."""
+def from_json(
+    layout: m.Layout, data: Any, *, write: Callable[[m.Layout, Any], bytes] | None = None
+) -> Any:
+    """The message that an object describes. Raises EncodeError `bad_value`, naming the field.
+
+    A field that holds another layout once a transform is undone may be given as that layout's
+    object instead of bytes; `write` then makes the bytes, in the clear.
+    """
     try:
-        return JsonReader().layout(layout, data, "")
+        return JsonReader(write).layout(layout, data, "")
     except RecursionError as error:
         raise EncodeError("too_deep", layout.name) from error
 

@@ -5,10 +5,13 @@
 
     tshark -X lua_script:wirehouse.lua -r capture.pcapng -Y wirehouse.comet.auth
 
-The script holds helpers (the files `lua_runtime_*.lua`, unchanged) and, made from the layouts, for each protocol
-its fields (`lua_fields.py`), its types (`lua_types.py`) and one function for each layout
-(`lua_layouts.py`). Bytes that break a rule become an item `malformed: <code>`, with the same codes
-as the decoders; a field marked `Secret` is shown as `<secret>`.
+The script holds helpers (the files `lua_runtime_*.lua`, unchanged) and, for each protocol, what is
+made from its layouts: fields (`lua_fields.py`), types (`lua_types.py`) and one function for each
+layout (`lua_layouts.py`). Bytes that break a rule become an item `malformed: <code>`, with the
+codes of the decoders; a field marked `Secret` is shown as `<secret>`.
+
+Names of fields are derived in `lua_fields.py`; what cannot be shown is bounded in
+`lua_runtime_values.lua`.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ def dissector(
         listed.append(f"  {protocol.name}, dialect {name}, port {port or 'none'}: {protocol.title}")
         blocks.append(_protocol(protocol, name, port))
     head = "\n".join(comment(_HOW + "\n" + "\n".join(listed), ""))
-    return "\n".join([head, "", _meanings(), "", *_runtime(), *blocks])
+    code = "\n".join([*_runtime(), *blocks])
+    return "\n".join([head, "", _meanings(code), "", code])
 
 
 def _check(
@@ -89,14 +93,18 @@ def _check(
             raise ValueError(f"{protocol.name} and {used[port]} have the same port, {port}")
 
 
-def _meanings() -> str:
-    lines = [f"  {code} = {quote(meaning)}," for code, meaning in CODES.items()]
+def _meanings(script: str) -> str:
+    """What the codes mean that a script can report."""
+    used = [code for code in CODES if quote(code) in script]
+    lines = [f"  {code} = {quote(CODES[code])}," for code in used]
     return "\n".join(["-- What the codes of problems mean.", "local MEANINGS = {", *lines, "}"])
 
 
 def _runtime() -> list[str]:
     folder = resources.files(__package__)
-    return [folder.joinpath(f"lua_runtime_{name}.lua").read_text(encoding="utf-8") for name in _RUNTIME]
+    return [
+        folder.joinpath(f"lua_runtime_{name}.lua").read_text(encoding="utf-8") for name in _RUNTIME
+    ]
 
 
 def _protocol(protocol: Protocol, dialect: str, port: int) -> str:

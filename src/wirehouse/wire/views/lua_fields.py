@@ -8,7 +8,6 @@ in a body, a row or a stage has an item of its own, `wirehouse.<protocol>.<layou
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from enum import IntEnum
 
 from .. import model as m
@@ -84,7 +83,9 @@ class Fields:
             self.add(name, "bool", bit.name, parent, "nil", mask, doc=bit.doc)
             return
         if bit.width > 64:
-            raise ValueError(f"{self.protocol}: {name} has more than the 64 bits Wireshark can show")
+            raise ValueError(
+                f"{self.protocol}: {name} has more than the 64 bits Wireshark can show"
+            )
         width = 8 * size if masked else (32 if bit.width <= 32 else 64)
         self.add(name, f"uint{width}", bit.name, "base.DEC", names, mask, doc=bit.doc)
 
@@ -187,7 +188,3 @@ class Fields:
             key += "_"
         self.enums[key] = meanings({int(member): member.name for member in names})
         return f"N[{quote(key)}]"
-
-    def chosen(self, alternatives: Mapping[int, str]) -> str:
-        """The Lua table of what a tag without names chooses."""
-        return meanings(alternatives)

@@ -249,7 +249,7 @@ class LayoutWriter:
             f"  count = {8 * bits.type.size}, length = {self.types.of(part.entry_length)},",
             f"  unknown = {quote(unknown)},",
             "  fields = {",
-            *(f"    [{each.bit}] = {{ {self._option(each, part)} }}," for each in part.fields),
+            *(f"    [{each.bit:#x}] = {{ {self._option(each, part)} }}," for each in part.fields),
             "  },",
             "}",
         ]
@@ -277,7 +277,9 @@ class LayoutWriter:
             self.hoisted.append("  },")
         sizes = {a.tag: a.layout.fixed_size for a in part.alternatives}
         if self.layout.find(m.Length) is None:
-            known = ", ".join(f"[{tag}] = {size}" for tag, size in sizes.items() if size is not None)
+            known = ", ".join(
+                f"[{tag}] = {size}" for tag, size in sizes.items() if size is not None
+            )
             self.hoisted.append(f"  sizes = {{ {known} }},")
         says = self._says(part)
         if says is not None:
@@ -311,7 +313,9 @@ class LayoutWriter:
             self._declare(part)
             read = self._read(part, self.types.of(part.type, protobuf=True))
             key = (part.number or 0) << 3 | _wire_type(part.type)
-            self.hoisted.append(f"  [{key}] = function(s, tree) {read} end, -- number {part.number}")
+            self.hoisted.append(
+                f"  [{key}] = function(s, tree) {read} end, -- number {part.number}"
+            )
         self.hoisted.append("}")
         unknown = self.label(self.layout.unknown)
         self.fields.bytes(unknown, self.layout.unknown, "A field that is not known, with its key")
@@ -323,7 +327,7 @@ def _rule(each: m.Alternative, options: m.Options) -> str:
     known = {field.bit for field in options.fields}
     critical = {1 << shift for shift in range(options.critical.bit_length())}
     critical = {bit for bit in critical if bit & options.critical}
-    forbidden = ", ".join(str(bit) for bit in sorted((known | critical) - allowed))
+    forbidden = ", ".join(f"{bit:#x}" for bit in sorted((known | critical) - allowed))
     facts = [f"forbidden = {{ {forbidden} }}", f"least = {each.layout.min_size}"]
     for key, value in (
         ("const", each.const),

@@ -33,7 +33,8 @@ end
 local function new_state(made, tvb, raw, at, stop, direction)
   return {
     protocol = made, tvb = tvb, raw = raw, at = at, stop = stop, origin = at,
-    direction = direction, open = false, scanning = false, framed = false, sealed = false, shown = 0,
+    direction = direction, open = false, scanning = false, framed = false, sealed = false,
+    shown = 0,
   }
 end
 

@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-__all__ = ["abbreviation", "bytes_literal", "comment", "first_lines", "meanings", "number_set", "quote"]
+__all__ = [
+    "abbreviation",
+    "bytes_literal",
+    "comment",
+    "first_lines",
+    "meanings",
+    "number_set",
+    "quote",
+]
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 

@@ -74,7 +74,8 @@ class Types:
     def _dynamic(self, kind: m.Dynamic) -> str:
         lines = [
             f"dynamic({quote(self.names.dynamic(kind))}, {{",
-            f"    tag = {self.of(kind.tag)}, max_depth = {kind.max_depth}, max_nodes = {kind.max_nodes},",
+            f"    tag = {self.of(kind.tag)},",
+            f"    max_depth = {kind.max_depth}, max_nodes = {kind.max_nodes},",
             "    kinds = {",
             *(f"      [{each.tag}] = {{ {self._kind(each)} }}," for each in kind.kinds),
             "    },",

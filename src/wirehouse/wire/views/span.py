@@ -30,13 +30,16 @@ class Span:
     """The layout that the children are the fields of, if they are."""
     bits: tuple[int, int] | None = None
     """Of a bit field: (lowest bit, width) within the big-endian number that its bytes are."""
+    number: int | None = None
+    """Of a part of a tag that is made of several bit fields: the tag so far, which has the name."""
     inner: bool = False
     """Whether it is a detail of its parent, such as the length before a string."""
     error: DecodeError | NeedMore | None = None
     """What stopped the reading here. The parents of the place have the same error, up to the root
     or, for a row that the codec keeps as broken, up to that row."""
     stage: Span | None = None
-    """What the bytes hold once a transform is undone; its positions count from the plaintext."""
+    """What the bytes hold once a transform is undone; its positions count in `plaintext`."""
+    plaintext: bytes = b""
 
     @property
     def size(self) -> int:
@@ -46,9 +49,10 @@ class Span:
     @property
     def label(self) -> str:
         """The name of its number, if it has one."""
-        if self.names is None or not isinstance(self.value, int):
+        number = self.value if self.number is None else self.number
+        if self.names is None or not isinstance(number, int):
             return ""
-        known = self.names._value2member_map_.get(self.value)
+        known = self.names._value2member_map_.get(number)
         return known.name if known is not None else ""
 
     def walk(self) -> Iterator[Span]:

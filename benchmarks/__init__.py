@@ -1,0 +1,1 @@
+"""Side by side with others, in one run: `python -m benchmarks.wire` (or `make bench`)."""

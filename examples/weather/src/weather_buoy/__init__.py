@@ -1,0 +1,5 @@
+"""A protocol of one's own for Wirehouse: weather buoys. Its declaration is in `layout.py`."""
+
+from .layout import PROTOCOL, Hello, Order, Report, Sky
+
+__all__ = ["PROTOCOL", "Hello", "Order", "Report", "Sky"]

@@ -1,0 +1,58 @@
+"""Weather buoys: what a buoy at sea and its harbour tell each other. Invented for Wirehouse."""
+
+from enum import IntEnum
+from typing import Annotated, ClassVar
+
+from wirehouse.wire import Layout, Protocol
+from wirehouse.wire import types as t
+
+Sky = IntEnum("Sky", ["CLEAR", "CLOUDS", "RAIN", "FOG", "STORM"])
+
+
+class Hello(Layout):
+    """The first words of either side."""
+
+    name: t.String8
+    """What sailors call it."""
+    key: t.Secret[t.Bytes8]
+    """What proves that it is so called."""
+
+
+class Report(Layout):
+    """What the weather is at the buoy."""
+
+    sky: Annotated[t.Bits3, t.Names(Sky)]
+    """What its camera sees."""
+    battery: t.Bits4
+    """Charge left, in sixteenths."""
+    has_wave: ClassVar[t.Present]
+    """Whether the swell was measured."""
+    air: t.VarI32
+    """Temperature, in hundredths of a degree Celsius."""
+    gusts: t.List8[t.VarU16]
+    """The last gusts of wind, in centimetres a second, newest first."""
+    wave: Annotated[t.F32 | None, t.When("has_wave")] = None
+    """Height of the highest wave, in metres."""
+
+
+class Order(Layout):
+    """What the buoy shall do."""
+
+    lamp: t.Boolean
+    """Whether its lamp shall burn."""
+
+
+class Frame(Layout):
+    """What every message travels in."""
+
+    magic: ClassVar[Annotated[bytes, t.Magic(b"AHOY")]]
+    """How it begins."""
+    length: ClassVar[t.Length16]
+    """Bytes that follow."""
+    type: ClassVar[t.Tag8]
+    """Which message."""
+    body: Annotated[Hello | Report | Order, t.Choice({1: Hello}, c2s={2: Report}, s2c={2: Order})]
+    """The message."""
+
+
+PROTOCOL = Protocol(name="weather", title="weather: buoys and harbours", frame=Frame, port=9630)

@@ -1,0 +1,274 @@
+"""Packets of one connection: bytes to ticks and messages, messages to bytes, in any dialect.
+
+Implements §2 (frames), §3 and §4 (through `transform`), and §8.1 of the tny rules, the tolerant
+reader of ticks. In dialect `auto` a tick is taken at five bytes. What follows tells its form: the
+head of the next packet, and it was a tick of the original; anything else is a length, and that
+many bytes are skipped. This is unambiguous, because `tny.` as a length is 779 MB.
+
+Messages themselves do not betray their dialect: in `auto` they are read and written as seed until
+a tick shows that the peer speaks upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Final, cast
+
+from wirehouse.protocols.sansio import SessionError
+from wirehouse.wire.errors import DecodeError, EncodeError, NeedMore
+
+from . import codec_seed, codec_upstream
+from .layout import Envelope, Message, Packet, PacketType, Ping, Pong
+from .limits import PAYLOAD_LIMITS, SessionOptions, SpokenDialect
+from .transform import Dialect, PacketContext
+
+__all__ = ["PING", "PONG", "SKIPPED", "TICK_TAIL", "PacketReader", "PacketWriter", "Speech"]
+
+_CODECS: Final[dict[str, ModuleType]] = {"seed": codec_seed, "upstream": codec_upstream}
+_MAGIC: Final = b"tny."
+_HEAD: Final = 5
+"""Bytes of head and option: all of a tick in the original."""
+_LENGTH: Final = 4
+
+TICK_TAIL: Final = bytes(_LENGTH)
+"""What a tick of the seed dialect has after the five bytes that both forms share."""
+PING: Final = {name: codec.encode_packet(Packet(body=Ping())) for name, codec in _CODECS.items()}
+"""A ping in each dialect."""
+PONG: Final = {name: codec.encode_packet(Packet(body=Pong())) for name, codec in _CODECS.items()}
+"""A pong in each dialect."""
+
+SKIPPED: Final = object()
+"""What `PacketReader.frame` returns for bytes that belong to a tick and mean nothing."""
+
+_TICKS: Final = {
+    PacketType.PING: Packet(body=Ping()),
+    PacketType.PONG: Packet(body=Pong()),
+}
+
+
+class Speech:
+    """Which dialect a connection speaks now; both directions share it."""
+
+    __slots__ = ("auto", "changed", "current", "seen")
+
+    def __init__(self, dialect: SpokenDialect):
+        self.auto = dialect == "auto"
+        self.current: Dialect = "seed" if self.auto else cast(Dialect, dialect)
+        self.seen: Dialect | None = None if self.auto else self.current
+        self.changed = False
+
+    def heard(self, dialect: Dialect) -> None:
+        """A tick of the peer had this form."""
+        self.changed = self.changed or self.seen != dialect
+        self.seen = self.current = dialect
+
+    @property
+    def codec(self) -> ModuleType:
+        """The codec of the dialect."""
+        return _CODECS[self.current]
+
+
+class PacketReader:
+    """The direction towards us."""
+
+    __slots__ = ("_context", "_limit", "_skip", "_speech", "_strict", "_tail_wanted")
+
+    def __init__(self, speech: Speech, options: SessionOptions):
+        self._speech = speech
+        self._context = PacketContext(speech.current, options.reading)
+        self._limit = options.max_payload
+        self._strict = options.strict
+        self._tail_wanted = False
+        self._skip = 0
+
+    @property
+    def access_id(self) -> int | None:
+        """The AccessId of the first packet; None before it."""
+        return self._context.access_id
+
+    @property
+    def number(self) -> int:
+        """The number of the last packet; 0 before the first."""
+        return self._context.number
+
+    @property
+    def skipping(self) -> int:
+        """Bytes of a tick that are still to be skipped."""
+        return self._skip
+
+    @property
+    def limit(self) -> int:
+        """The largest payload."""
+        return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._speech.current]
+
+    def frame(self, buf: bytes, pos: int, end: int) -> tuple[Packet | object, int]:
+        """One packet, or `SKIPPED`, and where it stops."""
+        if self._speech.auto:
+            return self._tolerant(buf, pos, end)
+        if not self._strict and _type_at(buf, pos, end) == _UNDEFINED:
+            return self._undefined_type(buf, pos, end)
+        packet, stop = self._speech.codec.decode_packet(buf, pos, end, self.limit)
+        return packet, stop
+
+    def open(self, packet: Packet, stop: int) -> Message:
+        """The Message in a packet whose last byte is before `stop`."""
+        envelope = cast(Envelope, packet.body)
+        content = envelope.content
+        start = stop - len(content)
+        self._context.dialect = self._speech.current
+        try:
+            plain = self._context.open(
+                envelope.access_id,
+                envelope.number,
+                content,
+                waste=packet.waste,
+                encrypt=packet.encrypt,
+                verify=packet.verify,
+            )
+        except DecodeError as error:
+            error.offset = start
+            raise
+        try:
+            message, used = self._speech.codec.read_message(plain, 0, len(plain))
+            if used != len(plain) and self._strict:
+                raise DecodeError("trailing_bytes", "message", used, f"{len(plain) - used} left")
+        except DecodeError as error:
+            # Within waste, a byte of the Message has no place of its own: name the content's.
+            error.offset = start + (0 if packet.waste else error.offset or 0)
+            raise
+        return cast(Message, message)
+
+    # -- dialect auto ------------------------------------------------------------------------
+
+    def _tolerant(self, buf: bytes, pos: int, end: int) -> tuple[Packet | object, int]:
+        if self._skip:
+            stop = min(end, pos + self._skip)
+            self._skip -= stop - pos
+            return SKIPPED, stop
+        if self._tail_wanted and not self._head_follows(buf, pos, end):
+            self._tail_wanted = False
+            self._start_skipping(buf, pos)
+            return SKIPPED, pos + _LENGTH
+        self._tail_wanted = False
+        kind = _type_at(buf, pos, end)
+        if kind in _TICKS:
+            return self._tick(buf, pos, end, PacketType(kind))
+        if kind == _UNDEFINED and not self._strict:
+            return self._undefined_type(buf, pos, end)
+        # The codec of the original asks for no more than a tick when a packet has hardly begun.
+        codec = codec_upstream if end - pos < _HEAD else self._speech.codec
+        return cast("tuple[Packet, int]", codec.decode_packet(buf, pos, end, self.limit))
+
+    def _tick(self, buf: bytes, pos: int, end: int, kind: PacketType) -> tuple[Packet, int]:
+        stop = pos + _HEAD
+        if end - stop < _LENGTH:
+            self._tail_wanted = True  # not a reason to wait: the tick is complete for the original
+        elif buf.startswith(_MAGIC, stop):
+            self._speech.heard("upstream")
+        else:
+            self._start_skipping(buf, stop)
+            stop += _LENGTH
+        return _TICKS[kind], stop
+
+    def _head_follows(self, buf: bytes, pos: int, end: int) -> bool:
+        """Whether the tick before `pos` was one of the original."""
+        if end - pos < _LENGTH:
+            raise NeedMore(_LENGTH - (end - pos))
+        if not buf.startswith(_MAGIC, pos):
+            return False
+        self._speech.heard("upstream")
+        return True
+
+    def _start_skipping(self, buf: bytes, pos: int) -> None:
+        length = int.from_bytes(buf[pos : pos + _LENGTH], "little")
+        if length > self.limit:
+            raise DecodeError("too_large", "packet.length", pos, f"{length} over {self.limit}")
+        self._skip = length
+        self._speech.heard("seed")
+
+    def _undefined_type(self, buf: bytes, pos: int, end: int) -> tuple[Packet, int]:
+        """A packet of type 3 as the original reads it: a message."""
+        bits = buf[pos + 4]
+        body, stop = self._speech.codec.decode_envelope(buf, pos + _HEAD, end, self.limit)
+        packet = Packet(
+            reserved=bits >> 5,
+            waste=bits & 0x10 != 0,
+            encrypt=bits & 0x08 != 0,
+            verify=bits & 0x04 != 0,
+            body=body,
+        )
+        return packet, stop
+
+
+_UNDEFINED: Final = 3
+
+
+def _type_at(buf: bytes, pos: int, end: int) -> int | None:
+    """The type of the packet at `pos`; None when it has not come so far, or is no packet."""
+    return buf[pos + 4] & 3 if end - pos >= _HEAD and buf.startswith(_MAGIC, pos) else None
+
+
+class PacketWriter:
+    """The direction away from us. A call that raises has used up no number."""
+
+    __slots__ = ("_access_id", "_context", "_limit", "_random", "_spare", "_speech")
+
+    def __init__(
+        self, speech: Speech, options: SessionOptions, random: Callable[[int], bytes] | None
+    ):
+        config = options.writing
+        if config.waste and random is None:
+            raise SessionError("bad_config", "waste bytes need random=, a source of random bytes")
+        self._speech = speech
+        self._context = PacketContext(speech.current, config)
+        self._limit = options.max_payload
+        self._random = random or bytes
+        self._access_id: int | None = None
+        self._spare = config.max_waste_bits // 8 + 1 if config.waste else 0
+
+    @property
+    def number(self) -> int:
+        """The number of the last packet; 0 before the first."""
+        return self._context.number
+
+    @property
+    def limit(self) -> int:
+        """The largest payload."""
+        return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._speech.current]
+
+    def message(self, message: Message, access_id: int) -> bytes:
+        """A packet with the next number; the first one's access id stays (§3)."""
+        if self._access_id is not None:
+            access_id = self._access_id
+        codec, context = self._speech.codec, self._context
+        context.dialect = self._speech.current
+        self._check_headers(message)
+        try:
+            plain = codec.write_message(message)
+            head = codec.encode_envelope(
+                Envelope(access_id=access_id, number=context.number + 1, content=b"")
+            )
+            self._check_size(len(plain) + len(head) - _LENGTH)
+            sealed = context.seal(access_id, plain, random=self._random)
+        except EncodeError as error:
+            raise SessionError(error.code, str(error)) from error
+        self._access_id = access_id
+        envelope = Envelope(access_id=access_id, number=sealed.number, content=sealed.content)
+        packet = Packet(
+            waste=sealed.waste, encrypt=sealed.encrypt, verify=sealed.verify, body=envelope
+        )
+        return cast(bytes, codec.encode_packet(packet))
+
+    def _check_headers(self, message: Message) -> None:
+        """A field of the other dialect would vanish on the wire without a word."""
+        if self._speech.current == "seed" and message.headers is not None:
+            raise SessionError("bad_value", "dialect seed has one forward_header, no headers")
+        if self._speech.current == "upstream" and message.forward_header is not None:
+            raise SessionError("bad_value", "dialect upstream has headers, no forward_header")
+
+    def _check_size(self, size: int) -> None:
+        check = {"seed": 4, "upstream": 8}[self._speech.current]
+        size += self._spare + (check if self._context.config.verify else 0)
+        if size > self.limit:
+            raise SessionError("too_large", f"a payload of {size} bytes, {self.limit} at most")

@@ -1,0 +1,102 @@
+"""The generated dissector in a real tshark, compared field by field with the decoder."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from dissector_pcap import cut
+from dissector_streams import CASES, DIRECTIONS, compare, messages, mutated, vectors
+
+from wirehouse.protocols.registry import find
+from wirehouse.wire import model as m
+
+Payloads = list[tuple[m.Direction, bytes]]
+
+
+@pytest.mark.parametrize(("name", "dialect"), CASES)
+def test_every_vector(name: str, dialect: str, tmp_path: Path) -> None:
+    """Good and bad ones, in both directions: same fields, or the same problem."""
+    streams: list[Payloads] = [[(way, data)] for data in vectors(name) for way in DIRECTIONS]
+    assert compare(tmp_path, find(name), dialect, streams) == []
+
+
+def _joined(name: str, dialect: str, largest: int) -> Payloads:
+    """All good messages of both directions, taking turns, each as one payload."""
+    protocol = find(name)
+    ways = {
+        way: [data for data in messages(protocol, dialect, way) if len(data) <= largest]
+        for way in DIRECTIONS
+    }
+    payloads: Payloads = []
+    for index in range(max(map(len, ways.values()))):
+        payloads += [(way, ways[way][index]) for way in DIRECTIONS if index < len(ways[way])]
+    assert payloads
+    return payloads
+
+
+@pytest.mark.parametrize(("name", "dialect"), CASES)
+def test_messages_share_segments(name: str, dialect: str, tmp_path: Path) -> None:
+    """Everything that one side says, in as few packets as can be."""
+    payloads = _joined(name, dialect, largest=1 << 20)
+    stream: Payloads = [
+        (way, b"".join(data for sender, data in payloads if sender == way)) for way in DIRECTIONS
+    ]
+    assert compare(tmp_path, find(name), dialect, [stream]) == []
+
+
+@pytest.mark.parametrize(("name", "dialect"), CASES)
+def test_messages_cut_anywhere(name: str, dialect: str, tmp_path: Path) -> None:
+    """Segments of random sizes; the two directions take turns inside messages."""
+    chance = random.Random(f"cuts of {name} {dialect}")
+    payloads = _joined(name, dialect, largest=20_000)
+    streams: list[Payloads] = []
+    for sizes in ((1, 2, 3, 5, 8), (4, 40, 400), (1000, 1460)):
+        left = {
+            way: b"".join(data for sender, data in payloads if sender == way) for way in DIRECTIONS
+        }
+        if sizes[-1] < 100:
+            left = {way: data[:3000] for way, data in left.items()}
+        stream: Payloads = []
+        while any(left.values()):
+            way = chance.choice([way for way in DIRECTIONS if left[way]])
+            size = chance.choice(sizes)
+            stream.append((way, left[way][:size]))
+            left[way] = left[way][size:]
+        streams.append(stream)
+    assert compare(tmp_path, find(name), dialect, streams) == []
+
+
+@pytest.mark.parametrize(("name", "dialect"), CASES)
+def test_every_byte_in_a_segment_of_its_own(name: str, dialect: str, tmp_path: Path) -> None:
+    """The finest cut there is, one connection for each message."""
+    streams: list[Payloads] = []
+    for way, data in _joined(name, dialect, largest=60)[:60]:
+        streams.append([(way, byte) for byte in cut(data, 1)])
+    assert compare(tmp_path, find(name), dialect, streams) == []
+
+
+@pytest.mark.parametrize(("name", "dialect"), CASES)
+def test_mutated_messages(name: str, dialect: str, tmp_path: Path) -> None:
+    """Accidents: the dissector and the decoder find the same problem at the same byte."""
+    chance = random.Random(f"accidents of {name} {dialect}")
+    seeds = _joined(name, dialect, largest=400)
+    streams: list[Payloads] = []
+    for _ in range(400):
+        way, data = chance.choice(seeds)
+        streams.append([(way, mutated(data, chance))])
+    assert compare(tmp_path, find(name), dialect, streams) == []
+
+
+@pytest.mark.parametrize(("name", "dialect"), CASES)
+def test_random_bytes(name: str, dialect: str, tmp_path: Path) -> None:
+    """Noise, and noise behind the start of a message."""
+    chance = random.Random(f"noise of {name} {dialect}")
+    seeds = _joined(name, dialect, largest=400)
+    streams: list[Payloads] = []
+    for _ in range(150):
+        way, data = chance.choice(seeds)
+        start = data[: chance.randrange(len(data))] if chance.random() < 0.7 else b""
+        streams.append([(way, start + chance.randbytes(chance.randint(1, 80)))])
+    assert compare(tmp_path, find(name), dialect, streams) == []

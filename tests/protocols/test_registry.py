@@ -1,0 +1,83 @@
+"""Finding protocols: lazily, by name, and whatever other packages bring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from wirehouse.protocols import registry
+from wirehouse.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
+from wirehouse.wire import Protocol
+
+
+def bring(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    """Entry points as installed packages would have them."""
+    points = [EntryPoint(name, value, registry.GROUP) for name, value in values.items()]
+    monkeypatch.setattr(registry, "_points", lambda: points)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_protocols_are_found(name: str) -> None:
+    protocol = registry.find(name)
+    assert isinstance(protocol, Protocol)
+    assert protocol.name == name
+
+
+def test_unknown_names_name_the_known() -> None:
+    with pytest.raises(RegistryError, match="'nope'.*esnp, tny, relay, magline, comet") as caught:
+        registry.find("nope")
+    assert not isinstance(caught.value, BrokenProtocolError)
+
+
+def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring(monkeypatch, thermo="wirehouse.cli.tour:PROTOCOL")
+    assert registry.find("thermo").frame.__name__ == "Reading"
+    assert registry.names() == [*BUILT_IN, "thermo"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("no_such_module:PROTOCOL", "does not load: ModuleNotFoundError"),
+        ("wirehouse.cli.tour:NOTHING", "does not load: AttributeError"),
+        ("wirehouse.cli.tour:Reading", "is not a wirehouse.wire.Protocol"),
+        ("wirehouse.protocols.comet.layout:PROTOCOL", "calls itself 'comet'"),
+    ],
+)
+def test_a_broken_one_is_one_line_and_spoils_nothing(
+    monkeypatch: pytest.MonkeyPatch, value: str, words: str
+) -> None:
+    bring(monkeypatch, thermo=value)
+    with pytest.raises(BrokenProtocolError, match=words) as caught:
+        registry.find("thermo")
+    assert "\n" not in str(caught.value)
+    found, broken = registry.load_all()
+    assert [protocol.name for protocol in found] == list(BUILT_IN)
+    assert len(broken) == 1
+
+
+def test_built_in_names_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring(monkeypatch, comet="wirehouse.cli.tour:PROTOCOL")
+    assert registry.find("comet").frame.__name__ == "Frame"
+
+
+def test_two_packages_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("thermo", value, registry.GROUP) for value in ("a:P", "b:P")]
+    monkeypatch.setattr(registry, "_points", lambda: points)
+    with pytest.raises(BrokenProtocolError, match="several packages: a:P, b:P"):
+        registry.find("thermo")
+
+
+def test_only_the_protocol_that_is_asked_for_is_imported() -> None:
+    code = (
+        "import sys; from wirehouse.protocols.registry import find; find('comet');"
+        "print([m for m in sys.modules if m.startswith('wirehouse.protocols.')"
+        " or m in ('importlib.metadata', 'cryptography')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "comet" in run.stdout
+    for name in ("tny", "magline", "esnp", "metadata", "cryptography"):
+        assert name not in run.stdout

@@ -1,0 +1,193 @@
+"""Strategies give what the codec takes, and reach every corner of a layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, find, given, settings
+from hypothesis import strategies as st
+from view_cases import CASES, Case, name_of
+
+from wirehouse.protocols.comet.layout import PROTOCOL as COMET
+from wirehouse.protocols.comet.layout import Auth, MessageAck, Notification
+from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
+from wirehouse.protocols.esnp.layout import BrokenRow, Data, OpaqueRow, VarType
+from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirehouse.protocols.magline.layout import Frame, Syn
+from wirehouse.protocols.tny.layout import PROTOCOL as TNY
+from wirehouse.protocols.tny.layout import RELAY, Message, TunnelConnect
+from wirehouse.wire.declare import build
+from wirehouse.wire.views.strategy import messages, values
+
+PATIENT = settings(max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def reaches(strategy: st.SearchStrategy[Any], wanted: Callable[[Any], bool]) -> bool:
+    """Whether some value is as wanted; raises NoSuchExample otherwise."""
+    return bool(wanted(find(strategy, wanted, settings=PATIENT)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+@given(data=st.data())
+def test_every_message_survives_the_codec(case: Case, data: st.DataObject) -> None:
+    message = data.draw(messages(*case))
+    raw = case.encode(message)
+    assert case.answer(raw) == ("value", case.json(message), len(raw))
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_every_alternative_is_reached(case: Case) -> None:
+    layout = case.protocol.model(case.dialect)
+    if layout.body is None:
+        pytest.skip("has no body") if False else None
+        return
+    strategy = messages(*case)
+    for alternative in layout.body.of(case.direction):
+        cls, name = alternative.layout.cls, layout.body.name
+        plain = layout.transparent
+        assert reaches(strategy, lambda m: type(m if plain else getattr(m, name)) is cls)  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda m: m.mode == 2,
+        lambda m: m.id == -(1 << 63),
+        lambda m: m.id == (1 << 63) - 1,
+        lambda m: m.protocol == (1 << 31) - 1,
+        lambda m: m.body is None,
+        lambda m: m.body == b"",
+        lambda m: m.body is not None and len(m.body) >= 128,
+        lambda m: m.forward_header is not None and m.body is not None,
+        lambda m: m.line == 7,
+    ],
+)
+def test_edges_of_a_tny_message(wanted: Callable[[Message], bool]) -> None:
+    assert reaches(values(build(Message)), wanted)
+
+
+def test_closed_numbers_stay_inside() -> None:
+    @given(values(build(Message)))
+    def check(message: Message) -> None:
+        assert message.mode in (0, 1, 2)
+
+    check()
+
+
+def test_texts_that_are_not_utf8() -> None:
+    def invalid(message: Auth) -> bool:
+        return any(0xDC80 <= ord(char) <= 0xDCFF for char in message.client_id)
+
+    assert reaches(values(build(Auth)), invalid)
+
+
+def test_full_lists() -> None:
+    assert reaches(values(build(MessageAck)), lambda m: len(m.msg_ids) == 255)
+
+
+def test_a_dialects_own_fields() -> None:
+    assert reaches(values(build(Notification, "hipush")), lambda m: m.job_id != "")
+    assert not any(
+        "job_id" == part.name for part in build(Notification).parts if hasattr(part, "name")
+    )
+
+
+def test_options_go_with_their_commands() -> None:
+    strategy = messages(MAGLINE)
+
+    def resumed(frame: Frame) -> bool:
+        return (
+            isinstance(frame.body, Syn) and frame.resume is not None and bool(frame.unknown_options)
+        )
+
+    assert reaches(strategy, resumed)
+
+    @given(strategy)
+    def check(frame: Frame) -> None:
+        assert isinstance(frame.body, Syn) or (frame.resume is None and frame.key_id is None)
+
+    check()
+
+
+def test_unknown_protobuf_fields_and_sizes() -> None:
+    relay = messages(RELAY)
+    assert reaches(relay, lambda p: getattr(p.arguments, "unknown", b"") != b"")
+    assert reaches(
+        relay, lambda p: isinstance(p.arguments, TunnelConnect) and len(p.arguments.ip) == 16
+    )
+
+
+def _vars(message: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def add(var: Any, depth: int) -> None:
+        found.append((var, depth))
+        if var.type == VarType.LIST:
+            for item in var.value:
+                add(item, depth + 1)
+        elif var.type == VarType.MAP:
+            for _, item in var.value:
+                add(item, depth + 1)
+
+    for row in message.rows:
+        if isinstance(row, Data):
+            add(row.value, 0)
+    return found
+
+
+@pytest.mark.parametrize("kind", list(VarType))
+def test_every_type_of_var(kind: VarType) -> None:
+    assert reaches(messages(ESNP), lambda m: any(var.type == kind for var, _ in _vars(m)))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        math.isnan,
+        lambda x: x == math.inf,
+        lambda x: x == -math.inf,
+        lambda x: x == 0 and math.copysign(1, x) < 0,
+    ],
+)
+@pytest.mark.parametrize("kind", [VarType.FLOAT32, VarType.FLOAT64])
+def test_odd_floats(kind: VarType, wanted: Callable[[float], bool]) -> None:
+    assert reaches(
+        messages(ESNP),
+        lambda m: any(var.type == kind and wanted(var.value) for var, _ in _vars(m)),
+    )
+
+
+def test_nested_vars() -> None:
+    assert reaches(messages(ESNP), lambda m: any(depth >= 2 for _, depth in _vars(m)))
+
+
+@pytest.mark.parametrize("row_type", [0x01, 0x13, 0x19, 0x7F, 0x80, 0xFF])
+def test_rows_without_a_layout(row_type: int) -> None:
+    def wanted(message: Any) -> bool:
+        return any(isinstance(r, OpaqueRow) and r.type == row_type for r in message.rows)
+
+    assert reaches(messages(ESNP), wanted)
+
+
+def test_no_row_is_broken() -> None:
+    @given(messages(ESNP))
+    def check(message: Any) -> None:
+        decoded = ESNP.decode(ESNP.encode(message)).message
+        assert not any(isinstance(row, BrokenRow) for row in decoded.rows)
+
+    check()
+
+
+def test_the_direction_chooses() -> None:
+    @given(messages(COMET, direction="c2s"))
+    def check(message: Any) -> None:
+        assert not isinstance(message, Notification)
+
+    check()
+
+
+def test_packets_of_every_kind_have_every_flag() -> None:
+    assert reaches(messages(TNY), lambda p: p.waste and p.encrypt and p.verify and p.reserved)
