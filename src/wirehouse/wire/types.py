@@ -18,7 +18,8 @@ stored. A string after a field is its documentation. How to write one: see the g
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, TypeVar, dataclass_transform
+import functools
+from typing import Annotated, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import msgspec
 
@@ -167,6 +168,29 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
     """The name in errors and on the command line; by default the class name in snake_case."""
     section: ClassVar[str] = ""
     """Where the document speaks of this layout."""
+
+    def __repr__(self) -> str:
+        """As a dataclass prints itself, secrets masked: a value may end up in a log."""
+        secret = _secret_fields(type(self))
+        shown = (
+            f"{name}={'<secret>' if name in secret else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@functools.cache
+def _secret_fields(cls: type) -> frozenset[str]:
+    """Names of the fields whose annotation, at any depth, says that they are secret."""
+    hints = get_type_hints(cls, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if _is_secret(hint))
+
+
+def _is_secret(hint: object) -> bool:
+    marks = getattr(hint, "__metadata__", ())
+    if any(isinstance(mark, SecretMark) for mark in marks):
+        return True
+    return any(_is_secret(inner) for inner in get_args(hint))
 
 
 class Protobuf(Layout, kw_only=True):
