@@ -13,8 +13,14 @@ from pathlib import Path
 
 __all__ = ["Startup", "startup"]
 
+_SCRIPT = Path(sys.executable).with_name("wirehouse")
+_SAME = "import sys; from wirehouse.cli.main import main; sys.exit(main())"
+"""What the script does, for a checkout that is not installed."""
 _COMMANDS = {
-    "wirehouse --help": [str(Path(sys.executable).with_name("wirehouse")), "--help"],
+    "wirehouse --help": [
+        *([str(_SCRIPT)] if _SCRIPT.exists() else [sys.executable, "-c", _SAME]),
+        "--help",
+    ],
     "python -c pass": [sys.executable, "-c", "pass"],
 }
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.contenders import contenders
 from benchmarks.corpus import PROTOCOLS, SIZE, corpus
 from benchmarks.report import COLUMNS, record, rules, table
-from benchmarks.startup import Startup
+from benchmarks.startup import Startup, startup
 from benchmarks.timing import Timing, race
 from benchmarks.wire import main
 
@@ -111,6 +111,12 @@ def test_floors_and_aims_are_judged() -> None:
     assert "MISSED" in text
     assert "holds" in text
     assert "not timed" in table(invented(), {})
+
+
+def test_both_commands_start() -> None:
+    found = startup(1)
+    assert list(found) == ["wirehouse --help", "python -c pass"]
+    assert all(times.wall_ms > 0 for times in found.values())
 
 
 def test_record_names_no_machine() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from xml.etree import ElementTree
 __all__ = ["Item", "Shown", "assert_hidden", "fields", "pdml", "run", "tshark"]
 
 TIMEOUT_S = 300
+_NO_XML = re.compile("[\ufffe\uffff]")
+"""Characters that tshark writes although XML does not know them."""
 
 
 def tshark() -> str:
@@ -68,6 +71,7 @@ def pdml(script: Path, capture: Path, protocol: str, *options: str) -> dict[tupl
     wanted = f"tcp wirehouse.{protocol}"
     output = run(script, "-r", str(capture), "-T", "pdml", "-J", wanted, *options)
     found: dict[tuple[int, str], Shown] = {}
+    output = _NO_XML.sub("\ufffd", output)
     for packet in ElementTree.fromstring(output).iter("packet"):
         tcp = next(proto for proto in packet.iter("proto") if proto.get("name") == "tcp")
         ports = {f.get("name"): int(f.get("show", "0")) for f in tcp if "port" in f.get("name", "")}

@@ -140,6 +140,21 @@ def test_a_packet_cut_by_thecapture(tmp_path: Path) -> None:
     assert "incomplete: more bytes wanted: 3" in output
 
 
+@pytest.mark.parametrize("before", [b"", b"ok \xe2\x82\xac "])
+def test_text_that_is_not_utf8(before: bytes, tmp_path: Path) -> None:
+    """The edges of UTF-8: the dissector refuses what Python does, at the same byte."""
+    pieces = (
+        "80 bf c0 c080 c1bf c280 dfbf df e080 e08080 e09fbf e0a080 e1 e180 e180ff eda080 ed9fbf"
+        " edbfbf efbfbf f08080 f0808080 f08fbfbf f0908080 f09080 f48fbfbf f4908080 f5808080 ff"
+    )
+    streams: list[Payloads] = []
+    for piece in pieces.split():
+        for after in (b"", b"z"):
+            text = before + bytes.fromhex(piece) + after
+            streams.append([("c2s", b"\x1d" + len(text).to_bytes(3, "big") + text + bytes(4))])
+    assert compare(tmp_path, ESNP, "seed", streams) == []
+
+
 def test_values_nested_deeply(tmp_path: Path) -> None:
     """As deep as the layout allows is shown; one more is a problem, as for the decoder."""
     streams: list[Payloads] = []
@@ -151,6 +166,30 @@ def test_values_nested_deeply(tmp_path: Path) -> None:
         message = b"\x15" + len(row).to_bytes(3, "big") + row + bytes(4)
         streams.append([("c2s", message)])
     assert compare(tmp_path, ESNP, "seed", streams) == []
+
+
+def test_unknown_groups_nested_deeply(tmp_path: Path) -> None:
+    """Protobuf groups, which nobody writes any more, are skipped to the same depth."""
+    streams: list[Payloads] = []
+    for depth in (1, 31, 32, 33, 34):
+        arguments = b"\x0b" * depth + b"\x0c" * depth
+        size = (13 + len(arguments)).to_bytes(4, "little")
+        head = b"rpk" + size + bytes(4) + b"\x05" + bytes(8)
+        streams.append([("c2s", head + arguments)])
+    assert compare(tmp_path, RELAY, "seed", streams) == []
+
+
+@pytest.mark.parametrize(("more", "codes"), [(0, []), (1, ["too_many"])])
+def test_as_many_rows_and_values_as_allowed(more: int, codes: list[str], tmp_path: Path) -> None:
+    """At the limit nothing is wrong; one more is."""
+    rows = b"\x80\0\0\0" * (65_536 + more) + bytes(4)
+    values = b"\0\x17" + bytes([0x80 | 2 * more, 0x80, 0x08]) + bytes(65_536 + more)
+    message = b"\x15" + len(values).to_bytes(3, "big") + values + bytes(4)
+    script = write_script(tmp_path, [ESNP])
+    for data in (rows, message):
+        file = capture(tmp_path, 9600, [("c2s", data), ("c2s", ESNP.encode(Message()))])
+        name = "wirehouse.esnp.malformed.code"
+        assert run(script, "-r", str(file), "-T", "fields", "-e", name).split() == codes
 
 
 def test_more_fields_than_a_tree_can_hold(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_built_in_protocols_are_found(name: str) -> None:
 
 
 def test_unknown_names_name_the_known() -> None:
-    with pytest.raises(RegistryError, match="'nope'.*esnp, tny, relay, magline, comet") as caught:
+    with pytest.raises(RegistryError, match=r"'nope'.*esnp, tny, relay, magline, comet") as caught:
         registry.find("nope")
     assert not isinstance(caught.value, BrokenProtocolError)
 

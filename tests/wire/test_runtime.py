@@ -182,10 +182,17 @@ def test_integers_of_a_size(size: int, signed: bool) -> None:
         assert refused(rt.put_int_of, value, size, signed, "a.b") == ("int_range", "a.b", None)
 
 
-def test_unsigned_integers_of_an_option() -> None:
-    assert rt.put_fixed_int(0x0102, 4, "f") == b"\0\0\1\2"
-    for value in (-1, 1 << 32):
-        assert refused(rt.put_fixed_int, value, 4, "f") == ("int_range", "f", None)
+def test_integers_of_either_order() -> None:
+    assert rt.put_int_of(0x0102, 4, False, "f") == b"\0\0\1\2"
+    assert rt.put_int_of(0x0102, 4, False, "f", "little") == b"\2\1\0\0"
+
+
+def test_sizes_that_a_type_can_say() -> None:
+    assert rt.put_size_of(0xFFFFFF, 3, "f", "big") == b"\xff\xff\xff"
+    assert rt.put_size_of(1, 3, "f", "little") == b"\1\0\0"
+    assert refused(rt.put_size_of, 1 << 24, 3, "a.b", "big") == ("too_large", "a.b", None)
+    assert rt.fitting(5, 5, "f") == 5
+    assert refused(rt.fitting, 6, 5, "a.b") == ("too_large", "a.b", None)
 
 
 NANS = [0x7FC00000, 0xFFC00000, 0x7F800001, 0xFF800001, 0x7FFFFFFF, 0x7FA00000, 0xFFBFFFFF]

@@ -35,6 +35,7 @@ ADAPTERS: Final[dict[str, str]] = {
     "comet": "wirehouse.protocols.comet.vectors",
 }
 """Where the adapter of each protocol is."""
+_DEFECT: Final = "the runner fell over:"
 
 
 def excuses(protocol: str) -> tuple[Excuse, ...]:
@@ -130,6 +131,8 @@ class Suite:
             _adapter(vector).run(vector, self.context)
         except VectorFailure as failure:
             return str(failure) or "failed"
+        except Exception as error:  # a defect of ours, but still one line and not the end
+            return f"{_DEFECT} {type(error).__name__}: {' '.join(str(error).split())}"
         return None
 
     def _alter(self, case: Case, report: Report) -> Iterator[str]:
@@ -137,8 +140,12 @@ class Suite:
         adapter = _adapter(case.vector)
         for alteration, altered in altered_versions(case.vector, adapter.CLASSES):
             report.tried += 1
-            if self._run(altered, thorough=False):
+            found = self._run(altered, thorough=False)
+            if found and not found.startswith(_DEFECT):
                 report.caught += 1
+                continue
+            if found:
+                yield f"altered {alteration}: {found}"
                 continue
             excuse = _excuse(adapter.EXCUSES, case.vector, altered, alteration)
             if excuse is None:
@@ -199,6 +206,9 @@ def _add(suite: Suite, path: Path, number: int, line: str) -> None:
     missing = [key for key in ("name", "protocol", "hex", "expect") if key not in vector]
     if missing:
         suite.problems.append(f"{path}:{number}: has no {', '.join(missing)}")
+        return
+    if not isinstance(vector["expect"], dict) or not isinstance(vector["hex"], str):
+        suite.problems.append(f"{path}:{number}: expect must be an object, and hex a text")
         return
     suite.cases.append(Case(path.name, number, vector))
 

@@ -33,10 +33,7 @@ __all__ = [
     "hex_bytes",
 ]
 
-COMMON_KEYS: Final = ("name", "protocol", "origin", "notes", "hex", "expect")
-"""Keys that every vector has; of these, only `hex` and `expect` say anything about bytes."""
-
-_SHOWN = 60
+_SHOWN: Final = 60
 
 
 class VectorFailure(Exception):  # noqa: N818 - it is a finding about a vector, not a program error
@@ -187,7 +184,7 @@ class Vector:
         self.origin = self.top.text("origin", default="unknown")
         self.top.get("notes")
         self.data = self.top.octets("hex")
-        self.expect = self.top.child("expect")
+        self.expect = Expect(self.top.take("expect"))
 
     def done(self) -> None:
         """Fails when a key of the vector or of `expect` was not looked at."""

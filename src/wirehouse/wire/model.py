@@ -191,6 +191,7 @@ class Rows:
 
 
 Type: TypeAlias = Int | Varint | Float | Bool | Fixed | Blob | Nested | Many | Dynamic | Rows
+"""How one value is written."""
 
 
 # -- parts: what a layout is made of ---------------------------------------------------------
@@ -369,6 +370,7 @@ class Body:
 Part: TypeAlias = (
     Field | Const | BitGroup | Length | Tag | TagConst | OptionBits | OptionsLength | Options | Body
 )
+"""What a layout is made of."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

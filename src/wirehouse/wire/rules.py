@@ -180,16 +180,32 @@ def _order(layout: m.Layout) -> Iterator[Fault]:
     lengths = [part for part in layout.parts if isinstance(part, m.Length)]
     if len(lengths) > 1:
         yield lengths[1].name, "a layout has one length; nest a layout for another"
+    loose = ""
     for index, part in enumerate(layout.parts):
         last = index == len(layout.parts) - 1
         if isinstance(part, m.Body) and not last:
             yield part.name, "the body must be the last part"
+        if loose and (name := _tag_name(part)):
+            yield name, f"a tag stands before what has no fixed size, such as {loose}"
         if not isinstance(part, m.Field) or layout.protobuf:
             continue
+        if part.when is not None or not m.type_size(part.type)[1]:
+            loose = loose or part.name
         if isinstance(part.type, m.Rows) and len(layout.parts) > 1:
             yield part.name, "rows stand alone in their layout"
         if not last and _takes_rest(part.type):
             yield part.name, "takes all that is left, so it must be the last field"
+
+
+def _tag_name(part: m.Part) -> str:
+    """The name of a part that chooses the body."""
+    match part:
+        case m.Tag() | m.TagConst():
+            return part.name
+        case m.BitGroup():
+            return next((bit.name for bit in part.bits if bit.role == "tag"), "")
+        case _:
+            return ""
 
 
 def _takes_rest(kind: m.Type) -> bool:
@@ -240,6 +256,8 @@ def _bodies(layout: m.Layout) -> Iterator[Fault]:
         return
     if not tags and not bits:
         yield body.name, "nothing says which body this is: declare a tag"
+    if body.exact and layout.find(m.Options) is None:
+        yield body.name, "exact bodies are for frames with options"
     if len(tags) + any(bits) > 1 or sum(any(b.role == "tag" for b in g.bits) for g in groups) > 1:
         yield body.name, "several parts say which body this is"
     most = max([(1 << 8 * tag.type.size) - 1 for tag in tags], default=0)

@@ -523,10 +523,3 @@ def option_area(found: dict[int, bytes]) -> tuple[bytes, int]:
 def misplaced(field: str, tag: int) -> EncodeError:
     """An option does not go with this command."""
     return EncodeError("bad_option", field, None, f"not with command {tag}")
-
-
-def put_fixed_int(value: int, size: int, field: str) -> bytes:
-    """An unsigned big-endian integer."""
-    if not 0 <= value < 1 << (8 * size):
-        raise out_of_range(field, value, f"an unsigned number of {size} bytes")
-    return value.to_bytes(size, "big")

@@ -151,7 +151,7 @@ class FixedFrame(Layout):
     """A frame that needs no length."""
 
     head: ClassVar[Annotated[bytes, Magic(b"FX")]]
-    point: Point
+    little: U32LE
     yes: Boolean
     kind: Annotated[U8, Names(Kind, closed=True)]
 

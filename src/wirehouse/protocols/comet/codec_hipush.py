@@ -546,6 +546,8 @@ def scan_frame(buf: bytes, pos: int, end: int, limit: int = 65535) -> int:
     length = buf[pos] << 8 | buf[pos + 1]
     if length < 1:
         raise rt.refuse("bad_length", "frame.length", pos, str(length))
+    if length > limit:
+        raise rt.refuse("too_large", "frame.length", pos, f"{length} over {limit}")
     stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)
@@ -558,6 +560,8 @@ def decode_frame_c2s(buf: bytes, pos: int, end: int, limit: int = 65535) -> tupl
     length = buf[pos] << 8 | buf[pos + 1]
     if length < 1:
         raise rt.refuse("bad_length", "frame.length", pos, str(length))
+    if length > limit:
+        raise rt.refuse("too_large", "frame.length", pos, f"{length} over {limit}")
     stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)
@@ -578,6 +582,8 @@ def decode_frame_s2c(buf: bytes, pos: int, end: int, limit: int = 65535) -> tupl
     length = buf[pos] << 8 | buf[pos + 1]
     if length < 1:
         raise rt.refuse("bad_length", "frame.length", pos, str(length))
+    if length > limit:
+        raise rt.refuse("too_large", "frame.length", pos, f"{length} over {limit}")
     stop: int = pos + 2 + length
     if stop > end:
         raise NeedMore(stop - end)

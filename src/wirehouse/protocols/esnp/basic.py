@@ -125,7 +125,7 @@ def _read_var(buf: bytes, pos: int, end: int, _: str) -> tuple[Any, int]:
 
 
 def _write_var(value: Any, _: str) -> bytes:
-    return codec_seed.write_var(value, 0)
+    return codec_seed.write_var(value, 0, [_VAR_NODES])
 
 
 _TYPES: Final = (

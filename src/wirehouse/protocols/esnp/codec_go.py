@@ -283,7 +283,7 @@ def read_var(buf: bytes, pos: int, end: int, depth: int, budget: list[int]) -> t
     return Var(type=tag, value=value), pos
 
 
-def write_var(value: Var, depth: int) -> bytes:
+def write_var(value: Var, depth: int, budget: list[int]) -> bytes:
     tag = value.type
     inner: Any = value.value
     data: bytes
@@ -363,13 +363,16 @@ def write_var(value: Var, depth: int) -> bytes:
                     if depth >= 64:
                         raise EncodeError("too_deep", "var.map", None)
                     size = len(inner)
+                    budget[0] -= size
+                    if budget[0] < 0:
+                        raise EncodeError("too_many", "var.map", None)
                     parts = [b'\x15', (_BYTE[size] if size < 128 else rt.put_unsigned32(size, "var.map"))]
                     for key, item in inner:
                         data = rt.put_text(key, "var.map.key")
                         size = len(data)
                         parts.append((_ZIGZAG[size] if size < 64 else rt.put_zigzag32(size, "var.map")))
                         parts.append(data)
-                        parts.append(write_var(item, depth + 1))
+                        parts.append(write_var(item, depth + 1, budget))
                     return b"".join(parts)
                 else:
                     if tag < 24:
@@ -377,9 +380,12 @@ def write_var(value: Var, depth: int) -> bytes:
                         if depth >= 64:
                             raise EncodeError("too_deep", "var.list", None)
                         size = len(inner)
+                        budget[0] -= size
+                        if budget[0] < 0:
+                            raise EncodeError("too_many", "var.list", None)
                         parts = [b'\x17', (_BYTE[size] if size < 128 else rt.put_unsigned32(size, "var.list"))]
                         for item in inner:
-                            parts.append(write_var(item, depth + 1))
+                            parts.append(write_var(item, depth + 1, budget))
                         return b"".join(parts)
                     else:
                         # len_string
@@ -597,7 +603,7 @@ def write_data(value: Data) -> bytes:
     except UnicodeEncodeError as error:
         raise rt.not_text("data.name", error) from None
     n_name = len(name)
-    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "data.name")) + name + write_var(value.value, 0)
+    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "data.name")) + name + write_var(value.value, 0, [65536])
 
 
 def read_header(buf: bytes, pos: int, end: int) -> tuple[Header, int]:
@@ -627,7 +633,7 @@ def write_header(value: Header) -> bytes:
     except UnicodeEncodeError as error:
         raise rt.not_text("header.name", error) from None
     n_name = len(name)
-    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "header.name")) + name + write_var(value.value, 0)
+    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "header.name")) + name + write_var(value.value, 0, [65536])
 
 
 def read_source_message_id(buf: bytes, pos: int, end: int) -> tuple[SourceMessageId, int]:
@@ -687,7 +693,7 @@ def write_session_info(value: SessionInfo) -> bytes:
     except UnicodeEncodeError as error:
         raise rt.not_text("session_info.name", error) from None
     n_name = len(name)
-    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "session_info.name")) + name + write_var(value.value, 0)
+    return (_ZIGZAG[n_name] if n_name < 64 else rt.put_zigzag32(n_name, "session_info.name")) + name + write_var(value.value, 0, [65536])
 
 
 _MESSAGE_READERS: dict[int, Any] = {
@@ -801,6 +807,8 @@ def decode_message(buf: bytes, pos: int, end: int, limit: int = 33554432) -> tup
 
 
 def encode_message(value: Message) -> bytes:
+    if len(value.rows) > 65536:
+        raise EncodeError("too_many", "message.rows", None, str(len(value.rows)))
     parts = []
     for row in value.rows:
         entry = _MESSAGE_WRITERS.get(type(row))

@@ -1,69 +1,127 @@
 """Messages that belong together: MT_SEQ_NO of both documents, and the sequence rule of section 8.
 
 Parts are gathered by message id and handed on in the order of their numbers, from 1. The last one
-is the one whose number is its maximum.
+is the one whose number is its maximum. A reply is handed on part by part; a request when it is
+whole, because nobody can begin with half a question.
+
+A sequence that breaks a rule is refused once: its remaining parts are swallowed up to the last.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from wirehouse.wire.errors import DecodeError
 
 from .layout import Message
-from .message import seq
 
-__all__ = ["Sequences"]
+__all__ = ["Numbers", "Part", "Sequences", "in_range"]
+
+Numbers: TypeAlias = tuple[int, int]
+"""(current, maximum) of a SEQ_NO row; maximum 0 is unknown."""
+Part: TypeAlias = tuple[Message, bytes, bool]
+"""A message, its bytes, and whether it is the last."""
+
+
+def in_range(numbers: Numbers) -> bool:
+    """Whether a part can have these numbers."""
+    current, maximum = numbers
+    return current >= 1 and (maximum == 0 or current <= maximum)
+
+
+class _Sequence:
+    """What has come of one sequence."""
+
+    __slots__ = ("held", "next", "refused", "size", "taken")
+
+    def __init__(self) -> None:
+        self.next = 1
+        self.held: dict[int, Part] = {}
+        self.taken: list[Part] = []
+        self.size = 0
+        self.refused = False
 
 
 class Sequences:
-    """The sequences of one direction that are not whole yet."""
+    """The sequences of one direction that are not over yet; `whole` keeps parts to the last."""
 
-    def __init__(self, max_parts: int, max_bytes: int):
+    def __init__(self, max_parts: int, max_bytes: int, *, whole: bool = False):
         self.max_parts = max_parts
         self.max_bytes = max_bytes
-        self._next: dict[int, int] = {}
-        self._held: dict[int, dict[int, tuple[Message, bytes]]] = {}
-        self._bytes = 0
+        self.whole = whole
+        self.held_bytes = 0
+        self._open: dict[int, _Sequence] = {}
 
     def __len__(self) -> int:
-        return len(self._next)
+        return len(self._open)
 
     def __contains__(self, key: int) -> bool:
-        return key in self._next
+        return key in self._open
 
-    def add(self, key: int, message: Message, raw: bytes) -> list[tuple[Message, bytes, bool]]:
-        """Takes a part; returns those that are now in order, each with whether it is the last."""
-        found = seq(message)
-        if found is None:
-            self.drop(key)
-            return [(message, raw, True)]
-        current, wanted = found[0], self._next.get(key, 1)
-        held = self._held.setdefault(key, {})
-        if current < wanted or current in held:
-            raise DecodeError("seq_range", "seq_no.current", None, f"part {current} came before")
-        if len(held) >= self.max_parts or self._bytes + len(raw) > self.max_bytes:
-            raise DecodeError("too_many", "seq_no", None, f"{len(held)} parts are held")
-        self._next[key] = wanted
-        held[current] = message, raw
-        self._bytes += len(raw)
-        return self._ready(key)
+    def add(self, key: int, numbers: Numbers, message: Message, raw: bytes) -> list[Part]:
+        """Takes a part; returns those that can be handed on now, in order.
 
-    def _ready(self, key: int) -> list[tuple[Message, bytes, bool]]:
-        ready: list[tuple[Message, bytes, bool]] = []
-        held = self._held[key]
-        while self._next[key] in held:
-            message, raw = held.pop(self._next[key])
-            self._bytes -= len(raw)
-            found = seq(message)
-            last = found is not None and found[0] == found[1]
-            ready.append((message, raw, last))
-            self._next[key] += 1
-            if last:
+        DecodeError when the part cannot be one: the sequence is as it was before.
+        """
+        sequence = self._open.get(key)
+        if sequence is not None and sequence.refused:
+            if numbers[0] == numbers[1]:
                 self.drop(key)
-                break
+            return []
+        self._check(sequence, numbers, len(raw))
+        if sequence is None:
+            sequence = self._open[key] = _Sequence()
+        sequence.held[numbers[0]] = message, raw, numbers[0] == numbers[1]
+        sequence.size += len(raw)
+        self.held_bytes += len(raw)
+        return self._ready(key, sequence)
+
+    def _check(self, sequence: _Sequence | None, numbers: Numbers, size: int) -> None:
+        current, maximum = numbers
+        if not in_range(numbers):
+            raise DecodeError("seq_range", "seq_no", None, f"{current} of {maximum}")
+        if sequence is not None and (current < sequence.next or current in sequence.held):
+            raise DecodeError("seq_range", "seq_no.current", None, f"part {current} came before")
+        count = 0 if sequence is None else len(sequence.held) + len(sequence.taken)
+        if count >= self.max_parts or self.held_bytes + size > self.max_bytes:
+            raise DecodeError("too_many", "seq_no", None, f"{count} parts are held")
+
+    def _ready(self, key: int, sequence: _Sequence) -> list[Part]:
+        ready: list[Part] = []
+        while (part := sequence.held.pop(sequence.next, None)) is not None:
+            ready.append(part)
+            sequence.next += 1
+            if part[2]:
+                ready = sequence.taken + ready
+                self.drop(key)
+                return ready
+        if self.whole:
+            sequence.taken += ready
+            return []
+        self._release(sequence, sum(len(raw) for _, raw, _ in ready))
         return ready
 
+    def _release(self, sequence: _Sequence, size: int) -> None:
+        sequence.size -= size
+        self.held_bytes -= size
+
+    def refuse(self, key: int) -> None:
+        """Forgets what has come of a sequence, and swallows what is still to come."""
+        self.drop(key)
+        self._open[key] = _Sequence()
+        self._open[key].refused = True
+
+    def refused(self, key: int) -> bool:
+        """Whether the rest of this sequence is being swallowed."""
+        return key in self._open and self._open[key].refused
+
     def drop(self, key: int) -> None:
-        """Forgets a sequence."""
-        self._next.pop(key, None)
-        for _, raw in self._held.pop(key, {}).values():
-            self._bytes -= len(raw)
+        """Forgets a sequence; one that does not exist is no error."""
+        sequence = self._open.pop(key, None)
+        if sequence is not None:
+            self.held_bytes -= sequence.size
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._open.clear()
+        self.held_bytes = 0

@@ -64,11 +64,10 @@ def _codec(vector: Vector) -> Basic:
     expect = vector.expect
     if "codec" not in expect:
         # An int_* vector names its varint: int_uvarint_..., int_varint_...
-        kind = vector.name.split("_")[1:2]
-        name = {"uvarint": "UInt64", "varint": "Int64"}.get("".join(kind))
-        if name is None:
-            raise VectorFailure(f"name: no codec is called {vector.name!r}")
-        return BASIC[name]
+        found = re.search("uvarint|varint", vector.name)
+        if found is None:
+            raise VectorFailure(f"name: {vector.name!r} does not say how to read it")
+        return BASIC["UInt64" if found[0] == "uvarint" else "Int64"]
     name, width = expect.text("codec"), expect.get("width")
     sized = f"{name}{width}" if name in ("Int", "UInt") and width is not None else name
     basic = BASIC.get(sized)
@@ -169,7 +168,7 @@ _ROWS: Final[dict[str, Callable[..., Row]]] = {
 }
 _TEXT: Final = re.compile(
     r'(?:one )?(?P<row>\w+) name="(?P<name>[^"]*)" Var (?P<type>LenString|LenBytes) of '
-    r'"(?P<text>[^"]+)"\*(?P<count>\d+),? then END'
+    r'(?:"(?P<text>[^"]+)"|(?P<octets>0x[0-9a-fA-F]{2}))\*(?P<count>\d+),? then END'
 )
 _PATTERN: Final = re.compile(
     r"(?:one )?(?P<row>\w+) row of (?P<count>\d+) bytes, byte\[i\]=(?P<formula>[^,]+), then END"
@@ -201,7 +200,10 @@ def bytes_of_rule(rule: str) -> bytes:
         if found:
             if int(found["count"]) > _MAX:
                 raise VectorFailure(f"expect.rule: {found['count']} is too many for a test")
-            return PROTOCOL.encode(Message(rows=(build(found),)))
+            try:
+                return PROTOCOL.encode(Message(rows=(build(found),)))
+            except WireError as error:
+                raise VectorFailure(f"expect.rule: {error}") from None
     raise VectorFailure(f"expect.rule: not understood: {rule!r}")
 
 
@@ -209,11 +211,12 @@ def _text_row(found: re.Match[str]) -> Row:
     cls = _ROWS.get(found["row"])
     if cls is None:
         raise VectorFailure(f"expect.rule: {found['row']} has no name and Var")
-    text = found["text"] * int(found["count"])
-    is_text = found["type"] == "LenString"
-    number = VarType.LEN_STRING if is_text else VarType.LEN_BYTES
-    value = Var(type=number, value=text if is_text else text.encode())
-    return cls(name=found["name"], value=value)
+    unit = found["text"].encode() if found["text"] else _octets(found["octets"])
+    content = unit * int(found["count"])
+    if found["type"] == "LenBytes":
+        return cls(name=found["name"], value=Var(type=VarType.LEN_BYTES, value=content))
+    text = content.decode("utf-8", "surrogateescape")
+    return cls(name=found["name"], value=Var(type=VarType.LEN_STRING, value=text))
 
 
 def _pattern_row(found: re.Match[str]) -> Row:

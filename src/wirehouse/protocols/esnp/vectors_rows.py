@@ -114,7 +114,7 @@ def _var_view(var: Var) -> dict[str, Any]:
 def _bits(number: int, value: float) -> str:
     from .codec_seed import write_var
 
-    return write_var(Var(type=number, value=value), 0)[1:].hex()
+    return write_var(Var(type=number, value=value), 0, [0])[1:].hex()
 
 
 def _float_key(number: int, value: float) -> str:

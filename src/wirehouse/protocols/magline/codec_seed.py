@@ -368,7 +368,7 @@ def encode_frame(value: Frame) -> bytes:
         if value.reply_to is not None:
             if tag not in (3, 7):
                 raise rt.misplaced("frame.reply_to", tag)
-            found[0x0002] = rt.put_fixed_int(value.reply_to, 4, "frame.reply_to")
+            found[0x0002] = rt.put_int_of(value.reply_to, 4, False, "frame.reply_to", "big")
         if value.resume is not None:
             if tag not in (1,):
                 raise rt.misplaced("frame.resume", tag)

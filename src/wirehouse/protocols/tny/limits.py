@@ -14,12 +14,15 @@ from wirehouse.protocols.sansio import SessionError
 from .transform import TransformConfig
 
 __all__ = [
+    "GATEWAY_TUNNELS",
     "LAST_NUMBER",
     "PAYLOAD_LIMITS",
     "RECONNECT_DELAYS_S",
+    "SMALLEST_PACKET_LIMIT",
     "ClientOptions",
     "GatewayOptions",
     "LinkOptions",
+    "RegistryLimits",
     "RelayServerOptions",
     "ServerOptions",
     "SessionOptions",
@@ -40,6 +43,13 @@ every packet (§3)."""
 RECONNECT_DELAYS_S: Final = (1, 2, 2, 3, 3, 3, 5, 5, 5, 5, 10, 10, 10, 10, 10, 15)
 """How long a gateway waits before it dials again, attempt by attempt; after the last, from the
 start (§5)."""
+
+SMALLEST_PACKET_LIMIT: Final = 256
+"""Every packet that a link sends by itself fits."""
+
+GATEWAY_TUNNELS: Final = 65_536
+"""Tunnels of one gateway over all its links, waiting ones too: as many users as one address has
+ports, at one service each."""
 
 _NO_TRANSFORM: Final = TransformConfig()
 
@@ -142,10 +152,11 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long neither PING nor PONG may come; other packets do not count (§5)."""
 
     def __post_init__(self) -> None:
-        positive = ("open_timeout_s", "close_timeout_s", "idle_limit_s")
-        if hasattr(self, "heartbeat_s"):
-            positive = (*positive, "heartbeat_s")
-        _check(self, positive, ("max_packet", "max_tunnels"))
+        heartbeat = ("heartbeat_s",) if hasattr(self, "heartbeat_s") else ()
+        positive = ("open_timeout_s", "close_timeout_s", "idle_limit_s", *heartbeat)
+        _check(self, positive, ("max_tunnels",))
+        if self.max_packet < SMALLEST_PACKET_LIMIT:
+            raise _refuse("max_packet", f"wanted {SMALLEST_PACKET_LIMIT} or more")
 
 
 class GatewayOptions(LinkOptions, frozen=True, kw_only=True):
@@ -160,3 +171,15 @@ class GatewayOptions(LinkOptions, frozen=True, kw_only=True):
 class RelayServerOptions(LinkOptions, frozen=True, kw_only=True):
     """How a game server, the relay server, treats its links. No idle limit, as in the original:
     the gateway is the one that watches."""
+
+
+class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits over all links of a server; each default with its reason."""
+
+    max_links: int = 1_024
+    """A few links from each of some hundred gateways."""
+    max_tunnels: int = 262_144
+    """Tunnels on all links and on none: sixteen full links, 100 MB or so."""
+    keep_s: float = 60.0
+    """How long a tunnel without a link is kept: a gateway that lives has dialled again by then, ten
+    attempts of its reconnect schedule being under a minute."""

@@ -23,13 +23,25 @@ from .layout import Envelope, Message, Packet, PacketType, Ping, Pong
 from .limits import PAYLOAD_LIMITS, SessionOptions, SpokenDialect
 from .transform import Dialect, PacketContext
 
-__all__ = ["PING", "PONG", "SKIPPED", "TICK_TAIL", "PacketReader", "PacketWriter", "Speech"]
+__all__ = [
+    "PING",
+    "PONG",
+    "SKIPPED",
+    "TICK_TAIL",
+    "PacketReader",
+    "PacketWriter",
+    "Speech",
+    "check_headers",
+]
 
 _CODECS: Final[dict[str, ModuleType]] = {"seed": codec_seed, "upstream": codec_upstream}
 _MAGIC: Final = b"tny."
 _HEAD: Final = 5
 """Bytes of head and option: all of a tick in the original."""
 _LENGTH: Final = 4
+_CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
+_MOST_OVERHEAD: Final = 10 + 5 + 8
+"""AccessId, Number and CheckCode at their longest."""
 
 TICK_TAIL: Final = bytes(_LENGTH)
 """What a tick of the seed dialect has after the five bytes that both forms share."""
@@ -161,14 +173,16 @@ class PacketReader:
         return cast("tuple[Packet, int]", codec.decode_packet(buf, pos, end, self.limit))
 
     def _tick(self, buf: bytes, pos: int, end: int, kind: PacketType) -> tuple[Packet, int]:
+        """A tick at five bytes; what follows is looked at if it is there, and not waited for."""
         stop = pos + _HEAD
-        if end - stop < _LENGTH:
-            self._tail_wanted = True  # not a reason to wait: the tick is complete for the original
-        elif buf.startswith(_MAGIC, stop):
+        tail = buf[stop : min(end, stop + _LENGTH)]
+        if tail == _MAGIC:
             self._speech.heard("upstream")
-        else:
+        elif len(tail) == _LENGTH and int.from_bytes(tail, "little") <= self.limit:
             self._start_skipping(buf, stop)
             stop += _LENGTH
+        else:
+            self._tail_wanted = True
         return _TICKS[kind], stop
 
     def _head_follows(self, buf: bytes, pos: int, end: int) -> bool:
@@ -209,6 +223,14 @@ def _type_at(buf: bytes, pos: int, end: int) -> int | None:
     return buf[pos + 4] & 3 if end - pos >= _HEAD and buf.startswith(_MAGIC, pos) else None
 
 
+def check_headers(message: Message, dialect: Dialect) -> None:
+    """A header field of the other dialect would vanish on the wire without a word."""
+    if dialect == "seed" and message.headers is not None:
+        raise SessionError("bad_value", "dialect seed has one forward_header, no headers")
+    if dialect == "upstream" and message.forward_header is not None:
+        raise SessionError("bad_value", "dialect upstream has headers, no forward_header")
+
+
 class PacketWriter:
     """The direction away from us. A call that raises has used up no number."""
 
@@ -243,13 +265,11 @@ class PacketWriter:
             access_id = self._access_id
         codec, context = self._speech.codec, self._context
         context.dialect = self._speech.current
-        self._check_headers(message)
+        check_headers(message, self._speech.current)
         try:
             plain = codec.write_message(message)
-            head = codec.encode_envelope(
-                Envelope(access_id=access_id, number=context.number + 1, content=b"")
-            )
-            self._check_size(len(plain) + len(head) - _LENGTH)
+            if len(plain) + _MOST_OVERHEAD + self._spare > self.limit:
+                self._check_size(access_id, plain)
             sealed = context.seal(access_id, plain, random=self._random)
         except EncodeError as error:
             raise SessionError(error.code, str(error)) from error
@@ -260,15 +280,12 @@ class PacketWriter:
         )
         return cast(bytes, codec.encode_packet(packet))
 
-    def _check_headers(self, message: Message) -> None:
-        """A field of the other dialect would vanish on the wire without a word."""
-        if self._speech.current == "seed" and message.headers is not None:
-            raise SessionError("bad_value", "dialect seed has one forward_header, no headers")
-        if self._speech.current == "upstream" and message.forward_header is not None:
-            raise SessionError("bad_value", "dialect upstream has headers, no forward_header")
-
-    def _check_size(self, size: int) -> None:
-        check = {"seed": 4, "upstream": 8}[self._speech.current]
-        size += self._spare + (check if self._context.config.verify else 0)
+    def _check_size(self, access_id: int, plain: bytes) -> None:
+        """To the byte, except that the most waste is counted that there can be."""
+        codec, context = self._speech.codec, self._context
+        envelope = Envelope(access_id=access_id, number=context.number + 1, content=plain)
+        size = len(codec.encode_envelope(envelope)) - _LENGTH + self._spare
+        if context.config.verify:
+            size += _CHECK_BYTES[self._speech.current]
         if size > self.limit:
             raise SessionError("too_large", f"a payload of {size} bytes, {self.limit} at most")

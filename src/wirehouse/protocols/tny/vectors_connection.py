@@ -294,10 +294,10 @@ class Connection:
             self.context.notes.append(NOT_CANONICAL)
         arguments = arguments_view(packet.arguments)
         # A protobuf field that is absent has its default, so a vector need not mention it.
-        defaults = frozenset(key for key, value in arguments.items() if not value) | OPTIONAL
+        defaults = {key for key, value in arguments.items() if not value}
         wanted = self.expect.child("arguments").data
         given = {key: value for key, value in wanted.items() if value is not None}
-        found = difference(given, arguments, "expect.arguments", defaults)
+        found = difference(given, arguments, "expect.arguments", OPTIONAL | defaults)
         if found:
             raise VectorFailure(found)
         view = {**relay_view(packet, len(self.data)), "arguments": wanted}

@@ -20,6 +20,7 @@ OPTIONAL: Final = frozenset(
         "message_hex",
         "packet_length",
         "payload_length",
+        "unknown",
         "waste_bits",
         "waste_bytes",
     }

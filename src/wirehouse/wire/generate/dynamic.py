@@ -112,10 +112,10 @@ def _read_container(code: Code, kind: m.Dynamic, each: m.DynamicKind) -> None:
 
 
 def dynamic_writer(kind: m.Dynamic, structs: Structs) -> str:
-    """`write_<name>(value, depth)`."""
+    """`write_<name>(value, depth, budget)`."""
     cls, name = kind.cls.__name__, kind.name
     code = Code()
-    code(f"def write_{name}(value: {cls}, depth: int) -> bytes:")
+    code(f"def write_{name}(value: {cls}, depth: int, budget: list[int]) -> bytes:")
     code.indent = 1
     code("tag = value.type", "inner: Any = value.value", "data: bytes")
     with code.block(f"if depth > {kind.max_depth}:"):
@@ -166,10 +166,10 @@ def _write_container(code: Code, kind: m.Dynamic, each: m.DynamicKind, head: byt
     assert isinstance(each.type.count, m.Varint)
     with code.block(f"if depth >= {kind.max_depth}:"):
         code(f'raise EncodeError("too_deep", "{label}", None)')
-    code(
-        "size = len(inner)",
-        f"parts = [{head!r}, {varint_expr('size', each.type.count, label, size=True)}]",
-    )
+    code("size = len(inner)", "budget[0] -= size")
+    with code.block("if budget[0] < 0:"):
+        code(f'raise EncodeError("too_many", "{label}", None)')
+    code(f"parts = [{head!r}, {varint_expr('size', each.type.count, label, size=True)}]")
     if isinstance(each.type, m.Pairs):
         assert isinstance(each.type.key.length, m.Varint)
         with code.block("for key, item in inner:"):
@@ -179,8 +179,8 @@ def _write_container(code: Code, kind: m.Dynamic, each: m.DynamicKind, head: byt
                 f"parts.append({varint_expr('size', each.type.key.length, label, size=True)})",
                 "parts.append(data)",
             )
-            code(f"parts.append(write_{kind.name}(item, depth + 1))")
+            code(f"parts.append(write_{kind.name}(item, depth + 1, budget))")
     else:
         with code.block("for item in inner:"):
-            code(f"parts.append(write_{kind.name}(item, depth + 1))")
+            code(f"parts.append(write_{kind.name}(item, depth + 1, budget))")
     code('return b"".join(parts)')

@@ -28,6 +28,10 @@ def frame_kind(layout: m.Layout) -> str:
     if layout.body is not None:
         for alternative in layout.body.alternatives:
             frame_kind(alternative.layout)
+        if layout.body.directed:
+            raise DeclarationError(
+                f"{layout.cls.__qualname__}: a frame whose bodies depend on the direction needs a length"
+            )
         return "body"
     if layout.fixed_size is not None and not layout.protobuf:
         return "fixed"
@@ -51,6 +55,33 @@ class HeadFrame:
         self.options = next((p for p in layout.parts if isinstance(p, m.Options)), None)
         self.body = layout.body
         self.table = f"_{layout.name.upper()}"
+        self.check()
+
+    def check(self) -> None:
+        """Refuses a head that cannot be read at once."""
+        for part in self.head:
+            if isinstance(part, m.Field) and not _is_fixed(part):
+                raise self.error(part.name, "has no fixed size, so it cannot stand in the head")
+        if self.body is not None:
+            self.check_body(self.body)
+        if self.options is None:
+            return
+        for part in self.tail:
+            if not isinstance(part, m.Options | m.Body):
+                name = part.bits[0].name if isinstance(part, m.BitGroup) else part.name
+                raise self.error(name, "with options, only they and the body follow the length")
+
+    def check_body(self, body: m.Body) -> None:
+        """Refuses bodies that an encoder could not tell from others."""
+        for alternative in body.alternatives:
+            if alternative.layout.transparent:
+                name = alternative.layout.name
+                raise self.error(body.name, f"{name} is nothing but its body: choose that here")
+        if self.options is not None and body.directed:
+            raise self.error(body.name, "with options, bodies are the same in both directions")
+
+    def error(self, name: str, why: str) -> DeclarationError:
+        return DeclarationError(f"{self.layout.cls.__qualname__}.{name}: {why}")
 
     def split(self) -> None:
         """The head ends with the length, or where the body begins."""
@@ -139,7 +170,7 @@ class HeadFrame:
             with code.block(f"if end - pos < {self.size}:"):
                 code(peek)
         reader = Reader(self.layout, self.structs)
-        reader.code = code
+        reader.code, reader.hold = code, True
         stored: list[str] = []
         for part in self.head:
             var = local(getattr(part, "name", ""))
@@ -170,9 +201,7 @@ class HeadFrame:
                     reader.slot(part.name, var, part.type)
                 case _:
                     raise DeclarationError(f"{self.label(var)}: cannot stand before a length")
-        if reader.run:
-            run, reader.run = reader.run, []
-            reader.unpack(run, base)
+        reader.unpack_all(base)
         return stored
 
     def tag_expr(self, parts: list[m.Part]) -> str | None:
@@ -224,9 +253,8 @@ class HeadFrame:
         if self.minimum:
             with code.block(f"if {var} < {self.minimum}:"):
                 code(f'raise rt.refuse("bad_length", "{name}", {at}, str({var}))')
-        if self.limit < _largest(self.length.type):
-            with code.block(f"if {var} > limit:"):
-                code(f'raise rt.refuse("too_large", "{name}", {at}, f"{{{var}}} over {{limit}}")')
+        with code.block(f"if {var} > limit:"):
+            code(f'raise rt.refuse("too_large", "{name}", {at}, f"{{{var}}} over {{limit}}")')
 
     def wait(self, code: Code) -> None:
         """Asks for the bytes that the length promises."""
@@ -361,11 +389,18 @@ class HeadFrame:
             return
         code(f"read = {self.table}_READERS{suffix}.get({tag})")
         with code.block("if read is None:"):
-            name = self.tag_name()
-            after = sum(_size(p) for p in self.layout.parts if not isinstance(p, m.Body))
-            back = after - self.offset_of(name)
-            code(f'raise rt.refuse("unknown_type", "{self.label(name)}", pos - {back}, str({tag}))')
+            label = self.label(self.tag_name())
+            code(f'raise rt.refuse("unknown_type", "{label}", {self.tag_at()}, str({tag}))')
         code(f"{local(self.body.name)}, pos = read(buf, pos, stop)")
+
+    def tag_at(self) -> str:
+        """Where the tag is, once `pos` is where the body begins."""
+        assert self.length is not None
+        parts = [part for part in self.layout.parts if not isinstance(part, m.Body)]
+        offset = self.offset_of(self.tag_name())
+        if all(_is_fixed(part) for part in parts):
+            return f"pos - {sum(_size(part) for part in parts) - offset}"
+        return f"stop - {local(self.length.name)} - {self.size} + {offset}"
 
     # -- encoding ----------------------------------------------------------------------------
 
@@ -484,10 +519,12 @@ def _head_size(layout: m.Layout) -> int:
 
 
 def _inner_limit(layout: m.Layout) -> int:
-    limits = [0]
-    if layout.body is not None:
-        for alternative in layout.body.alternatives:
-            length = alternative.layout.find(m.Length)
-            if isinstance(length, m.Length):
-                limits.append(length.limit if length.limit is not None else _largest(length.type))
-    return max(limits)
+    """The one default limit of the bodies that have one."""
+    limits = set()
+    for alternative in layout.body.alternatives if layout.body is not None else ():
+        length = alternative.layout.find(m.Length)
+        if isinstance(length, m.Length):
+            limits.add(length.limit if length.limit is not None else _largest(length.type))
+    if len(limits) > 1:
+        raise DeclarationError(f"{layout.cls.__qualname__}: its bodies must have the same limit")
+    return max(limits, default=0)

@@ -62,7 +62,7 @@ def _cached(protocol: Protocol, dialect: str) -> ModuleType:
 def _written(path: Path, source: str) -> Path:
     """Writes the file unless it is there; two processes may do so at the same time."""
     try:
-        if path.exists() and path.read_text(encoding="utf-8") == source:
+        if path.exists() and path.read_bytes() == source.encode():
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -72,7 +74,10 @@ class _Module:
             found[layout.cls] = layout
 
         for protocol in self.protocols:
-            add(protocol.model(self.dialect))
+            frame = protocol.model(self.dialect)
+            add(frame)
+            if frame.min_size == 0:
+                raise DeclarationError(f"{frame.cls.__qualname__}: a frame takes at least one byte")
         return list(found.values())
 
     def source(self) -> str:
@@ -116,21 +121,39 @@ class _Module:
             dialect=self.dialect,
             module=module,
         )
-        return f"{text}from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in self.classes())})\n"
+        found = self.imports()
+        for name in sorted(found, key=lambda name: (name != module, name)):
+            text += f"from {name} import (\n"
+            text += "".join(f"    {cls},\n" for cls in sorted(found[name])) + ")\n"
+        return text
 
-    def classes(self) -> list[str]:
-        names = {layout.cls.__name__ for layout in self.layouts if not layout.transparent}
-        names |= {kind.cls.__name__ for kind in dynamics(self.layouts)}
+    def imports(self) -> dict[str, set[str]]:
+        """The names of the classes that the code makes, by the module that defines them."""
+        found: dict[str, set[str]] = {}
+        seen: dict[str, type] = {}
+        for cls in self.classes():
+            name = cls.__name__
+            if getattr(sys.modules.get(cls.__module__), name, None) is not cls:
+                raise DeclarationError(f"{cls.__qualname__}: define it at the top of a module")
+            if seen.setdefault(name, cls) is not cls:
+                raise DeclarationError(f"two classes are called {name}; rename one")
+            found.setdefault(cls.__module__, set()).add(name)
+        return found
+
+    def classes(self) -> list[type]:
+        """What the code makes: layouts, dynamic values, and what stands for odd rows."""
+        found = [layout.cls for layout in self.layouts if not layout.transparent]
+        found += [kind.cls for kind in dynamics(self.layouts)]
         for layout in self.layouts:
             for part in layout.parts:
                 if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
-                    names |= {part.type.opaque.__name__, part.type.broken.__name__}
-        return sorted(names)
+                    found += [part.type.opaque, part.type.broken]
+        return found
 
     def empties(self, body: str) -> list[str]:
         """Values without fields are made once."""
-        names = sorted({layout.cls.__name__ for layout in self.layouts})
-        return [f"_EMPTY_{name} = {name}()" for name in names if f"_EMPTY_{name}" in body]
+        names = sorted(set(re.findall(r"\b_EMPTY_(\w+)", body)))
+        return [f"_EMPTY_{name} = {name}()" for name in names]
 
     def inner_first(self) -> list[m.Layout]:
         return list(reversed(self.layouts))

@@ -20,6 +20,11 @@ def _names(frame: HeadFrame) -> tuple[str, str]:
     return bits.name, size.name
 
 
+def _locals(frame: HeadFrame) -> tuple[str, str]:
+    bits, size = _names(frame)
+    return local(bits), local(size)
+
+
 def tag_table(frame: HeadFrame) -> list[str]:
     """What a head may say with each tag: constant, forbidden options, limit, body sizes."""
     assert frame.body is not None
@@ -29,7 +34,7 @@ def tag_table(frame: HeadFrame) -> list[str]:
         allowed = sum(f.bit for f in frame.options.fields if a.tag in f.on)
         known = sum(f.bit for f in frame.options.fields)
         forbidden = (known | frame.options.critical) & ~allowed
-        least, exact = a.layout.min_size, a.layout.fixed_size
+        least, exact = (a.layout.min_size, a.layout.fixed_size) if frame.body.exact else (0, None)
         most = exact if exact is not None else -1
         limit = a.limit if a.limit is not None else -1
         lines.append(
@@ -40,9 +45,9 @@ def tag_table(frame: HeadFrame) -> list[str]:
 
 def judge_options(frame: HeadFrame, code: Code) -> None:
     """Tag, its constant, the option bits, the limit and the body size, in this order."""
-    bits, size = _names(frame)
-    tag_name = frame.tag_name()
-    tag = local(tag_name)
+    bits, size = _locals(frame)
+    bits_name, size_name = _names(frame)
+    tag = local(frame.tag_name())
     assert frame.length is not None
     length = local(frame.length.name)
     const = frame.layout.find(m.TagConst)
@@ -51,9 +56,10 @@ def judge_options(frame: HeadFrame, code: Code) -> None:
     with code.block("if rules is None:"):
         frame.unknown(code, tag)
     code("const, forbidden, most, least, exact = rules")
-    _refuse(code, frame, f"{const.name} != const", "magic_mismatch", const.name)
-    _refuse(code, frame, f"{size} > {length} or ({bits} == 0) != ({size} == 0)", "bad_header", size)
-    _refuse(code, frame, f"{bits} & forbidden", "bad_option", bits)
+    _refuse(code, frame, f"{local(const.name)} != const", "magic_mismatch", const.name)
+    wrong = f"{size} > {length} or ({bits} == 0) != ({size} == 0)"
+    _refuse(code, frame, wrong, "bad_header", size_name)
+    _refuse(code, frame, f"{bits} & forbidden", "bad_option", bits_name)
     name = frame.length.name
     _refuse(code, frame, f"{length} > limit or 0 <= most < {length}", "too_large", name)
     wrong = f"{length} - {size} < least or 0 <= exact != {length} - {size}"
@@ -69,13 +75,12 @@ def _refuse(code: Code, frame: HeadFrame, test: str, error: str, name: str) -> N
 def read_options(frame: HeadFrame, code: Code) -> list[str]:
     """Reads the option area; `pos` is then where the body begins."""
     assert frame.options is not None
-    bits, size = _names(frame)
+    bits, size = _locals(frame)
     fields = frame.options.fields
     code(f"pos += {frame.size}")
-    code(
-        f"{' = '.join(local(f.name) for f in fields)} = None",
-        f"{frame.options.unknown}: tuple[Any, ...] = ()",
-    )
+    if fields:
+        code(f"{' = '.join(local(f.name) for f in fields)} = None")
+    code(f"{local(frame.options.unknown)}: tuple[Any, ...] = ()")
     with code.block(f"if {bits}:"):
         code(f"area = pos + {size}")
         below = 0
@@ -86,14 +91,15 @@ def read_options(frame: HeadFrame, code: Code) -> list[str]:
             below = (field.bit << 1) - 1
         _read_unknown(frame, code, 0xFFFF & ~below)
         with code.block("if pos != area:"):
-            code(f'raise rt.refuse("bad_header", "{frame.label(size)}", pos, "bytes left over")')
+            label = frame.label(_names(frame)[1])
+            code(f'raise rt.refuse("bad_header", "{label}", pos, "bytes left over")')
     return [f.name for f in fields] + [frame.options.unknown]
 
 
 def _read_unknown(frame: HeadFrame, code: Code, mask: int) -> None:
     """Reads the unknown options of a range of bits, which stand between known ones."""
     assert frame.options is not None
-    bits, name = _names(frame)[0], frame.options.unknown
+    bits, name = _locals(frame)[0], frame.options.unknown
     mask &= ~frame.options.critical
     if not mask:
         return
@@ -101,7 +107,7 @@ def _read_unknown(frame: HeadFrame, code: Code, mask: int) -> None:
         code(
             f'more, pos = rt.unknown_options(buf, pos, area, {bits} & {mask:#06x}, "{frame.label(name)}")'
         )
-        code(f"{name} += more")
+        code(f"{local(name)} += more")
 
 
 def _read_one(frame: HeadFrame, code: Code, field: m.OptionField) -> None:
@@ -110,7 +116,9 @@ def _read_one(frame: HeadFrame, code: Code, field: m.OptionField) -> None:
     code(f'start, pos = rt.option(buf, pos, area, {wanted}, "{label}")')
     match field.type:
         case m.Int():
-            code(f'{local(field.name)} = int.from_bytes(buf[start:pos], "{field.type.order}")')
+            signed = ", signed=True" if field.type.signed else ""
+            order = field.type.order
+            code(f'{local(field.name)} = int.from_bytes(buf[start:pos], "{order}"{signed})')
         case m.Nested():
             code(f"{local(field.name)}, _ = read_{field.type.layout.name}(buf, start, pos)")
         case m.Fixed():
@@ -123,8 +131,8 @@ def write_options(writer: FrameWriter) -> None:
     assert options is not None
     code = writer.code
     unknown = f"value.{options.unknown}"
-    test = " and ".join(f"value.{f.name} is None" for f in options.fields)
-    with code.block(f"if {test} and not {unknown}:"):
+    test = "".join(f"value.{f.name} is None and " for f in options.fields)
+    with code.block(f"if {test}not {unknown}:"):
         code('options, option_bits = b"", 0')
     with code.block("else:"):
         code("found: dict[int, bytes] = {}")
@@ -145,7 +153,9 @@ def _write_one(writer: FrameWriter, field: m.OptionField) -> None:
     target = f"found[{field.bit:#06x}]"
     match field.type:
         case m.Int():
-            code(f'{target} = rt.put_fixed_int(value.{field.name}, {field.type.size}, "{label}")')
+            size, signed, order = field.type.size, field.type.signed, field.type.order
+            number = f"value.{field.name}, {size}, {signed}"
+            code(f'{target} = rt.put_int_of({number}, "{label}", "{order}")')
         case m.Nested():
             code(f"{target} = write_{field.type.layout.name}(value.{field.name})")
         case m.Fixed():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .. import model as m
+from ..declare import DeclarationError
 from .code import Code, Structs, format_of, local, nested, order_of, varint_reader
 
 __all__ = ["Reader", "function_name"]
@@ -45,6 +46,8 @@ class Reader:
         self.code = Code(1)
         self.run: list[_Slot] = []
         self.groups = 0
+        self.hold = False
+        """Whether values of both byte orders are kept for `unpack_all`."""
 
     def label(self, name: str) -> str:
         """The dotted name of a field, as errors say it."""
@@ -88,7 +91,7 @@ class Reader:
                 case m.Length():
                     self.inner_length(part)
                 case _:
-                    raise NotImplementedError(f"{part!r} belongs in a frame")
+                    raise in_frame(self.layout, part)
         self.flush()
         if any(isinstance(p, m.Length) for p in parts):
             with self.code.block("if pos != end:"):
@@ -100,7 +103,7 @@ class Reader:
     def slot(self, name: str, var: str, kind: m.Type, after: list[str] | None = None) -> None:
         """Adds a value of fixed size to the run."""
         order = order_of(kind)
-        if order and any(s.order not in ("", order) for s in self.run):
+        if order and not self.hold and any(s.order not in ("", order) for s in self.run):
             self.flush()
         after = list(after or [])
         if isinstance(kind, m.Int) and kind.size == 3:
@@ -183,6 +186,18 @@ class Reader:
             at = _plus(base, offset) if offset else base
             self.code(*(line.replace("{at}", at) for line in slot.after))
             offset += slot.size
+
+    def unpack_all(self, base: str) -> None:
+        """Unpacks the run, of which nothing is emitted yet, by one call for each byte order."""
+        run, self.run = self.run, []
+        offset, part = 0, list[_Slot]()
+        for slot in run:
+            if slot.order and any(s.order not in ("", slot.order) for s in part):
+                self.unpack(part, _plus(base, offset) if offset else base)
+                offset, part = offset + sum(s.size for s in part), []
+            part.append(slot)
+        if part:
+            self.unpack(part, _plus(base, offset) if offset else base)
 
     # -- parts -------------------------------------------------------------------------------
 
@@ -275,7 +290,7 @@ class Reader:
                 self.flush()
                 self.code(f"{var}, pos = read_{kind.name}(buf, pos, end, 0, [{kind.max_nodes}])")
             case m.Rows():
-                raise NotImplementedError("rows belong in a frame of their own")
+                raise AssertionError("rows stand alone in their layout")
 
     def varint(self, label: str, var: str, kind: m.Varint) -> None:
         self.flush()
@@ -360,6 +375,12 @@ def _plus(base: str, offset: int) -> str:
 
 
 # -- pieces that frames and dynamic values use too -------------------------------------------
+
+
+def in_frame(layout: m.Layout, part: m.Part) -> DeclarationError:
+    """A part that only a frame can have stands elsewhere."""
+    name = getattr(part, "name", "")
+    return DeclarationError(f"{layout.cls.__qualname__}.{name}: belongs in the head of a frame")
 
 
 def construct(cls: str, names: list[str]) -> str:

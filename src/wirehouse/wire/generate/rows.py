@@ -28,8 +28,6 @@ class RowFrame:
         self.name = part.name
         self.rows = part.type
         self.head = self.rows.tag.size + self.rows.size.size
-        if (self.rows.tag, self.rows.size) != (m.Int(1), m.Int(3)):
-            raise NotImplementedError("rows with another head than a byte and 24 bits")
         self.table = f"_{layout.name.upper()}"
 
     def functions(self) -> list[str]:
@@ -134,6 +132,8 @@ class RowFrame:
             f"def {function_name('encode', self.layout)}(value: {self.layout.cls.__name__}) -> bytes:"
         )
         code.indent = 1
+        with code.block(f"if len(value.{self.name}) > {self.rows.max_rows}:"):
+            code(f'raise EncodeError("too_many", "{label}", None, str(len(value.{self.name})))')
         code("parts = []")
         with code.block(f"for row in value.{self.name}:"):
             code(f"entry = {self.table}_WRITERS.get(type(row))")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .. import model as m
 from .code import Code, Structs, format_of, local, nested, order_of
-from .reader import function_name
+from .reader import function_name, in_frame
 
 __all__ = ["Writer"]
 
@@ -194,7 +194,7 @@ class Writer:
                 code, order = format_of(part.type) or "", order_of(part.type)
                 self.pieces.append(_Packed(part.name, "", code, order, part.type.size, part))
             case _:
-                raise NotImplementedError(f"{part!r} belongs in a frame")
+                raise in_frame(self.layout, part)
 
     def bit_group(self, part: m.BitGroup) -> None:
         terms = []
@@ -285,9 +285,9 @@ class Writer:
             case m.Nested():
                 self.pieces.append(_Bytes(f"{function_name('write', kind.layout)}({expr})"))
             case m.Dynamic():
-                self.pieces.append(_Bytes(f"write_{kind.name}({expr}, 0)"))
+                self.pieces.append(_Bytes(f"write_{kind.name}({expr}, 0, [{kind.max_nodes}])"))
             case m.Rows():
-                raise NotImplementedError("rows belong in a frame of their own")
+                raise AssertionError("rows stand alone in their layout")
 
     def varint(self, name: str, expr: str, kind: m.Varint) -> str:
         """An expression for a varint: small numbers from a table."""

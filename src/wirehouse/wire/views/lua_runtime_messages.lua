@@ -163,7 +163,7 @@ local function rows(spec)
       s.at = at + kind.least + size
       if row_tag == spec.stop then return nil, start, nil end
       count = count + 1
-      if count > spec.max then fail(s, "too_many", field, s.at) end
+      if count > spec.max and not s.scanning then fail(s, "too_many", field, s.at) end
     end
   end
   return kind

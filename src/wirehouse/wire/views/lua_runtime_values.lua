@@ -170,7 +170,7 @@ local function leb128(s, field, loose)
     end
     if byte < 128 then
       if high < TWO32 then return low, high end
-      if loose then return low, 0 end
+      if loose then return low, high % TWO32 end
       break
     end
   end

@@ -10,6 +10,7 @@ length field grows. Messages with NaN are not equal to themselves: compare what 
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -38,8 +39,9 @@ def messages(
     return values(protocol.model(dialect), direction=direction)
 
 
+@functools.cache
 def values(layout: m.Layout, *, direction: m.Direction | None = None) -> SearchStrategy[Any]:
-    """Every value of a layout."""
+    """Every value of a layout. Kept: making a strategy takes longer than drawing from it."""
     if layout.protobuf:
         return _protobuf(layout)
     body = layout.body
@@ -262,7 +264,7 @@ def _protobuf(layout: m.Layout) -> SearchStrategy[Any]:
 
 def _unknown_fields(known: Sequence[int]) -> SearchStrategy[bytes]:
     """Fields with other numbers, one after the other."""
-    spare = [n for n in (*range(1, 20), 2047, 2048, (1 << 29) - 1) if n not in known]
+    spare = [n for n in (*range(1, 20), 1000, 2047, 2048, 99_999, (1 << 29) - 1) if n not in known]
     numbers = st.sampled_from(spare)
     field = st.one_of(
         st.builds(lambda n, v: _leb(n << 3) + _leb(v), numbers, st.integers(0, (1 << 64) - 1)),

@@ -1,0 +1,65 @@
+"""magline connections, both roles: the names that applications use (seed 003).
+
+    client = ClientSession(key=ClientKey(pinned=...), entropy=os.urandom, now=now)
+    client.connect()
+    server = ServerSession(keys=ServerKeys(static=[...]), entropy=os.urandom, store=store, now=now)
+
+What each side may say when, and what is answered, is in `server.py` and `client.py`; what both do
+alike in `endpoint.py`. Whether a request succeeds, who a client is and which old connection a
+resumed one replaces is the application's to say or to do.
+
+Rule and section numbers refer to `docs/decisions/magline.md`.
+"""
+
+from __future__ import annotations
+
+from .client import ClientSession
+from .credentials import ClientKey, ServerKeys
+from .events import (
+    Authenticated,
+    Established,
+    Failure,
+    Finished,
+    Pinged,
+    Ponged,
+    Push,
+    Pushed,
+    Refused,
+    Replied,
+    Reply,
+    Request,
+    Requested,
+    RequestFailed,
+    RequestLost,
+    Resumed,
+)
+from .resumption import MemoryStore, ResumptionState, ResumptionStore, Ticket, session_id_of
+from .server import ServerSession
+
+__all__ = [
+    "Authenticated",
+    "ClientKey",
+    "ClientSession",
+    "Established",
+    "Failure",
+    "Finished",
+    "MemoryStore",
+    "Pinged",
+    "Ponged",
+    "Push",
+    "Pushed",
+    "Refused",
+    "Replied",
+    "Reply",
+    "Request",
+    "RequestFailed",
+    "RequestLost",
+    "Requested",
+    "Resumed",
+    "ResumptionState",
+    "ResumptionStore",
+    "ServerKeys",
+    "ServerSession",
+    "Ticket",
+    "session_id_of",
+]

@@ -1,0 +1,209 @@
+"""What the magline machine plays with: connections whose bytes can be spoiled, and a ledger.
+
+A `Connection` is a client and a server session with the bytes that are under way between them. It
+notes what was said and compares what is heard: messages come in order, none twice, none invented,
+and none is missing from a connection that ends cleanly.
+
+All keys, secrets and session ids here are throw-away test values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from wirehouse.protocols.magline.endpoint import ANSWERS
+from wirehouse.protocols.magline.events import reason_name
+from wirehouse.protocols.magline.layout import Reason
+from wirehouse.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
+from wirehouse.protocols.magline.session import (
+    Authenticated,
+    ClientSession,
+    Established,
+    Pushed,
+    Refused,
+    Replied,
+    Requested,
+    RequestFailed,
+    RequestLost,
+    Resumed,
+    ServerSession,
+)
+from wirehouse.protocols.sansio import CLOSED, Closed, Event, Failed, Side
+from wirehouse.wire.errors import CODES
+
+CLIENT_OPTIONS = ClientOptions(max_requests=5, max_frame=2048)
+SERVER_OPTIONS = ServerOptions(max_requests=3, max_frame=2048)
+CODES_OF_MAGLINE = {*ANSWERS, "too_busy", "unexpected_reply", "idle", "short"}
+REASONS = {
+    *ANSWERS,
+    *(reason_name(reason) for reason in Reason),
+    "eof",
+    "refused",
+    "untrusted_fin",
+}
+assert set(CODES) >= CODES_OF_MAGLINE
+
+
+@dataclass
+class Pushes:
+    """What waits for a session's client, as the store should have it."""
+
+    waiting: list[int] = field(default_factory=list)
+    dropped: int = 0
+
+    def add(self, number: int, most: int) -> None:
+        self.waiting.append(number)
+        if len(self.waiting) > most:
+            del self.waiting[0]
+            self.dropped += 1
+
+
+class Connection:
+    """Two sessions, two wires, and what has crossed them."""
+
+    def __init__(self, client: ClientSession, server: ServerSession):
+        self.client = client
+        self.server = server
+        self.up, self.down = bytearray(), bytearray()
+        self.spoiled_up = self.spoiled_down = self.deaf = False
+        self.asked: list[tuple[int, int, bytes]] = []
+        self.heard = 0
+        self.answers: dict[int, bytes | int] = {}
+        self.open_requests: dict[int, int] = {}
+        self.outcomes: dict[int, Event] = {}
+        self.pushed: list[int] = []
+        self.received: list[int] = []
+        self.ends: dict[str, Closed] = {}
+        self.server_events: list[Event] = []
+
+    @property
+    def spoiled(self) -> bool:
+        return self.spoiled_up or self.spoiled_down
+
+    @property
+    def quiet(self) -> bool:
+        return not self.up and not self.down
+
+    @property
+    def live(self) -> bool:
+        return not (self.client.closed and self.server.closed)
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """What the sessions want to send goes on the wires; events are checked and noted."""
+        self.up += self.client.to_send()
+        down = self.server.to_send()
+        self.down += b"" if self.deaf else down
+        for event in self.client.events():
+            self._note("client", event)
+            self._client_says(event)
+        for event in self.server.events():
+            self._note("server", event)
+            self._server_says(event)
+            self.server_events.append(event)
+
+    def deliver(self, upward: bool, count: int, now: float) -> None:
+        """Some bytes arrive, in one piece; a side that has closed lets the other know."""
+        wire = self.up if upward else self.down
+        target = self.server if upward else self.client
+        source = self.client if upward else self.server
+        data = bytes(wire[:count])
+        del wire[:count]
+        target.receive(data, now)
+        if source.closed and not wire and not (upward and self.deaf):
+            target.receive_eof()
+        self.collect()
+
+    def lose_client(self) -> None:
+        """The client's side of the line is dead; the server has not noticed."""
+        self.deaf = True
+        self.up.clear()
+        self.down.clear()
+        self.client.receive_eof()
+        self.collect()
+        self.up.clear()
+
+    # -- what is heard -----------------------------------------------------------------------
+
+    def _note(self, who: str, event: Event) -> None:
+        assert who not in self.ends, f"{event} after {self.ends[who]}"
+        if isinstance(event, Failed):
+            assert event.code in CODES_OF_MAGLINE, event
+        if isinstance(event, Closed):
+            assert event.reason in REASONS, event
+            self.ends[who] = event
+
+    def _client_says(self, event: Event) -> None:
+        match event:
+            case Pushed():
+                self.received.append(int(event.data))
+                assert self.pushed[: len(self.received)] == self.received
+            case Replied():
+                assert self.answers[event.seq] == event.data
+                self._outcome(event.seq, event)
+            case RequestFailed():
+                assert self.answers[event.seq] == event.error_number
+                self._outcome(event.seq, event)
+            case RequestLost():
+                self._outcome(event.seq, event)
+            case Closed() if event.clean and event.side is Side.REMOTE:
+                assert self.received == self.pushed
+            case Refused():
+                assert self.server.closed or self.spoiled or self.deaf
+
+    def _server_says(self, event: Event) -> None:
+        match event:
+            case Requested():
+                assert self.asked[self.heard] == (event.seq, event.business_cmd, event.data)
+                self.heard += 1
+                self.open_requests[event.seq] = event.business_cmd
+            case Failed(code="too_busy"):
+                self.answers[self.asked[self.heard][0]] = 11
+                self.heard += 1
+            case Closed():
+                self.open_requests.clear()
+                if event.clean and event.side is Side.REMOTE:
+                    assert self.heard == len(self.asked)
+
+    def _outcome(self, seq: int, event: Event) -> None:
+        assert seq not in self.outcomes, f"{event} after {self.outcomes[seq]}"
+        assert any(asked[0] == seq for asked in self.asked)
+        self.outcomes[seq] = event
+
+    # -- what must always hold ---------------------------------------------------------------
+
+    def check(self) -> None:
+        client, server = self.client, self.server
+        assert client.in_flight <= client.options.max_requests
+        assert len(client._asked) <= 2 * client.options.max_requests
+        assert len(client._pings) <= MAX_PINGS
+        assert server.unanswered <= server.options.max_requests
+        for session in (client, server):
+            limit = 2048 if session.established else 512
+            assert session.buffered <= 16 + limit
+            assert len(session.timers) <= 6
+            assert session.closed == (session.next_timer() is None) or session.state == "new"
+        for who, session in (("client", client), ("server", server)):
+            assert session.closed == (who in self.ends)
+        if client.closed:
+            assert {asked[0] for asked in self.asked} == set(self.outcomes)
+        if self.quiet and not self.spoiled and not self.deaf:
+            self._agree()
+
+    def _agree(self) -> None:
+        """Nothing is under way: both know the same, or both know that it is over."""
+        client, server = self.client, self.server
+        if "open" in {client.state, server.state} and CLOSED not in {client.state, server.state}:
+            assert client.session_id == server.session_id
+            assert (client.mode, client.exporter) == (server.mode, server.exporter)
+            assert client._seq_out.last == server._seq_in.last
+            assert server._seq_out.last == client._seq_in.last
+            assert self.received == self.pushed
+            assert self.heard == len(self.asked)
+
+
+def lineage(event: Event) -> Any:
+    """The events that tell how sessions follow each other."""
+    return event if isinstance(event, Established | Resumed | Authenticated) else None

@@ -1,0 +1,133 @@
+"""Deadlines of a comet connection, without waiting for any (rules 15 and 21).
+
+All tokens and keys are throw-away test values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.playbooks.comet.peer import (
+    AUTH,
+    HELLO,
+    arrive,
+    client_book,
+    closed,
+    failed,
+    online,
+    online_pair,
+    server_book,
+)
+from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, rule
+
+from wirehouse.protocols.comet.layout import GetTopicList, Heartbeat, Ok, TopicList
+from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
+from wirehouse.protocols.comet.session import Beat, Notified, Replied, Requested
+from wirehouse.protocols.sansio import Side
+
+
+@rule("comet.15")
+def test_a_stranger_has_ten_seconds() -> None:
+    book = server_book(now=100.0) >> At(109.9) >> At(110.0) << failed("timeout")
+    (book << closed("timeout", side=Side.LOCAL, clean=False)).done()
+
+
+@rule("comet.15")
+def test_heartbeats_of_a_stranger_do_not_help() -> None:
+    book = server_book() >> At(9) >> Heartbeat() << Emits(Beat()) << Ok()
+    (book >> At(10) << failed("timeout") << closed("timeout")).done()
+
+
+@rule("comet.21")
+def test_silence_ends_a_connection() -> None:
+    book = online() >> At(119.9) >> At(120.0) << failed("idle", side=Side.REMOTE)
+    (book << closed("idle", clean=False)).done()
+
+
+@rule("comet.21")
+def test_any_command_counts_and_half_a_frame_does_not() -> None:
+    book = online() >> At(100) >> Heartbeat() << Emits(Beat()) << Ok()
+    book = book >> At(219) >> b"\x00"
+    (book >> At(220) << failed("idle") << closed("idle")).done()
+
+
+@rule("comet.21")
+def test_pushes_of_our_own_do_not_count() -> None:
+    book = online() >> At(119) >> (lambda s: s.send(HELLO)) << HELLO
+    (book >> At(120) << failed("idle") << closed("idle")).done()
+
+
+@rule("comet.21")
+def test_a_client_says_that_it_is_alive() -> None:
+    book = arrive(client_book()) >> At(39.9) >> At(40) << Heartbeat()
+    book = book >> Ok() << Emits(Replied(Heartbeat(), Ok()))
+    (book >> At(80) << Heartbeat()).done()
+
+
+@rule("comet.21")
+def test_a_command_is_as_good_as_a_heartbeat() -> None:
+    book = arrive(client_book()) >> At(30)
+    book = book >> (lambda s: s.send(GetTopicList())) << GetTopicList()
+    book = book >> TopicList(topics=()) << EmitsKind.of(Replied)
+    book = book >> At(69.9) >> HELLO << EmitsKind.of(Notified)
+    (book >> At(70) << Heartbeat()).done()
+
+
+def test_a_reply_that_does_not_come_ends_it() -> None:
+    book = arrive(client_book()) >> (lambda s: s.send(GetTopicList())) << GetTopicList()
+    book = book >> At(29.9) >> HELLO << EmitsKind.of(Notified)
+    session: Any = (book >> At(30) << failed("timeout") << closed("timeout", clean=False)).done()
+    assert session.unanswered == (GetTopicList(),)
+    assert session.next_timer() is None
+
+
+def test_each_reply_begins_the_time_anew() -> None:
+    book = arrive(client_book()) >> (lambda s: s.send(GetTopicList())) << GetTopicList()
+    book = book >> (lambda s: s.send(Heartbeat())) << Heartbeat()
+    book = book >> At(20) >> TopicList(topics=()) << EmitsKind.of(Replied)
+    book = book >> At(49.9) << Heartbeat()
+    (book >> At(50) << failed("timeout") << closed("timeout")).done()
+
+
+def test_an_unanswered_auth_ends_it() -> None:
+    book = client_book() >> (lambda s: s.send(AUTH)) << AUTH
+    (book >> At(30) << failed("timeout") << closed("timeout")).done()
+
+
+def test_a_heartbeat_waits_where_one_command_is_under_way() -> None:
+    options = ClientOptions(one_at_a_time=True, reply_timeout_s=100)
+    book = arrive(client_book(options)) >> (lambda s: s.send(GetTopicList())) << GetTopicList()
+    book = book >> At(40) >> At(80)
+    book = book >> TopicList(topics=()) << EmitsKind.of(Replied)
+    (book >> At(120) << Heartbeat()).done()
+
+
+def test_heartbeats_stay_within_the_limit() -> None:
+    options = ClientOptions(max_pending=2, reply_timeout_s=1_000)
+    book = arrive(client_book(options)) >> At(40) << Heartbeat() >> At(80) << Heartbeat()
+    (book >> At(120) >> At(160)).done()
+
+
+def test_the_end_stops_every_timer() -> None:
+    both = online_pair()
+    both.client.close()
+    both.server.receive_eof()
+    assert both.client.next_timer() is None
+    assert both.server.next_timer() is None
+
+
+def test_a_client_whose_server_goes_knows_what_is_lost() -> None:
+    book = arrive(client_book()) >> (lambda s: s.send(GetTopicList())) << GetTopicList()
+    book = book >> Eof() << failed("connection_lost") << closed("eof", clean=False)
+    session: Any = book.done()
+    assert session.unanswered == (GetTopicList(),)
+    (arrive(client_book()) >> Eof() << closed("eof", clean=True)).done()
+
+
+def test_a_server_s_application_may_take_its_time() -> None:
+    """Up to the idle limit: nothing else hurries it."""
+    book = (
+        online(ServerOptions(idle_limit_s=50)) >> GetTopicList() << Emits(Requested(GetTopicList()))
+    )
+    book = book >> At(49) >> (lambda s: s.send(TopicList(topics=()))) << TopicList(topics=())
+    (book >> At(50) << failed("idle") << closed("idle")).done()

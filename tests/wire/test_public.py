@@ -1,0 +1,160 @@
+"""What others may rely on: every public name is there and documented, every error code is listed.
+
+An alias such as `U8 = Annotated[...]` cannot carry a docstring; a string right after the
+assignment stands for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import types
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wirehouse
+from wirehouse.wire.errors import CODES
+
+ROOT = Path(str(wirehouse.__file__)).parent
+MODULES = sorted(
+    found.name
+    for found in pkgutil.walk_packages([str(ROOT)], "wirehouse.")
+    if not found.name.endswith("__main__")
+)
+"""Every module of the package."""
+PUBLIC = [
+    (name, public)
+    for name in MODULES
+    if "._" not in name
+    for public in getattr(importlib.import_module(name), "__all__", ())
+]
+"""(module, name) of everything that a module without a leading underscore exports."""
+RAISERS = {"DecodeError", "EncodeError", "WireError", "refuse"}
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def written(module: str) -> dict[str, str]:
+    """What a module says of the names it defines: a docstring, or the string after a value."""
+    path = Path(str(importlib.import_module(module).__file__))
+    body = tree(path).body
+    found = {
+        node.name: ast.get_docstring(node) or ""
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    for here, after in zip(body, [*body[1:], None], strict=True):
+        targets: list[Any] = []
+        if isinstance(here, ast.Assign):
+            targets = here.targets
+        elif isinstance(here, ast.AnnAssign):
+            targets = [here.target]
+        text = ""
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            text = str(after.value.value)
+        found |= {target.id: text for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def imported_from(module: str, name: str) -> str | None:
+    """Where a module has a name from."""
+    path = Path(str(importlib.import_module(module).__file__))
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in tree(path).body:
+        if isinstance(node, ast.ImportFrom) and any(
+            (alias.asname or alias.name) == name for alias in node.names
+        ):
+            dots = "." * node.level + (node.module or "")
+            return importlib.import_module(dots, package).__name__ if node.level else node.module
+    return None
+
+
+def documentation(module: str, name: str) -> str:
+    """The docstring of a public name, wherever it is defined."""
+    value = getattr(importlib.import_module(module), name)
+    if isinstance(value, type | types.FunctionType | types.ModuleType):
+        return value.__doc__ or ""
+    origin = imported_from(module, name)
+    if origin is not None:
+        return documentation(origin, name)
+    return written(module).get(name, "")
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(MODULES) > 30
+    assert len(PUBLIC) > 150
+    assert ("wirehouse.wire.types", "U8") in PUBLIC
+
+
+@pytest.mark.parametrize(("module", "name"), PUBLIC)
+def test_a_public_name_exists_and_is_documented(module: str, name: str) -> None:
+    assert hasattr(importlib.import_module(module), name)
+    text = documentation(module, name)
+    assert text.strip(), f"{module}.{name} has no docstring"
+    # a dataclass without a docstring gets its signature for one, and a struct its base's
+    assert not text.startswith(f"{name}("), f"{module}.{name} has no docstring of its own"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_says_what_it_is_for(name: str) -> None:
+    assert (importlib.import_module(name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_are_listed_once(name: str) -> None:
+    listed = list(getattr(importlib.import_module(name), "__all__", ()))
+    assert len(listed) == len(set(listed))
+
+
+# -- error codes -----------------------------------------------------------------------------
+
+
+def sources() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+def codes_in(path: Path) -> Iterator[tuple[int, str]]:
+    """The codes that a file raises by name: the first argument, or `code=`, of a raiser."""
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        name = node.func.id if isinstance(node.func, ast.Name) else name
+        given = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+        if name in RAISERS:
+            given += node.args[:1]
+        for value in given:
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield node.lineno, value.value
+
+
+def mentioned() -> set[str]:
+    """Every word of the sources that stands in quotes, but for the list itself."""
+    words: set[str] = set()
+    for path in sources():
+        if path.name == "errors.py" and path.parent.name == "wire":
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words |= {piece.strip("\"'(") for piece in node.value.replace(",", " ").split()}
+    return words
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_code_that_is_raised_is_listed(path: Path) -> None:
+    unlisted = [f"line {line}: {code}" for line, code in codes_in(path) if code not in CODES]
+    assert not unlisted
+
+
+def test_every_listed_code_is_raised_somewhere() -> None:
+    raised = {code for path in sources() for _, code in codes_in(path)}
+    assert len(raised) > 30
+    assert set(CODES) - raised - mentioned() == set()
