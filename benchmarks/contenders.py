@@ -118,44 +118,39 @@ def _wrapper(corpus: Corpus) -> Contender:
     return Contender("wirehouse_protocol", _applied(work), encode, check)
 
 
-def _tny_steps(corpus: Corpus, decode: Any, encode: Any) -> tuple[Any, Any]:
+def _tny(name: str, corpus: Corpus, decode: Any, encode: Any) -> Contender:
     """The whole way of a packet, given how its outermost part is read and written."""
     codec = corpus.protocol.codec()
     read_message, write_message = codec.read_message, codec.write_message
-
-    def open_packet(buf: bytes) -> tuple[Packet, Message | None]:
-        packet = decode(buf, 0, len(buf))[0]
-        body = packet.body
-        if type(body) is not Envelope:
-            return packet, None
-        content = body.content
-        return packet, read_message(content, 0, len(content))[0]
-
-    def make_packet(item: tuple[int, int, Message | None, Packet]) -> bytes:
-        access_id, number, message, tick = item
-        if message is None:
-            return bytes(encode(tick))
-        envelope = Envelope(access_id=access_id, number=number, content=write_message(message))
-        return bytes(encode(Packet(body=envelope)))
-
-    return open_packet, make_packet
-
-
-def _tny(name: str, corpus: Corpus, decode: Any, encode: Any) -> Contender:
-    open_packet, make_packet = _tny_steps(corpus, decode, encode)
+    buffers = [sample.data for sample in corpus.samples]
     items = [_tny_item(sample) for sample in corpus.samples]
 
-    def check() -> None:
-        for sample, item in zip(corpus.samples, items, strict=True):
-            assert open_packet(sample.data) == (sample.message, sample.inner)
-            assert make_packet(item) == sample.data
+    def decode_all() -> None:
+        for buf in buffers:
+            body = decode(buf, 0, len(buf))[0].body
+            if type(body) is Envelope:
+                content = body.content
+                read_message(content, 0, len(content))
 
-    return Contender(
-        name,
-        _applied([(open_packet, [sample.data for sample in corpus.samples])]),
-        _applied([(make_packet, items)]),
-        check,
-    )
+    def encode_all() -> None:
+        for access_id, number, message, tick in items:
+            if message is None:
+                encode(tick)
+            else:
+                content = write_message(message)
+                envelope = Envelope(access_id=access_id, number=number, content=content)
+                encode(Packet(body=envelope))
+
+    def check() -> None:
+        for sample in corpus.samples:
+            assert decode(sample.data, 0, len(sample.data)) == (sample.message, len(sample.data))
+            assert encode(sample.message) == sample.data
+            if sample.inner is not None:
+                content = sample.message.body.content
+                assert read_message(content, 0, len(content)) == (sample.inner, len(content))
+                assert write_message(sample.inner) == content
+
+    return Contender(name, decode_all, encode_all, check)
 
 
 def _tny_item(sample: Sample) -> tuple[int, int, Message | None, Packet]:

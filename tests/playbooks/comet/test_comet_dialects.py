@@ -223,7 +223,7 @@ def test_a_list_that_fits_both_is_what_was_seen_before() -> None:
     """An empty list fits both, and proves nothing."""
     none = MessageList(messages=())
     for prefers in ("seed", "hipush"):
-        options = ClientOptions(dialect="auto", auto_prefers=prefers)  # type: ignore[arg-type]
+        options = ClientOptions(dialect="auto", auto_prefers=prefers)
         book = arrive(client_book(options)) >> (lambda s: s.send(LIST)) << LIST
         book = book >> none << Emits(Replied(LIST, none))
         client: Any = book.session

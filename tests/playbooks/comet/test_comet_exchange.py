@@ -128,10 +128,10 @@ def test_sealed_from_the_ok_on(key: ServerKey) -> None:
         both.client.send(GetMessageList())
         both.run().take()
         server.send(MessageList(messages=(HELLO, HELLO)))
-        ((replied,), _) = both.run().take()
+        replied: Any = both.run().take()[0][0]
         assert replied.reply == MessageList(messages=(HELLO, HELLO))
         server.send(HELLO)
-        ((notified,), _) = both.run().take()
+        notified: Any = both.run().take()[0][0]
         assert (notified.content, len(notified.notification.content)) == (b"hello", 30)
 
 

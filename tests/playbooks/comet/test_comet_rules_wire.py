@@ -201,7 +201,8 @@ def test_a_list_is_read_page_by_page(
         client.send(GetMessageList())
         both.run()
         server.send(MessageList(messages=server.page(inbox)))
-        reply = both.run().take()[0][0].reply
+        replied: Any = both.run().take()[0][0]
+        reply = replied.reply
         assert len(reply.messages) == wanted
         got += reply.messages
         client.send(MessageAck(msg_ids=tuple(each.msg_id for each in reply.messages)))

@@ -37,6 +37,7 @@ from wirehouse.protocols.tny.layout import (
     TunnelSwitchLink,
 )
 from wirehouse.protocols.tny.relay import (
+    Relayed,
     TunnelClosed,
     TunnelLost,
     TunnelOpened,
@@ -173,6 +174,21 @@ def test_a_tunnel_without_a_link_waits_for_the_next_one() -> None:
     assert not other_service.closed
     second = gateway.link()
     (second << TunnelSwitchLink(**IDS) << Emits(TunnelSwitched(KEY))).done()
+
+
+@rule("tny.5.link_loss")
+def test_a_message_over_another_link_takes_a_lost_tunnel_there() -> None:
+    server = Server()
+    first, second = server.tunnel(server.link()), server.link()
+    first >> Eof() << Emits(TunnelLost(KEY)) << EmitsKind.of(Closed)
+    (
+        second
+        >> relayed(USER, push(1, MOVE))
+        << Emits(TunnelSwitched(KEY))
+        << EmitsKind.of(Relayed)
+        >> (lambda _: server.registry.relay(KEY, push(2, MOVE)))
+        << relayed(USER, push(2, MOVE))
+    ).done()
 
 
 @rule("tny.5.link_loss")

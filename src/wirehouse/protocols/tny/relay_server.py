@@ -2,7 +2,8 @@
 
 A tunnel is known by its `TunnelKey`. It belongs to the gateway instance whose link opened it: links
 of that instance may use it and take it over, others are told that there is no such tunnel. When its
-link dies it is kept, for a while, so that the gateway can switch it to another link.
+link dies it is kept, for a while, so that the gateway can switch it to another link; a message that
+comes for it over another link does so too, since packets of two links may overtake each other.
 
 A second TUNNEL_CONNECT with the same key replaces the tunnel. The old one is closed here and not by
 a TUNNEL_DISCONNECT: that has the same two ids, and would close the new one at the gateway.
@@ -188,6 +189,8 @@ class LinkRegistry:
             link.fault("bad_state", "tunnel_relay", f"no tunnel {tuple(key)}")
             link.put(TunnelDisconnect(**key._asdict()))
             return
+        if tunnel.link is None and not link.full:
+            self._bind(tunnel, link)  # packets of two links may overtake each other
         link.happened(Relayed(key, found.message, raw))
 
     # -- tunnels -----------------------------------------------------------------------------
@@ -215,12 +218,16 @@ class LinkRegistry:
             link.fault(problem or "bad_state", "tunnel_switch_link", detail)
             self._answer(link, key, result=False)
             return
+        self._bind(tunnel, link)
+
+    def _bind(self, tunnel: ServerTunnel, link: ServerLink) -> None:
+        """Moves a tunnel to a link."""
         if tunnel.link is not None:
-            tunnel.link.tunnels.discard(key)
-        self._lost.pop(key, None)
+            tunnel.link.tunnels.discard(tunnel.key)
+        self._lost.pop(tunnel.key, None)
         tunnel.link = link
-        link.tunnels.add(key)
-        link.happened(TunnelSwitched(key))
+        link.tunnels.add(tunnel.key)
+        link.happened(TunnelSwitched(tunnel.key))
 
     def _forget(self, tunnel: ServerTunnel) -> None:
         del self._tunnels[tunnel.key]

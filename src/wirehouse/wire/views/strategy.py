@@ -220,8 +220,13 @@ def _dynamics(kind: m.Dynamic) -> SearchStrategy[Any]:
             inner = st.none() if each.type is None else _value(each.type)
             plain.append(_dynamic(kind, each, inner))
     return st.recursive(
-        st.one_of(plain), lambda nodes: st.one_of(_containers(kind, nodes)), max_leaves=8
+        _as_one(plain), lambda nodes: st.one_of(_containers(kind, nodes)), max_leaves=8
     )
+
+
+def _as_one(choices: list[SearchStrategy[Any]]) -> SearchStrategy[Any]:
+    """A choice that counts once among others: Hypothesis would merge it with them."""
+    return st.one_of(choices).map(lambda value: value)
 
 
 def _containers(kind: m.Dynamic, nodes: SearchStrategy[Any]) -> list[SearchStrategy[Any]]:
@@ -242,10 +247,11 @@ def _dynamic(
 
 
 def _rows(kind: m.Rows) -> SearchStrategy[tuple[Any, ...]]:
-    known = {a.tag for a in kind.alternatives} | {kind.end}
-    spare = [tag for tag in range(1 << 8 * kind.tag.size) if tag not in known]
+    taken = {a.tag for a in kind.alternatives} | {kind.end}
+    spare = [tag for tag in range(1 << 8 * kind.tag.size) if tag not in taken]
     opaque = st.builds(kind.opaque, type=st.sampled_from(spare), data=st.binary(max_size=_UNKNOWN))
-    return _tuples(st.one_of([values(a.layout) for a in kind.alternatives] + [opaque]), _LIST + 1)
+    known = _as_one([values(a.layout) for a in kind.alternatives])
+    return _tuples(st.one_of(known, known, opaque), _LIST + 1)
 
 
 # -- protobuf --------------------------------------------------------------------------------
