@@ -14,7 +14,7 @@ from typing import Any
 
 from wirehouse.protocols.magline.endpoint import ANSWERS
 from wirehouse.protocols.magline.events import reason_name
-from wirehouse.protocols.magline.layout import Reason
+from wirehouse.protocols.magline.layout import ErrorNumber, Reason
 from wirehouse.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
 from wirehouse.protocols.magline.session import (
     Authenticated,
@@ -59,13 +59,56 @@ class Pushes:
             self.dropped += 1
 
 
+class Wire:
+    """Bytes under way in one direction; it remembers where frames begin."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+        self.starts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+    def add(self, data: bytes) -> None:
+        """Whole frames, as a session writes them."""
+        pos = 0
+        while pos < len(data):
+            self.starts.append(len(self.bytes) + pos)
+            pos += 16 + int.from_bytes(data[pos + 12 : pos + 16], "big")
+        self.bytes += data
+
+    def take(self, count: int) -> bytes:
+        data = bytes(self.bytes[:count])
+        del self.bytes[:count]
+        self.starts = [start - len(data) for start in self.starts if start >= len(data)]
+        return data
+
+    def spoil(self, how: str, at: int, count: int) -> None:
+        """Alters a byte, drops some or lets some come twice; a count of 0 is a whole frame."""
+        start, stop = at % len(self.bytes), at % len(self.bytes) + count
+        if not count and self.starts:
+            which = at % len(self.starts)
+            start = self.starts[which]
+            stop = [*self.starts, len(self.bytes)][which + 1]
+        if how == "alter":
+            self.bytes[start] ^= count or 1
+        elif how == "drop":
+            del self.bytes[start : max(stop, start + 1)]
+        else:
+            self.bytes[start:start] = self.bytes[start : max(stop, start + 1)]
+        self.starts = []  # what follows is anybody's guess
+
+    def clear(self) -> None:
+        self.take(len(self.bytes))
+
+
 class Connection:
     """Two sessions, two wires, and what has crossed them."""
 
     def __init__(self, client: ClientSession, server: ServerSession):
         self.client = client
         self.server = server
-        self.up, self.down = bytearray(), bytearray()
+        self.up, self.down = Wire(), Wire()
         self.spoiled_up = self.spoiled_down = self.deaf = False
         self.asked: list[tuple[int, int, bytes]] = []
         self.heard = 0
@@ -93,9 +136,9 @@ class Connection:
 
     def collect(self) -> None:
         """What the sessions want to send goes on the wires; events are checked and noted."""
-        self.up += self.client.to_send()
+        self.up.add(self.client.to_send())
         down = self.server.to_send()
-        self.down += b"" if self.deaf else down
+        self.down.add(b"" if self.deaf else down)
         for event in self.client.events():
             self._note("client", event)
             self._client_says(event)
@@ -109,21 +152,40 @@ class Connection:
         wire = self.up if upward else self.down
         target = self.server if upward else self.client
         source = self.client if upward else self.server
-        data = bytes(wire[:count])
-        del wire[:count]
-        target.receive(data, now)
+        target.receive(wire.take(count), now)
         if source.closed and not wire and not (upward and self.deaf):
             target.receive_eof()
         self.collect()
 
-    def lose_client(self) -> None:
-        """The client's side of the line is dead; the server has not noticed."""
+    def spoil(self, how: str, upward: bool, at: int, count: int) -> None:
+        """Alters a byte, drops some, or lets some come twice."""
+        wire = self.up if upward else self.down
+        if not wire:
+            return
+        wire.spoil(how, at, count)
+        self.spoiled_up |= upward
+        self.spoiled_down |= not upward
+
+    def lose_client(self, *, noticed: bool) -> None:
+        """The line is dead and what was under way is gone; the server may not have noticed."""
         self.deaf = True
         self.up.clear()
         self.down.clear()
         self.client.receive_eof()
+        if noticed:
+            self.server.receive_eof()
         self.collect()
         self.up.clear()
+
+    def close(self, by_client: bool, reason: int | None) -> None:
+        """An application has enough; without a reason it failed."""
+        session = self.client if by_client else self.server
+        if session.closed:
+            return
+        if reason is None:
+            session.abort(ErrorNumber.INTERNAL)
+        else:
+            session.close(reason)
 
     # -- what is heard -----------------------------------------------------------------------
 
@@ -195,7 +257,9 @@ class Connection:
     def _agree(self) -> None:
         """Nothing is under way: both know the same, or both know that it is over."""
         client, server = self.client, self.server
-        if "open" in {client.state, server.state} and CLOSED not in {client.state, server.state}:
+        if CLOSED not in {client.state, server.state}:
+            assert client.state in {"open", "refused"}
+            assert server.state in {"open", "ordering", "deciding", "refused"}
             assert client.session_id == server.session_id
             assert (client.mode, client.exporter) == (server.mode, server.exporter)
             assert client._seq_out.last == server._seq_in.last

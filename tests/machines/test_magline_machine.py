@@ -25,7 +25,7 @@ from tests.machines.magline_world import (
 
 from wirehouse.protocols.magline.handshake import x25519_public
 from wirehouse.protocols.magline.layout import ErrorNumber, Reason
-from wirehouse.protocols.magline.limits import ResumptionOptions, ServerOptions
+from wirehouse.protocols.magline.limits import MAX_PINGS, ResumptionOptions, ServerOptions
 from wirehouse.protocols.magline.session import (
     Authenticated,
     ClientKey,
@@ -50,6 +50,8 @@ CLIENT_KEYS = [
 ]
 LOGIN = 7
 MAX_QUEUED = 4
+WORDS = ["login", "ask", "ask_another", "answer", "answer_newest", "fail", "push", "ping", "settle"]
+ENDINGS = [Reason.NORMAL, Reason.SHUTDOWN, Reason.AUTH, None]
 COUNTS = st.sampled_from([1, 2, 15, 16, 17, 40, 112, 10_000])
 
 
@@ -125,97 +127,91 @@ class MaglineMachine(RuleBasedStateMachine):
     # -- what applications do ----------------------------------------------------------------
 
     @precondition(lambda self: self.newest.client.closed)
-    @rule(settled=st.booleans())
-    def reconnect(self, settled: bool) -> None:
+    @rule(away=st.integers(0, 6), settled=st.booleans())
+    def reconnect(self, away: int, settled: bool) -> None:
+        """Before the client comes back, something may be pushed to it."""
+        for _ in range(away):
+            self.push()
         self.connect(self.newest.client.again(self.now))
         if settled:
             self.settle()
 
-    @precondition(lambda self: self.newest.client.state in {"open", "confirming"})
-    @rule(login=st.booleans(), size=st.sampled_from([0, 1, 16, 700]))
-    def ask(self, login: bool, size: int) -> None:
-        client, cmd = self.newest.client, LOGIN if login else 9
-        if client.in_flight < client.options.max_requests:
-            data = str(self.number()).encode() + bytes(size)
-            self.newest.asked.append((client.send(Request(cmd, data)), cmd, data))
+    @precondition(lambda self: not self.newest.client.closed)
+    @rule(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+    def talk(self, words: list[str]) -> None:
+        for word in words:
+            getattr(self, word)()
             self.collect()
 
-    @precondition(lambda self: self.newest.open_requests)
-    @rule(which=st.integers(0, 2), fails=st.integers(0, 3))
-    def answer(self, which: int, fails: int) -> None:
-        seq = sorted(self.newest.open_requests)[which % len(self.newest.open_requests)]
-        del self.newest.open_requests[seq]
-        if fails == 0:
+    def login(self) -> None:
+        """What a client of an ordered connection does first."""
+        if self.newest.server.state == "ordering" and self.newest.client.state == "open":
+            self.ask(LOGIN)
+            self.settle()
+            self.answer()
+            self.settle()
+
+    def ask(self, cmd: int = 9) -> None:
+        client = self.newest.client
+        busy = client.in_flight >= client.options.max_requests
+        if client.state in {"open", "confirming"} and not busy:
+            number = self.number()
+            data = str(number).encode() + bytes(number * 97 % 700)
+            self.newest.asked.append((client.send(Request(cmd, data)), cmd, data))
+
+    def ask_another(self) -> None:
+        self.ask(8)
+
+    def answer(self, newest: bool = False) -> None:
+        if self.newest.open_requests:
+            seq = sorted(self.newest.open_requests)[-1 if newest else 0]
+            del self.newest.open_requests[seq]
+            data = str(self.number()).encode()
+            self.newest.answers[seq] = data
+            self.newest.server.send(Reply(seq, data))
+
+    def answer_newest(self) -> None:
+        self.answer(newest=True)
+
+    def fail(self) -> None:
+        if self.newest.open_requests:
+            seq = sorted(self.newest.open_requests)[0]
+            del self.newest.open_requests[seq]
             self.newest.answers[seq] = ErrorNumber.BUSINESS
             self.newest.server.send(Failure(seq, ErrorNumber.BUSINESS))
-        else:
-            self.newest.answers[seq] = str(self.number()).encode()
-            data = self.newest.answers[seq]
-            assert isinstance(data, bytes)
-            self.newest.server.send(Reply(seq, data))
-        self.collect()
 
-    @precondition(lambda self: self.newest.server.state == "open")
-    @rule()
     def push(self) -> None:
-        number = self.number()
-        self.newest.pushed.append(number)
-        self.newest.server.send(Push(1, str(number).encode()))
-        self.collect()
+        """To the client if it is there, else to its queue."""
+        server, number = self.newest.server, self.number()
+        message = Push(1, str(number).encode())
+        if server.state == "open":
+            self.newest.pushed.append(number)
+            server.send(message)
+        elif server.state == "confirming":
+            if self.store.find(server._replaces, self.now) is not None:
+                self.queues.setdefault(server._replaces, Pushes()).add(number, MAX_QUEUED)
+            server.send(message)
+        elif server.closed and self.store.queue(server.session_id, message, self.now):
+            self.queues.setdefault(server.session_id, Pushes()).add(number, MAX_QUEUED)
 
-    @precondition(lambda self: self.newest.server.state == "confirming")
-    @rule()
-    def push_before_it_is_sure(self) -> None:
-        number, old = self.number(), self.newest.server._replaces
-        if self.store.find(old, self.now) is not None:
-            self.queues.setdefault(old, Pushes()).add(number, MAX_QUEUED)
-        self.newest.server.send(Push(1, str(number).encode()))
-        self.collect()
-
-    @precondition(lambda self: self.newest.server.closed)
-    @rule()
-    def push_while_away(self) -> None:
-        number, session = self.number(), self.newest.server.session_id
-        if self.store.queue(session, Push(1, str(number).encode()), self.now):
-            self.queues.setdefault(session, Pushes()).add(number, MAX_QUEUED)
-
-    @precondition(lambda self: self.newest.client.state == "open")
-    @rule()
     def ping(self) -> None:
-        if len(self.newest.client._pings) < 10:
-            self.newest.client.ping()
-            self.collect()
-
-    @rule(
-        end=st.sampled_from(["client", "server"]),
-        reason=st.sampled_from([Reason.NORMAL, Reason.SHUTDOWN, Reason.AUTH]),
-        err=st.booleans(),
-    )
-    def close(self, end: str, reason: Reason, err: bool) -> None:
-        session = self.newest.client if end == "client" else self.newest.server
-        if not session.closed:
-            if err:
-                session.abort(ErrorNumber.INTERNAL)
-            else:
-                session.close(reason)
-            self.collect()
-
-    @rule()
-    def revoke(self) -> None:
-        self.store.revoke("")
+        client = self.newest.client
+        if client.state in {"open", "confirming"} and len(client._pings) < MAX_PINGS:
+            client.ping()
 
     # -- what the world does -----------------------------------------------------------------
 
-    @rule(which=st.integers(0, 3), upward=st.booleans(), count=COUNTS)
-    def deliver(self, which: int, upward: bool, count: int) -> None:
+    @rule(
+        which=st.integers(0, 3),
+        pieces=st.lists(st.tuples(st.booleans(), COUNTS), min_size=1, max_size=8),
+    )
+    def deliver(self, which: int, pieces: list[tuple[bool, int]]) -> None:
         chosen = self.connections[-1 - which % len(self.connections)]
-        chosen.deliver(upward, count, self.now)
-        self.collect()
+        for upward, count in pieces:
+            chosen.deliver(upward, count, self.now)
+            self.collect()
 
     @rule()
-    def deliver_all(self) -> None:
-        self.settle()
-
     def settle(self) -> None:
         """Until nothing is under way, and who has closed is known to have closed."""
         for _ in range(20):
@@ -228,39 +224,31 @@ class MaglineMachine(RuleBasedStateMachine):
         raise AssertionError("the two ends never stop talking")
 
     @rule(
+        how=st.sampled_from(["alter", "drop", "repeat", "lose", "cut", "close", "revoke"]),
         upward=st.booleans(),
-        how=st.sampled_from(["alter", "drop", "repeat"]),
         at=st.integers(0, 2000),
-        count=st.sampled_from([1, 4, 20, 38]),
+        count=st.sampled_from([0, 1, 4, 20, 38]),
     )
-    def spoil(self, upward: bool, how: str, at: int, count: int) -> None:
-        wire = self.newest.up if upward else self.newest.down
-        if not wire:
-            return
-        at %= len(wire)
-        piece = wire[at : at + count]
-        if how == "alter":
-            wire[at] ^= count
-        elif how == "drop":
-            del wire[at : at + count]
+    def trouble(self, how: str, upward: bool, at: int, count: int) -> None:
+        if how in {"alter", "drop", "repeat"}:
+            self.newest.spoil(how, upward, at, count)
+        elif how in {"lose", "cut"}:
+            self.newest.lose_client(noticed=how == "cut")
+        elif how == "close":
+            self.newest.close(upward, ENDINGS[at % len(ENDINGS)])
         else:
-            wire[at:at] = piece
-        if upward:
-            self.newest.spoiled_up = True
-        else:
-            self.newest.spoiled_down = True
-
-    @rule(noticed=st.booleans())
-    def lose_the_line(self, noticed: bool) -> None:
-        """What was under way is gone; the server may not have noticed."""
-        self.newest.lose_client()
-        if noticed:
-            self.newest.server.receive_eof()
+            self.store.revoke("")
         self.collect()
 
-    @rule(seconds=st.sampled_from([0.5, 5, 11, 31, 91, 599, 601, 90_000]))
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
+    @rule(seconds=st.sampled_from([0.1, 1, 9, 11, 29, 31, 61, 601, 90_000]), served=st.booleans())
+    def wait(self, seconds: float, served: bool) -> None:
+        """Time passes, in steps, and messages with it; or all at once, as in a process asleep."""
+        until = self.now + seconds
+        while served and self.now + 5 < until and self.newest.live and seconds < 1000:
+            self.now += 5
+            self.tick()
+            self.settle()
+        self.now = until
         self.tick()
 
     def tick(self) -> None:

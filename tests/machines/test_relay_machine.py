@@ -322,7 +322,7 @@ class RelayMachine(RuleBasedStateMachine):
                 assert cable.server.active
                 assert cable.server.tunnels <= cable.gateway.tunnels
                 for key in cable.gateway.tunnels - cable.server.tunnels:
-                    # Switched twice, and the packets overtook each other: kept for the next message.
+                    # Switched twice, one overtook the other: the next message mends it.
                     tunnel = self.registry.tunnel(key)
                     assert tunnel is not None
                     assert tunnel.link is None

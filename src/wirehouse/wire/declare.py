@@ -134,6 +134,8 @@ class _Builder:
         except (NameError, TypeError) as error:
             raise DeclarationError(f"{cls.__qualname__}: {error}") from error
         self.required = _required(cls)
+        self.defaults = {each.name: each.default for each in msgspec.structs.fields(cls)}
+        self.absent: list[tuple[str, object]] = []
 
     def error(self, name: str, why: str) -> DeclarationError:
         return DeclarationError(f"{self.cls.__qualname__}.{name}: {why}")
@@ -148,6 +150,8 @@ class _Builder:
             if only is not None and self.dialect not in only.dialects:
                 if name in self.required:
                     raise self.error(name, "a field that some dialects lack needs a default")
+                if not note.derived:
+                    self.absent.append((name, self.defaults[name]))
                 continue
             self.add(name, note, protobuf)
         self.close_bits("")
@@ -160,6 +164,7 @@ class _Builder:
             section=self.cls.section,
             protobuf=protobuf,
             unknown="unknown" if protobuf else "",
+            absent=tuple(self.absent),
         )
         for name, why in broken(layout):
             raise self.error(name, why)

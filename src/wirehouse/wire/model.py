@@ -388,6 +388,8 @@ class Layout:
     protobuf: bool = False
     unknown: str = ""
     """In a protobuf layout: the attribute that keeps unknown fields, as bytes."""
+    absent: tuple[tuple[str, object], ...] = ()
+    """Fields that this dialect does not have, each with the default that it must then hold."""
 
     def find(self, kind: type) -> Part | None:
         """The first part of a kind."""

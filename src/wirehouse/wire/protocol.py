@@ -49,6 +49,7 @@ class Protocol:
         self.more = more
         self.dialects = dialects
         self.port = port
+        self._functions: dict[tuple[str, str | None, Direction | None], Any] = {}
 
     def __repr__(self) -> str:
         return f"<Protocol {self.name}>"
@@ -113,23 +114,34 @@ class Protocol:
 
         `direction` must be given when the protocol is `directed`; ValueError otherwise.
         """
-        codec = self.codec(dialect)
+        decode = self._functions.get(("decode", dialect, direction))
+        if decode is None:
+            decode = self._decoder(dialect, direction)
+        buf = data if type(data) is bytes else bytes(data)
+        if limit is None:
+            return Decoded._make(decode(buf, start, len(buf)))
+        return Decoded._make(decode(buf, start, len(buf), limit))
+
+    def _decoder(self, dialect: str | None, direction: Direction | None) -> Any:
+        """The generated function for a dialect and a direction, remembered."""
         name = f"decode_{self.model(dialect).name}"
         if self.directed:
             if direction not in ("c2s", "s2c"):
                 raise ValueError(f"{self.name} needs a direction: c2s (from a client) or s2c")
             name = f"{name}_{direction}"
-        decode = getattr(codec, name)
-        buf = bytes(data)
-        if limit is None:
-            return Decoded(*decode(buf, start, len(buf)))
-        return Decoded(*decode(buf, start, len(buf), limit))
+        found = getattr(self.codec(dialect), name)
+        self._functions["decode", dialect, direction] = found
+        return found
 
     def encode(self, message: Layout, *, dialect: str | None = None) -> bytes:
         """The bytes of a message. Raises EncodeError, nothing else."""
-        encode = getattr(self.codec(dialect), f"encode_{self.model(dialect).name}")
+        encode = self._functions.get(("encode", dialect, None))
+        if encode is None:
+            encode = getattr(self.codec(dialect), f"encode_{self.model(dialect).name}")
+            self._functions["encode", dialect, None] = encode
         try:
-            return bytes(encode(message))
+            data: bytes = encode(message)
+            return data
         except (AttributeError, TypeError, ValueError, ArithmeticError, struct.error) as error:
             raise EncodeError("bad_value", type(message).__name__, None, str(error)) from error
 

@@ -460,6 +460,11 @@ def unfit(layout: str, *values: tuple[str, str, object]) -> EncodeError:
     return EncodeError("bad_value", layout)
 
 
+def not_in_dialect(field: str, dialect: str) -> EncodeError:
+    """A field is set that the dialect has no place for."""
+    return EncodeError("bad_value", field, None, f"dialect {dialect} has no such field")
+
+
 def no_layout(field: str, value: object) -> EncodeError:
     """A value is of no class that may stand here."""
     return EncodeError("bad_value", field, None, f"{type(value).__name__} cannot stand here")

@@ -233,13 +233,14 @@ def test_a_gateway_set_to_auto_tries_both_orders(swapped: bool) -> None:
     (book >> codec.encode_relay_packet(packet) << Emits(TunnelAnswered(KEY))).done()
 
 
-def test_an_answer_for_no_tunnel_is_a_fault_and_no_more() -> None:
-    for dialect in ("seed", "auto"):
-        (
-            Gateway(dialect).link()
-            >> CONNECTED
-            << EmitsKind.of(Failed, code="unexpected_reply", fatal=False)
-        ).done()
+@pytest.mark.parametrize("dialect", ["seed", "upstream", "auto"])
+def test_an_answer_for_no_tunnel_is_a_fault_and_closes_it_at_the_server(dialect: Any) -> None:
+    fault = EmitsKind.of(Failed, code="unexpected_reply", fatal=False)
+    (
+        Gateway(dialect).link() >> CONNECTED << fault << TunnelDisconnect(**IDS) >> REFUSED << fault
+    ).done()
+    swapped = CODECS["upstream"].encode_relay_packet(RelayPacket(arguments=CONNECTED))
+    (Gateway("auto").link() >> swapped << fault << TunnelDisconnect(**IDS)).done()
 
 
 # -- back to back --------------------------------------------------------------------------

@@ -77,6 +77,8 @@ def read_message(buf: bytes, pos: int, end: int) -> tuple[Notification, int]:
 
 
 def write_message(value: Notification) -> bytes:
+    if value.job_id != '':
+        raise rt.not_in_dialect("message.job_id", "seed")
     try:
         msg_id = value.msg_id.encode()
     except UnicodeEncodeError:

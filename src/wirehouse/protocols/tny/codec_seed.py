@@ -841,6 +841,8 @@ def read_message(buf: bytes, pos: int, end: int) -> tuple[Message, int]:
 
 
 def write_message(value: Message) -> bytes:
+    if value.headers is not None:
+        raise rt.not_in_dialect("message.headers", "seed")
     v_id = value.id
     reserved = value.reserved
     if not 0 <= reserved <= 1:

@@ -149,17 +149,25 @@ class GatewayTunnels:
         link.tunnels.clear()
 
     def take_connected(self, link: GatewayLink, found: TunnelConnected) -> None:
-        """TUNNEL_CONNECTED: the server has the tunnel, or will not have it."""
+        """TUNNEL_CONNECTED: the server has the tunnel, or will not have it. One that we do not have
+        is closed there: the user is gone, or the original's way of switching has made it anew."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
-        if not self.has(link.service, key) and link.options.dialect == "auto":
-            key = TunnelKey(found.tunnel_id, found.instance_id)  # the original's order (§8.7)
+        if link.options.dialect == "auto" and not self.has(link.service, key):
+            key = self._in_order(key)
         if not self.has(link.service, key):
             link.fault("unexpected_reply", "tunnel_connected", f"no tunnel {tuple(key)}")
+            if found.result:
+                link.put(TunnelDisconnect(**key._asdict()))
         elif found.result:
             link.happened(TunnelAnswered(key))
         else:
             self._forget(link.service, key)
             link.happened(TunnelClosed(key, "refused"))
+
+    def _in_order(self, key: TunnelKey) -> TunnelKey:
+        """The original writes the ids of TUNNEL_CONNECTED the other way round (§8.7)."""
+        swapped = TunnelKey(key.tunnel_id, key.instance_id)
+        return swapped if swapped.instance_id == self.instance_id else key
 
     def take_disconnect(self, link: GatewayLink, found: TunnelDisconnect) -> None:
         """TUNNEL_DISCONNECT: the server closed it. Both ends may have closed at once."""

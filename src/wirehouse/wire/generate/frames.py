@@ -423,6 +423,7 @@ class FrameWriter(Writer):
 
     def write(self) -> None:
         """The body of the encoding function."""
+        self.refuse_absent()
         if self.frame.body is not None:
             self.look_up_body()
         if self.frame.options is not None:

@@ -70,6 +70,7 @@ class Writer:
         """The whole function."""
         cls = self.layout.cls.__name__
         head = f"def {function_name(verb, self.layout)}(value: {cls}) -> bytes:"
+        self.refuse_absent()
         if self.layout.protobuf:
             from .protobuf import protobuf_writer
 
@@ -79,6 +80,13 @@ class Writer:
                 self.part(part)
             self.statement("return ", self.joined())
         return f"{head}\n{self.code}\n"
+
+    def refuse_absent(self) -> None:
+        """A field that this dialect lacks must hold its default, or it would be lost."""
+        for name, default in self.layout.absent:
+            test = "is not None" if default is None else f"!= {default!r}"
+            with self.code.block(f"if value.{name} {test}:"):
+                self.code(f'raise rt.not_in_dialect("{self.label(name)}", "{self.layout.dialect}")')
 
     def raw(self, expr: str) -> None:
         """Adds bytes."""

@@ -1,0 +1,187 @@
+"""Failures of every kind end in one line and an exit code, never in a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wirehouse.cli import app
+from wirehouse.cli.errors import CommandError
+from wirehouse.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
+from wirehouse.wire import DecodeError, EncodeError
+
+from .conftest import SOURCES, Result, Run
+
+ENV = {**os.environ, "PYTHONPATH": SOURCES}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (CommandError("two\nlines"), 1, "wirehouse: two lines\n"),
+        (CommandError("used badly", 2), 2, "wirehouse: used badly\n"),
+        (click.UsageError("so"), 2, "wirehouse: so (see wirehouse --help)\n"),
+        (click.FileError("f", "hint"), 1, "wirehouse: Could not open file 'f': hint\n"),
+        (click.Abort(), 130, ""),
+        (KeyboardInterrupt(), 130, ""),
+        (DecodeError("short", "a.b", 3), 1, "wirehouse: short in a.b at byte 3: "),
+        (EncodeError("bad_value"), 1, "wirehouse: bad_value: "),
+        (RegistryError("no such"), 2, "wirehouse: no such\n"),
+        (BrokenProtocolError("broken"), 1, "wirehouse: broken\n"),
+        (FileNotFoundError(2, "No such file", "x"), 2, "wirehouse: x: No such file\n"),
+        (OSError("odd"), 2, "wirehouse: odd\n"),
+        (RecursionError(), 1, "wirehouse: the input is nested too deeply or too large\n"),
+        (MemoryError(), 1, "wirehouse: the input is nested too deeply or too large\n"),
+        (ZeroDivisionError("oops"), 1, "wirehouse: internal error: ZeroDivisionError: oops"),
+    ],
+)
+def test_errors(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, words: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.delenv("WIREHOUSE_DEBUG", raising=False)
+    monkeypatch.setattr(app._TOP, "main", fail)
+    found = run("demo")
+    assert (found.code, found.out) == (code, "")
+    assert found.err.startswith(words)
+    assert found.err.count("\n") == (1 if words else 0)
+
+
+def test_debug_shows_where(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setenv("WIREHOUSE_DEBUG", "1")
+    monkeypatch.setattr(app._TOP, "main", fail)
+    with pytest.raises(ZeroDivisionError):
+        run("demo")
+
+
+# -- as its users run it ---------------------------------------------------------------------
+
+
+def assert_clean(found: Result) -> None:
+    """No traceback, an exit code that is documented, and a line that says why."""
+    assert "Traceback" not in found.err
+    assert found.code in (0, 1, 2)
+    if found.code == 2:
+        assert found.err.startswith("wirehouse: ")
+
+
+def test_a_missing_file(shell: Run) -> None:
+    found = shell("decode", "esnp", "no/such/file")
+    assert found == (2, "", "wirehouse: no/such/file: No such file or directory\n")
+
+
+def test_a_folder_instead_of_a_file(shell: Run, tmp_path: Path) -> None:
+    found = shell("decode", "esnp", str(tmp_path))
+    assert found.code == 2
+    assert found.err.count("\n") == 1
+
+
+def test_nobody_reads_the_output() -> None:
+    for args in (["--help"], ["demo"], ["protocols", "reference"]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wirehouse.cli", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENV,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.stderr.close()
+        assert process.wait(60) == 1
+
+
+def test_an_interrupt() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "wirehouse.cli", "decode", "esnp", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**ENV, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        # It reads before it decodes, so it is interrupted while it waits for input.
+        _wait_for_read(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b""
+
+
+def _wait_for_read(pid: int) -> None:
+    """Until the process sleeps in a read of its standard input."""
+    pipe = os.readlink(f"/proc/{pid}/fd/0")
+    assert pipe.startswith("pipe:")
+    for _ in range(100_000):
+        stat = Path(f"/proc/{pid}/wchan").read_text(encoding="ascii")
+        if "pipe" in stat:
+            return
+    pytest.fail("it never read its input")
+
+
+def test_a_terminal_that_knows_ascii_only(shell: Run) -> None:
+    found = shell("protocols", "show", "comet.auth", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert found.code == 0
+    assert "\\u6d88" in found.out
+
+
+NAMES = [*BUILT_IN, "nope", ""]
+WORDS = ["protocols", "decode", "encode", "dissector", "show", "reference", "ksy", *NAMES]
+FLAGS = ["--json", "--hex", "--direction", "c2s", "s2c", "--dialect", "seed", "--keys", "-o", "--"]
+FLAGS += ["--revision", "lines", "--reveal", "-", "-h", "comet.auth", "000106", "zz", "\ud800", "é"]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    args=st.lists(st.sampled_from(WORDS + FLAGS), max_size=6),
+    stdin=st.binary(max_size=40),
+)
+def test_any_arguments(run: Run, args: list[str], stdin: bytes) -> None:
+    if "-o" in args:
+        args = [arg for arg in args if arg != "-o"]  # writes files
+    assert_clean(run(*args, stdin=stdin))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(list(BUILT_IN)),
+    stdin=st.binary(max_size=60),
+    flags=st.lists(st.sampled_from(["--json", "--reveal"]), max_size=2),
+)
+def test_any_bytes(run: Run, name: str, stdin: bytes, flags: list[str]) -> None:
+    found = run("decode", name, "-", "--direction", "c2s", *flags, stdin=stdin)
+    assert_clean(found)
+    assert found.code in (0, 1)
+    assert (found.code == 1) == bool(found.err)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(list(BUILT_IN)), text=st.text(max_size=40) | st.binary(max_size=40))
+def test_any_json(run: Run, name: str, text: str | bytes) -> None:
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    found = run("encode", name, "-", stdin=raw)
+    assert_clean(found)
+    assert found.code == 1
+
+
+@pytest.mark.parametrize(
+    "args", [("decode", "esnp"), ("encode", "comet"), ("decode", "tny", "--json")]
+)
+def test_garbage_in_a_real_shell(shell: Run, args: tuple[str, ...]) -> None:
+    found = shell(*args, "-", stdin=bytes(range(256)) * 40)
+    assert_clean(found)
+    assert found.code == 1

@@ -1,0 +1,94 @@
+"""The top of the command line: help, version, exit codes, and how fast help comes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from wirehouse import __version__
+from wirehouse.cli.main import COMMANDS, help_text
+
+from .conftest import SOURCES, Run
+
+
+@pytest.mark.parametrize("args", [(), ("--help",), ("-h",)])
+def test_help(run: Run, args: tuple[str, ...]) -> None:
+    found = run(*args)
+    assert found == (0, help_text(), "")
+    for name, summary in COMMANDS.items():
+        assert f"{name} " in found.out
+        assert summary in found.out
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"wirehouse {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
+    for flag in ("--help", "-h"):
+        found = run(command, flag)
+        assert found.code == 0
+        assert COMMANDS[command] in " ".join(found.out.split())
+        assert f"  wirehouse {command}" in found.out or f"| wirehouse {command}" in found.out
+        assert "Example" in found.out
+
+
+@pytest.mark.parametrize("subcommand", ["show", "reference", "ksy"])
+def test_every_subcommand_has_help_with_an_example(run: Run, subcommand: str) -> None:
+    found = run("protocols", subcommand, "--help")
+    assert found.code == 0
+    assert f"  wirehouse protocols {subcommand}" in found.out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("nope",),
+        ("--nope",),
+        ("decode",),
+        ("decode", "nope", "--hex", "00"),
+        ("decode", "comet", "--nope"),
+        ("decode", "comet", "a", "b"),
+        ("protocols", "nope"),
+        ("protocols", "show"),
+        ("conform",),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(run: Run, args: tuple[str, ...]) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert err.startswith("wirehouse: ")
+    assert err.count("\n") == 1
+
+
+def test_unknown_commands_name_the_known(run: Run) -> None:
+    assert ", ".join(COMMANDS) in run("nope").err
+
+
+HEAVY = ("click", "rich", "msgspec", "cryptography", "hypothesis", "importlib.metadata", "re")
+
+
+def test_help_imports_next_to_nothing() -> None:
+    code = (
+        "import sys; before = set(sys.modules);"
+        "from wirehouse.cli.main import main; main(['--help']);"
+        "print(sorted(set(sys.modules) - before), file=sys.stderr)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": SOURCES},
+    )
+    modules = eval(found.stderr)
+    assert "wirehouse.cli.main" in modules
+    assert not set(HEAVY) & set(modules)
+    assert len(modules) < 10, modules
+
+
+def test_the_module_runs(shell: Run) -> None:
+    assert shell("--version").out == f"wirehouse {__version__}\n"
