@@ -227,10 +227,11 @@ class MaglineMachine(RuleBasedStateMachine):
         how=st.sampled_from(["alter", "drop", "repeat", "lose", "cut", "close", "revoke"]),
         upward=st.booleans(),
         at=st.integers(0, 2000),
-        count=st.sampled_from([0, 1, 4, 20, 38]),
+        count=st.sampled_from([0, 0, 1, 20]),
     )
     def trouble(self, how: str, upward: bool, at: int, count: int) -> None:
         if how in {"alter", "drop", "repeat"}:
+            self.talk(["ask", "push", "ask"])  # so that there is something
             self.newest.spoil(how, upward, at, count)
         elif how in {"lose", "cut"}:
             self.newest.lose_client(noticed=how == "cut")
@@ -282,4 +283,4 @@ class MaglineMachine(RuleBasedStateMachine):
 
 
 TestMaglineMachine = MaglineMachine.TestCase
-TestMaglineMachine.settings = settings(max_examples=max(150, settings.default.max_examples))
+TestMaglineMachine.settings = settings(max_examples=max(150, settings().max_examples))

@@ -11,6 +11,7 @@ import pytest
 from wirehouse.protocols import registry
 from wirehouse.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
 from wirehouse.wire import Protocol
+from wirehouse.wire.types import Bits3, Layout
 
 
 def bring(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
@@ -57,6 +58,17 @@ def test_a_broken_one_is_one_line_and_spoils_nothing(
     found, broken = registry.load_all()
     assert [protocol.name for protocol in found] == list(BUILT_IN)
     assert len(broken) == 1
+
+
+def test_a_declaration_without_a_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd(Layout):
+        some: Bits3
+
+    odd = Protocol(name="odd", title="odd", frame=Odd)
+    monkeypatch.setattr("wirehouse.cli.tour.PROTOCOL", odd)
+    bring(monkeypatch, odd="wirehouse.cli.tour:PROTOCOL")
+    with pytest.raises(BrokenProtocolError, match=r"DeclarationError: .*3 bits"):
+        registry.find("odd")
 
 
 def test_built_in_names_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:

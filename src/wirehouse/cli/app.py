@@ -69,7 +69,7 @@ def run(args: Sequence[str]) -> int:
         if os.environ.get("WIREHOUSE_DEBUG"):
             raise
         line, code = _explain(error)
-        click.echo(f"wirehouse: {' '.join(line.split())}", err=True)
+        click.echo(f"wirehouse: {_one_line(line)}", err=True)
         return code
 
 
@@ -77,6 +77,7 @@ def _explain(error: Exception) -> tuple[str, int]:
     """One line for an error, and its exit code."""
     # Imported by now if such an error can exist; kept out of the way of commands without bytes.
     from wirehouse.protocols.registry import BrokenProtocolError, RegistryError
+    from wirehouse.wire.declare import DeclarationError
     from wirehouse.wire.errors import WireError
 
     match error:
@@ -86,7 +87,7 @@ def _explain(error: Exception) -> tuple[str, int]:
             return error.format_message(), error.exit_code
         case CommandError():
             return str(error), error.code
-        case BrokenProtocolError() | WireError():
+        case BrokenProtocolError() | DeclarationError() | WireError():
             return str(error), BAD_DATA
         case RegistryError():
             return str(error), BAD_USAGE
@@ -97,6 +98,11 @@ def _explain(error: Exception) -> tuple[str, int]:
             return "the input is nested too deeply or too large", BAD_DATA
         case _:
             return f"internal error: {_name(error)}", BAD_DATA
+
+
+def _one_line(text: str) -> str:
+    """The text on one line, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
 
 
 def _usage(error: click.UsageError) -> str:

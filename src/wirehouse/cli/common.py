@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ __all__ = [
     "check_direction",
     "find_protocol",
     "hex_bytes",
+    "json_line",
     "read_input",
     "write_files",
 ]
@@ -50,6 +52,14 @@ def check_direction(protocol: Protocol, direction: str | None) -> Direction | No
             f"{protocol.name} numbers its messages by direction: add --direction c2s or s2c"
         )
     return "c2s" if direction == "c2s" else "s2c" if direction == "s2c" else None
+
+
+def json_line(data: Any) -> str:
+    """JSON on one line, whatever a reader takes for a line end, and harmless to a terminal."""
+    text = json.dumps(data, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def hex_bytes(text: str) -> bytes:

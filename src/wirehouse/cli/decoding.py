@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 from wirehouse.wire.views.json import to_json
 from wirehouse.wire.views.spans import Span, trace
 
-from .common import check_dialect, check_direction, find_protocol, hex_bytes, read_input
+from .common import check_dialect, check_direction, find_protocol, hex_bytes, json_line, read_input
 from .errors import BAD_DATA, CommandError
 from .opened import find_opener, opened_json
 from .stream import Found, messages_in
@@ -88,7 +87,7 @@ class _Json:
         line = to_json(self.layout, found.message, reveal=self.reveal)
         if opened:
             line["@opened"] = opened_json(opened, self.dialect, reveal=self.reveal)
-        yield json.dumps(line, ensure_ascii=False)
+        yield json_line(line)
 
 
 class _Tree:
@@ -126,7 +125,7 @@ class _Tree:
         staged = {span.name for span in root.walk() if span.stage is not None}
         for name, value in extra.items():
             if name not in staged and not (staged and isinstance(value, dict)):
-                yield f"      opened {name}: {json.dumps(value, ensure_ascii=False)}"
+                yield f"      opened {name}: {json_line(value)}"
 
 
 def _name(root: Span) -> str:

@@ -44,7 +44,10 @@ def command(protocols: tuple[str, ...], output: str | None, dialects: tuple[str,
         chosen, broken = load_all()
         for error in broken:
             click.echo(f"wirehouse: left out: {error}", err=True)
-    script = dissector(chosen, dialect=_dialects(dialects))
+    try:
+        script = dissector(chosen, dialect=_dialects(dialects))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     if output is None or output == "-":
         click.echo(script, nl=False)
     else:

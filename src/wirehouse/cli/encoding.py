@@ -83,14 +83,21 @@ def _objects(raw: bytes) -> Iterator[Any]:
     except UnicodeDecodeError as error:
         raise CommandError(f"not JSON: {error.reason} at byte {error.start}") from error
     decoder = json.JSONDecoder()
-    position, number = 0, 0
-    while rest := text[position:].lstrip():
-        position = len(text) - len(rest)
+    number, position = 0, _next(text, 0)
+    while position < len(text):
         number += 1
         try:
-            value, position = decoder.raw_decode(text, position)
+            value, stop = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             raise CommandError(f"message {number}: not JSON: {error}") from error
         yield value
+        position = _next(text, stop)
     if not number:
         raise CommandError("there is no JSON to encode")
+
+
+def _next(text: str, position: int) -> int:
+    """Where the next value begins."""
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position

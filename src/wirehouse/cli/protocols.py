@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import CONTEXT, check_dialect, find_protocol, write_files
+from .common import CONTEXT, check_dialect, find_protocol, json_line, write_files
 from .main import COMMANDS
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         return
     for protocol in _chosen(()):
         if as_json:
-            click.echo(json.dumps(_facts(protocol), ensure_ascii=False))
+            click.echo(json_line(_facts(protocol)))
         else:
             dialects = ", ".join(protocol.dialects)
             click.echo(f"{protocol.name:<10}{protocol.title}  ({dialects})")
@@ -96,7 +95,7 @@ def show(name: str, dialect: str | None, as_json: bool) -> None:
         )
     layout = layouts[second] if second else protocol.model(chosen)
     if as_json:
-        click.echo(json.dumps(_layout_json(protocol, layout), ensure_ascii=False))
+        click.echo(json_line(_layout_json(protocol, layout)))
         return
     if not second:
         click.echo(f"{click.style(protocol.title, bold=True)}\n\n{protocol.doc.strip()}\n")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wirehouse.wire import model as m
-from wirehouse.wire.declare import build
 from wirehouse.wire.errors import DecodeError, NeedMore
 
 if TYPE_CHECKING:
@@ -33,12 +32,14 @@ class Found:
     error: DecodeError | NeedMore | None = None
     lost: int = 0
     """Bytes at the end of the buffer that could not be read because of this error."""
+    broken: tuple[str, ...] = ()
+    """Rows that the message carries although they break a rule, each with what is wrong."""
 
     def problems(self) -> list[str]:
-        """What is wrong with it, a line each: an error, or rows that are kept but broken."""
+        """What is wrong with it, a line each."""
         where = f"message {self.number} at byte {self.start}"
         if self.error is None:
-            return [f"{where}: {text}" for text in _broken_rows(self.message)]
+            return [f"{where}: {text}" for text in self.broken]
         if isinstance(self.error, NeedMore):
             plural = "s" if self.lost != 1 else ""
             return [f"{where}: incomplete, {self.lost} byte{plural} there, {self.error}"]
@@ -46,18 +47,16 @@ class Found:
         return [f"{where}: {self.error}{lost}"]
 
 
-def _broken_rows(message: Any) -> list[str]:
-    """Rows that a message carries although they break a rule."""
-    layout = build(type(message))
-    broken: list[str] = []
+def _broken_rows(layout: m.Layout, message: Any) -> Iterator[str]:
+    if layout.transparent:
+        return
     for part in layout.parts:
         if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
             rows: tuple[Any, ...] = getattr(message, part.name)
             for index, row in enumerate(rows):
                 if isinstance(row, part.type.broken):
                     why = DecodeError(row.code, row.field, row.offset)  # type: ignore[attr-defined]
-                    broken.append(f"row {index}: {why}")
-    return broken
+                    yield f"row {index}: {why}"
 
 
 def messages_in(
@@ -68,12 +67,14 @@ def messages_in(
     dialect: str | None = None,
 ) -> Iterator[Found]:
     """Every message of a buffer, in order."""
+    layout = protocol.model(dialect)
     start, number = 0, 0
     while start < len(data):
         number += 1
         try:
             message, stop = protocol.decode(data, start, direction=direction, dialect=dialect)
-            yield Found(number, start, stop, message)
+            broken = tuple(_broken_rows(layout, message))
+            yield Found(number, start, stop, message, broken=broken)
         except NeedMore as error:
             yield Found(number, start, len(data), error=error, lost=len(data) - start)
             return

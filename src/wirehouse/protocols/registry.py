@@ -99,6 +99,9 @@ def _load(point: EntryPoint) -> Protocol:
     origin = f"protocol {point.name!r} of package {_package(point)} ({point.value})"
     try:
         found = point.load()
+        if isinstance(found, Protocol):
+            for dialect in found.dialects:
+                found.layouts(dialect)  # a declaration without a meaning shows here
     except Exception as error:  # whatever a foreign module raises must not end the program
         what = " ".join(str(error).split()) or "no message"
         raise BrokenProtocolError(

@@ -162,7 +162,7 @@ def test_a_caller_matches_by_source_message_id() -> None:
 @pytest.mark.parametrize("stray", [m(RESP, smid(9)), m(RESP), m(RESP, smid(0)), m(RESP, INFO)])
 def test_a_response_that_answers_nothing_is_dropped_and_counted(stray: Any) -> None:
     dialogue = caller() >> stray << failed("unexpected_reply", fatal=False)
-    assert dialogue.done().warnings == {"unexpected_reply": 1}  # type: ignore[attr-defined]
+    assert dialogue.done().warnings == {"unexpected_reply": 1}
 
 
 def test_a_call_back_to_back() -> None:
@@ -197,7 +197,7 @@ def test_both_ends_may_ask_at_once() -> None:
 def test_an_info_has_a_response() -> None:
     told = m(INFO, mid(3), data("a", 1))
     dialogue = book() >> told << ASKED >> answers() << m(RESP, INFO, smid(3))
-    assert dialogue.done().taken[0].kind == "INFO"  # type: ignore[attr-defined]
+    assert dialogue.done().taken[0].kind == "INFO"
     dialogue = caller() >> asks(flag=FlagType.INFO) << m(INFO, mid(1))
     thanks = m(RESP, INFO, smid(1))
     (dialogue >> thanks << Emits(Answered(1, thanks, raw(thanks)))).done()
@@ -260,7 +260,7 @@ def test_a_call_that_is_not_answered_ends() -> None:
     dialogue = dialogue >> At(5.0) << Emits(CallFailed(1, "timeout"))
     late = m(RESP, REQUEST, smid(1))
     dialogue = dialogue >> asks() << m(REQUEST, mid(2)) >> late << failed("unexpected_reply")
-    assert dialogue.done().calls == 1  # type: ignore[attr-defined]
+    assert dialogue.done().calls == 1
 
 
 @rule("esnp.3.timeouts")
@@ -354,7 +354,7 @@ def test_in_frames_flag_7_means_nothing() -> None:
     dialogue = book(SessionOptions(revision="frames")) >> m(REQUEST, ASYNC, mid(1)) << ASKED
     dialogue = dialogue >> m(REQUEST, ASYNC, mid(2)) >> answers() << m(RESP, REQUEST, smid(1))
     dialogue = dialogue << ASKED
-    assert dialogue.done().taken[1].message == m(REQUEST, ASYNC, mid(2))  # type: ignore[attr-defined]
+    assert dialogue.done().taken[1].message == m(REQUEST, ASYNC, mid(2))
 
 
 @rule("esnp.3.async")

@@ -245,5 +245,5 @@ def test_a_container_of_the_other_dialect_is_a_bad_row(dialect: Any) -> None:
     dialogue = (
         book(SessionOptions(dialect=dialect)) >> CODECS[other].encode_message(listed) << ASKED
     )
-    broken = dialogue.done().taken[0].message.rows[-1]  # type: ignore[attr-defined]
+    broken = dialogue.done().taken[0].message.rows[-1]
     assert isinstance(broken, BrokenRow)

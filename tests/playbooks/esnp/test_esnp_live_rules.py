@@ -36,6 +36,7 @@ from wirehouse.protocols.esnp.layout import (
     Flag,
     OpaqueRow,
     Payload,
+    Row,
     Var,
     VarType,
     Version,
@@ -305,7 +306,7 @@ def test_application_rows_and_flags_pass_through() -> None:
     urgent = Flag(value=APP.flag("URGENT"))
     here = APP.row(Position(x=1, y=-2))
     other = OpaqueRow(type=0xFF, data=b"?")
-    rows = [urgent, Flag(value=2**31 - 1), here, other]
+    rows: list[Row] = [urgent, Flag(value=2**31 - 1), here, other]
     both = pair()
     both.client.request(rows)
     both.run()

@@ -57,7 +57,7 @@ def test_a_request_in_parts_is_handed_over_whole(maxima: tuple[int, ...]) -> Non
     parts = [part(7, n, maximum) for n, maximum in enumerate(maxima, 1)]
     dialogue = book() >> parts[0] >> parts[1] >> parts[2] << ASKED
     dialogue = dialogue >> answers() << m(RESP, REQUEST, smid(7))
-    call = dialogue.done().taken[0]  # type: ignore[attr-defined]
+    call = dialogue.done().taken[0]
     assert call.parts == tuple(parts)
     assert call.raw == tuple(map(raw, parts))
 
@@ -84,7 +84,7 @@ def test_the_first_part_says_what_is_asked() -> None:
     last = m(INFO, mid(7), SeqNo(current=2, maximum=2))
     dialogue = book() >> m(REQUEST, mid(1)) << ASKED >> last >> first << ASKED
     dialogue = dialogue >> answers() << m(RESP, INFO, smid(7))
-    assert dialogue.done().taken[1].concurrent  # type: ignore[attr-defined]
+    assert dialogue.done().taken[1].concurrent
 
 
 @rule("esnp.8.5")

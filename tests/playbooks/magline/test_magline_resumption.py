@@ -395,6 +395,30 @@ def test_nobody_is_identified_before_the_resumption_is_sure() -> None:
         book.session.identify("ann")  # type: ignore[attr-defined]
 
 
+@rule("magline.21")
+def test_a_queued_push_that_cannot_be_sent_is_a_fault_of_ours() -> None:
+    store = MemoryStore()
+    one, _ = first(store)
+    _, book = resuming(store, one.ticket)
+    for push in (Push(1), Push(1 << 32), Push(2)):
+        store.queue(session_id_of(one.sid), push, 0.0)
+    book >> Pin(ping_number=1) << Pon(ping_number=1) << psh(1) << psh(2)
+    book << EmitsKind.of(Resumed) << Emits(Pinged(1))
+    book << EmitsKind.of(Failed, code="int_range", side=Side.LOCAL, fatal=False)
+    book.done()
+
+
+@rule("magline.20")
+def test_a_session_that_is_half_ordered_needs_a_server_with_that_order() -> None:
+    store = MemoryStore()
+    one, book = first(store, options=ServerOptions(order_cmds=(1, 2)))
+    book >> req(1) << EmitsKind.of(Requested, step=0)
+    book >> (lambda s: s.send(Reply(2))) << To(2, rep(1))
+    for order in ((), (1,)):
+        peer, other = new_server(ServerOptions(order_cmds=order), store=store)
+        refused_bare(other, peer.syn(one.ticket), *UNKNOWN)
+
+
 def test_a_chain_of_resumptions_back_to_back() -> None:
     """Each connection is cut; what was pushed in between arrives, in order, once."""
     store = MemoryStore()

@@ -31,6 +31,7 @@ from tests.playbooks.tny.relay_peer import (
 
 from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
 from wirehouse.protocols.tny.layout import (
+    LinkClose,
     TunnelConnect,
     TunnelConnected,
     TunnelDisconnect,
@@ -107,6 +108,13 @@ def test_upstream_reads_a_connect_with_ids_only_as_a_switch(dialect: Any) -> Non
     first, second = server.link(), server.link()
     server.tunnel(first)
     (second >> bare << Emits(TunnelSwitched(KEY))).done()
+    (
+        second  # on its own link it is a connect like any other
+        >> bare
+        << (lambda found: found.result)
+        << Emits(TunnelClosed(KEY, "replaced"))
+        << Emits(TunnelOpened(KEY, b"", 0))
+    ).done()
     unknown = TunnelConnect(instance_id=GATEWAY, tunnel_id=99)
     (second >> unknown << EmitsKind.of(TunnelOpened) << (lambda found: found.result)).done()
 
@@ -176,6 +184,21 @@ def test_a_tunnel_without_a_link_waits_for_the_next_one() -> None:
     (second << TunnelSwitchLink(**IDS) << Emits(TunnelSwitched(KEY))).done()
 
 
+@rule("tny.5.link_loss", "tny.5.link_close")
+def test_a_tunnel_opened_on_a_link_that_is_closing_waits_for_another() -> None:
+    server = Server()
+    (
+        server.link()
+        >> (lambda s: s.close())
+        << LinkClose()
+        >> CONNECT
+        << CONNECTED
+        << Emits(TunnelOpened(KEY, IPV4, 8080))
+        << Emits(TunnelLost(KEY))
+    ).done()
+    (server.link() >> TunnelSwitchLink(**IDS) << Emits(TunnelSwitched(KEY))).done()
+
+
 @rule("tny.5.link_loss")
 def test_a_message_over_another_link_takes_a_lost_tunnel_there() -> None:
     server = Server()
@@ -202,6 +225,27 @@ def test_a_server_forgets_a_tunnel_that_nobody_switches() -> None:
     server.registry.on_timer(65)
     assert server.registry.events() == [TunnelClosed(KEY, "expired")]
     assert server.registry.tunnel_count == 0
+
+
+@rule("tny.5.link_loss", "tny.5.tunnel_disconnect")
+def test_the_end_of_a_lost_tunnel_is_told_over_another_link_of_its_gateway() -> None:
+    server = Server(keep_s=60)
+    first, second = server.tunnel(server.link()), server.link()
+    first >> Eof() << Emits(TunnelLost(KEY)) << EmitsKind.of(Closed)
+    second >> (lambda _: server.registry.on_timer(60)) << TunnelDisconnect(**IDS)
+    second.done()
+
+
+@rule("tny.5.tunnel_disconnect")
+def test_a_gateway_says_over_the_new_link_what_it_heard_over_the_old() -> None:
+    gateway = Gateway()
+    first, second = gateway.link(), gateway.link()
+    connect(gateway, first)
+    first >> (lambda s: s.close()) << LinkClose()
+    second >> b"" << TunnelSwitchLink(**IDS) << Emits(TunnelSwitched(KEY))
+    gone = TunnelDisconnect(**IDS)
+    (first >> gone << Emits(TunnelClosed(KEY, "disconnected"))).done()
+    (second >> b"" << gone).done()
 
 
 @rule("tny.5.no_link")

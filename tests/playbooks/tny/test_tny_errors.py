@@ -19,14 +19,15 @@ from tests.playbooks.tny.peer import (
     client_book,
     push,
     request,
+    response,
     server_book,
 )
 
 from wirehouse.protocols.sansio import Closed, Failed, Side
 from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
 from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import ClientSession, Pushed, ServerSession
-from wirehouse.protocols.tny.transform import Dialect
+from wirehouse.protocols.tny.session import ClientSession, Pushed, ServerSession, Unmatched
+from wirehouse.protocols.tny.transform import Dialect, TransformConfig
 from wirehouse.protocols.tny.vectors_errors import class_of
 from wirehouse.wire.errors import DecodeError
 
@@ -172,6 +173,26 @@ def test_not_strict_reads_what_the_original_reads(dialect: Any) -> None:
     assert isinstance(failed, Failed)
     assert (failed.code, failed.field, failed.fatal) == ("reserved_value", "message.mode", False)
     assert pushed == Pushed(push(1, MOVE))
+
+
+@pytest.mark.parametrize("role", sorted(ROLES))
+def test_an_error_says_where_in_the_stream_it_shows(role: str) -> None:
+    peer = Peer()
+    first = peer.encode(push(1, MOVE))
+    stray = peer.encode(response(2, request(9, MOVE)))
+    start = len(first) + len(stray)
+    (
+        (ROLES[role](peer, tell_errors=False) if role == "server" else ROLES[role](peer))
+        >> first + stray
+        << EmitsKind.of(Pushed)
+        << EmitsKind.of(Failed, code="unexpected_reply", offset=len(first))
+        << EmitsKind.of(Unmatched)
+        >> Numbered(2, push(3, MOVE))
+        << EmitsKind.of(Failed, code="number_replayed", offset=start + 9)
+        << EmitsKind.of(Closed)
+    )
+    wants = TransformConfig(verify=True)
+    ROLES[role](reading=wants) >> first << EmitsKind.of(Failed, code="verify_required", offset=4)
 
 
 def test_after_the_end_nothing_happens_any_more() -> None:

@@ -78,7 +78,7 @@ def test_basic_type(value: Layout, data: str) -> None:
     [(ByteValue, 1), (ShortValue, 2), (IntegerValue, 4), (LongValue, 8), (BooleanValue, 1)],
 )
 def test_size_of_a_basic_type(cls: type[Layout], size: int) -> None:
-    assert compile_layout(cls).read(bytes(size)) == cls(value=0)  # type: ignore[call-arg]
+    assert compile_layout(cls).read(bytes(size)) == cls(value=0)
     with pytest.raises(DecodeError, match="short"):
         compile_layout(cls).read(bytes(size - 1))
 

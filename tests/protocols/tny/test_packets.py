@@ -72,7 +72,7 @@ def test_an_error_in_a_message_names_its_byte_unless_waste_hides_it(dialect: Dia
         reader = PacketReader(Speech(dialect), options)
         packet, stop = reader.frame(data, 0, len(data))
         with pytest.raises(DecodeError) as error:
-            reader.open(packet, stop)  # type: ignore[arg-type]
+            reader.open(packet, 0, stop)  # type: ignore[arg-type]
         assert error.value.offset == (11 if waste else 12)
 
 

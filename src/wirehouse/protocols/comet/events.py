@@ -1,6 +1,7 @@
 """What a comet application hears, beside `Failed` and `Closed` of every protocol (seed 004).
 
-Events may be printed and logged: tokens and wrapped secrets are not in what they print.
+Events may be printed and logged: tokens and wrapped secrets are not in what they print. Commands
+mask theirs by themselves; `AuthRequested` has a token of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 from wirehouse.protocols.sansio import Event
 
-from .layout import Auth, ExchangeKey, Notification
+from .layout import Notification
 
 __all__ = [
     "AuthRequested",
@@ -21,16 +22,7 @@ __all__ = [
     "Requested",
 ]
 
-_MASK = "***"
-
-
-def _shown(command: Any) -> Any:
-    """A command without what must not be printed."""
-    if isinstance(command, Auth):
-        return Auth(client_id=command.client_id, token=_MASK)
-    if isinstance(command, ExchangeKey):
-        return ExchangeKey(secret_key=_MASK.encode())
-    return command
+_MASK = "<secret>"
 
 
 # -- events of a server ----------------------------------------------------------------------
@@ -46,7 +38,7 @@ class AuthRequested(Event, frozen=True, gc=False):
     token: str
 
     def __repr__(self) -> str:
-        return f"AuthRequested(client_id={self.client_id!r}, token={_MASK!r})"
+        return f"AuthRequested(client_id={self.client_id!r}, token={_MASK})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("client_id", self.client_id), ("token", _MASK)]
@@ -74,12 +66,6 @@ class Replied(Event, frozen=True, gc=False):
 
     command: Any
     reply: Any
-
-    def __repr__(self) -> str:
-        return f"Replied(command={_shown(self.command)!r}, reply={self.reply!r})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("command", _shown(self.command)), ("reply", self.reply)]
 
 
 class Notified(Event, frozen=True, gc=False):

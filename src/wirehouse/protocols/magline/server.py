@@ -160,7 +160,7 @@ class ServerSession(Endpoint):
 
     def identify(self, principal: str) -> None:
         """Says whose connection this is; resuming keeps it, `revoke` ends it (§6)."""
-        if self.state == "confirming" or not self.established:
+        if self.state in {"new", "confirming", CLOSED}:
             raise SessionError("bad_state", f"nobody can be identified when {self.state}")
         self.principal = principal
         self._keep(principal=principal)
@@ -324,9 +324,13 @@ class ServerSession(Endpoint):
             chosen = self._keys.find(key_id)
         except DecodeError:
             raise DecodeError("session_unknown") from None
-        if key_id != state.key_id or chosen.mode != state.mode:
+        if key_id != state.key_id or chosen.mode != state.mode or not self._fits(state):
             raise DecodeError("session_unknown")
         return chosen
+
+    def _fits(self, state: ResumptionState) -> bool:
+        """Whether the session can go on here: its order may come from a server with another."""
+        return state.ready or state.steps_done < len(self.options.order_cmds)
 
     def _begin(self, session_id: bytes, binder: bytes) -> None:
         assert self._store is not None
@@ -363,7 +367,7 @@ class ServerSession(Endpoint):
         assert self._store is not None
         assert self._state is not None
         state = self._store.retire(self._replaces, self.session_id, self._state.res, self.now)
-        if state is None:  # a newer one came, or it was revoked, or its time is over
+        if state is None or not self._fits(state):  # a newer one, revoked, too old, another order
             raise DecodeError("session_unknown")
         self._state = state
         self.principal = state.principal
@@ -384,7 +388,10 @@ class ServerSession(Endpoint):
         """What waited for the client goes out, oldest first (rule 21)."""
         while self._waiting and self.state == "open":
             push, self._waiting = self._waiting[0], self._waiting[1:]
-            self._push(push)
+            try:
+                self._push(push)
+            except SessionError as error:  # nobody looked at it when it was queued
+                self._fail(error.code, Side.LOCAL, detail=error.detail, fatal=False)
             if self._worn_out():
                 self._rekey()
 

@@ -75,6 +75,7 @@ class Conversation(Session):
         self._asked: dict[int, int] = {}
         self._asked_count = 0
         self._owes_tail = False
+        self._packet_at = 0
         self._quiet_from_now("idle", options.idle_limit_s)
         self._quiet_from_now("ping", options.ping_interval_s)
 
@@ -284,6 +285,7 @@ class Conversation(Session):
         return self._reader.frame(buf, pos, end)
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:  # noqa: ARG002
+        self._packet_at = self._consumed + pos
         if self._speech.changed:
             self._speech.changed = False
             self._emit(DialectSeen(self._speech.current))
@@ -300,7 +302,7 @@ class Conversation(Session):
             self._step("receive tick")
             self._emit(Ponged())
         else:
-            self._open(packet, stop)
+            self._open(packet, pos, stop)
 
     def _pong(self) -> None:
         """At once. Before the peer's form is known, the five bytes that both forms share."""
@@ -316,9 +318,9 @@ class Conversation(Session):
             self._write(TICK_TAIL)
         self._owes_tail = False
 
-    def _open(self, packet: Packet, stop: int) -> None:
+    def _open(self, packet: Packet, pos: int, stop: int) -> None:
         try:
-            message = self._reader.open(packet, stop)
+            message = self._reader.open(packet, pos, stop)
         except DecodeError as error:
             if not self._keeps_going(error):
                 raise
@@ -341,7 +343,7 @@ class Conversation(Session):
 
     def _take_request(self, message: Message) -> None:
         if self._asked_count >= self.options.max_pending:
-            self._fail("too_busy", detail=f"{self._asked_count} requests wait", fatal=False)
+            self._note("too_busy", detail=f"{self._asked_count} requests wait")
             self._say(self._response(message, ResultCode.SERVER_ERROR))
             return
         self._asked[message.id] = self._asked.get(message.id, 0) + 1
@@ -352,7 +354,7 @@ class Conversation(Session):
         self._note_code(message)
         request = self._calls.take(message, same_protocol=self.options.strict)
         if request is None:
-            self._fail("unexpected_reply", detail=f"to message {message.to_message}", fatal=False)
+            self._note("unexpected_reply", detail=f"to message {message.to_message}")
             self._emit(Unmatched(message))
             return
         if not self._calls:
@@ -371,10 +373,14 @@ class Conversation(Session):
             try:
                 headers.append(decode_header(data))
             except DecodeError as error:  # it spoils nothing else, and its bytes are kept (§2)
-                self._fail(error.code, field=error.field, detail=error.detail, fatal=False)
+                self._note(error.code, field=error.field, detail=error.detail)
         return tuple(headers)
 
     # -- endings -----------------------------------------------------------------------------
+
+    def _note(self, code: str, *, field: str = "", detail: str = "") -> None:
+        """A fault of the packet at hand, and no more."""
+        self._fail(code, field=field, offset=self._packet_at, detail=detail, fatal=False)
 
     def _fault(self, error: DecodeError) -> None:
         if error.offset is not None:

@@ -76,11 +76,10 @@ def _config(keys: dict[str, Any]) -> TransformConfig:
         raise ValueError("security_keys: wanted a list of texts")
     options: dict[str, Any] = {"skip_step": MAX_SKIP_STEP}  # a capture may begin anywhere
     for name in (*_FLAGS, *_NUMBERS):
-        wanted = bool if name in _FLAGS else int
-        if name in keys:
-            if type(keys[name]) is not wanted:
-                raise ValueError(
-                    f"{name}: wanted {'true or false' if wanted is bool else 'a number'}"
-                )
-            options[name] = keys[name]
+        if name not in keys:
+            continue
+        kind, words = (bool, "true or false") if name in _FLAGS else (int, "a whole number")
+        if type(keys[name]) is not kind:
+            raise ValueError(f"{name}: wanted {words}")
+        options[name] = keys[name]
     return TransformConfig(security_keys=tuple(texts), **options)

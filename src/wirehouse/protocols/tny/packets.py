@@ -39,6 +39,8 @@ _MAGIC: Final = b"tny."
 _HEAD: Final = 5
 """Bytes of head and option: all of a tick in the original."""
 _LENGTH: Final = 4
+_PLACES: Final[dict[str, int]] = {"option": 4, "number": _HEAD + _LENGTH}
+"""Where an error of the envelope shows, counted from the packet's beginning."""
 _CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
 _MOST_OVERHEAD: Final = 10 + 5 + 8
 """AccessId, Number and CheckCode at their longest."""
@@ -123,8 +125,8 @@ class PacketReader:
         packet, stop = self._speech.codec.decode_packet(buf, pos, end, self.limit)
         return packet, stop
 
-    def open(self, packet: Packet, stop: int) -> Message:
-        """The Message in a packet whose last byte is before `stop`."""
+    def open(self, packet: Packet, pos: int, stop: int) -> Message:
+        """The Message in a packet that begins at `pos` and stops at `stop`."""
         envelope = cast(Envelope, packet.body)
         content = envelope.content
         start = stop - len(content)
@@ -139,7 +141,7 @@ class PacketReader:
                 verify=packet.verify,
             )
         except DecodeError as error:
-            error.offset = start
+            error.offset = pos + _PLACES[error.field] if error.field in _PLACES else start
             raise
         try:
             message, used = self._speech.codec.read_message(plain, 0, len(plain))

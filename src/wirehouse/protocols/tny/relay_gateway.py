@@ -170,11 +170,17 @@ class GatewayTunnels:
         return swapped if swapped.instance_id == self.instance_id else key
 
     def take_disconnect(self, link: GatewayLink, found: TunnelDisconnect) -> None:
-        """TUNNEL_DISCONNECT: the server closed it. Both ends may have closed at once."""
+        """TUNNEL_DISCONNECT: the server closed it. Both ends may have closed at once. If it comes
+        over a link that the tunnel has left, the one that it is on says so too: the original's way
+        of switching may just have made it anew there."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
-        if self.has(link.service, key):
-            self._forget(link.service, key)
-            link.happened(TunnelClosed(key, "disconnected"))
+        if not self.has(link.service, key):
+            return
+        bound = self._tunnels[key][link.service]
+        self._forget(link.service, key)
+        link.happened(TunnelClosed(key, "disconnected"))
+        if bound is not None and bound is not link:
+            bound.put(TunnelDisconnect(**key._asdict()))
 
     def take_relay(self, link: GatewayLink, found: TunnelRelay, raw: bytes) -> None:
         """TUNNEL_RELAY: a message for the user; dropped when there is no such tunnel."""

@@ -107,6 +107,7 @@ class RelayLink(Session):
         self._codec = _CODECS[options.dialect]
         self._epoch_ms = epoch_ms
         self._pack_id = 0
+        self._packet_at = 0
         self._takes: dict[type, Callable[[Any], None]] = {
             LinkClose: self._take_close,
             LinkPing: self._take_ping,
@@ -144,6 +145,8 @@ class RelayLink(Session):
     def close(self, reason: str = "done", now: float | None = None) -> None:
         """Says LINK_CLOSE and waits for the other end's; tunnels go to other links at once."""
         self._at(now)
+        if self.state == "closing":
+            return
         if not self.active:
             self._close(reason, Side.LOCAL)
             return
@@ -172,7 +175,7 @@ class RelayLink(Session):
 
     def fault(self, code: str, packet: str, detail: str) -> None:
         """A packet was dropped or refused; the link goes on."""
-        self._fail(code, field=packet, detail=detail, fatal=False)
+        self._fail(code, field=packet, offset=self._packet_at, detail=detail, fatal=False)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -228,6 +231,7 @@ class RelayLink(Session):
         if happening not in self._table[self.state]:
             name = happening.removeprefix("receive ")
             raise DecodeError("bad_state", name, pos, self._unexpected())
+        self._packet_at = self._consumed + pos
         if isinstance(arguments, TunnelRelay):
             self._take_relay(arguments, buf[pos + _HEAD.size + _IDS.size : stop])
         else:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from wirehouse.protocols.sansio import CLOSED, Event, Role, SessionError, Side, Table
-from wirehouse.wire.errors import DecodeError
 
 from .layout import (
     LinkOpen,
@@ -46,10 +45,10 @@ class ServerTunnel:
 
     __slots__ = ("ip", "key", "link", "lost_at", "owner", "port")
 
-    def __init__(self, key: TunnelKey, link: ServerLink, ip: bytes, port: int):
+    def __init__(self, key: TunnelKey, owner: int, ip: bytes, port: int):
         self.key = key
-        self.link: ServerLink | None = link
-        self.owner = link.instance
+        self.link: ServerLink | None = None
+        self.owner = owner
         self.ip = ip
         self.port = port
         self.lost_at = 0.0
@@ -94,9 +93,10 @@ class LinkRegistry:
 
     def on_timer(self, now: float) -> None:
         """Gives up tunnels that no link came for."""
+        self._now = max(self._now, now)
         while (due := self.next_timer()) is not None and due <= now:
             key = next(iter(self._lost))
-            self._forget(self._tunnels[key])
+            self.disconnect(key, now)
             self._events.append(TunnelClosed(key, "expired"))
 
     def relay(self, key: TunnelKey, message: Message | bytes, now: float | None = None) -> None:
@@ -104,14 +104,19 @@ class LinkRegistry:
         self._carried(key).relay(key, message, now)
 
     def disconnect(self, key: TunnelKey, now: float | None = None) -> None:
-        """Closes a tunnel from here."""
+        """Closes a tunnel from here; one without a link too, if its gateway has another."""
         tunnel = self._tunnels.get(key)
         if tunnel is None:
             raise SessionError("bad_state", f"no tunnel {tuple(key)}")
-        link = tunnel.link
+        link = tunnel.link or self._link_to(tunnel.owner)
         self._forget(tunnel)
         if link is not None:
             link.send(TunnelDisconnect(**key._asdict()), now)
+
+    def _link_to(self, instance: int) -> ServerLink | None:
+        """Any link to a gateway, for a tunnel that has lost its own."""
+        links = self._links.values()
+        return next((link for link in links if link.active and link.instance == instance), None)
 
     def _carried(self, key: TunnelKey) -> ServerLink:
         tunnel = self._tunnels.get(key)
@@ -136,12 +141,8 @@ class LinkRegistry:
         """A link is gone; its tunnels are kept."""
         if self._links.get(link.link_id) is link:
             del self._links[link.link_id]
-        self._now = max(self._now, link.now)  # so that the first to be lost is first to expire
         for key in sorted(link.tunnels):
-            tunnel = self._tunnels[key]
-            tunnel.link, tunnel.lost_at = None, self._now
-            self._lost[key] = tunnel
-            link.happened(TunnelLost(key))
+            self._lose(self._tunnels[key], link)
         link.tunnels.clear()
 
     def take_connect(self, link: ServerLink, found: TunnelConnect) -> None:
@@ -159,9 +160,9 @@ class LinkRegistry:
         if old is not None:
             self._forget(old)
             link.happened(TunnelClosed(key, "replaced"))
-        self._tunnels[key] = ServerTunnel(key, link, found.ip, found.port)
-        link.tunnels.add(key)
+        tunnel = self._tunnels[key] = ServerTunnel(key, link.instance, found.ip, found.port)
         link.happened(TunnelOpened(key, found.ip, found.port))
+        self._bind(tunnel, link)
         self._answer(link, key, result=True)
 
     def take_switch(self, link: ServerLink, found: TunnelSwitchLink) -> None:
@@ -189,8 +190,9 @@ class LinkRegistry:
             link.fault("bad_state", "tunnel_relay", f"no tunnel {tuple(key)}")
             link.put(TunnelDisconnect(**key._asdict()))
             return
-        if tunnel.link is None and not link.full:
+        if tunnel.link is None and link.active and not link.full:
             self._bind(tunnel, link)  # packets of two links may overtake each other
+            link.happened(TunnelSwitched(key))
         link.happened(Relayed(key, found.message, raw))
 
     # -- tunnels -----------------------------------------------------------------------------
@@ -218,16 +220,26 @@ class LinkRegistry:
             link.fault(problem or "bad_state", "tunnel_switch_link", detail)
             self._answer(link, key, result=False)
             return
+        link.happened(TunnelSwitched(key))
         self._bind(tunnel, link)
 
     def _bind(self, tunnel: ServerTunnel, link: ServerLink) -> None:
-        """Moves a tunnel to a link."""
+        """Moves a tunnel to a link; if that is closing, the gateway will switch it at once."""
         if tunnel.link is not None:
             tunnel.link.tunnels.discard(tunnel.key)
+        if not link.active:
+            self._lose(tunnel, link)
+            return
         self._lost.pop(tunnel.key, None)
         tunnel.link = link
         link.tunnels.add(tunnel.key)
-        link.happened(TunnelSwitched(tunnel.key))
+
+    def _lose(self, tunnel: ServerTunnel, link: ServerLink) -> None:
+        self._now = max(self._now, link.now)  # so that the first to be lost is first to expire
+        tunnel.link, tunnel.lost_at = None, self._now
+        self._lost.pop(tunnel.key, None)
+        self._lost[tunnel.key] = tunnel
+        link.happened(TunnelLost(tunnel.key))
 
     def _forget(self, tunnel: ServerTunnel) -> None:
         del self._tunnels[tunnel.key]
@@ -286,12 +298,16 @@ class ServerLink(RelayLink):
         name = link_id(found.service, found.instance, found.key)
         if self.active:
             if name != self.link_id:
-                raise DecodeError("bad_state", "link_open", None, "this connection has a link")
+                detail = "this connection has a link"
+                self._fail("bad_state", field="link_open", offset=self._packet_at, detail=detail)
+                self._close("bad_state", Side.LOCAL, clean=False)
+                return
             self.put(LinkOpened(result=True))
             return
         problem = self.registry.claim(name, self)
         if problem:
-            self._fail(problem, detail="the link cannot be registered")
+            detail = "the link cannot be registered"
+            self._fail(problem, field="link_open", offset=self._packet_at, detail=detail)
             self.put(LinkOpened(result=False))
             self._close("refused", Side.LOCAL, clean=False)
             return

@@ -13,6 +13,7 @@ from typing import Any
 from .. import model as m
 from ..errors import DecodeError, NeedMore
 from ._reading import Reader
+from ._tracing_sizes import has_secrets
 from .span import Span
 
 __all__ = ["MESSAGE_LIMIT", "Tracer"]
@@ -44,7 +45,10 @@ class Tracer:
             yield span
         except (DecodeError, NeedMore) as error:
             span.error = error
-            span.stop = span.children[-1].stop if span.children else reader.stop
+            if span.children:
+                span.stop = span.children[-1].stop
+            else:  # what was read, or else what there was to read
+                span.stop = reader.pos if reader.pos > span.start else reader.stop
             raise
         span.stop = reader.pos
 
@@ -87,10 +91,14 @@ class Tracer:
         """Read a layout that must fill what is left of a closed slice."""
         value = self.layout(layout, reader, span)
         if reader.left:
-            with self.span(span, "trailing", reader, inner=True):
-                reader.where = layout.name
-                raise reader.error("trailing_bytes")
+            self.trailing(layout, reader, span)
         return value
+
+    def trailing(self, layout: m.Layout, reader: Reader, span: Span) -> None:
+        """Bytes after the last field; they may be secret if anything before them is."""
+        reader.where = layout.name
+        with self.span(span, "trailing", reader, inner=True, secret=has_secrets(layout)):
+            raise reader.error("trailing_bytes")
 
     def blob(self, kind: m.Blob, reader: Reader, span: Span) -> bytes | str:
         """Bytes or text behind a length, or the rest."""

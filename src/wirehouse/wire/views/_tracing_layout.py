@@ -14,7 +14,7 @@ from ..errors import DecodeError, NeedMore
 from ._reading import Reader
 from ._tracing import Tracer
 from ._tracing_options import judge_options, read_options
-from ._tracing_sizes import SCALARS, head_size, least_after, run_size
+from ._tracing_sizes import SCALARS, head_size, least_after, part_has_secrets, run_size
 from .span import Span
 
 __all__ = ["LayoutTracer", "check_value"]
@@ -44,7 +44,7 @@ class LayoutTracer:
             self.start_run(index)
             try:
                 self.part(part)
-            except (DecodeError, NeedMore):
+            except DecodeError:
                 self.hide(index)
                 raise
         if self.reader is not self.outer:
@@ -54,20 +54,20 @@ class LayoutTracer:
         return self.layout.cls(**self.values)
 
     def hide(self, index: int) -> None:
-        """The span where reading stopped may cover what follows, and so secrets."""
-        last = self.root.children[-1] if self.root.children else self.root
-        if last.error is not None:
-            later = (p for p in self.layout.parts[index:] if isinstance(p, m.Field))
-            last.secret = last.secret or any(part.secret for part in later)
+        """Bytes that could not be read may belong to this part or a later one, and be secret."""
+        last = leaf = self.root.children[-1] if self.root.children else self.root
+        while leaf.children and leaf.children[-1].error is not None:
+            leaf = leaf.children[-1]
+        if leaf.error is None or leaf.children or leaf.value is not None:
+            return
+        first = index if leaf is last else index + 1  # what is inside a part has been looked at
+        leaf.secret = leaf.secret or any(map(part_has_secrets, self.layout.parts[first:]))
 
     def close(self) -> None:
         """What a length measured must be used up."""
-        reader = self.reader
-        if reader.left:
-            with self.tracer.span(self.root, "trailing", reader, inner=True):
-                reader.where = self.layout.name
-                raise reader.error("trailing_bytes")
-        self.outer.pos = reader.pos
+        if self.reader.left:
+            self.tracer.trailing(self.layout, self.reader, self.root)
+        self.outer.pos = self.reader.pos
 
     def part(self, part: m.Part) -> None:
         """One part, whatever it is."""

@@ -1,12 +1,22 @@
-"""Sizes that tell how a layout is read: its head in a stream, its runs in a slice."""
+"""What tells how a layout is read: its head in a stream, its runs in a slice, its secrets."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from .. import model as m
+from ..walk import inner, reachable
 
-__all__ = ["SCALARS", "delimits_itself", "head_size", "least_after", "run_size"]
+__all__ = [
+    "SCALARS",
+    "delimits_itself",
+    "has_secrets",
+    "head_size",
+    "least_after",
+    "part_has_secrets",
+    "run_size",
+]
 
 SCALARS = m.Int | m.Float | m.Bool | m.Fixed
 """Types of fixed size that are one value."""
@@ -94,3 +104,23 @@ def least_after(layout: m.Layout, length: m.Length) -> int:
         return 0
     tail = layout.parts[layout.parts.index(length) + 1 :]
     return sum(_fixed_size(part) or 0 for part in tail)
+
+
+@functools.cache
+def has_secrets(layout: m.Layout) -> bool:
+    """Whether a layout, or any inside it, has a secret."""
+    return any(_own_secret(part) for each in reachable([layout]) for part in each.parts)
+
+
+def part_has_secrets(part: m.Part) -> bool:
+    """Whether a part is secret, or anything inside it."""
+    if _own_secret(part):
+        return True
+    alone = m.Layout("", object, (part,), "")
+    return any(has_secrets(layout) for layout in inner(alone))
+
+
+def _own_secret(part: m.Part) -> bool:
+    if isinstance(part, m.Options):
+        return any(option.secret for option in part.fields)
+    return isinstance(part, m.Field) and part.secret

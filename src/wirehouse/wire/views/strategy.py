@@ -81,9 +81,10 @@ def _stored(layout: m.Layout, tag: int | None = None) -> dict[str, SearchStrateg
 def _bit(bit: m.Bit) -> SearchStrategy[Any]:
     if bit.flag:
         return st.booleans()
+    most = (1 << bit.width) - 1
     if bit.closed and bit.names is not None:
-        return st.sampled_from([int(member) for member in bit.names])
-    return st.integers(0, (1 << bit.width) - 1)
+        return st.sampled_from([int(n) for n in bit.names if 0 <= n <= most])
+    return st.integers(0, most)
 
 
 def _options(part: m.Options, tag: int | None) -> dict[str, SearchStrategy[Any]]:
@@ -114,10 +115,8 @@ def _field(part: m.Field) -> SearchStrategy[Any]:
 
 def _value(kind: m.Type) -> SearchStrategy[Any]:
     match kind:
-        case m.Int():
-            return _integers(8 * kind.size, kind.signed)
-        case m.Varint():
-            return _integers(kind.bits, kind.signed)
+        case m.Int() | m.Varint():
+            return _integers(*_range(kind))
         case m.Float():
             return _floats(kind.size)
         case m.Bool():
@@ -136,10 +135,15 @@ def _value(kind: m.Type) -> SearchStrategy[Any]:
             return _rows(kind)
 
 
-def _integers(bits: int, signed: bool) -> SearchStrategy[int]:
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+def _range(kind: m.Int | m.Varint) -> tuple[int, int]:
+    """The least and the largest number of a type."""
+    bits = 8 * kind.size if isinstance(kind, m.Int) else kind.bits
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.signed else (0, (1 << bits) - 1)
+
+
+def _integers(low: int, high: int) -> SearchStrategy[int]:
     edges = {low, low + 1, 0, 1, high - 1, high}
-    for shift in range(6, bits, 7):  # one more byte of a varint, plain or zigzag
+    for shift in range(6, high.bit_length() + 1, 7):  # one more byte of a varint, plain or zigzag
         edges |= {(1 << shift) - 1, 1 << shift, (1 << shift + 1) - 1, 1 << shift + 1}
         edges |= {-(1 << shift), -(1 << shift) - 1}
     fitting = sorted(edge for edge in edges if low <= edge <= high)
@@ -164,10 +168,7 @@ def _nan(negative: bool, payload: int, quiet: bool) -> float:
 
 def _most(kind: m.Int | m.Varint | None) -> int:
     """The largest length or count that a type can say."""
-    if kind is None:
-        return 1 << 16
-    bits = 8 * kind.size if isinstance(kind, m.Int) else kind.bits
-    return int((1 << (bits - kind.signed)) - 1)
+    return 1 << 16 if kind is None else _range(kind)[1]
 
 
 def _blobs(kind: m.Blob) -> SearchStrategy[Any]:
