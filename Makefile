@@ -25,6 +25,7 @@ NODE_DIR := .cache/node
 NODE_STAMP := $(NODE_DIR)/.kaitai-struct-compiler-$(KSC_VERSION)-yaml-$(YAML_VERSION)
 
 SOAK_EXECUTIONS ?= 1000000
+SOAK_INPUTS ?= 1000000
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -100,14 +101,16 @@ test: system setup node lint docs ## everything that must hold: lint, docs, test
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 .PHONY: soak
-soak: setup ## full fuzzing counts; writes soak/wire.json
+soak: setup ## full fuzzing counts; writes soak/wire.json and soak/sessions.json
 	@mkdir -p soak
 	$(BIN)/python tests/fuzz/soak.py --executions $(SOAK_EXECUTIONS) --json soak/wire.json
+	$(BIN)/python tests/fuzz/session_soak.py --inputs $(SOAK_INPUTS) --json soak/sessions.json
 
 .PHONY: bench
 bench: setup node ## decode and encode beside Construct, Kaitai and msgpack; writes a JSON record
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.wire --json benchmarks/results/wire.json
+	$(BIN)/python -m benchmarks.sessions --json benchmarks/results/sessions.json
 
 .PHONY: demo
 demo: setup ## the best there is to see

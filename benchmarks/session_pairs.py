@@ -47,9 +47,11 @@ class Pair(NamedTuple):
     """The server pushes."""
     codec: Callable[[bytes, bool], Callable[[], Any]]
     """What decodes a frame and encodes it again; True for the client's frames."""
+    expects: dict[str, Callable[[Event], bool]]
+    """What the client hears of a request's answer, and of a push."""
 
-    def exchange(self, depth: int) -> int:
-        """So many requests at once, and their answers; how many events the client got."""
+    def exchange(self, depth: int) -> list[Event]:
+        """So many requests at once, and their answers; what the client hears."""
         for _ in range(depth):
             self.ask()
         self.server.receive(self.client.to_send(), 0.0)
@@ -57,14 +59,14 @@ class Pair(NamedTuple):
             for event in events:
                 self.answer(event)
         self.client.receive(self.server.to_send(), 0.0)
-        return len(self.client.events())
+        return self.client.events()
 
-    def push(self, depth: int) -> int:
-        """So many pushes at once; how many events the client got."""
+    def push(self, depth: int) -> list[Event]:
+        """So many pushes at once; what the client hears."""
         for _ in range(depth):
             self.tell()
         self.client.receive(self.server.to_send(), 0.0)
-        return len(self.client.events())
+        return self.client.events()
 
     def frames(self, kind: str) -> list[tuple[bytes, bool]]:
         """The frames of one request and its answer, or of one push, and who sent them."""
@@ -121,7 +123,7 @@ def _comet() -> Pair:
     server.receive(client.to_send(), 0.0)
     server.accept()
     _meet(client, server)
-    command = comet.Subscribe(topics=("x" * len(DATA),))
+    command = comet.Subscribe(topics=("@" + "x" * (len(DATA) - 1),))
     note = comet.Notification(msg_type=1, msg_id="p0100001000abcde", content=DATA, ts=EPOCH_MS)
     ok = comet.Ok()  # what the protocol answers this with: no data
 
@@ -134,7 +136,16 @@ def _comet() -> Pair:
         return _twice(comet_codec.encode_frame, decode, data)
 
     return Pair(
-        client, server, lambda: client.send(command), reply, lambda: server.send(note), codec
+        client,
+        server,
+        lambda: client.send(command),
+        reply,
+        lambda: server.send(note),
+        codec,
+        {
+            "request": lambda e: isinstance(e, comet_session.Replied) and e.reply == ok,
+            "push": lambda e: e == comet_session.Notified(note, DATA),
+        },
     )
 
 
@@ -159,7 +170,16 @@ def _esnp() -> Pair:
         return _twice(esnp_codec.encode_message, esnp_codec.decode_message, data)
 
     return Pair(
-        client, server, lambda: client.request(rows), reply, lambda: server.announce(rows), codec
+        client,
+        server,
+        lambda: client.request(rows),
+        reply,
+        lambda: server.announce(rows),
+        codec,
+        {
+            "request": lambda e: isinstance(e, esnp_session.Answered) and e.error is None,
+            "push": lambda e: isinstance(e, esnp_session.Announced),
+        },
     )
 
 
@@ -181,6 +201,10 @@ def _tny() -> Pair:
         reply,
         lambda: server.push(2003, DATA),
         _tny_codec,
+        {
+            "request": lambda e: isinstance(e, tny_session.Replied) and e.response.body == DATA,
+            "push": lambda e: isinstance(e, tny_session.Pushed) and e.message.body == DATA,
+        },
     )
 
 
@@ -233,6 +257,10 @@ def _relay() -> Pair:
         reply,
         lambda: registry.relay(key, push),
         codec,
+        {
+            "request": lambda e: isinstance(e, relay.Relayed) and e.message == answer,
+            "push": lambda e: isinstance(e, relay.Relayed) and e.message == push,
+        },
     )
 
 
@@ -267,7 +295,16 @@ def _magline() -> Pair:
         return _twice(magline_codec.encode_frame, magline_codec.decode_frame, data)
 
     return Pair(
-        client, server, lambda: client.send(request), reply, lambda: server.send(push), codec
+        client,
+        server,
+        lambda: client.send(request),
+        reply,
+        lambda: server.send(push),
+        codec,
+        {
+            "request": lambda e: isinstance(e, magline.Replied) and e.data == DATA,
+            "push": lambda e: e == magline.Pushed(8, DATA),
+        },
     )
 
 

@@ -113,8 +113,8 @@ def run(name: str, kind: str, seconds: float, rounds: int = ROUNDS) -> dict[str,
 def _talking(pair: Pair, kind: str, depth: int) -> Callable[[], None]:
     talk = pair.exchange if kind == "request" else pair.push
     heard = talk(depth)
-    if heard != depth:
-        raise RuntimeError(f"{depth} {kind} made {heard} events")
+    if len(heard) != depth or not all(map(pair.expects[kind], heard)):
+        raise RuntimeError(f"{depth} of {kind}, and this was heard: {heard}")
     times = EXCHANGES // depth
 
     def work() -> None:

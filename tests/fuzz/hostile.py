@@ -103,7 +103,7 @@ class Attacker:
         way = self._rng.choices(_WAYS, cum_weights=_SHARES)[0]
         if way not in _CIVIL and self._rng.random() >= self._rude:
             return self._fresh()
-        return way(self)
+        return way(self) or self._fresh()
 
     def _fresh(self) -> bytes:
         """A frame as it should be; whether now is its time is another question."""
@@ -132,7 +132,7 @@ class Attacker:
 
     def _in_two(self) -> bytes:
         data = self._fresh() + (self._fresh() if self._rng.random() < 0.5 else b"")
-        at = int(self._rng.random() * (len(data) + 1))
+        at = 1 + int(self._rng.random() * len(data))
         self._rest = data[at:]
         return data[:at]
 

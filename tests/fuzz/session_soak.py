@@ -64,7 +64,7 @@ def soak(protocol: str, inputs: int, seed: int = 0, workers: int = 1) -> dict[st
     begun = time.perf_counter()
     tally = Tally()
     if workers > 1:
-        with get_context("fork").Pool(workers) as pool:
+        with get_context("spawn").Pool(workers) as pool:
             _gather(protocol, tally, pool.imap(run_chunk, chunks), inputs)
     else:
         _gather(protocol, tally, map(run_chunk, chunks), inputs)

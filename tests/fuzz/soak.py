@@ -1,101 +1,140 @@
-"""The long fuzz run of the decoders: every protocol's target, and a JSON record.
+"""Fuzzes every protocol for a number of executions, and writes what happened as JSON.
 
     python tests/fuzz/soak.py --executions 1000000 --json soak/wire.json
 
-Each target runs in a process of its own, two at a time, from a corpus made of the test vectors.
-Exit code 1 when anything but a documented error came out of a decoder, or when fewer than half of
-the executions got past the frame head.
+Exit code 1: something broke a promise of the codecs (the record has the bytes), a process died, or
+fewer than half of the executions of a protocol got past the head of a frame.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import re
+import shutil
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-VECTORS = ROOT / "tests" / "vectors"
-PROTOCOLS = ("comet", "esnp", "magline", "relay", "tny")
-LEAST_PAST_HEAD = 0.5
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.fuzz import seeds
+from tests.fuzz.targets import TARGETS
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = ROOT / "tests" / "fuzz" / "engine.py"
+WORK = ROOT / "soak" / "work"
+SHARE = 0.5
+"""Of the executions, which must get past the head."""
 
 
-def write_corpus(protocol: str, folder: Path) -> int:
-    """One file for each vector and variant; how many."""
-    folder.mkdir(parents=True, exist_ok=True)
-    source = "tny" if protocol == "relay" else protocol
-    count = 0
-    for line in (VECTORS / f"{source}.jsonl").read_text("utf-8").splitlines():
-        data = bytes.fromhex(json.loads(line)["hex"])
-        if not data or len(data) > 590:
-            continue
-        for variant in range(4):
-            (folder / f"{count:04d}").write_bytes(bytes([variant]) + data)
-            count += 1
-    return count
-
-
-def run(protocol: str, executions: int, work: Path, seed: int) -> dict[str, Any]:
-    """Fuzzes one protocol; its record."""
-    folder = work / protocol
-    corpus = write_corpus(protocol, folder / "corpus")
-    stats = folder / "stats.json"
-    stats.unlink(missing_ok=True)
-    command = [sys.executable, str(ROOT / "tests" / "fuzz" / "targets.py"), protocol]
-    command += ["--runs", str(executions), "--stats", str(stats), "--seed", str(seed)]
-    command += ["--corpus", str(folder / "corpus")]
-    started = time.monotonic()
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    seconds = time.monotonic() - started
-    record = json.loads(stats.read_text("utf-8")) if stats.exists() else {"executions": 0}
-    share = record.get("past_head", 0) / max(1, record["executions"])
-    crashes = sorted(path.read_bytes().hex() for path in folder.glob(f"{protocol}-crash-*"))
-    record |= {
-        "protocol": protocol,
-        "seeds": corpus,
-        "corpus": sum(1 for _ in (folder / "corpus").iterdir()),
-        "seconds": round(seconds, 1),
-        "per_second": round(record["executions"] / seconds),
-        "share_past_head": round(share, 3),
-        "crashes": crashes,
-        "ok": ended.returncode == 0 and not crashes and share >= LEAST_PAST_HEAD,
-    }
-    if ended.returncode or not record["executions"]:
-        record["output"] = (ended.stdout + ended.stderr)[-4000:]
+def fuzz(name: str, executions: int, seconds: float, work: Path) -> dict[str, Any]:
+    """Runs one protocol in a process of its own; its record."""
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "corpus").mkdir(parents=True)
+    count = seeds.write_seeds(name, work / "seeds")
+    seeds.write_dictionary(name, work / "words")
+    with (work / "log").open("w", encoding="utf-8") as log:
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(ENGINE),
+                name,
+                str(executions),
+                str(seconds),
+                str(work),
+            ],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    path = work / "record.json"
+    record: dict[str, Any] = {"executions": 0, "share_past_head": 0.0, "finished": False}
+    record["crashes"] = []
+    if path.exists():
+        record |= json.loads(path.read_text(encoding="utf-8"))
+    record["seeds"] = count
+    record["coverage"] = _coverage(work)
+    if done.returncode or not record["finished"]:
+        record["crashes"].append(_death(done.returncode, work))
     return record
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs the targets and writes the record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+def _coverage(work: Path) -> int:
+    """The edges that libFuzzer has seen, as it last said."""
+    found = re.findall(
+        r" cov: (\d+) ", (work / "log").read_text(encoding="utf-8", errors="replace")
     )
-    parser.add_argument("--executions", type=int, default=1_000_000)
-    parser.add_argument("--json", type=Path, default=ROOT / "soak" / "wire.json")
-    parser.add_argument("--protocols", default=",".join(PROTOCOLS))
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--work", type=Path, default=ROOT / "soak" / "work" / "wire")
-    args = parser.parse_args(argv)
-    names = args.protocols.split(",")
-    with ThreadPoolExecutor(2) as pool:
-        records = list(
-            pool.map(lambda name: run(name, args.executions, args.work, args.seed), names)
-        )
-    for record in records:
-        print(
-            f"{record['protocol']:8} {record['executions']:>9,} executions, "
-            f"{record['share_past_head']:.0%} past the head, {len(record['crashes'])} crashes, "
-            f"{record['per_second']:,}/s"
-        )
-        if not record["ok"]:
-            print(record.get("output", "fewer than half got past the head"))
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
-    return 0 if all(record["ok"] for record in records) else 1
+    return int(found[-1]) if found else 0
+
+
+def _death(code: int, work: Path) -> dict[str, str]:
+    """What is known of a process that did not end itself: its last words, and its last input."""
+    last = (work / "log").read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
+    inputs = sorted(work.glob("*-*"), key=lambda path: path.stat().st_mtime)
+    data = inputs[-1].read_bytes().hex() if inputs else ""
+    return {"origin": f"exit code {code}", "error": "\n".join(last), "hex": data}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Fuzzes the codecs of every protocol.",
+        epilog="example: python tests/fuzz/soak.py --executions 20000 --protocols comet tny",
+    )
+    parser.add_argument("--executions", type=int, default=1_000_000, help="of each protocol")
+    parser.add_argument("--protocols", nargs="+", choices=TARGETS, default=list(TARGETS))
+    parser.add_argument("--json", type=Path, help="where the record goes, if not to the screen")
+    parser.add_argument(
+        "--seconds-limit", type=float, default=0, help="of each protocol; 0 is none"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes at the same time"
+    )
+    parser.add_argument("--work", type=Path, default=WORK, help="folder of corpora and logs")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs what was asked for; 1 when anything is wrong."""
+    asked = _arguments()
+    with ThreadPoolExecutor(max_workers=max(1, asked.jobs)) as pool:
+        jobs = {
+            name: pool.submit(fuzz, name, asked.executions, asked.seconds_limit, asked.work / name)
+            for name in asked.protocols
+        }
+        records = {name: job.result() for name, job in jobs.items()}
+    bad = [
+        name
+        for name, record in records.items()
+        if record["crashes"] or record["share_past_head"] < SHARE
+    ]
+    report = {
+        "ok": not bad,
+        "executions_wanted": asked.executions,
+        "python": platform.python_version(),
+        "protocols": records,
+    }
+    text = json.dumps(report, indent=2)
+    if asked.json is None:
+        print(text)
+    else:
+        asked.json.parent.mkdir(parents=True, exist_ok=True)
+        asked.json.write_text(text + "\n", encoding="utf-8")
+    for name, record in records.items():
+        print(_line(name, record), file=sys.stderr)
+    return 1 if bad else 0
+
+
+def _line(name: str, record: dict[str, Any]) -> str:
+    share, speed = record["share_past_head"], record.get("executions_per_second", 0)
+    return (
+        f"{name}: {record['executions']} executions, {share:.0%} past the head, {speed} a second, "
+        f"{record['coverage']} edges, {len(record['crashes'])} crashes"
+    )
 
 
 if __name__ == "__main__":

@@ -72,9 +72,9 @@ COMMANDS: tuple[Command, ...] = (
     Heartbeat(),
     GetTopicList(),
     GetMessageList(),
-    Subscribe(topics=("news", "weather")),
+    Subscribe(topics=("@news", "@weather")),
     Subscribe(topics=()),
-    Unsubscribe(topics=("news",)),
+    Unsubscribe(topics=("@news",)),
     Unsubscribe(topics=("", "\udcff", "x" * 300)),
     MessageAck(msg_ids=("p0100001000abcde",)),
     MessageAck(msg_ids=("",)),
@@ -90,7 +90,7 @@ REPLIES: tuple[Reply, ...] = (
     Ok(),
     Error(error_code=4, reason="message format illegal"),
     Error(error_code=99, reason="\udcff"),
-    TopicList(topics=("news",)),
+    TopicList(topics=("@news",)),
     TopicList(topics=()),
     MessageList(messages=NOTES[:2]),
     MessageList(messages=()),
@@ -99,7 +99,7 @@ REPLIES: tuple[Reply, ...] = (
 )
 ASKED = tuple(codec_seed.encode_frame(each) for each in COMMANDS)
 SAID = (*ASKED, *(codec_seed.encode_frame(each) for each in (*AUTHS, EXCHANGE)))
-ANSWERED = {
+ANSWERED: dict[str, tuple[bytes, ...]] = {
     name: tuple(codec.encode_frame(each) for each in (*REPLIES, LET_IN, *NOTES))
     for name, codec in CODECS.items()
 }

@@ -73,7 +73,7 @@ def _encoded(dialect: str, arguments: Any) -> bytes:
 
 
 def _arguments(rng: Random, kind: Any, ips: tuple[bytes, ...]) -> Any:
-    ids = {
+    ids: dict[str, Any] = {
         "instance_id": INSTANCE if rng.random() < 0.9 else rng.randrange(1 << 62),
         "tunnel_id": rng.choice(_TUNNELS),
     }

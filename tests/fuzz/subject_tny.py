@@ -69,7 +69,7 @@ def _messages(dialect: str) -> tuple[Message, ...]:
 
 
 _MESSAGES = {dialect: _messages(dialect) for dialect in DIALECTS}
-_BYTES = {
+_BYTES: dict[str, tuple[bytes, ...]] = {
     dialect: tuple(CODECS[dialect].write_message(each) for each in found)
     for dialect, found in _MESSAGES.items()
 }
@@ -81,10 +81,9 @@ class TnyEnd(Subject):
     def __init__(self, rng: Random):
         super().__init__(rng)
         transform = rng.choice(_TRANSFORMS)
-        dialect = rng.choice((*DIALECTS, "auto"))
-        self._peer = Peer(
-            dialect=rng.choice(DIALECTS) if dialect == "auto" else dialect, writing=transform
-        )
+        spoken = rng.choice(DIALECTS)
+        dialect = "auto" if rng.random() < 0.33 else spoken
+        self._peer = Peer(dialect=spoken, writing=transform)
         options = {**_COMMON, **rng.choice(_MORE), "reading": transform, "dialect": dialect}
         self.session: ClientSession | ServerSession
         if rng.random() < 0.5:

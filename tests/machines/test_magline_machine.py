@@ -110,15 +110,17 @@ class MaglineMachine(RuleBasedStateMachine):
             case Authenticated():
                 session = connection.server.session_id
                 self.ready.add(session)
-                connection.pushed += self.queues.pop(session, Pushes()).waiting
+                queue = self.queues.pop(session, Pushes())
+                assert event.dropped == queue.dropped
+                connection.pushed += queue.waiting
             case Resumed():
                 queue = self.queues.pop(event.replaced, Pushes())
-                assert event.dropped == queue.dropped
                 if event.replaced in self.ready:
                     self.ready.add(event.session_id)
+                    assert event.dropped == queue.dropped
                     connection.pushed += queue.waiting
                 else:
-                    self.queues[event.session_id] = Pushes(queue.waiting)
+                    self.queues[event.session_id] = queue
                 for other in self.connections:
                     if other.server.session_id == event.replaced and not other.server.closed:
                         other.server.close(Reason.REPLACED)

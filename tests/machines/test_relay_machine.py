@@ -260,8 +260,8 @@ class RelayMachine(RuleBasedStateMachine):
             case Closed(reason):
                 assert reason
                 cable.closed[link] = event
-            case LinkUp(name):
-                assert not cable.clean or name == cable.gateway.link_id
+            case LinkUp():
+                assert not cable.clean or cable.server.link_id == cable.gateway.link_id
 
     def follow(self, cable: Cable) -> None:
         """A transport closes when its session has; the other end gets what was written, and eof."""
@@ -270,9 +270,9 @@ class RelayMachine(RuleBasedStateMachine):
                 wire.deliver(1 << 20, self.now)
                 wire.end()
         if cable.gateway.closed and cable.server.closed:
-            for link in cable.ends:
-                for event in link.events():
-                    self.take(cable, link, event)
+            for end in cable.ends:
+                for event in end.events():
+                    self.take(cable, end, event)
             assert len(cable.closed) == 2
             self.cables.remove(cable)
 

@@ -14,7 +14,7 @@ sent, or `Emits(event)`. Sent messages and events are two queues, each compared 
 left over at the next `>>` is a failure, so a playbook can neither miss nor invent anything.
 
 `@rule("comet.12")` says which rule of `docs/decisions` a playbook proves;
-`tests/playbooks/test_rules.py` lists rules that have none.
+`tests/playbooks/test_rule_coverage.py` lists rules that have none.
 """
 
 from __future__ import annotations

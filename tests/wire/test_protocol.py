@@ -18,7 +18,7 @@ from wirehouse.protocols.registry import BUILT_IN, find
 from wirehouse.protocols.tny.layout import PROTOCOL as TNY
 from wirehouse.protocols.tny.layout import RELAY, Envelope, Packet, Ping
 from wirehouse.wire import Decoded, DecodeError, EncodeError, Layout, NeedMore, Protocol
-from wirehouse.wire.types import U8, Length16, Only, Rest
+from wirehouse.wire.types import U8, Bytes4Fixed, Length16, Only, Rest
 
 
 class Small(Layout):
@@ -47,8 +47,11 @@ def test_a_protocol_says_what_it_is() -> None:
 def test_the_first_dialect_is_the_default() -> None:
     assert SMALL.dialect(None) == "new"
     assert SMALL.dialect("old") == "old"
-    assert SMALL.encode(Small(n=1, old=2)) == b"\0\1\1"
+    assert SMALL.encode(Small(n=1)) == b"\0\1\1"
     assert SMALL.encode(Small(n=1, old=2), dialect="old") == b"\0\2\1\2"
+    with pytest.raises(EncodeError) as caught:
+        SMALL.encode(Small(n=1, old=2))
+    assert (caught.value.code, caught.value.field) == ("bad_value", "small.old")
     assert SMALL.decode(b"\0\2\1\2").message == Small(n=1, rest=b"\2")
     assert SMALL.decode(b"\0\2\1\2", dialect="old").message == Small(n=1, old=2)
 
@@ -168,6 +171,29 @@ def test_nothing_but_an_encode_error_escapes_an_encoder(protocol: Protocol, mess
         protocol.encode(message)
     assert caught.value.code in {"bad_value", "int_range"}
     assert caught.value.field
+
+
+class Key(Layout):
+    """One piece: what is given is what is written."""
+
+    key: Bytes4Fixed
+
+
+KEY = Protocol(name="throwaway-key", title="One field", frame=Key)
+
+
+@pytest.mark.parametrize("given", [b"abcd", bytearray(b"abcd"), memoryview(b"abcd")])
+def test_bytes_come_out_whatever_goes_in(given: Any) -> None:
+    written = KEY.encode(Key(key=given))
+    assert type(written) is bytes
+    assert written == b"abcd"
+
+
+@pytest.mark.parametrize("given", ["abcd", [1, 2, 3, 4], None, 4])
+def test_nothing_but_bytes_comes_out(given: Any) -> None:
+    with pytest.raises(EncodeError) as caught:
+        KEY.encode(Key(key=given))
+    assert caught.value.code == "bad_value"
 
 
 def test_every_declared_layout_can_be_built_in_every_dialect() -> None:

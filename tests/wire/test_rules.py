@@ -443,6 +443,35 @@ def test_one_tag_is_enough() -> None:
     refused(Worse, "body", "several parts say which body this is")
 
 
+def test_a_tag_comes_before_what_has_no_fixed_size() -> None:
+    class Bad(Layout):
+        length: ClassVar[Length16]
+        text: String16
+        type: ClassVar[Tag8]
+        body: Annotated[Leaf, Choice({1: Leaf})]
+
+    class Worse(Layout):
+        has: ClassVar[Present]
+        spare: Bits7
+        n: Annotated[U8 | None, When("has")]
+        kind: ClassVar[TagBits4]
+        rest: Bits4
+        body: Annotated[Leaf, Choice({1: Leaf})]
+
+    why = "a tag stands before what has no fixed size, such as"
+    refused(Bad, "type", f"{why} text")
+    refused(Worse, "kind", f"{why} n")
+
+
+def test_exact_bodies_need_options() -> None:
+    class Bad(Layout):
+        length: ClassVar[Length16]
+        type: ClassVar[Tag8]
+        body: Annotated[Leaf, Choice({1: Leaf}, exact=True)]
+
+    refused(Bad, "body", "exact bodies are for frames with options")
+
+
 @pytest.mark.parametrize("hint", [Tag8, Annotated[int, TagConstMark(Int(1))]])
 def test_a_tag_needs_a_body(hint: Any) -> None:
     class Bad(Layout):

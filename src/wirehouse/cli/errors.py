@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["BAD_DATA", "BAD_USAGE", "CommandError"]
 
 BAD_DATA = 1
+"""Exit code: the bytes or values given are wrong."""
 BAD_USAGE = 2
+"""Exit code: the command line is wrong."""
 
 
 class CommandError(Exception):

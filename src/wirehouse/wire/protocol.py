@@ -140,8 +140,8 @@ class Protocol:
             encode = getattr(self.codec(dialect), f"encode_{self.model(dialect).name}")
             self._functions["encode", dialect, None] = encode
         try:
-            data: bytes = encode(message)
-            return data
+            data = encode(message)
+            return data if type(data) is bytes else bytes(memoryview(data))
         except (AttributeError, TypeError, ValueError, ArithmeticError, struct.error) as error:
             raise EncodeError("bad_value", type(message).__name__, None, str(error)) from error
 

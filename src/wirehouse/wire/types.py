@@ -19,6 +19,7 @@ stored. A string after a field is its documentation. How to write one: see the g
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import msgspec
@@ -178,11 +179,20 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """The same for rich."""
+        secret = _secret_fields(type(self))
+        for name in self.__struct_fields__:
+            yield name, "<secret>" if name in secret else getattr(self, name)
+
 
 @functools.cache
 def _secret_fields(cls: type) -> frozenset[str]:
     """Names of the fields whose annotation, at any depth, says that they are secret."""
-    hints = get_type_hints(cls, include_extras=True)
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except (NameError, TypeError):  # who knows: a repr must neither fail nor tell
+        return frozenset(getattr(cls, "__struct_fields__", ()))
     return frozenset(name for name, hint in hints.items() if _is_secret(hint))
 
 

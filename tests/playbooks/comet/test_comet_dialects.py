@@ -96,6 +96,7 @@ def test_the_original_s_key_exchange_at_a_server() -> None:
 def test_the_original_s_notifications_at_a_client(dialect: Any) -> None:
     options = ClientOptions(dialect=dialect, legacy_hipush=True)
     book = arrive(client_book(options), AuthSuccess(encrypt_key=WEAK.encrypt_key))
+    assert book.session.dialect == "hipush"  # type: ignore[attr-defined]
     book = book >> (lambda s: s.exchange_key(secret=DES_KEY)) << (lambda c: len(c.secret_key) == 64)
     book = book >> Ok() << Emits(KeyExchanged()) << EmitsKind.of(Replied)
     book = book >> vector("hipush_message") << EmitsKind.of(Notified, content=b"hello")

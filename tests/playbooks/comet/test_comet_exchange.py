@@ -175,6 +175,16 @@ def test_at_two_to_the_32_the_connection_ends() -> None:
     (book << closed("counter_limit", side=Side.LOCAL)).done()
 
 
+def test_a_list_that_uses_the_last_counter_is_the_last() -> None:
+    book, opener = keyed()
+    server: Any = book.session
+    server._sealer.counter = opener.counter = MAX_SEALED - 2
+    book = book >> GetMessageList() << Emits(Requested(GetMessageList()))
+    book = book >> (lambda s: s.send(MessageList(messages=(HELLO, HELLO))))
+    book = book << (lambda m: [opened(opener, n) for n in m.messages] == [b"hello"] * 2)
+    (book << closed("counter_limit", clean=True)).done()
+
+
 def test_a_list_that_would_go_beyond_is_not_sent() -> None:
     book, _ = keyed()
     server: Any = book.session

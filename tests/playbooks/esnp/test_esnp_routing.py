@@ -160,6 +160,13 @@ def test_nobody_can_pretend_to_come_from_another_channel() -> None:
 
 
 @rule("esnp.8.6")
+def test_of_several_rows_of_ours_the_first_counts() -> None:
+    """As everywhere where a row should occur once; all of them are taken out."""
+    twice = raw(m(RESP, info("r1", 3), info("other", 1), info("r1", 4)))
+    assert Router("r1").homeward(twice) == (3, raw(m(RESP, info("other", 1))))
+
+
+@rule("esnp.8.6")
 def test_routers_may_be_nested() -> None:
     inner, outer = Router("r1"), Router("r2")
     passed = outer.outward(inner.outward(ODD, 1), 2)

@@ -203,6 +203,15 @@ def test_an_error_ends_a_reply_in_parts() -> None:
     (dialogue >> sorry << Emits(Answered(1, sorry, raw(sorry), last=True))).done()
 
 
+@rule("esnp.8.5", "esnp.3.error")
+def test_an_error_that_is_a_part_ends_it_too() -> None:
+    """Whatever its number: no part follows a failure."""
+    dialogue = book(role=Role.CLIENT) >> (lambda s: s.request([])) << m(REQUEST, mid(1))
+    dialogue = dialogue >> piece(1, 1, 0) << EmitsKind.of(Answered, last=False)
+    sorry = m(RESP, err("gone"), REQUEST, smid(1), SeqNo(current=3, maximum=0))
+    (dialogue >> sorry << Emits(Answered(1, sorry, raw(sorry), last=True))).done()
+
+
 @rule("esnp.8.5")
 def test_a_reply_in_parts_must_end_in_time_too() -> None:
     """The caller's time is for the whole call."""

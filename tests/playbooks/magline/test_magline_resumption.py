@@ -396,6 +396,23 @@ def test_nobody_is_identified_before_the_resumption_is_sure() -> None:
 
 
 @rule("magline.21")
+def test_a_queue_outlives_connections_that_never_finish_their_order() -> None:
+    """Two resumptions in a row, the first of which the server has not seen end."""
+    store, options = MemoryStore(), ServerOptions(order_cmds=(1,))
+    one, _ = first(store, options=options)
+    store.queue(session_id_of(one.sid), Push(5), 0.0)
+    two, stale = resuming(store, one.ticket, options=options)
+    confirm(two, stale, one)
+    three, book = resuming(store, two.ticket, number=3, options=options)
+    confirm(three, book, two)
+    stale >> (lambda s: s.close(Reason.REPLACED)) << fin(Reason.REPLACED)
+    stale << Emits(Closed("replaced", Side.LOCAL))
+    book >> req(1) << EmitsKind.of(Requested, step=0)
+    book >> (lambda s: s.send(Reply(3))) << To(3, rep(1)) << psh(5) << Emits(Authenticated(""))
+    book.done()
+
+
+@rule("magline.21")
 def test_a_queued_push_that_cannot_be_sent_is_a_fault_of_ours() -> None:
     store = MemoryStore()
     one, _ = first(store)

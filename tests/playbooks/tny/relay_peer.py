@@ -98,13 +98,13 @@ def server_link(registry: LinkRegistry | None = None, **options: Any) -> ServerL
 
 def open_gateway(dialect: Dialect = "seed", **options: Any) -> Any:
     book = relay_book(gateway_link(dialect=dialect, **options), dialect)
-    book >> LinkOpened(result=True) << OPENING << Emits(LinkUp(ID))
+    book >> LinkOpened(result=True) << OPENING << Emits(LinkUp("gate", GATEWAY))
     return book
 
 
 def open_server(dialect: Dialect = "seed", **options: Any) -> Any:
     book = relay_book(server_link(dialect=dialect, **options), dialect)
-    book >> OPENING << LinkOpened(result=True) << Emits(LinkUp(ID))
+    book >> OPENING << LinkOpened(result=True) << Emits(LinkUp("gate", GATEWAY))
     return book
 
 

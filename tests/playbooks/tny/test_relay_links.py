@@ -58,7 +58,7 @@ def test_a_gateway_opens_its_link_as_soon_as_it_is_connected(dialect: Dialect) -
         relay_book(gateway_link(dialect=dialect), dialect, packets)
         >> LinkOpened(result=True)
         << OPENING
-        << Emits(LinkUp(ID))
+        << Emits(LinkUp("gate", GATEWAY))
     ).done()
     assert session.state == "open"
     assert (packets[0].id, packets[0].time) == (1, EPOCH_MS)
@@ -73,7 +73,7 @@ def test_a_server_registers_the_link_and_says_so(dialect: Dialect) -> None:
         relay_book(link, dialect)
         >> OPENING
         << LinkOpened(result=True)
-        << Emits(LinkUp(ID))
+        << Emits(LinkUp("gate", GATEWAY))
         >> OPENING  # the same link again, on its own connection
         << LinkOpened(result=True)
     ).done()
@@ -86,7 +86,12 @@ def test_a_server_registers_the_link_and_says_so(dialect: Dialect) -> None:
 def test_a_known_id_on_another_connection_is_refused(dialect: Dialect) -> None:
     registry = LinkRegistry()
     first = server_link(registry, dialect=dialect)
-    relay_book(first, dialect) >> OPENING << LinkOpened(result=True) << Emits(LinkUp(ID))
+    (
+        relay_book(first, dialect)
+        >> OPENING
+        << LinkOpened(result=True)
+        << Emits(LinkUp("gate", GATEWAY))
+    )
     (
         relay_book(server_link(registry, dialect=dialect), dialect)
         >> OPENING
@@ -100,7 +105,7 @@ def test_a_known_id_on_another_connection_is_refused(dialect: Dialect) -> None:
         relay_book(server_link(registry, dialect=dialect), dialect)
         >> OPENING  # the id is free again
         << LinkOpened(result=True)
-        << Emits(LinkUp(ID))
+        << Emits(LinkUp("gate", GATEWAY))
     ).done()
 
 
@@ -180,7 +185,12 @@ def test_opening_has_a_deadline_on_both_ends() -> None:
 
 def test_a_server_has_a_limit_on_links() -> None:
     registry = LinkRegistry(RegistryLimits(max_links=1))
-    relay_book(server_link(registry)) >> OPENING << LinkOpened(result=True) << Emits(LinkUp(ID))
+    (
+        relay_book(server_link(registry))
+        >> OPENING
+        << LinkOpened(result=True)
+        << Emits(LinkUp("gate", GATEWAY))
+    )
     (
         relay_book(server_link(registry))
         >> LinkOpen(service="gate", instance=GATEWAY, key="key-2")
@@ -197,7 +207,7 @@ def test_link_open_authenticates_nobody() -> None:
         relay_book(server_link())
         >> stranger
         << LinkOpened(result=True)
-        << Emits(LinkUp("anyone--5-"))
+        << Emits(LinkUp("anyone", -5))
     ).done()
     assert isinstance(session, ServerLink)
     assert session.opening == stranger  # for an allow-list of the shell's
@@ -208,7 +218,7 @@ def test_link_open_authenticates_nobody() -> None:
 def test_a_service_type_is_any_integer_or_absent(service_type: int | None) -> None:
     opening = LinkOpen(service="gate", instance=GATEWAY, key="key-1", service_type=service_type)
     book = relay_book(server_link()) >> opening
-    (book << LinkOpened(result=True) << Emits(LinkUp(ID))).done()
+    (book << LinkOpened(result=True) << Emits(LinkUp("gate", GATEWAY))).done()
 
 
 @rule("tny.11.5")
@@ -219,7 +229,12 @@ def test_arguments_come_in_any_order_and_unknown_fields_are_kept() -> None:
     arguments = b"".join([known[2], unknown, known[0], known[1]])
     head = b"rpk" + (13 + len(arguments)).to_bytes(4, "little") + bytes(4) + b"\x01" + bytes(8)
     link = server_link()
-    (relay_book(link) >> head + arguments << LinkOpened(result=True) << Emits(LinkUp(ID))).done()
+    (
+        relay_book(link)
+        >> head + arguments
+        << LinkOpened(result=True)
+        << Emits(LinkUp("gate", GATEWAY))
+    ).done()
     assert link.opening is not None
     assert link.opening.unknown == unknown
     assert codec.write_link_open(link.opening) == b"".join(known) + unknown
@@ -312,7 +327,7 @@ def test_a_server_waits_for_ever_unless_told_otherwise() -> None:
 def test_pack_ids_count_from_one_in_each_direction_in_four_bytes(dialect: Dialect) -> None:
     packets: list[RelayPacket] = []
     book = relay_book(server_link(dialect=dialect), dialect, packets)
-    book >> OPENING << LinkOpened(result=True) << Emits(LinkUp(ID))
+    book >> OPENING << LinkOpened(result=True) << Emits(LinkUp("gate", GATEWAY))
     for _ in range(3):
         book >> LinkPing() << Emits(LinkPinged()) << LinkPong()
     book.done()
@@ -361,7 +376,7 @@ def test_who_closes_waits_for_the_answer(book: Any) -> None:
 def test_the_loss_of_the_connection_closes_the_link() -> None:
     registry = LinkRegistry()
     book = relay_book(server_link(registry)) >> OPENING
-    book << LinkOpened(result=True) << Emits(LinkUp(ID))
+    book << LinkOpened(result=True) << Emits(LinkUp("gate", GATEWAY))
     (book >> Eof() << Emits(Closed("eof", Side.REMOTE))).done()
     assert registry.links == {}
 
@@ -379,7 +394,7 @@ def test_a_link_that_is_closing_sends_nothing_new() -> None:
 def test_a_link_back_to_back(dialect: Dialect) -> None:
     gateway, server = gateway_link(dialect=dialect), server_link(dialect=dialect)
     both = Pair(gateway, server).run()
-    assert both.take() == ([LinkUp(ID)], [LinkUp(ID)])
+    assert both.take() == ([LinkUp("gate", GATEWAY)], [LinkUp("gate", GATEWAY)])
     both.at(60)
     client_events, server_events = both.take()
     assert client_events == [LinkPonged()] * 12

@@ -91,6 +91,14 @@ def test_an_answer_that_does_not_fit_leaves_the_request_open() -> None:
     assert session.pending == 0
 
 
+def test_an_answer_sent_as_it_is_answers_too() -> None:
+    session = ServerSession()
+    asked = request(1, MOVE)
+    session.receive(Peer().encode(asked), 0.0)
+    session.send(response(7, asked))
+    assert session.pending == 0
+
+
 def test_requests_with_one_id_are_counted_and_answered_each() -> None:
     session, peer = ServerSession(), Peer()
     asked = request(1, MOVE)

@@ -6,7 +6,7 @@ import pytest
 from tests.playbooks.tny.peer import KEYS, Peer, filler, push
 
 from wirehouse.protocols.sansio import SessionError
-from wirehouse.protocols.tny.layout import Ping
+from wirehouse.protocols.tny.layout import Packet, Ping
 from wirehouse.protocols.tny.limits import ClientOptions
 from wirehouse.protocols.tny.packets import (
     PING,
@@ -36,7 +36,7 @@ def test_auto_asks_for_no_more_bytes_than_the_smallest_packet_has() -> None:
             reader.frame(b"tny."[:size], 0, size)
         assert more.value.need == 5 - size
     packet, stop = reader.frame(PING["upstream"], 0, 5)
-    assert (packet.body, stop) == (Ping(), 5)  # type: ignore[attr-defined]
+    assert (packet, stop) == (Packet(body=Ping()), 5)
     with pytest.raises(NeedMore) as more:
         reader.frame(b"\x02\0", 0, 2)
     assert more.value.need == 2

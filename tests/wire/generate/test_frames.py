@@ -147,6 +147,13 @@ class Square(Layout):
     y: U16
 
 
+class Alive(Layout):
+    """A length of nothing."""
+
+    magic: ClassVar[Annotated[bytes, Magic(b"+")]]
+    length: ClassVar[Length16]
+
+
 class Awkward(Layout):
     """Names that generated code might want for itself, in a head."""
 
@@ -168,7 +175,7 @@ def protocol(frame: type[Layout]) -> Protocol:
 
 
 PLAIN, DIRECTED = protocol(Plain), protocol(Directed)
-LOOSE, BITS = protocol(Loose), protocol(Bits)
+LOOSE, BITS, ALIVE = protocol(Loose), protocol(Bits), protocol(Alive)
 PACKET, SQUARE, AWKWARD = protocol(Packet), protocol(Square), protocol(Awkward)
 
 SAMPLES: list[tuple[Protocol, Any, bytes, Any]] = [
@@ -204,6 +211,7 @@ SAMPLES: list[tuple[Protocol, Any, bytes, Any]] = [
     (PACKET, Packet(body=Ping()), b"pkt\1\0\0", None),
     (PACKET, Packet(body=Nothing()), b"pkt\2", None),
     (SQUARE, Square(x=1, y=2), b"sq\1\0\2", None),
+    (ALIVE, Alive(), b"+\0\0", None),
     (
         AWKWARD,
         Awkward(const=1, decode=2, rules=3, stop=4, entry=5, write=6, body_=7, value=Leaf(n=8)),
@@ -308,6 +316,11 @@ def test_an_unknown_type_before_parts_of_any_size() -> None:
 def test_bytes_left_over_inside_the_frame() -> None:
     assert refused(DIRECTED, b"\0\3\1\1\2", direction="c2s") == ("trailing_bytes", "directed", 4)
     assert refused(DIRECTED, b"\0\2\3\1", direction="s2c") == ("trailing_bytes", "directed", 3)
+
+
+def test_nothing_means_nothing() -> None:
+    assert refused(ALIVE, b"+\0\1?") == ("trailing_bytes", "alive", 3)
+    assert ALIVE.decode(b"+\0\0").message is ALIVE.decode(b"+\0\0").message
 
 
 def test_a_body_does_not_reach_behind_its_frame() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirehouse.wire import EncodeError, Layout, Protocol
-from wirehouse.wire.declare import build
+from wirehouse.wire.declare import DeclarationError, build
 from wirehouse.wire.types import (
     F32,
     F32LE,
@@ -45,6 +45,7 @@ from wirehouse.wire.types import (
     LooseString16,
     Magic,
     Names,
+    Only,
     Present,
     Rest,
     RestString,
@@ -227,6 +228,21 @@ class Sized(Layout):
     b: Annotated[str, Blob(Varint(32), "strict"), Sizes(2, 3)]
 
 
+class Lacking(Layout):
+    """What only another dialect has must hold its default."""
+
+    n: U8
+    number: Annotated[U8, Only("other")] = Colour.GREEN
+    flag: Annotated[Boolean, Only("other")] = True
+    text: Annotated[String8, Only("other")] = "a'b"
+    data: Annotated[Bytes8, Only("other")] = b""
+    many: Annotated[List8[U8], Only("other")] = ()
+
+
+class LackingPoint(Layout):
+    point: Annotated[Point, Only("other")] = Point(x=0, y=0)
+
+
 class Empty(Layout):
     """Nothing at all."""
 
@@ -247,6 +263,7 @@ ALL: tuple[type[Layout], ...] = (
     Consts,
     Closed,
     Sized,
+    Lacking,
     Empty,
 )
 PROTOCOL = Protocol(
@@ -510,3 +527,18 @@ def test_a_number_of_another_type_is_named(field: str, value: Any) -> None:
 
 def test_bytes_of_another_type_are_refused() -> None:
     assert refused(Keys(a="x" * 16, b=b"y" * 16))[0] == "bad_value"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("number", 0), ("flag", False), ("text", ""), ("data", b"x"), ("many", (1,))],
+)
+def test_a_field_that_this_dialect_lacks_is_not_lost(field: str, value: Any) -> None:
+    assert write(Lacking(n=5)) == b"\5"
+    assert refused(Lacking(**{"n": 5, field: value})) == ("bad_value", f"lacking.{field}")
+
+
+def test_a_default_that_cannot_be_compared_is_refused() -> None:
+    found = Protocol(name="throwaway-lacking", title="", frame=Shell, more=(LackingPoint,))
+    with pytest.raises(DeclarationError, match=r"LackingPoint\.point: a field that some dialects"):
+        found.codec()

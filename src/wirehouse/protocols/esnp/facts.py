@@ -36,7 +36,17 @@ from .layout import (
 from .message import Kind, Revision
 from .sequences import Numbers, in_range
 
-__all__ = ["ANSWERS", "ASKS", "BODY", "CANCELLED", "Facts", "facts_of", "modern"]
+__all__ = [
+    "ANSWERS",
+    "ASKS",
+    "ASYNC",
+    "BODY",
+    "CANCELLED",
+    "TRACE",
+    "Facts",
+    "facts_of",
+    "modern",
+]
 
 ASKS: Final = frozenset({"REQUEST", "INFO"})
 """Kinds that want an answer."""
@@ -47,6 +57,16 @@ CANCELLED: Final = frozenset({RowType.MESSAGE_KIND, RowType.TRACE, RowType.TRACE
 
 BODY: Final = frozenset({SessionInfo, Header, Data, Payload, XData})
 """The classes of body rows (体行)."""
+# An attribute of an enumeration takes longer to look up than all else that is done with a flag.
+TRACE: Final = int(FlagType.TRACE)
+"""The flag that asks for trace messages."""
+ASYNC: Final = int(FlagType.ASYNC)
+"""The flag that lets requests run side by side, and be answered out of order."""
+_TRACE_INFO: Final = int(FlagType.TRACE_INFO)
+_RESP: Final = int(FlagType.RESP)
+_REQUEST: Final = int(FlagType.REQUEST)
+_INFO: Final = int(FlagType.INFO)
+_EVENT: Final = int(FlagType.EVENT)
 _KINDS: Final = {1: FlagType.REQUEST, 2: FlagType.RESP, 3: FlagType.INFO, 4: FlagType.EVENT}
 _NO_FLAGS: Final[frozenset[int]] = frozenset()
 
@@ -117,15 +137,15 @@ def facts_of(message: Message, revision: Revision = "lines") -> Facts:
 
 def _kind(flags: frozenset[int]) -> Kind:
     """As `message.kind`, of flags that are already a set."""
-    if FlagType.TRACE_INFO in flags:
+    if _TRACE_INFO in flags:
         return "TRACE_INFO"
-    if FlagType.RESP in flags:
-        return "INFO_RESPONSE" if FlagType.INFO in flags else "RESPONSE"
-    if FlagType.REQUEST in flags:
+    if _RESP in flags:
+        return "INFO_RESPONSE" if _INFO in flags else "RESPONSE"
+    if _REQUEST in flags:
         return "REQUEST"
-    if FlagType.INFO in flags:
+    if _INFO in flags:
         return "INFO"
-    return "EVENT" if FlagType.EVENT in flags else "NONE"
+    return "EVENT" if _EVENT in flags else "NONE"
 
 
 def modern(message: Message) -> Message:

@@ -26,10 +26,11 @@ from wirehouse.wire.errors import DecodeError, EncodeError, NeedMore
 from . import codec_go, codec_seed
 from .application import ROW_TYPES
 from .events import Call, Requested
-from .facts import ANSWERS, BODY, Facts, facts_of, modern
+from .facts import ANSWERS, ASYNC, BODY, TRACE, Facts, facts_of, modern
 from .layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Payload, Row, SeqNo
 from .limits import SessionOptions
-from .message import check, ordered, reply
+from .message import check, ordered
+from .replies import reply_to
 from .sequences import Numbers, Sequences, in_range
 
 __all__ = ["Requests"]
@@ -102,7 +103,7 @@ class Requests(Session):
             extra.insert(0, SeqNo(current=seq[0], maximum=seq[1]))
         elif wanted > 1 and error is None:
             raise SessionError("seq_range", f"part {wanted} of this answer is next")
-        self._write(self._limited(self._bytes_of(reply(call.message, error=error, rows=extra))))
+        self._write(self._limited(self._bytes_of(reply_to(call.message, extra, error))))
         if seq is None or seq[0] == seq[1] or error is not None:
             self._finish(call)
         else:
@@ -191,7 +192,7 @@ class Requests(Session):
             message = modern(message)
             facts = facts_of(message, self.options.revision)
         if self._acceptable(message, facts, self._consumed + pos):
-            if FlagType.TRACE in facts.flags:
+            if TRACE in facts.flags:
                 self._report(message, facts)
             self._take(message, buf[pos:stop], facts)
 
@@ -216,7 +217,7 @@ class Requests(Session):
         """A fault that leaves the connection open; an error reply, never to an event."""
         self._fail(code, offset=offset, detail=text, fatal=False)
         if facts.asks:
-            self._write(self._bytes_of(reply(message, error=text)))
+            self._write(self._bytes_of(reply_to(message, error=text)))
 
     def _warn(self, code: str, text: str) -> None:
         """Something is dropped, and nobody is told but the application."""
@@ -230,7 +231,7 @@ class Requests(Session):
             return
         text = f"{name} passed" if self.options.routes else f"{name} handled"
         rows = Flag(value=FlagType.TRACE_INFO), Payload(data=text.encode())
-        self._write(self._bytes_of(reply(message, rows=rows)))
+        self._write(self._bytes_of(reply_to(message, rows)))
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -275,7 +276,7 @@ class Requests(Session):
             self._decline(parts[0], facts, "too_busy", f"{self.pending} requests wait")
             return
         number = facts.id or None
-        in_any_order = self.options.revision == "lines" and FlagType.ASYNC in facts.flags
+        in_any_order = self.options.revision == "lines" and ASYNC in facts.flags
         concurrent = in_any_order and number is not None
         call = Call(parts, raw, concurrent, facts.kind, facts.id)
         self._open[call] = 1

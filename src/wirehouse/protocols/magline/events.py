@@ -92,7 +92,8 @@ class Resumed(Event, frozen=True, gc=False):
     """The resumption is confirmed: the session `replaced` is no more (section 4.10).
 
     A server's application closes the connection that has that `session_id`, if it is still there,
-    with FIN 6. `dropped` pushes did not fit its queue.
+    with FIN 6. `dropped` pushes did not fit its queue; where ordered commands are yet to be done,
+    the queue waits for them, and `Authenticated` has the number.
     """
 
     session_id: bytes
@@ -136,9 +137,13 @@ class Requested(Event, frozen=True, gc=False):
 
 
 class Authenticated(Event, frozen=True, gc=False):
-    """The ordered commands are done; everything is allowed now (rule 20)."""
+    """The ordered commands are done; everything is allowed now (rule 20).
+
+    `dropped` pushes did not fit the queue of a session that was resumed before this.
+    """
 
     principal: str
+    dropped: int = 0
 
 
 class Pinged(Event, frozen=True, gc=False):

@@ -224,8 +224,7 @@ class ServerSession(Endpoint):
         self._step("last step done")
         self.timers.clear("order")
         self._set_lifetime()
-        self._emit(Authenticated(self.principal))
-        self._take_queue()
+        self._emit(Authenticated(self.principal, self._take_queue()))
         self._flush()
 
     def _keep(self, **changes: Any) -> None:
@@ -373,15 +372,18 @@ class ServerSession(Endpoint):
         self.principal = state.principal
         self._step("confirm" if state.ready else "confirm, order first")
         self._begin_work()
-        dropped = self._take_queue()
+        dropped = self._take_queue() if state.ready else 0
         self._emit(Resumed(self.session_id, self._replaces, state.principal, dropped))
 
     def _take_queue(self) -> int:
-        """Gets what waits for the client; how many had to be dropped (rule 21)."""
+        """Gets what waits for the client, and how many had to be dropped (rule 21).
+
+        Only when it can go out: until then it stays with the session, whichever connection the
+        session is resumed in.
+        """
         if self._store is None:
             return 0
-        waiting, dropped = self._store.take_queue(self.session_id)
-        self._waiting += waiting
+        self._waiting, dropped = self._store.take_queue(self.session_id)
         return dropped
 
     def _flush(self) -> None:

@@ -72,7 +72,7 @@ class Conversation(Session):
         self._reader = PacketReader(self._speech, options)
         self._writer = PacketWriter(self._speech, options, random)
         self._calls = Calls()
-        self._asked: dict[int, int] = {}
+        self._asked: dict[int, int] = {}  # by what ToMessage of the response will be
         self._asked_count = 0
         self._owes_tail = False
         self._packet_at = 0
@@ -113,15 +113,17 @@ class Conversation(Session):
         now: float | None = None,
     ) -> int:
         """Asks; `Replied` or `CallFailed` follows. Returns the id of the request."""
+        self._at(now)
         message = Message(
-            id=0,
+            id=self.next_id,
             protocol=protocol,
+            time=self._time_ms(),
             body=body,
             line=line,
             forward_header=forward_header,
             headers=headers,
         )
-        return self.send(message, timeout_s=timeout_s, now=now).id
+        return self.send(message, timeout_s=timeout_s).id
 
     def push(
         self,
@@ -135,17 +137,19 @@ class Conversation(Session):
         now: float | None = None,
     ) -> int:
         """Tells something that wants no answer. Returns its id."""
+        self._at(now)
         message = Message(
-            id=0,
+            id=self.next_id,
             mode=Mode.PUSH,
             protocol=protocol,
             code=code,
+            time=self._time_ms(),
             body=body,
             line=line,
             forward_header=forward_header,
             headers=headers,
         )
-        return self.send(message, now=now).id
+        return self.send(message).id
 
     def respond(
         self,
@@ -157,23 +161,21 @@ class Conversation(Session):
         now: float | None = None,
     ) -> int:
         """Answers a request on its line. Headers go back as they came, unless others are given."""
+        self._at(now)
         message = self._response(request, code, body, headers)
-        if not self._asked.get(request.id):
+        if message.to_message not in self._asked:
             raise SessionError("bad_state", f"request {request.id} waits for no answer")
-        sent = self.send(message, now=now).id
-        self._answered(request.id)
-        return sent
+        return self.send(message).id
 
     def release(self, request: Message) -> None:
         """This request will get no answer."""
-        self._answered(request.id)
+        self._answered(answered_id(request))
 
     def send(
         self, message: Message, *, timeout_s: float | None = None, now: float | None = None
     ) -> Message:
         """Sends a message as it is, forward header and all; an id or a time of 0 is filled in."""
-        if now is not None:
-            self._advance(now)
+        self._at(now)
         is_request = message.mode == Mode.REQUEST
         if is_request and len(self._calls) >= self.options.max_in_flight:
             raise SessionError("too_busy", f"{self.options.max_in_flight} requests wait already")
@@ -181,13 +183,14 @@ class Conversation(Session):
         self._put(message)
         if is_request:
             self._await(message, timeout_s)
+        elif message.mode == Mode.RESPONSE:
+            self._answered(message.to_message)
         self._after_write(message)
         return message
 
     def ping(self, now: float | None = None) -> None:
         """Asks whether the peer is there; it says `Ponged`."""
-        if now is not None:
-            self._advance(now)
+        self._at(now)
         self._must("send tick")
         self._owes_tail = False
         self._write(PING[self._speech.current])
@@ -197,6 +200,13 @@ class Conversation(Session):
         self._close(reason, Side.LOCAL, clean=not self._calls)
 
     # -- writing -----------------------------------------------------------------------------
+
+    def _at(self, now: float | None) -> None:
+        if now is not None:
+            self._advance(now)
+
+    def _time_ms(self) -> int:
+        return self._epoch_ms + int(self.now * 1000)
 
     def _stamped(self, message: Message) -> Message:
         if message.id and message.time:
@@ -209,7 +219,7 @@ class Conversation(Session):
             protocol=message.protocol,
             code=message.code,
             to_message=message.to_message,
-            time=message.time or self._epoch_ms + int(self.now * 1000),
+            time=message.time or self._time_ms(),
             forward_header=message.forward_header,
             headers=message.headers,
             body=message.body,
@@ -224,11 +234,12 @@ class Conversation(Session):
     ) -> Message:
         upstream = self._speech.current == "upstream"
         return Message(
-            id=0,
+            id=self.next_id,
             mode=Mode.RESPONSE,
             protocol=request.protocol,
             code=code,
             to_message=answered_id(request),
+            time=self._time_ms(),
             body=body,
             line=request.line,
             forward_header=None if upstream else request.forward_header,
@@ -238,7 +249,8 @@ class Conversation(Session):
     def _say(self, message: Message) -> None:
         """What the session itself answers: best effort, it may not fit the limits."""
         with contextlib.suppress(SessionError):
-            self.send(message)
+            self._put(message)
+            self._after_write(message)
 
     def _put(self, message: Message) -> None:
         if "send message" not in self._table[self.state]:
@@ -272,10 +284,10 @@ class Conversation(Session):
         if armed is None or deadline < armed:
             self.timers.set("reply", deadline)
 
-    def _answered(self, request_id: int) -> None:
-        waiting = self._asked.pop(request_id, 0)
+    def _answered(self, awaited: int) -> None:
+        waiting = self._asked.pop(awaited, 0)
         if waiting > 1:
-            self._asked[request_id] = waiting - 1
+            self._asked[awaited] = waiting - 1
         if waiting:
             self._asked_count -= 1
 
@@ -346,7 +358,8 @@ class Conversation(Session):
             self._note("too_busy", detail=f"{self._asked_count} requests wait")
             self._say(self._response(message, ResultCode.SERVER_ERROR))
             return
-        self._asked[message.id] = self._asked.get(message.id, 0) + 1
+        awaited = answered_id(message)
+        self._asked[awaited] = self._asked.get(awaited, 0) + 1
         self._asked_count += 1
         self._emit(Requested(message, self._decoded(message)))
 

@@ -31,7 +31,6 @@ __all__ = [
     "PacketReader",
     "PacketWriter",
     "Speech",
-    "check_headers",
 ]
 
 _CODECS: Final[dict[str, ModuleType]] = {"seed": codec_seed, "upstream": codec_upstream}
@@ -64,11 +63,12 @@ _TICKS: Final = {
 class Speech:
     """Which dialect a connection speaks now; both directions share it."""
 
-    __slots__ = ("auto", "changed", "current", "seen")
+    __slots__ = ("auto", "changed", "codec", "current", "seen")
 
     def __init__(self, dialect: SpokenDialect):
         self.auto = dialect == "auto"
         self.current: Dialect = "seed" if self.auto else cast(Dialect, dialect)
+        self.codec = _CODECS[self.current]
         self.seen: Dialect | None = None if self.auto else self.current
         self.changed = False
 
@@ -76,11 +76,7 @@ class Speech:
         """A tick of the peer had this form."""
         self.changed = self.changed or self.seen != dialect
         self.seen = self.current = dialect
-
-    @property
-    def codec(self) -> ModuleType:
-        """The codec of the dialect."""
-        return _CODECS[self.current]
+        self.codec = _CODECS[dialect]
 
 
 class PacketReader:
@@ -225,14 +221,6 @@ def _type_at(buf: bytes, pos: int, end: int) -> int | None:
     return buf[pos + 4] & 3 if end - pos >= _HEAD and buf.startswith(_MAGIC, pos) else None
 
 
-def check_headers(message: Message, dialect: Dialect) -> None:
-    """A header field of the other dialect would vanish on the wire without a word."""
-    if dialect == "seed" and message.headers is not None:
-        raise SessionError("bad_value", "dialect seed has one forward_header, no headers")
-    if dialect == "upstream" and message.forward_header is not None:
-        raise SessionError("bad_value", "dialect upstream has headers, no forward_header")
-
-
 class PacketWriter:
     """The direction away from us. A call that raises has used up no number."""
 
@@ -267,7 +255,6 @@ class PacketWriter:
             access_id = self._access_id
         codec, context = self._speech.codec, self._context
         context.dialect = self._speech.current
-        check_headers(message, self._speech.current)
         try:
             plain = codec.write_message(message)
             if len(plain) + _MOST_OVERHEAD + self._spare > self.limit:

@@ -33,9 +33,10 @@ class TunnelKey(NamedTuple):
 
 
 class LinkUp(Event, frozen=True, gc=False):
-    """The link is open: tunnels may use it."""
+    """The link of this gateway is open: tunnels may use it. The link's key is not told."""
 
-    link_id: str
+    service: str
+    instance: int
 
 
 class LinkPinged(Event, frozen=True, gc=False):

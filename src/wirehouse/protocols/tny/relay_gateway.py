@@ -264,6 +264,7 @@ class GatewayLink(RelayLink):
         self.service = service
         self.link_id = link_id(opening.service, opening.instance, opening.key)
         self.gateway = tunnels
+        self._opening = opening
         self._takes |= {
             LinkOpened: self._take_opened,
             TunnelConnected: lambda found: tunnels.take_connected(self, found),
@@ -282,7 +283,7 @@ class GatewayLink(RelayLink):
         self.timers.clear("open")
         self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
         self._seen()
-        self._emit(LinkUp(self.link_id))
+        self._emit(LinkUp(self._opening.service, self._opening.instance))
         self.gateway.link_up(self)
 
     def _take_relay(self, arguments: TunnelRelay, raw: bytes) -> None:

@@ -44,7 +44,6 @@ from .layout import (
     TunnelSwitchLink,
 )
 from .limits import LinkOptions
-from .packets import check_headers
 from .relay_events import LinkPinged, LinkPonged, TunnelKey
 
 __all__ = ["RelayLink", "link_id", "receives"]
@@ -164,7 +163,6 @@ class RelayLink(Session):
         if isinstance(message, bytes):
             self.put_raw(RelayType.TUNNEL_RELAY, _ids(key) + message)
             return
-        check_headers(message, "upstream" if self._codec is codec_upstream else "seed")
         self.put(TunnelRelay(*key, message))
 
     # -- for the keepers of tunnels ----------------------------------------------------------

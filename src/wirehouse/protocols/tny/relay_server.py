@@ -316,7 +316,7 @@ class ServerLink(RelayLink):
         self.timers.clear("open")
         self._seen()
         self.put(LinkOpened(result=True))
-        self._emit(LinkUp(name))
+        self._emit(LinkUp(found.service, found.instance))
 
     def _take_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
         self.registry.take_relay(self, arguments, raw)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .. import model as m
+from ..declare import DeclarationError
 from .code import Code, Structs, format_of, local, nested, order_of
 from .reader import function_name, in_frame
 
@@ -84,9 +85,22 @@ class Writer:
     def refuse_absent(self) -> None:
         """A field that this dialect lacks must hold its default, or it would be lost."""
         for name, default in self.layout.absent:
-            test = "is not None" if default is None else f"!= {default!r}"
+            test = "is not None" if default is None else f"!= {self.literal(name, default)}"
             with self.code.block(f"if value.{name} {test}:"):
                 self.code(f'raise rt.not_in_dialect("{self.label(name)}", "{self.layout.dialect}")')
+
+    def literal(self, name: str, default: object) -> str:
+        """A default as Python writes it; that of an enum is its number."""
+        match default:
+            case bool() | str() | bytes() | float() | ():
+                return repr(default)
+            case int():
+                return str(int(default))
+            case _:
+                raise DeclarationError(
+                    f"{self.layout.cls.__qualname__}.{name}: a field that some dialects lack needs "
+                    "a number, a text, bytes, () or None as its default"
+                )
 
     def raw(self, expr: str) -> None:
         """Adds bytes."""
@@ -226,7 +240,7 @@ class Writer:
         most = (1 << bit.width) - 1
         self.code(f"{var} = value.{bit.name}")
         if bit.names is not None and bit.closed:
-            allowed = tuple(sorted(int(member) for member in bit.names))
+            allowed = tuple(sorted(int(each) for each in bit.names if 0 <= each <= most))
             with self.code.block(f"if {var} not in {allowed}:"):
                 self.code(
                     f'raise rt.out_of_range("{self.label(bit.name)}", {var}, "one of {allowed}")'

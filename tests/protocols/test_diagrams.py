@@ -1,0 +1,83 @@
+"""The page of all sessions: complete, up to date, and what the tables say."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import wirehouse.protocols
+from wirehouse.protocols import diagrams
+from wirehouse.protocols.diagrams import FILE, SESSIONS, Drawn, page
+from wirehouse.protocols.sansio import CLOSED, Session
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def every_session() -> set[type[Session]]:
+    """All classes that can be made and have tables of their own."""
+    found = set()
+    for info in pkgutil.walk_packages(wirehouse.protocols.__path__, "wirehouse.protocols."):
+        module = importlib.import_module(info.name)
+        for each in vars(module).values():
+            if inspect.isclass(each) and issubclass(each, Session) and not inspect.isabstract(each):
+                found.add(each)
+    return {cls for cls in found if hasattr(cls, "TABLES")}
+
+
+def test_the_committed_page_is_up_to_date() -> None:
+    assert (REFERENCE / FILE).read_text("utf-8") == page(), (
+        "run: python -m wirehouse.protocols.diagrams docs/reference"
+    )
+
+
+def test_every_session_is_drawn() -> None:
+    assert {drawn.load() for drawn in SESSIONS} == every_session()
+
+
+@pytest.mark.parametrize("drawn", SESSIONS, ids=lambda drawn: f"{drawn.protocol} {drawn.end}")
+def test_a_table_is_sound(drawn: Drawn) -> None:
+    """It begins where it says, leads nowhere else, and every state can be reached and left."""
+    cls = drawn.load()
+    for table in cls.TABLES.values():
+        after = {step for happenings in table.values() for step in happenings.values()}
+        assert after <= set(table)
+        assert set(table) <= after | {cls.FIRST}
+        assert not table[CLOSED]
+        assert all(happenings for state, happenings in table.items() if state != CLOSED)
+
+
+@pytest.mark.parametrize("drawn", SESSIONS, ids=lambda drawn: f"{drawn.protocol} {drawn.end}")
+def test_every_happening_is_on_the_page(drawn: Drawn) -> None:
+    heading = f"### {drawn.protocol}, {drawn.end}\n"
+    text = page()
+    assert text.count(heading) == 1
+    section = re.split(r"^##", text.partition(heading)[2], maxsplit=1, flags=re.M)[0]
+    for state, happenings in drawn.load().TABLES[drawn.role].items():
+        for happening, after in happenings.items():
+            assert re.search(
+                rf"^\| {re.escape(state)} \| [^|]*\b{re.escape(happening)}\b[^|]* \| "
+                rf"{re.escape(after)} \|$",
+                section,
+                re.M,
+            ), (state, happening)
+    assert section.count("```dot\ndigraph {") == 1
+
+
+def test_writing_and_checking(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = [str(tmp_path)]
+    assert diagrams.main([*folder, "--check"]) == 1
+    assert diagrams.main(folder) == 0
+    assert (tmp_path / FILE).read_text("utf-8") == page()
+    monkeypatch.setattr(sys, "argv", ["diagrams", *folder, "--check"])
+    assert diagrams.main() == 0
+    out = capsys.readouterr()
+    assert "wrote" in out.out
+    assert "stale" in out.err
