@@ -19,8 +19,7 @@ stored. A string after a field is its documentation. How to write one: see the g
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import Annotated, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import msgspec
 
@@ -179,11 +178,11 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """The same for rich."""
         secret = _secret_fields(type(self))
-        for name in self.__struct_fields__:
-            yield name, "<secret>" if name in secret else getattr(self, name)
+        names = self.__struct_fields__
+        return [(name, "<secret>" if name in secret else getattr(self, name)) for name in names]
 
 
 @functools.cache
