@@ -102,6 +102,9 @@ class MaglineMachine(RuleBasedStateMachine):
             happened, connection.server_events = connection.server_events, []
             for event in filter(None, map(lineage, happened)):
                 self.follow(connection, event)
+        # What the store has let go, by age, for room or because it was revoked, waits no more.
+        alive = {each for each in self.queues if self.store.find(each, self.now) is not None}
+        self.queues = {each: queue for each, queue in self.queues.items() if each in alive}
 
     def follow(self, connection: Connection, event: object) -> None:
         match event:

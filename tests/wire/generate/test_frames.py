@@ -103,6 +103,17 @@ class Loose(Layout):
     body: Annotated[Leaf | Boxed, Choice({1: Leaf, 2: Boxed})] = Leaf(n=0)
 
 
+class Named(Layout):
+    """A tag behind the length, a text between tag and body, a number between text and body."""
+
+    length: ClassVar[Length16]
+    seq: U16
+    type: ClassVar[Tag8]
+    name: String8
+    after: U16
+    body: Annotated[Leaf | Nothing, Choice({1: Leaf, 2: Nothing})]
+
+
 class Bits(Layout):
     """Tag bits in two places of a group, fixed fields before and behind the length."""
 
@@ -175,7 +186,7 @@ def protocol(frame: type[Layout]) -> Protocol:
 
 
 PLAIN, DIRECTED = protocol(Plain), protocol(Directed)
-LOOSE, BITS, ALIVE = protocol(Loose), protocol(Bits), protocol(Alive)
+LOOSE, BITS, ALIVE, NAMED = protocol(Loose), protocol(Bits), protocol(Alive), protocol(Named)
 PACKET, SQUARE, AWKWARD = protocol(Packet), protocol(Square), protocol(Awkward)
 
 SAMPLES: list[tuple[Protocol, Any, bytes, Any]] = [
@@ -212,6 +223,8 @@ SAMPLES: list[tuple[Protocol, Any, bytes, Any]] = [
     (PACKET, Packet(body=Nothing()), b"pkt\2", None),
     (SQUARE, Square(x=1, y=2), b"sq\1\0\2", None),
     (ALIVE, Alive(), b"+\0\0", None),
+    (NAMED, Named(seq=7, name="n", after=8, body=Leaf(n=9)), b"\0\x08\0\7\1\1n\0\x08\x09", None),
+    (NAMED, Named(seq=7, name="", after=8, body=Nothing()), b"\0\6\0\7\2\0\0\x08", None),
     (
         AWKWARD,
         Awkward(const=1, decode=2, rules=3, stop=4, entry=5, write=6, body_=7, value=Leaf(n=8)),
@@ -309,6 +322,9 @@ def test_an_unknown_type(direction: Any) -> None:
 def test_an_unknown_type_before_parts_of_any_size() -> None:
     data = b"\0\7" + b"\6\0\0\0" + b"\x80\2nm\0\5"
     assert refused(LOOSE, data) == ("unknown_type", "loose.type", 0)
+    assert refused(NAMED, b"\0\x08\0\7\5\1n\0\x08\x09") == ("unknown_type", "named.type", 4)
+    assert refused(NAMED, b"\0\7\0\7\1\2n\0\x08") == ("short", "named.after", 8)
+    assert refused(NAMED, b"\0\4\0\7\1\1") == ("bad_length", "named.length", 0)
     assert refused(BITS, b"\1\0\0\5\x08abcd") == ("unknown_type", "bits.mark", 4)
     assert refused(PACKET, b"pkt\x03") == ("unknown_type", "packet.type", 3)
 

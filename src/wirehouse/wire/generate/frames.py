@@ -8,6 +8,8 @@ its frame is waited for.
 
 from __future__ import annotations
 
+import itertools
+
 from .. import model as m
 from ..declare import DeclarationError
 from .code import Code, Structs, local
@@ -364,22 +366,23 @@ class HeadFrame:
         code(f"return {self.result(stored)}, stop")
 
     def tail_fields(self, code: Code) -> list[str]:
-        """Parts between the length and the body."""
+        """Parts between the length and the body: first those of fixed size, then the others."""
         tail = tuple(p for p in self.tail if not isinstance(p, m.Body))
-        start = f"pos + {self.size}"
-        if self.body is not None and all(_is_fixed(p) for p in tail):
-            return self.fixed_tail(code, tail, start)
-        code(f"pos += {self.size}", "end = stop")
+        front = tuple(itertools.takewhile(_is_fixed, tail)) if self.body is not None else ()
+        stored = self.fixed_tail(code, front)
+        if front == tail and self.body is not None:
+            return stored
+        code("end = stop")
         reader = Reader(self.layout, self.structs)
         reader.code = code
-        return reader.parts(tail)
+        return stored + reader.parts(tail[len(front) :])
 
-    def fixed_tail(self, code: Code, tail: tuple[m.Part, ...], start: str) -> list[str]:
+    def fixed_tail(self, code: Code, tail: tuple[m.Part, ...]) -> list[str]:
         """Parts whose bytes the minimum of the length has vouched for."""
         shell = HeadFrame.__new__(HeadFrame)
         shell.__dict__.update(self.__dict__)
         shell.head, shell.size = list(tail), 0
-        stored = shell.read_head(code, base=start)
+        stored = shell.read_head(code, base=f"pos + {self.size}")
         code(f"pos += {self.size + sum(_size(p) for p in tail)}")
         return stored
 
