@@ -21,7 +21,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=5_000)
+settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=2_000)
 settings.load_profile(os.environ.get("WIREHOUSE_PROFILE", "ci"))
 
 _FOLDER = pytest.StashKey[Path]()

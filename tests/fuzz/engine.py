@@ -163,6 +163,7 @@ def main() -> None:
     executions, seconds, work = sys.argv[2:]
     session = Session(TARGET, int(executions), float(seconds), Path(work))
     if atheris:
+        TARGET.measuring = False  # `soak.py` measures the corpus, without instrumentation
         guided(session)
     else:
         unguided(session)

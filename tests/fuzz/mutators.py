@@ -19,6 +19,8 @@ Fix = Callable[[bytes, Random], bytes]
 
 RAW = 0.2
 """How often nothing is repaired."""
+GENTLE = 0.3
+"""How often the others keep their size: then most of what they hold stays whole."""
 MOST = 4096
 """Bytes of an input; large enough for every length to grow a byte."""
 
@@ -28,12 +30,22 @@ def mutated(name: str, data: bytes, change: Change, most: int, rng: Random) -> b
     if rng.random() < RAW:
         return change(data, most)
     head = HEADS[name]
+    if rng.random() < GENTLE and len(data) > head:
+        return FIXES[name](_touched(data, head, rng), rng)[:most]
     if rng.random() < 0.7 and len(data) > head:
         # the head stays as it was, but for what must follow from the rest
         data = data[:head] + change(data[head:], max(1, most - head))
     else:
         data = change(data, most)
     return FIXES[name](data, rng)[:most]
+
+
+def _touched(data: bytes, head: int, rng: Random) -> bytes:
+    """One to three bytes behind the head altered; nothing moves, so lengths still fit."""
+    out = bytearray(data)
+    for _ in range(rng.randint(1, 3)):
+        out[rng.randrange(head, len(out))] = rng.randrange(256)
+    return bytes(out)
 
 
 def fix_comet(data: bytes, rng: Random) -> bytes:

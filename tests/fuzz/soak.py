@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,21 +24,27 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.fuzz import seeds
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, BrokenPromiseError, Target
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "tests" / "fuzz" / "engine.py"
 WORK = ROOT / "soak" / "work"
 SHARE = 0.5
 """Of the executions, which must get past the head."""
+MOST_CRASHES = 20
+"""Of one kind that a record has."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Protocols are fuzzed side by side, each in its own process. What is done in this one is not:
+Hypothesis imports as it draws, and memory is measured for the whole process."""
 
 
 def fuzz(name: str, executions: int, seconds: float, work: Path) -> dict[str, Any]:
     """Runs one protocol in a process of its own; its record."""
     shutil.rmtree(work, ignore_errors=True)
     (work / "corpus").mkdir(parents=True)
-    count = seeds.write_seeds(name, work / "seeds")
-    seeds.write_dictionary(name, work / "words")
+    with _ONE_AT_A_TIME:
+        count = seeds.write_seeds(name, work / "seeds")
+        seeds.write_dictionary(name, work / "words")
     with (work / "log").open("w", encoding="utf-8") as log:
         done = subprocess.run(
             [
@@ -61,7 +68,21 @@ def fuzz(name: str, executions: int, seconds: float, work: Path) -> dict[str, An
     record["coverage"] = _coverage(work)
     if done.returncode or not record["finished"]:
         record["crashes"].append(_death(done.returncode, work))
+    with _ONE_AT_A_TIME:
+        record["crashes"] += _costly(Target(name), work)
     return record
+
+
+def _costly(target: Target, work: Path) -> list[dict[str, str]]:
+    """Inputs of the corpus, each of which does something new, that take too much memory or time."""
+    found = []
+    for path in sorted([*(work / "corpus").iterdir(), *(work / "seeds").iterdir()]):
+        data = path.read_bytes()
+        try:
+            target.measure_all(data)
+        except BrokenPromiseError as error:
+            found.append({"origin": "measured", "error": str(error), "hex": data.hex()})
+    return found[:MOST_CRASHES]
 
 
 def _coverage(work: Path) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.fuzz import soak as fuzzing
+from tests.fuzz.targets import BrokenPromiseError, Target
 
 SOAK = Path(__file__).with_name("soak.py")
 EXECUTIONS = 20_000
@@ -106,3 +107,17 @@ def test_the_input_that_killed_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(fuzzing, "ENGINE", engine)
     (crash,) = fuzzing.fuzz("magline", 10, 0, tmp_path / "work")["crashes"]
     assert crash["hex"] == b"abc".hex()
+
+
+def test_a_costly_input_is_a_finding(tmp_path: Path) -> None:
+    for folder in ("corpus", "seeds"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one").write_bytes(b"abc")
+
+    class Dear(Target):
+        def measure_all(self, data: bytes) -> None:
+            raise BrokenPromiseError(f"too much for {len(data)} bytes")
+
+    crash = {"origin": "measured", "error": "too much for 3 bytes", "hex": "616263"}
+    assert fuzzing._costly(Dear("magline"), tmp_path) == [crash, crash]
+    assert fuzzing._costly(Target("magline"), tmp_path) == []

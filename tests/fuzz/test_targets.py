@@ -169,6 +169,10 @@ def test_the_costly_checks_are_made() -> None:
         target.run(b"")
     assert seen.count("around") == targets.MEASURE_EVERY // targets.AROUND_EVERY
     assert seen.count("measure") == len(target.speeches) + len(target.inners)
+    target.measuring = False
+    for _ in range(targets.MEASURE_EVERY):
+        target.run(b"")
+    assert seen.count("measure") == len(target.speeches) + len(target.inners)
 
 
 @pytest.mark.parametrize("name", targets.TARGETS)

@@ -65,6 +65,8 @@ class Wire:
     def __init__(self) -> None:
         self.bytes = bytearray()
         self.starts: list[int] = []
+        self._sent, self._gone = bytearray(), bytearray()
+        self._spoiled_before = False
 
     def __len__(self) -> int:
         return len(self.bytes)
@@ -76,10 +78,17 @@ class Wire:
             self.starts.append(len(self.bytes) + pos)
             pos += 16 + int.from_bytes(data[pos + 12 : pos + 16], "big")
         self.bytes += data
+        self._sent += data
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether what arrives is not what was sent; one spoiling may undo another."""
+        return self._spoiled_before or self._gone + self.bytes != self._sent
 
     def take(self, count: int) -> bytes:
         data = bytes(self.bytes[:count])
         del self.bytes[:count]
+        self._gone += data
         self.starts = [start - len(data) for start in self.starts if start >= len(data)]
         return data
 
@@ -99,7 +108,10 @@ class Wire:
         self.starts = []  # what follows is anybody's guess
 
     def clear(self) -> None:
+        """What is under way is lost."""
+        self._spoiled_before = self.spoiled
         self.take(len(self.bytes))
+        self._sent, self._gone = bytearray(), bytearray()
 
 
 class Connection:
@@ -109,7 +121,7 @@ class Connection:
         self.client = client
         self.server = server
         self.up, self.down = Wire(), Wire()
-        self.spoiled_up = self.spoiled_down = self.deaf = False
+        self.deaf = False
         self.asked: list[tuple[int, int, bytes]] = []
         self.heard = 0
         self.answers: dict[int, bytes | int] = {}
@@ -122,7 +134,7 @@ class Connection:
 
     @property
     def spoiled(self) -> bool:
-        return self.spoiled_up or self.spoiled_down
+        return self.up.spoiled or self.down.spoiled
 
     @property
     def quiet(self) -> bool:
@@ -160,11 +172,8 @@ class Connection:
     def spoil(self, how: str, upward: bool, at: int, count: int) -> None:
         """Alters a byte, drops some, or lets some come twice."""
         wire = self.up if upward else self.down
-        if not wire:
-            return
-        wire.spoil(how, at, count)
-        self.spoiled_up |= upward
-        self.spoiled_down |= not upward
+        if wire:
+            wire.spoil(how, at, count)
 
     def lose_client(self, *, noticed: bool) -> None:
         """The line is dead and what was under way is gone; the server may not have noticed."""
