@@ -105,6 +105,10 @@ def test_nobody_reads_the_output() -> None:
         assert process.wait(60) == 1
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "wirehouse.cli", "decode", "esnp", "-"],
@@ -112,6 +116,8 @@ def test_an_interrupt() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**ENV, "PYTHONUNBUFFERED": "1"},
+        # Tests that run in the background inherit an ignored SIGINT; a person's shell does not.
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - the parent runs no other thread
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
