@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+import struct
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -59,7 +60,7 @@ def compile_layout(cls: type[L], dialect: str = "seed") -> LayoutCodec:
             raise EncodeError("bad_value", layout.name, None, f"a {cls.__name__} is wanted")
         try:
             return bytes(write(value))
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, ArithmeticError, struct.error) as error:
             raise EncodeError("bad_value", layout.name, None, str(error)) from error
 
     return LayoutCodec(read_all, write_one)
