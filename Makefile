@@ -49,7 +49,7 @@ PYTHON_CHECKS = has python3 || want python3; \
 	"$(or $(PYTHON),python3)" -c 'import ensurepip, venv' 2>/dev/null || want "$(notdir $(or $(PYTHON),python3))-venv";
 NODE_CHECKS = has node || want nodejs; has npm || want npm; \
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates;
-TSHARK_CHECKS = has tshark || want tshark;
+TSHARK_CHECKS = has tshark || want tshark; has tcpdump || want tcpdump;
 
 .PHONY: help
 help: ## list the targets

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .errors import EncodeError
+from .meaning import Meaning
 from .model import Direction
 from .model import Layout as LayoutModel
 from .types import Layout
@@ -30,7 +31,8 @@ class Protocol:
     """A named protocol, declared by its frame layout.
 
     `more` are layouts that no frame reaches by itself, such as what a stage yields. The first
-    dialect is the default. `directed` tells whether a reader must know who speaks.
+    dialect is the default. `directed` tells whether a reader must know who speaks. `meaning` tells
+    what the columns of the table of messages are.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Protocol:
         more: tuple[type[Layout], ...] = (),
         dialects: tuple[str, ...] = ("seed",),
         port: int | None = None,
+        meaning: Meaning | None = None,
     ):
         self.name = name
         self.title = title
@@ -49,6 +52,7 @@ class Protocol:
         self.more = more
         self.dialects = dialects
         self.port = port
+        self.meaning = meaning if meaning is not None else Meaning()
         self._functions: dict[tuple[str, str | None, Direction | None], Any] = {}
 
     def __repr__(self) -> str:

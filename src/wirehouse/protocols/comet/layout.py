@@ -29,6 +29,8 @@ from wirehouse.wire.types import (
     Tag8,
 )
 
+from .meaning import MEANING
+
 
 class NetworkType(IntEnum):
     """What a phone is connected through."""
@@ -265,5 +267,6 @@ PROTOCOL = Protocol(
     frame=Frame,
     dialects=("seed", "hipush"),
     port=9620,
+    meaning=MEANING,
 )
 """comet as the command line and the views know it."""

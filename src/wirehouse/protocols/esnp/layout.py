@@ -35,6 +35,8 @@ from wirehouse.wire.types import (
     Varint,
 )
 
+from .meaning import MEANING
+
 
 class RowType(IntEnum):
     """The rows that the documents name; 0x01-0x0F are reserved, 0x80-0xFF the application's."""
@@ -345,5 +347,6 @@ PROTOCOL = Protocol(
     frame=Message,
     dialects=("seed", "go"),
     port=9600,
+    meaning=MEANING,
 )
 """ESNP as the command line and the views know it."""

@@ -32,6 +32,8 @@ from wirehouse.wire.types import (
     UnknownOptions,
 )
 
+from .meaning import MEANING
+
 CONTROL = 0x7F
 """Magic of SYN, ACK, ERR, PIN, PON and FIN."""
 DATA = 0x7E
@@ -262,5 +264,6 @@ PROTOCOL = Protocol(
     frame=Frame,
     dialects=("seed",),
     port=9757,
+    meaning=MEANING,
 )
 """magline as the command line and the views know it."""

@@ -53,6 +53,8 @@ from wirehouse.wire.types import (
     When,
 )
 
+from .meaning import MEANING, RELAY_MEANING
+
 
 class PacketType(IntEnum):
     """What a packet is; 3 is undefined."""
@@ -425,6 +427,7 @@ PROTOCOL = Protocol(
     more=(Message, ForwardHeader, OriginalMessageIdHeader, TracingHeader),
     dialects=("seed", "upstream"),
     port=9610,
+    meaning=MEANING,
 )
 """tny packets as the command line and the views know them."""
 
@@ -434,5 +437,6 @@ RELAY = Protocol(
     frame=RelayPacket,
     dialects=("seed", "upstream"),
     port=9611,
+    meaning=RELAY_MEANING,
 )
 """RelayPack as the command line and the views know it."""

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from ..protocol import Protocol
 
 __all__ = [
+    "alternative_names",
     "from_var_rows",
     "protocol_schema",
+    "readable",
     "schema",
     "to_record",
     "to_table",
@@ -134,7 +136,7 @@ def _option_fields(layout: m.Layout, part: m.Options) -> Iterator[pa.Field]:
 
 def _body_fields(layout: m.Layout, body: m.Body) -> Iterator[pa.Field]:
     yield pa.field(body.name, pa.string(), nullable=False, metadata={"doc": body.doc})
-    names = _columns(layout, body.alternatives)
+    names = alternative_names(layout, body.alternatives)
     done = set()
     for alternative in body.alternatives:
         if alternative.layout.cls not in done:
@@ -152,7 +154,9 @@ def _alternative(name: str, alternative: m.Alternative) -> pa.Field:
     return pa.field(name, _struct(layout), nullable=True, metadata=about)
 
 
-def _columns(layout: m.Layout | None, alternatives: Iterable[m.Alternative]) -> dict[type, str]:
+def alternative_names(
+    layout: m.Layout | None, alternatives: Iterable[m.Alternative]
+) -> dict[type, str]:
     """The column of each alternative: its name, or with a prefix where that is taken."""
     taken = {"type", "row", "opaque", "broken"} if layout is None else _own_names(layout)
     prefix = "row" if layout is None or layout.body is None else layout.body.name
@@ -242,7 +246,7 @@ def var_type(kind: m.Dynamic) -> pa.DataType:
 
 
 def _rows_type(kind: m.Rows) -> pa.DataType:
-    names = _columns(None, kind.alternatives)
+    names = alternative_names(None, kind.alternatives)
     error = [
         _required("data", pa.binary()),
         _required("code", pa.string()),
@@ -303,7 +307,7 @@ def _option_values(part: m.Options, value: Any, reveal: bool) -> dict[str, Any]:
 
 
 def _body_values(layout: m.Layout, body: m.Body, value: Any, reveal: bool) -> dict[str, Any]:
-    names = _columns(layout, body.alternatives)
+    names = alternative_names(layout, body.alternatives)
     chosen = {a.layout.cls: a.layout for a in body.alternatives}
     if type(value) not in chosen:
         raise TypeError(f"{type(value).__name__} is no body of {layout.name}")
@@ -334,7 +338,7 @@ def _value(kind: m.Type, value: Any, reveal: bool) -> Any:
 
 
 def _row_values(kind: m.Rows, rows: Iterable[Any], reveal: bool) -> list[dict[str, Any]]:
-    names = _columns(None, kind.alternatives)
+    names = alternative_names(None, kind.alternatives)
     known = {a.layout.cls: a for a in kind.alternatives}
     empty: dict[str, Any] = dict.fromkeys([*names.values(), "opaque", "broken"])
     found = []

@@ -1,0 +1,51 @@
+"""What tny messages and relay packets mean."""
+
+from __future__ import annotations
+
+from wirehouse.wire.meaning import At, First, If, Is, Join, Meaning, Name, Named, Text, Values
+
+__all__ = ["MEANING", "RELAY_MEANING"]
+
+_MODES = {0: "request", 1: "response", 2: "push"}
+_RESPONSE = 1
+_SUCCESS = 100
+
+MEANING = Meaning(
+    kind=First(
+        Values(At("message.mode"), _MODES),
+        Named({"ping": "heartbeat", "pong": "heartbeat"}, "sealed"),
+    ),
+    name=First(Values(At("message.mode"), _MODES), Name()),
+    message_id=At("message.id"),
+    reply_to=If(Is(At("message.mode"), _RESPONSE), At("message.to_message")),
+    target=Text(At("message.protocol")),
+    status=If(
+        Is(At("message.mode"), _RESPONSE),
+        Values(At("message.code"), {_SUCCESS: "ok"}, digits=True),
+    ),
+    body=("message.body",),
+)
+"""How the columns of `messages` are found, for packets and for messages in tunnels."""
+
+_TUNNELS = (
+    "tunnel_connect",
+    "tunnel_connected",
+    "tunnel_disconnect",
+    "tunnel_switch_link",
+    "tunnel_relay",
+)
+
+RELAY_MEANING = Meaning(
+    kind=Named(
+        {"link_ping": "heartbeat", "link_pong": "heartbeat", "tunnel_relay": "relay"}, "control"
+    ),
+    message_id=At("id"),
+    target=First(
+        *(
+            Join("/", Text(At(f"{name}.instance_id")), Text(At(f"{name}.tunnel_id")))
+            for name in _TUNNELS
+        )
+    ),
+    inner=("tunnel_relay.message", "tny"),
+)
+"""How the columns of `messages` are found, for packets of a link."""
