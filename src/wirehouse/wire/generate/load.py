@@ -22,7 +22,7 @@ from .module import codec_source
 if TYPE_CHECKING:
     from ..protocol import Protocol
 
-__all__ = ["cache_folder", "load_codec"]
+__all__ = ["cache_folder", "load_codec", "load_source"]
 
 
 def cache_folder() -> Path:
@@ -44,9 +44,13 @@ def load_codec(protocol: Protocol, dialect: str) -> ModuleType:
 
 
 def _cached(protocol: Protocol, dialect: str) -> ModuleType:
-    source = codec_source([protocol], dialect)
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    name = f"wirehouse_codec_{protocol.name.replace('-', '_')}_{dialect}_{digest}"
+    stem = f"wirehouse_codec_{protocol.name.replace('-', '_')}_{dialect}"
+    return load_source(stem, codec_source([protocol], dialect))
+
+
+def load_source(stem: str, source: str) -> ModuleType:
+    """A module of this source, from a file in the cache folder whose name has the source's hash."""
+    name = f"{stem}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     path = _written(cache_folder() / f"{name}.py", source)

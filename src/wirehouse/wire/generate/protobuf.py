@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .reader import Reader
     from .writer import Writer
 
-__all__ = ["protobuf_reader", "protobuf_writer"]
+__all__ = ["protobuf_keys", "protobuf_reader", "protobuf_writer"]
 
 
 def _wire_type(kind: m.Type) -> int:
@@ -28,7 +28,7 @@ def _wire_type(kind: m.Type) -> int:
             raise TypeError(f"{kind!r} has no protobuf form")
 
 
-def _fields(layout: m.Layout) -> list[tuple[m.Field, int]]:
+def protobuf_keys(layout: m.Layout) -> list[tuple[m.Field, int]]:
     """(field, key): the key is the number and the wire type."""
     return [
         (part, (part.number or 0) << 3 | _wire_type(part.type))
@@ -44,7 +44,7 @@ def protobuf_reader(reader: Reader) -> None:
     """The body of the reading function."""
     code, layout = reader.code, reader.layout
     cls = layout.cls.__name__
-    fields = _fields(layout)
+    fields = protobuf_keys(layout)
     for part, _ in fields:
         code(f"{local(part.name)}{_hint(part)} = {_initial(part)}")
     code("unknown = []")
@@ -146,7 +146,7 @@ def protobuf_writer(writer: Writer) -> None:
     from ..runtime import write_uvarint
 
     code, layout = writer.code, writer.layout
-    fields = _fields(layout)
+    fields = protobuf_keys(layout)
     if not fields:
         code("return value.unknown")
         return

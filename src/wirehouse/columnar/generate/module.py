@@ -1,0 +1,57 @@
+"""The module that holds the kernels of a protocol in one dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wirehouse.records.structs import stages
+from wirehouse.wire import model as m
+from wirehouse.wire.protocol import Protocol
+
+from .dynamic import dynamic_function
+from .frames import DecodeFrame, scan_function
+
+__all__ = ["decoders", "kernel_source"]
+
+_HEADER = '''"""Kernels of {name}, dialect {dialect}. Generated from {module}: do not edit.
+
+Make it anew with `python -m wirehouse.columnar.generate`; a test fails when it is out of date.
+"""
+# ruff: noqa
+# fmt: off
+# mypy: ignore-errors
+
+import numpy as np
+
+from wirehouse.columnar.numba_options import U, kernel
+from wirehouse.columnar.utf8 import utf8
+
+'''
+
+
+def decoders(protocol: Protocol, dialect: str) -> Iterator[DecodeFrame]:
+    """The reading functions of a protocol: of its frames, by direction, and of its stages."""
+    frame = protocol.model(dialect)
+    directions: tuple[m.Direction | None, ...] = ("c2s", "s2c") if protocol.directed else (None,)
+    for direction in directions:
+        yield DecodeFrame(frame, direction)
+    for stage in stages(protocol, dialect):
+        yield DecodeFrame(stage, frame=False)
+
+
+def kernel_source(protocol: Protocol, dialect: str) -> str:
+    """The source of the module."""
+    constants: set[int] = set()
+    parts = [scan_function(protocol.model(dialect), constants)]
+    dynamics: dict[str, m.Dynamic] = {}
+    for decoder in decoders(protocol, dialect):
+        source, _ = decoder.function()
+        parts.append(source)
+        constants |= decoder.code.constants
+        dynamics |= decoder.dynamics
+    helpers = [dynamic_function(kind, constants) + "\n" for kind in dynamics.values()]
+    numbers = "\n".join(f"_{value} = U({value:#x})" for value in sorted(constants))
+    header = _HEADER.format(
+        name=protocol.name, dialect=dialect, module=protocol.frame.__module__
+    )
+    return f"{header}{numbers}\n\n\n" + "\n\n".join([*helpers, *parts])

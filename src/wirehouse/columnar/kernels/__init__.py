@@ -1,0 +1,1 @@
+"""Kernels of the built-in protocols, generated from their layouts."""
