@@ -109,6 +109,10 @@ class Assembler:
     def __init__(self, columns: Columns, *, reveal: bool = False):
         self._columns = columns
         self._reveal = reveal
+        self.chosen: dict[str, tuple[NDArray[np.intp], pa.StructArray]] = {}
+        """Of each alternative of the root's body: its rows, and their values."""
+        self.row_kinds: dict[str, tuple[NDArray[np.intp], pa.StructArray]] = {}
+        """Of each kind of row: the message of each, ascending, and their values."""
         self._silence_bad()
 
     def _silence_bad(self) -> None:
@@ -201,6 +205,7 @@ class Assembler:
             chosen = np.flatnonzero(tags == index)
             inner = kind.field(name).type
             compact = self._structs(shape.shapes[index], inner, len(chosen), None)
+            self.chosen[name] = chosen, compact
             found[name] = spread(compact, chosen, rows)
         return found
 
@@ -209,10 +214,12 @@ class Assembler:
         count = self._columns.rows(shape.table)
         inner = kind.value_type
         tags = self._columns[shape.tag]
-        found = {"type": pa.array(tags.astype(np.int16))}
+        found = {"type": pa.array(tags.copy())}
+        ends = self._columns[shape.ends]
         for name, tag, each in zip(shape.names, shape.tags, shape.shapes, strict=True):
             chosen = np.flatnonzero(tags == tag)
             compact = self._structs(each, inner.field(name).type, len(chosen), None)
+            self.row_kinds[name] = np.searchsorted(ends, chosen, side="right"), compact
             found[name] = spread(compact, chosen, count)
         sizes = self._columns[shape.opaque.size]
         opaque = sizes >= 0

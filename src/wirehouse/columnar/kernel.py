@@ -2,7 +2,7 @@
 
     kernels = load(protocol, dialect)
     frames = kernels.scan(buf, run_starts, run_stops)
-    decoded = kernels.decoder("c2s").decode(buf, starts, stops)
+    decoded = kernels.frames.decode(buf, starts, stops, ways)
 
 The kernels of the built-in protocols are files of this package. Those of others are made on first
 use in the cache folder, named by the hash of what they contain, like their codecs.
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirehouse.protocols import registry
-from wirehouse.wire import model as m
 from wirehouse.wire.generate.load import load_source
 from wirehouse.wire.protocol import Protocol
 
@@ -75,9 +74,20 @@ class Decoder:
         self._scratch: dict[Column, NDArray[Any]] = {}
         self._stack = np.empty(STACK, np.int64)
 
-    def decode(self, data: NDArray[np.uint8], starts: Ints, stops: Ints) -> Columns:
-        """Reads slices. The arrays of the answer are valid until the next call."""
+    def decode(
+        self,
+        data: NDArray[np.uint8],
+        starts: Ints,
+        stops: Ints,
+        ways: NDArray[np.uint8] | None = None,
+    ) -> Columns:
+        """Reads slices; `ways` says of each who sent it: 0 the client, 1 the server.
+
+        The arrays of the answer are valid until the next call.
+        """
         buf = readonly(data)
+        if ways is None:
+            ways = np.zeros(len(starts), np.uint8)
         count = len(starts)
         size = int((stops - starts).sum()) if count else 0
         arrays = self._arrays(count, size)
@@ -85,7 +95,7 @@ class Decoder:
         bad = np.empty(count, np.int64)
         counts = np.zeros(len(tables), np.int64)
         columns = [arrays[column] for column in self.plan.columns]
-        n_bad = int(self._function(buf, starts, stops, bad, counts, self._stack, *columns))
+        n_bad = int(self._function(buf, starts, stops, ways, bad, counts, self._stack, *columns))
         rows = {self.plan.tables[0]: count} | {
             table: int(number) for table, number in zip(tables, counts, strict=True)
         }
@@ -116,21 +126,22 @@ class Kernels:
         self._module = _module(protocol, dialect)
         self._scan = getattr(self._module, f"scan_{protocol.model(dialect).name}")
         self._least = max(protocol.model(dialect).min_size, 1)
-        self._plans = {each.name: each.found for each in decoders(protocol, dialect)}
+        self._plans = {each.layout.name: each.found for each in decoders(protocol, dialect)}
         self._decoders: dict[str, Decoder] = {}
 
-    def decoder(self, direction: m.Direction | None = None) -> Decoder:
-        """The decoder of frames; `direction` matters where the protocol is directed."""
-        name = f"decode_{self.protocol.model(self.dialect).name}"
-        return self._decoder(f"{name}_{direction}" if self.protocol.directed else name)
+    @functools.cached_property
+    def frames(self) -> Decoder:
+        """The decoder of frames."""
+        return self._decoder(self.protocol.model(self.dialect).name)
 
     def stage(self, name: str) -> Decoder:
         """The decoder of a stage's slices."""
-        return self._decoder(f"decode_{name}")
+        return self._decoder(name)
 
     def _decoder(self, name: str) -> Decoder:
         if name not in self._decoders:
-            self._decoders[name] = Decoder(self._plans[name], getattr(self._module, name))
+            function = getattr(self._module, f"decode_{name}")
+            self._decoders[name] = Decoder(self._plans[name], function)
         return self._decoders[name]
 
     def scan(self, data: NDArray[np.uint8], run_starts: Ints, run_stops: Ints) -> Frames:

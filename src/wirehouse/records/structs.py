@@ -36,14 +36,14 @@ def messages_schema(protocols: Sequence[str] = ()) -> pa.Schema:
 
 
 @functools.cache
-def struct_type(protocol: Protocol) -> pa.DataType:
-    """The fields of all dialects of a protocol."""
+def struct_type(protocol: Protocol, *, whole: bool = False) -> pa.DataType:
+    """The fields of all dialects of a protocol; `whole`: with those that the table has elsewhere."""
+    left_out = frozenset[str]() if whole else elsewhere(protocol)
     found: list[pa.Field] = []
     for dialect in protocol.dialects:
-        fields = _fields(protocol.model(dialect), "", elsewhere(protocol))
-        found = _joined(found, fields)
+        found = _joined(found, _fields(protocol.model(dialect), "", left_out))
         for stage in stages(protocol, dialect):
-            inner = _struct(stage, stage.name, elsewhere(protocol))
+            inner = _struct(stage, stage.name, left_out)
             found = _joined(found, [pa.field(stage.name, inner)])
     return pa.struct(found)
 

@@ -180,6 +180,9 @@ class Meaning:
     """The application's bytes in a row; these stay in the struct as well."""
     sealed: tuple[str, ...] = ()
     """Which of the paths in `body` hold bytes that are encrypted on the wire."""
+    transformed: tuple[str, ...] = ()
+    """Flags of the frame which say that the bytes of its stage are not as they are: without a key
+    the stage stays closed."""
     inner: tuple[str, str] | None = None
     """A path whose value is a message of another protocol, and that protocol's stage: the message
     has a row of its own, and is not repeated in the struct."""

@@ -35,10 +35,12 @@ from ..plan import (
 )
 from .text import KernelCode
 
-__all__ = ["Emitter", "Scope", "part_size"]
+__all__ = ["POSITION", "WAYS", "Emitter", "Scope", "part_size"]
 
 _UNSIGNED = {1: "int16", 2: "int32", 3: "int32", 4: "int64", 8: "int64"}
 _SIGNED = {1: "int8", 2: "int16", 3: "int32", 4: "int32", 8: "int64"}
+WAYS = ("c2s", "s2c")
+"""The directions, by the numbers that kernels have for them."""
 POSITION = "int32"
 """Places in a buffer: one buffer is far below 2 GiB."""
 
@@ -526,19 +528,21 @@ class Emitter:
 
     # -- alternatives ------------------------------------------------------------------------
 
-    def choice(
-        self, layout: m.Layout, tag: str, chosen: tuple[m.Alternative, ...], scope: Scope
-    ) -> Choice:
-        """Reads the alternative of a body into its own table."""
+    def choice(self, layout: m.Layout, scope: Scope) -> Choice:
+        """Reads the alternative that `tag` and `ways` choose into its own table."""
         assert layout.body is not None
-        names = alternative_names(layout, layout.body.alternatives)
+        chosen = layout.body.alternatives
+        names = alternative_names(layout, chosen)
         column = scope.column("alternative", "uint8")
         tables, shapes = [], []
         for index, alternative in enumerate(chosen):
             name = names[alternative.layout.cls]
             table = self.new_table(f"{scope.table.name}_{name}")
             word = "elif" if index else "if"
-            with self.code.block(f"{word} {tag} == {self.code.number(alternative.tag)}:"):
+            test = f"tag == {self.code.number(alternative.tag)}"
+            if alternative.direction is not None:
+                test += f" and ways[i] == {WAYS.index(alternative.direction)}"
+            with self.code.block(f"{word} {test}:"):
                 inner = Scope(table, f"k_{table.name}")
                 shapes.append(self.structs(alternative.layout, inner))
                 if table.columns:

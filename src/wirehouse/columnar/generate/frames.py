@@ -22,9 +22,8 @@ __all__ = ["DecodeFrame", "scan_function"]
 class DecodeFrame(Emitter):
     """Emits the reading of whole frames, or of slices that hold one layout each."""
 
-    def __init__(self, layout: m.Layout, direction: m.Direction | None = None, *, frame: bool = True):
+    def __init__(self, layout: m.Layout, *, frame: bool = True):
         super().__init__(layout)
-        self.direction = direction
         self.code.indent = 3
         scope = Scope(self.root, "i")
         kind = frame_kind(layout) if frame else "slice"
@@ -40,15 +39,14 @@ class DecodeFrame(Emitter):
     @property
     def name(self) -> str:
         """The name of the function."""
-        suffix = f"_{self.direction}" if self.direction else ""
-        return f"decode_{self.layout.name}{suffix}"
+        return f"decode_{self.layout.name}"
 
     def function(self) -> tuple[str, Plan]:
         """The source of the function, and what it writes."""
         tables = [table.name for table in self.found.tables[1:] if table.columns]
         code = KernelCode()
         columns = ", ".join(column.name for column in self.found.columns)
-        code("@kernel", f"def {self.name}(buf, starts, stops, bad, counts, stack, {columns}):")
+        code("@kernel", f"def {self.name}(buf, starts, stops, ways, bad, counts, stack, {columns}):")
         code.indent = 1
         code("n_bad = _0")
         code(*(f"n_{name} = _0" for name in tables))
@@ -80,8 +78,7 @@ class DecodeFrame(Emitter):
         tail = [part for part in frame.tail if not isinstance(part, m.Options | m.Body | m.Tag)]
         fields += self.tail(frame, tail, scope)
         if frame.body is not None:
-            chosen = frame.body.of(self.direction)
-            fields.append(("", self.choice(self.layout, "tag", chosen, scope)))
+            fields.append(("", self.choice(self.layout, scope)))
         return fields
 
     def head(self, frame: HeadFrame, scope: Scope) -> list[tuple[str, Shape]]:

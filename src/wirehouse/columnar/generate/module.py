@@ -30,11 +30,8 @@ from wirehouse.columnar.utf8 import utf8
 
 
 def decoders(protocol: Protocol, dialect: str) -> Iterator[DecodeFrame]:
-    """The reading functions of a protocol: of its frames, by direction, and of its stages."""
-    frame = protocol.model(dialect)
-    directions: tuple[m.Direction | None, ...] = ("c2s", "s2c") if protocol.directed else (None,)
-    for direction in directions:
-        yield DecodeFrame(frame, direction)
+    """The reading functions of a protocol: of its frames, and of its stages."""
+    yield DecodeFrame(protocol.model(dialect))
     for stage in stages(protocol, dialect):
         yield DecodeFrame(stage, frame=False)
 

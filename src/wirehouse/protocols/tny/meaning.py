@@ -24,6 +24,7 @@ MEANING = Meaning(
         Values(At("message.code"), {_SUCCESS: "ok"}, digits=True),
     ),
     body=("message.body",),
+    transformed=("waste", "encrypt", "verify"),
 )
 """How the columns of `messages` are found, for packets and for messages in tunnels."""
 

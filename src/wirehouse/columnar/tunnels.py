@@ -1,0 +1,27 @@
+"""Tunnels on a relay link: the connection ids of many at once."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TUNNEL_HEAD", "tunnel_connections"]
+
+TUNNEL_HEAD: Final = 36
+"""Bytes of a TUNNEL_RELAY before its message: all its other fields have a fixed size."""
+
+_BASIS = np.uint64(0xCBF29CE484222325)
+_PRIME = np.uint64(0x100000001B3)
+
+
+def tunnel_connections(instances: NDArray[Any], tunnels: NDArray[Any]) -> NDArray[np.int64]:
+    """As `wirehouse.records.tunnel_ids.tunnel_connection`, of each pair."""
+    value = np.full(len(instances), _BASIS, np.uint64)
+    for byte in b"tunnel":
+        value = (value ^ np.uint64(byte)) * _PRIME
+    for numbers in (instances, tunnels):
+        for column in numbers.astype(">i8").view(np.uint8).reshape(-1, 8).T:
+            value = (value ^ column.astype(np.uint64)) * _PRIME
+    return np.maximum(value >> np.uint64(1), np.uint64(1)).astype(np.int64)
