@@ -25,30 +25,15 @@ from wirehouse.wire.protocol import Protocol
 from .arrays import Assembler, spread
 from .kernel import Columns, load
 from .meaning import Coded, Evaluator, Found, array_of
+from .pieces import PLACE, START, TIME, Pieces
 from .plan import Choice, Staged
 from .sealing import ConnectionKeys, Sealed, unsealed
 from .tunnels import TUNNEL_HEAD, tunnel_connections
 
-__all__ = ["Built", "MessageBuilder", "Pieces", "Slices"]
+__all__ = ["Built", "MessageBuilder", "Slices", "pieces_of"]
 
 Ints = NDArray[np.int64]
 _DIRECTIONS = ("c2s", "s2c")
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Where the bytes of a buffer came from: pieces of packets, by their place in the buffer."""
-
-    starts: Ints
-    ts_ns: Ints
-    file: NDArray[np.int32]
-    """The number of the file."""
-    offset: Ints
-    """Where in the file the piece begins."""
-
-    def of(self, positions: Ints) -> NDArray[np.intp]:
-        """The pieces that hold these places."""
-        return np.searchsorted(self.starts, positions, side="right") - 1
 
 
 @dataclass(frozen=True)
@@ -87,16 +72,14 @@ class Built:
     """Slices that are not in the batch: the scalar codec must look at them."""
     sealed: NDArray[np.bool_]
     """Of each row, whether it stayed sealed."""
-    inner: tuple[Protocol, pa.RecordBatch] | None = None
-    """Messages of another protocol that these carry."""
+    inner: tuple[Protocol, pa.RecordBatch, NDArray[np.intp]] | None = None
+    """Messages of another protocol that these carry, and the slice of each."""
 
 
 class MessageBuilder:
     """Builds the batches of one protocol in one dialect."""
 
-    def __init__(
-        self, protocol: Protocol, dialect: str, files: list[str], *, reveal: bool = False
-    ):
+    def __init__(self, protocol: Protocol, dialect: str, files: list[str], *, reveal: bool = False):
         self.protocol = protocol
         self.dialect = dialect
         self.schema = messages_schema([protocol.name])
@@ -108,9 +91,7 @@ class MessageBuilder:
 
     def build(self, slices: Slices, keys: ConnectionKeys | None = None) -> Built:
         """The messages in some slices; `keys` open what is sealed."""
-        columns = self._kernels.frames.decode(
-            slices.data, slices.starts, slices.stops, slices.ways
-        )
+        columns = self._kernels.frames.decode(slices.data, slices.starts, slices.stops, slices.ways)
         assembler = Assembler(columns, reveal=self._reveal)
         rows = len(slices)
         struct = assembler.struct(self._whole, rows)
@@ -123,6 +104,7 @@ class MessageBuilder:
         body = self._body(found)
         if keys is not None:
             keys.learn(slices, found)
+            odd |= keys.telling(found)
             if stayed.any():
                 body, stayed, unopened = unsealed(keys, slices, found, body, stayed)
                 odd |= unopened
@@ -249,11 +231,12 @@ class MessageBuilder:
         rows = found.rows
         if stayed.any():
             body = _without(body, stayed)
-        piece = slices.pieces.of(slices.starts)
-        within = slices.starts - slices.pieces.starts[piece]
+        numbers = slices.pieces.numbers
+        piece = pieces_of(slices.pieces, slices.starts)
+        within = slices.starts - numbers[START, piece]
         columns = {
             "ts_ns": pa.array(slices.ts_ns),
-            "first_ns": pa.array(slices.pieces.ts_ns[piece]),
+            "first_ns": pa.array(numbers[TIME, piece]),
             "connection": pa.array(slices.connection),
             "direction": Coded(slices.ways.astype(np.int32), _DIRECTIONS).array(),
             "protocol": _repeated(self.protocol.name, rows),
@@ -264,7 +247,7 @@ class MessageBuilder:
             "body_bytes": _lengths(body),
             "tunnel_link": pa.nulls(rows, pa.int64()),
             "file": Coded(slices.pieces.file[piece], tuple(self._files)).array(),
-            "offset": pa.array(slices.pieces.offset[piece] + within),
+            "offset": pa.array(numbers[PLACE, piece] + within),
             **self._semantic(found),
         }
         arrays = [columns[field.name] for field in COMMON]
@@ -299,7 +282,7 @@ class MessageBuilder:
 
     def _inner(
         self, slices: Slices, found: Found, good: NDArray[np.bool_]
-    ) -> tuple[Protocol, pa.RecordBatch] | None:
+    ) -> tuple[Protocol, pa.RecordBatch, NDArray[np.intp]] | None:
         """The messages of tunnels, as rows of their own protocol."""
         assert self.protocol.meaning.inner is not None
         path, name = self.protocol.meaning.inner
@@ -316,7 +299,7 @@ class MessageBuilder:
         carried = registry.find(name)
         builder = _builder(self, carried)
         batch = builder.in_tunnels(slices.take(rows), values, stage)
-        return carried, batch
+        return carried, batch, rows
 
     def in_tunnels(self, links: Slices, tunnels: pa.StructArray, stage: str) -> pa.RecordBatch:
         """Rows of messages that came in tunnels, without frames of their own."""
@@ -354,6 +337,11 @@ def _builder(outer: MessageBuilder, carried: Protocol) -> MessageBuilder:
 
 
 # -- arrays ----------------------------------------------------------------------------------
+
+
+def pieces_of(pieces: Pieces, positions: Ints) -> NDArray[np.intp]:
+    """The pieces that hold these places of the buffer."""
+    return np.searchsorted(pieces.numbers[START], positions, side="right") - 1
 
 
 def _merged(
@@ -411,5 +399,3 @@ def _pruned(struct: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
         children.append(_pruned(child, field.type) if pa.types.is_struct(field.type) else child)
     parts = struct.buffers()[:1]
     return pa.StructArray.from_buffers(kind, len(struct), parts, children=children)
-
-

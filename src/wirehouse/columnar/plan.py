@@ -170,7 +170,18 @@ class Empty:
 
 
 Shape: TypeAlias = (
-    Numbers | Flags | Reals | Binary | Staged | Maybe | Lists | Vars | Structs | Choice | RowList | Empty
+    Numbers
+    | Flags
+    | Reals
+    | Binary
+    | Staged
+    | Maybe
+    | Lists
+    | Vars
+    | Structs
+    | Choice
+    | RowList
+    | Empty
 )
 """How columns make up a value."""
 

@@ -38,6 +38,8 @@ _MARK: Final = 1
 _OVERHEAD: Final = 25
 """The least bytes of sealed comet content."""
 _KEPT_CIPHERS: Final = 65_536
+_TELLING: Final = ("auth", "syn")
+"""Messages that tell which keys a connection has."""
 
 
 class Sealed:
@@ -48,9 +50,7 @@ class Sealed:
         self._marked = protocol.name == "comet" and dialect != "hipush"
         self._never = protocol.name == "comet" and dialect == "hipush"
 
-    def mask(
-        self, slices: Slices, columns: Columns, assembler: Assembler
-    ) -> NDArray[np.bool_]:
+    def mask(self, slices: Slices, columns: Columns, assembler: Assembler) -> NDArray[np.bool_]:
         """Rows that are sealed."""
         found = np.zeros(len(slices), np.bool_)
         if self._never:
@@ -106,6 +106,14 @@ class ConnectionKeys:
             for way in (0, 1):
                 self._ciphers.pop((connection, way), None)
 
+    def telling(self, found: Found) -> NDArray[np.bool_]:
+        """Messages by which the scalar opener learns which keys a connection has."""
+        rows = np.zeros(found.rows, np.bool_)
+        for name in _TELLING:
+            if name in found.structs:
+                rows[found.structs[name][0]] = True
+        return rows
+
     def cipher(self, connection: int, way: int) -> tuple[Any, bytes] | None:
         """An encryptor of counter blocks and the IV; None when there is no such key."""
         key = connection, way
@@ -151,9 +159,9 @@ def unsealed(
     if keys.protocol.name != "magline":
         unopened[rows] = True
         return body, stayed, unopened
-    groups = slices.connection[rows] * 2 + slices.ways[rows]
-    distinct, group = np.unique(groups, return_inverse=True)
-    ciphers = [keys.cipher(int(each) >> 1, int(each) & 1) for each in distinct]
+    connections, place = np.unique(slices.connection[rows], return_inverse=True)
+    distinct, group = np.unique(2 * place + slices.ways[rows], return_inverse=True)
+    ciphers = [keys.cipher(int(connections[each >> 1]), each & 1) for each in distinct.tolist()]
     known = np.array([each is not None for each in ciphers], np.bool_)[group]
     for row, has in zip(rows.tolist(), known.tolist(), strict=True):
         if not has and keys.candidates(int(slices.connection[row])):
@@ -189,7 +197,7 @@ def _opened(
     counters[:, 8:12] ^= seqs[rows].astype(">u4").view(np.uint8).reshape(-1, 4)[block_row]
     inside = np.arange(len(block_row)) - np.repeat(stops - blocks, blocks)
     counters[:, 12:] = inside.astype(">u4").view(np.uint8).reshape(-1, 4)
-    stream = np.empty_like(counters)
+    stream = np.empty(counters.size + 15, np.uint8)  # the cipher asks for room it does not use
     last = np.flatnonzero(np.append(group[1:] != group[:-1], True))
     begin = 0
     for place in last:
@@ -197,16 +205,13 @@ def _opened(
         cipher = ciphers[group[place]]
         assert cipher is not None
         if end > begin:
-            cipher[0].update_into(counters[begin:end].reshape(-1), _room(stream, begin, end))
+            room = stream[16 * begin : 16 * end + 15]
+            cipher[0].update_into(counters[begin:end].reshape(-1), room.data)
         begin = end
     firsts = ((stops - blocks) * 16).astype(np.int64)
-    _combine(readonly(stream.reshape(-1)), firsts, offsets[rows].astype(np.int64), sizes, data)
+    _combine(readonly(stream), firsts, offsets[rows].astype(np.int64), sizes, data)
     parts = [valid, offset_buffer, pa.py_buffer(data)]
     return pa.Array.from_buffers(body.type, len(body), parts, offset=body.offset)
-
-
-def _room(stream: NDArray[np.uint8], begin: int, end: int) -> memoryview:
-    return memoryview(stream[begin:end].reshape(-1))
 
 
 @kernel

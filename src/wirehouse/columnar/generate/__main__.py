@@ -25,7 +25,9 @@ def sources() -> dict[Path, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Writes what is out of date; with --check only names it, and fails."""
-    parser = argparse.ArgumentParser(prog="python -m wirehouse.columnar.generate", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m wirehouse.columnar.generate", description=__doc__
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; fail when out of date")
     chosen = parser.parse_args(arguments)
     stale = [

@@ -11,7 +11,15 @@ from wirehouse.wire import model as m
 from ..plan import Vars
 from .emit import POSITION, Emitter, Scope
 
-__all__ = ["INTEGER", "NODE_COLUMNS", "REAL32", "REAL64", "STACK", "dynamic_function", "read_dynamic"]
+__all__ = [
+    "INTEGER",
+    "NODE_COLUMNS",
+    "REAL32",
+    "REAL64",
+    "STACK",
+    "dynamic_function",
+    "read_dynamic",
+]
 
 NODE_COLUMNS = (
     ("parent", "int32"),
@@ -185,5 +193,3 @@ class _Reader(Emitter):
             "inside = np.int64(k - first)",
             f"keyed = {isinstance(kind, m.Pairs)}",
         )
-
-

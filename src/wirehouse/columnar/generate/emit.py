@@ -369,9 +369,7 @@ class Emitter:
             4: (0x7FFFFFFF, 0x7F800000),
             8: (0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000),
         }[kind.size]
-        self.code.give_up_if(
-            f"{value} & {self.code.number(mask)} > {self.code.number(infinity)}"
-        )
+        self.code.give_up_if(f"{value} & {self.code.number(mask)} > {self.code.number(infinity)}")
         column = scope.column(name, f"uint{8 * kind.size}")
         self.code(f"{column.name}[{scope.row}] = {value}")
         return Reals(column)

@@ -46,7 +46,9 @@ class DecodeFrame(Emitter):
         tables = [table.name for table in self.found.tables[1:] if table.columns]
         code = KernelCode()
         columns = ", ".join(column.name for column in self.found.columns)
-        code("@kernel", f"def {self.name}(buf, starts, stops, ways, bad, counts, stack, {columns}):")
+        code(
+            "@kernel", f"def {self.name}(buf, starts, stops, ways, bad, counts, stack, {columns}):"
+        )
         code.indent = 1
         code("n_bad = _0")
         code(*(f"n_{name} = _0" for name in tables))

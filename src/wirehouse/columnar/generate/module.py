@@ -48,7 +48,5 @@ def kernel_source(protocol: Protocol, dialect: str) -> str:
         dynamics |= decoder.dynamics
     helpers = [dynamic_function(kind, constants) + "\n" for kind in dynamics.values()]
     numbers = "\n".join(f"_{value} = U({value:#x})" for value in sorted(constants))
-    header = _HEADER.format(
-        name=protocol.name, dialect=dialect, module=protocol.frame.__module__
-    )
+    header = _HEADER.format(name=protocol.name, dialect=dialect, module=protocol.frame.__module__)
     return f"{header}{numbers}\n\n\n" + "\n\n".join([*helpers, *parts])

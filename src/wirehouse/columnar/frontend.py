@@ -1,0 +1,210 @@
+"""From capture files to contiguous bytes of streams, a window at a time.
+
+    front = FrontEnd(["edge.pcapng"], ports={7300: "comet"})
+    for window in front.windows():
+        ...                                     # window.data, window.run_start, ...
+        front.keep(streams, starts, stops)      # unfinished frames come again, with what follows
+
+The work is done by kernels: block scan (`scan.py`), headers (`segments.py`), connections
+(`flows.py`), order (`order.py`), copying (`gather.py`). Everything odd is done by the reference,
+`wirehouse.capture`, whose results these are. Memory does not depend on the size of the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..capture.connections import LIMIT
+from ..capture.limits import Limits
+from . import order, slots
+from .carry import Carry
+from .gather import Gathered, gather
+from .packets import Packets
+from .patching import Patcher
+from .scan import Rows, Scanner, Told
+from .tracker import Tracker
+from .window import Streams, Window
+
+__all__ = ["WINDOW_BYTES", "FrontEnd"]
+
+WINDOW_BYTES: Final = 32 << 20
+"""How much of a file makes a window: enough that fixed costs vanish, small enough to be held several
+times over."""
+
+_LIMITS: Final = Limits()
+_ENDING: Final = np.array([0, order.EXPIRED, order.REPLACED, order.EVICTED], np.uint8)
+"""How a stream ended, by why its connection was dropped."""
+
+
+class FrontEnd:
+    """Reads files one after the other, as one capture: a connection may go on from one to the next.
+
+    `ports` are those of servers: they tell who is the client when no SYN does. With `shares`, only
+    the connections of one share are read, and only their packets are seen; packets without a
+    connection, facts and faults of files belong to share 0, secrets to all. `connections` bounds
+    the connections that are held, those of all shares together.
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        ports: Collection[int],
+        window_bytes: int = WINDOW_BYTES,
+        share: int = 0,
+        shares: int = 1,
+        connections: int = LIMIT,
+        limits: Limits = _LIMITS,
+    ):
+        if not 0 <= share < shares:
+            raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
+        if window_bytes < 1 or connections < 1:
+            raise ValueError("window_bytes and connections: wanted 1 or more")
+        several = not isinstance(paths, str | os.PathLike)
+        self.paths = [os.fspath(path) for path in (paths if several else [paths])]
+        """The files; streams and pieces know them by number."""
+        self._window_bytes = window_bytes
+        self._share = share
+        self._limits = limits
+        self._tracker = Tracker(ports, limit=connections, share=share, shares=shares)
+        self.streams = Streams(self._tracker)
+        """What is known of each stream."""
+        self._patcher = Patcher()
+        self._carry = Carry()
+        self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
+        self._gathered: Gathered | None = None
+        self._number = 0
+        self._packets = 0
+
+    def windows(self) -> Iterator[Window]:
+        """All windows; the last one has no packets, but the ends of the streams that were open.
+
+        Raises OSError when a file cannot be opened or read.
+        """
+        for file, path in enumerate(self.paths):
+            scanner = Scanner(path, window_bytes=self._window_bytes, limits=self._limits)
+            try:
+                while not scanner.done:
+                    rows = scanner.window()
+                    yield self._window(path, self._next_packets(rows, file), rows.told)
+            finally:
+                scanner.close()
+        yield self._window("", Packets(Rows(0), file=len(self.paths) - 1, before=0), [], last=True)
+
+    def keep(
+        self, stream: NDArray[np.int32], start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> None:
+        """Keep the last bytes of streams, from `start` to `stop` in the window's `data`.
+
+        They come again, as the beginning of the stream's next run. `stop` is where the last run of
+        the stream stops. To be called before the next window is asked for.
+        """
+        self._kept.append((stream.astype(np.int32), start, stop))
+
+    def drop(self, streams: NDArray[np.int32]) -> None:
+        """Deliver no more bytes of these streams: count them as ignored."""
+        self._tracker.streams["state"][streams] |= order.IGNORED
+        self._tracker.streams["carry"][streams] = -1
+
+    # -- one window --------------------------------------------------------------------------
+
+    def _next_packets(self, rows: Rows, file: int) -> Packets:
+        packets = Packets(rows, file=file, before=self._packets)
+        self._packets += rows.count
+        return packets
+
+    def _window(
+        self, path: str, packets: Packets, told: list[Told], *, last: bool = False
+    ) -> Window:
+        self._renew()
+        self._number += 1
+        self._tracker.assign(packets)
+        active, ending, strange = self._tracker.follow(packets, self._number)
+        table = self._tracker.streams
+        late = self._patcher.patch(packets, table, strange)
+        table["ending"][late] = np.where(
+            table["state"][late] & order.OVER, order.RESET, order.CLOSED
+        )
+        table["state"][late] |= order.ENDED
+        self._patcher.hold(packets, table, active)
+        retired = self._tracker.held() if last else self._tracker.dropped()
+        cut_off = self._end(retired, last)
+        ended = np.concatenate([ending, np.array(late, np.int32), cut_off])
+        self._gathered = gather(
+            packets,
+            table,
+            np.concatenate([active, self._woken(cut_off)]),
+            ended,
+            self._patcher.patches,
+            self._carry,
+        )
+        return Window(
+            path,
+            self._number,
+            packets,
+            self._gathered,
+            told,
+            ended=ended,
+            ended_by=table["ending"][ended],
+            retired=retired,
+            conflicts=self._patcher.conflicts,
+        )
+
+    def _renew(self) -> None:
+        """What the reader of the last window said is done, and what it no longer needs is gone."""
+        gone = self._tracker.recycle()
+        self._patcher.forget(gone.tolist())
+        self._patcher.begin()
+        table = self._tracker.streams
+        kept, self._kept = self._kept, []
+        if self._gathered is None:
+            return
+        none = np.empty(0, np.int64)
+        stream = np.concatenate([none.astype(np.int32), *(each[0] for each in kept)])
+        start = np.concatenate([none, *(each[1] for each in kept)])
+        stop = np.concatenate([none, *(each[2] for each in kept)])
+        wanted = (stop > start) & (table["packets"][stream] > 0)
+        self._carry = self._carry.renewed(
+            table,
+            stream[wanted],
+            start[wanted],
+            stop[wanted],
+            self._gathered.data,
+            self._gathered.pieces,
+        )
+        self._gathered = None
+
+    def _end(self, retired: NDArray[np.int32], last: bool) -> NDArray[np.int32]:
+        """End the streams of connections that are gone; gives those that had not ended yet."""
+        table = self._tracker.streams
+        streams = retired[table["state"][retired] & order.ENDED == 0]
+        table["state"][streams] |= order.ENDED
+        connections = self._tracker.connections[streams >> 1]
+        table["ending"][streams] = (
+            np.where(_over(connections), order.EXPIRED, order.OPEN)
+            if last
+            else _ENDING[connections["why"]]
+        )
+        for stream in streams[table["state"][streams] & order.LOOSE != 0].tolist():
+            self._patcher.end(table, stream)
+        return streams
+
+    def _woken(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Those streams for which nothing had happened in this window; now something has."""
+        table = self._tracker.streams
+        found = streams[table["window"][streams] != self._number]
+        table["window"][found] = self._number
+        table["bytes"][found] = 0
+        table["pieces"][found] = 0
+        return found
+
+
+def _over(connections: NDArray[Any]) -> NDArray[np.bool_]:
+    state = connections["state"]
+    closed = slots.CLOSED_C2S | slots.CLOSED_S2C
+    return (state & slots.RESET != 0) | (state & closed == closed)

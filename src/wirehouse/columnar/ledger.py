@@ -1,0 +1,51 @@
+"""What became of the bytes of each stream, and which protocol it speaks, by number of stream.
+
+Streams have small numbers that are used again. The row of `coverage` of a stream is made when the
+stream is dropped, from what the front end counted and what is counted here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["IGNORED", "UNDECIDED", "Ledger"]
+
+UNDECIDED: Final = -1
+"""Instead of a protocol's number: not yet known."""
+IGNORED: Final = -2
+"""Instead of a protocol's number: none."""
+
+_COUNTS: Final = ("decoded", "faulty", "undecryptable", "ignored", "messages", "faults")
+_ENTRY: Final = np.dtype([("protocol", "i2"), *((name, "i8") for name in _COUNTS)])
+
+
+class Ledger:
+    """Counts for all streams."""
+
+    def __init__(self) -> None:
+        self.entries = self._room(1024)
+
+    @staticmethod
+    def _room(count: int) -> NDArray[Any]:
+        entries = np.zeros(count, _ENTRY)
+        entries["protocol"] = UNDECIDED
+        return entries
+
+    def reach(self, streams: int) -> None:
+        """Makes room for streams of numbers below this."""
+        held = len(self.entries)
+        if streams > held:
+            self.entries = np.concatenate([self.entries, self._room(max(streams, 2 * held) - held)])
+
+    def add(self, name: str, streams: NDArray[Any], amounts: NDArray[Any] | int) -> None:
+        """Adds to a count; a stream may occur several times."""
+        np.add.at(self.entries[name], streams, amounts)
+
+    def forget(self, streams: NDArray[Any]) -> None:
+        """These numbers are free for other streams."""
+        blank = np.zeros(1, _ENTRY)
+        blank["protocol"] = UNDECIDED
+        self.entries[streams] = blank[0]

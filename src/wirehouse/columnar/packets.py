@@ -1,0 +1,124 @@
+"""The packets of a window: their rows, their headers, and where each belongs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import blocks
+from . import segments as s
+from .order import follow_run
+from .scan import Rows
+
+__all__ = ["Fed", "Packets"]
+
+
+class Fed(NamedTuple):
+    """A segment, as an assembler is fed with it."""
+
+    arrival: int
+    arguments: tuple[int, bytes, int, int, int, int, int]
+
+
+class Packets:
+    """What is known of the packets of a window, in columns."""
+
+    def __init__(self, rows: Rows, *, file: int, before: int):
+        count = rows.count
+        self.count = count
+        self.file = file
+        """Number of the file."""
+        self.before = before
+        """Packets that came earlier, in all files."""
+        self.data = rows.data
+        self.base = rows.base
+        self.wide = rows.wide
+        self.narrow = rows.narrow
+        self.marks = rows.marks
+        self.places = np.empty((2, count), np.int64)
+        self.sizes = np.empty((3, count), np.int32)
+        self.numbers = np.empty((2, count), np.uint32)
+        self.octets = np.empty((3, count), np.uint8)
+        self.addresses = np.empty((4, count), np.uint64)
+        self.connection = np.empty(count, np.int64)
+        self.direction = np.empty(count, np.uint8)
+        self.stream = np.empty(count, np.int32)
+        self.taken = np.empty(count, np.uint8)
+        """Whether the payload was next in its stream."""
+        self.earlier = np.empty(count, np.int32)
+        """Of a stream that is held: the packet with payload before this one, or -1."""
+        s.extract(
+            self.data,
+            count,
+            self.wide,
+            self.narrow,
+            self.places,
+            self.sizes,
+            self.numbers,
+            self.octets,
+            self.addresses,
+        )
+
+    def segment(self, i: int) -> Fed:
+        """A packet, for an assembler."""
+        return Fed(
+            self.before + i,
+            (
+                int(self.numbers[s.SEQ, i]),
+                self.payload(i),
+                int(self.wide[blocks.TS, i]),
+                self.base + int(self.places[s.PAYLOAD, i]),
+                int(self.octets[s.FLAGS, i]),
+                int(self.places[s.MISSING, i]),
+                self.file,
+            ),
+        )
+
+    def payload(self, i: int) -> bytes:
+        """The payload of a packet."""
+        start = int(self.places[s.PAYLOAD, i])
+        return self.data[start : start + int(self.sizes[s.PAYLOAD_BYTES, i])].tobytes()
+
+    def follow_run(
+        self, table: NDArray[Any], number: int, mine: NDArray[np.int64], first: int
+    ) -> int:
+        """How far a stream's packets are in order; see `order.follow_run`."""
+        return follow_run(
+            mine, first, self.places, self.sizes, self.numbers, self.octets, table, number
+        )
+
+    def tail(self, mine: NDArray[np.int64], size: int) -> bytes:
+        """The last bytes of the payloads of these packets: `size` of them, or somewhat more."""
+        parts: list[bytes] = []
+        for i in mine[::-1].tolist():
+            parts.append(self.payload(i))
+            size -= len(parts[-1])
+            if size <= 0:
+                break
+        return b"".join(reversed(parts))
+
+    def tail_before(self, i: int, size: int) -> bytes:
+        """As `tail`, of a packet and those before it in its stream."""
+        parts: list[bytes] = []
+        while i >= 0 and size > 0:
+            parts.append(self.payload(i))
+            size -= len(parts[-1])
+            i = int(self.earlier[i])
+        return b"".join(reversed(parts))
+
+    def pieces(self, mine: NDArray[np.int64]) -> list[tuple[int, int, int, int, int, int]]:
+        """Whole payloads as pieces of a stream; see `patching.Piece`."""
+        starts = self.places[s.PAYLOAD, mine]
+        return list(
+            zip(
+                starts.tolist(),
+                self.sizes[s.PAYLOAD_BYTES, mine].tolist(),
+                self.wide[blocks.TS, mine].tolist(),
+                (starts + self.base).tolist(),
+                [self.file] * len(mine),
+                (mine + self.before).tolist(),
+                strict=True,
+            )
+        )

@@ -1,0 +1,498 @@
+"""Captures to batches: `messages`, `packets`, `faults` and `coverage`, a window at a time.
+
+    for table, batch in CapturePipeline(paths, tables={"messages"}).batches():
+        ...
+
+A window's streams are sorted by protocol. Kernels find the frames of all streams of a protocol in
+one call, and decode them in the order in which packets completed them. A stream with a fault goes,
+from there on and until it is good again, through the reference's reader; so does a frame that a
+kernel gives up on. What is unfinished at the end of a window is kept for the next.
+
+The rules are in `docs/concepts/captures.md`; the reference is `wirehouse.capture.decode`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from wirehouse.capture.choice import Chooser
+from wirehouse.capture.keys import KeyRing
+from wirehouse.capture.messages import MessageRows
+from wirehouse.capture.streams import Fault, Frame, FrameReader
+from wirehouse.records.schema import schema
+from wirehouse.wire.protocol import Protocol
+
+from .completion import Delivered, delivered, order
+from .coverage import coverage_batch
+from .faults import FaultRows
+from .frontend import WINDOW_BYTES, FrontEnd
+from .kernel import load
+from .ledger import IGNORED, UNDECIDED, Ledger
+from .lifecycle import Lifecycle
+from .messages import Built, MessageBuilder, Slices, pieces_of
+from .packet_table import packet_batch
+from .scalar import Outcome, Scalar
+from .sealing import ConnectionKeys
+from .sniffing import sniff
+from .window import DIRECTIONS, ENDINGS, Window
+
+__all__ = ["BATCH_BYTES", "BATCH_ROWS", "TABLES", "CapturePipeline", "Item"]
+
+TABLES: Final = ("messages", "packets", "faults", "coverage", "facts", "connections")
+"""What can be asked for. `facts` and `connections` are lists of events for the engines of
+`wirehouse.records`, not batches."""
+BATCH_ROWS: Final = 32_768
+"""Rows of a batch, at most."""
+BATCH_BYTES: Final = 8 << 20
+"""Bytes of frames in a batch, unless a single frame has more."""
+
+Item = tuple[str, pa.RecordBatch | list[Any]]
+"""The name of a table, and a batch of it; or a list of events."""
+_OPEN: Final = ENDINGS.index("open")
+
+_Placed = tuple[pa.RecordBatch, NDArray[np.int64]]
+"""A batch, and the number of the packet that completed each row."""
+_Tables = dict[Protocol, list[_Placed]]
+
+
+class _Protocol(NamedTuple):
+    """What belongs to one protocol."""
+
+    protocol: Protocol
+    builder: MessageBuilder
+    keys: ConnectionKeys | None
+    needs_context: bool
+    """Whether opening a message needs all earlier ones: then keys make every message scalar."""
+
+
+class CapturePipeline:
+    """Reads files one after the other, as one capture."""
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        tables: Collection[str] = ("messages", "packets", "faults", "coverage"),
+        ports: Mapping[int, str] | None = None,
+        protocol: str | None = None,
+        keys: Sequence[str | os.PathLike[str]] = (),
+        dialects: Mapping[str, str] | None = None,
+        reveal: bool = False,
+        window_bytes: int = WINDOW_BYTES,
+        share: int = 0,
+        shares: int = 1,
+    ):
+        unknown = sorted(set(tables).difference(TABLES))
+        if unknown:
+            raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+        self._tables = frozenset(tables)
+        self._chooser = Chooser(ports=ports, protocol=protocol, dialects=dialects)
+        self._ring = KeyRing()
+        for path in keys:
+            self._ring.load(path)
+        self._front = FrontEnd(
+            paths, ports=self._chooser.ports, window_bytes=window_bytes, share=share, shares=shares
+        )
+        self._reveal = reveal
+        self._files = self._front.paths
+        self._ledger = Ledger()
+        self._scalar = Scalar(
+            self._chooser, self._ring, MessageRows(self._chooser, self._files, reveal=reveal)
+        )
+        self._faults = FaultRows(self._files)
+        self._protocols: list[_Protocol] = []
+        self._readers: dict[int, FrameReader] = {}
+        """Readers of streams that have an open fault."""
+        self._lifecycle = Lifecycle()
+        self._delivered = Delivered(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._by_port = np.full(65_536, UNDECIDED, np.int16)
+
+    def batches(self) -> Iterator[Item]:
+        """Everything, in the order of the files. Raises OSError when a file cannot be read."""
+        for window in self._front.windows():
+            yield from self._window(window)
+
+    # -- windows -----------------------------------------------------------------------------
+
+    def _window(self, window: Window) -> Iterator[Item]:
+        self._ledger.reach(len(self._front.streams))
+        self._files_said(window)
+        if "packets" in self._tables and len(window):
+            yield "packets", packet_batch(window)
+        if "connections" in self._tables:
+            yield "connections", self._lifecycle.events(window, self._front.streams)
+        if "facts" in self._tables and window.facts:
+            yield "facts", [fact for _, fact in window.facts]
+        if self._tables & {"messages", "faults", "coverage"}:
+            yield from self._streams(window)
+        if "faults" in self._tables and len(self._faults):
+            yield "faults", self._faults.batch()
+
+    def _files_said(self, window: Window) -> None:
+        for _, secrets in window.secrets:
+            for problem in self._ring.add_secrets(secrets.text):
+                self._faults.of_secrets(window.file, secrets, problem)
+        for _, fault in window.file_faults:
+            self._faults.of_file(window.file, fault)
+
+    def _streams(self, window: Window) -> Iterator[Item]:
+        for stream, conflict in window.conflicts:
+            self._ledger.add("faults", np.array([stream]), 1)
+            self._faults.of_conflict(self._front.streams, stream, self._name(stream), conflict)
+        self._choose(window)
+        numbers = self._ledger.entries["protocol"][window.run_stream]
+        ended = np.zeros(len(self._front.streams), np.bool_)
+        ended[window.ended] = True
+        self._delivered = delivered(window.pieces, window.run_start)
+        self._ignore(window, numbers, ended)
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            runs = np.flatnonzero(numbers == number)
+            yield from self._messages(window, self._protocols[number], runs, ended)
+        yield from self._end_readers(window)
+        yield from self._retire(window)
+
+    def _ignore(self, window: Window, numbers: NDArray[np.int16], ended: NDArray[np.bool_]) -> None:
+        """Bytes of streams without a protocol; those of undecided streams are kept."""
+        sizes = window.run_stop - window.run_start
+        ignored = numbers == IGNORED
+        self._ledger.add("ignored", window.run_stream[ignored], sizes[ignored])
+        waiting = (numbers == UNDECIDED) & ~ended[window.run_stream]
+        runs = np.flatnonzero(waiting)
+        self._front.keep(window.run_stream[runs], window.run_start[runs], window.run_stop[runs])
+
+    # -- protocols ---------------------------------------------------------------------------
+
+    def _choose(self, window: Window) -> None:
+        """Gives every stream of the window its protocol, where that can be told."""
+        entries = self._ledger.entries
+        fresh = np.unique(window.run_stream[entries["protocol"][window.run_stream] == UNDECIDED])
+        if not len(fresh):
+            return
+        for port in np.unique(self._front.streams.server_port(fresh)).tolist():
+            if self._by_port[port] == UNDECIDED:
+                known = self._chooser.known(port)
+                if known is not None:
+                    self._by_port[port] = self._number(known)
+        entries["protocol"][fresh] = self._by_port[self._front.streams.server_port(fresh)]
+        fresh = fresh[entries["protocol"][fresh] == UNDECIDED]
+        for connection in np.unique(fresh >> 1).tolist():
+            decided, chosen = sniff(self._chooser, window, connection)
+            if not decided:
+                continue
+            streams = np.array([2 * connection, 2 * connection + 1], np.int32)
+            entries["protocol"][streams] = IGNORED if chosen is None else self._number(chosen)
+            if chosen is None:
+                self._front.drop(streams)
+
+    def _number(self, protocol: Protocol) -> int:
+        """The number of a protocol in the ledger."""
+        for number, each in enumerate(self._protocols):
+            if each.protocol is protocol:
+                return number
+        dialect = self._chooser.dialect(protocol)
+        builder = MessageBuilder(protocol, dialect, self._files, reveal=self._reveal)
+        keys = ConnectionKeys(protocol, self._ring) if protocol.meaning.sealed else None
+        self._protocols.append(
+            _Protocol(protocol, builder, keys, bool(protocol.meaning.transformed))
+        )
+        return len(self._protocols) - 1
+
+    def _name(self, stream: int) -> str | None:
+        number = int(self._ledger.entries["protocol"][stream])
+        return None if number < 0 else self._protocols[number].protocol.name
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _messages(
+        self,
+        window: Window,
+        spoken: _Protocol,
+        runs: NDArray[np.intp],
+        ended: NDArray[np.bool_],
+    ) -> Iterator[Item]:
+        """The messages of one protocol in a window."""
+        streams = window.run_stream[runs]
+        faulty = np.zeros(len(self._front.streams), np.bool_)
+        faulty[list(self._readers)] = True
+        faulty[streams[window.run_gap[runs] > 0]] = True
+        plain = runs[~faulty[streams]]
+        frames = load(spoken.protocol, self._chooser.dialect(spoken.protocol)).scan(
+            window.data, window.run_start[plain], window.run_stop[plain]
+        )
+        outcomes: list[tuple[int, Outcome]] = []
+        for at in np.flatnonzero(frames.wrong).tolist():
+            stream = int(window.run_stream[plain[at]])
+            outcomes += self._read(window, spoken, stream, [(plain[at], int(frames.reached[at]))])
+        for stream in np.unique(streams[faulty[streams]]).tolist():
+            mine = runs[streams == stream]
+            outcomes += self._read(window, spoken, stream, [(run, None) for run in mine.tolist()])
+        self._leave(window, spoken, plain[~frames.wrong], frames.reached[~frames.wrong], ended)
+        last = pieces_of(window.pieces, frames.stops - 1)
+        arrival = self._delivered.arrival[last]
+        sequence = order(arrival)
+        frame_streams = window.run_stream[plain][frames.runs[sequence]]
+        slices = Slices(
+            window.data,
+            window.pieces,
+            frames.starts[sequence],
+            frames.stops[sequence],
+            self._front.streams.direction[frame_streams],
+            self._delivered.ts_ns[last[sequence]],
+            self._front.streams.connection[frame_streams],
+        )
+        yield from self._built(window, spoken, slices, frame_streams, arrival[sequence], outcomes)
+
+    def _built(
+        self,
+        window: Window,
+        spoken: _Protocol,
+        slices: Slices,
+        streams: NDArray[np.int32],
+        arrival: NDArray[np.int64],
+        outcomes: list[tuple[int, Outcome]],
+    ) -> Iterator[Item]:
+        """Batches of slices, and the rows of frames that were read one by one among them."""
+        tables: _Tables = {}
+        keys = spoken.keys if self._ring.version else None
+        all_scalar = spoken.needs_context and self._ring.version > 0
+        for begin, end in _chunks(slices):
+            part = slices.take(slice(begin, end))
+            if all_scalar:
+                odd = np.arange(begin, end)
+            else:
+                built = spoken.builder.build(part, keys)
+                self._account(part, built, streams[begin:end])
+                odd = built.odd + begin
+                places = arrival[begin:end]
+                _put(tables, spoken.protocol, built.batch, places[built.rows])
+                if built.inner is not None:
+                    carried, batch, rows = built.inner
+                    _put(tables, carried, batch, places[rows])
+            for at in odd.tolist():
+                outcome = self._scalar.slice(
+                    spoken.protocol,
+                    window,
+                    self._delivered,
+                    int(slices.starts[at]),
+                    int(slices.stops[at]),
+                    int(slices.ways[at]),
+                    int(slices.connection[at]),
+                )
+                stream = int(streams[at])
+                outcomes.append((stream, self._located(window, outcome, stream)))
+        self._settle(spoken, outcomes, tables)
+        yield from self._emitted(tables)
+
+    def _account(self, slices: Slices, built: Built, streams: NDArray[np.int32]) -> None:
+        """Counts what the kernels decoded."""
+        sizes = (slices.stops - slices.starts)[built.rows]
+        mine = streams[built.rows]
+        self._ledger.add("messages", mine, 1)
+        opened = ~built.sealed
+        self._ledger.add("decoded", mine[opened], sizes[opened])
+        if not opened.all():
+            self._ledger.add("undecryptable", mine[built.sealed], sizes[built.sealed])
+
+    def _settle(
+        self,
+        spoken: _Protocol,
+        outcomes: list[tuple[int, Outcome]],
+        tables: _Tables,
+    ) -> None:
+        """Counts what was read one by one, and makes rows of it."""
+        rows: dict[str, tuple[list[dict[str, Any]], list[int]]] = {}
+        for stream, outcome in outcomes:
+            one = np.array([stream])
+            if outcome.fault is not None:
+                self._ledger.add("faults", one, 1)
+                self._ledger.add("faulty", one, outcome.fault.present_bytes)
+                name = spoken.protocol.name
+                self._faults.of_stream(self._front.streams, stream, name, outcome.fault)
+                continue
+            self._ledger.add("messages", one, 1)
+            self._ledger.add("undecryptable" if outcome.sealed else "decoded", one, outcome.size)
+            for row in outcome.rows:
+                held, places = rows.setdefault(row["protocol"], ([], []))
+                held.append(row)
+                places.append(outcome.arrival)
+        for name, (held, places) in rows.items():
+            batch = pa.RecordBatch.from_pylist(held, schema=schema("messages", [name]))
+            protocol = next(
+                (each for each in tables if each.name == name), _named(spoken.protocol, name)
+            )
+            _put(tables, protocol, batch, np.array(places, np.int64))
+
+    # -- streams with faults -----------------------------------------------------------------
+
+    def _read(
+        self,
+        window: Window,
+        spoken: _Protocol,
+        stream: int,
+        runs: list[tuple[Any, int | None]],
+    ) -> list[tuple[int, Outcome]]:
+        """Reads runs of one stream with the reference's reader, until all is well again."""
+        way = int(self._front.streams.direction[stream])
+        reader = self._readers.pop(stream, None) or self._scalar.reader(spoken.protocol, way)
+        found: list[Frame | Fault] = []
+        for run, start in runs:
+            found += self._scalar.feed(reader, window, self._delivered, int(run), start)
+        last = int(runs[-1][0])
+        left = reader.unfinished
+        room = int(window.run_stop[last]) - int(window.run_start[last])
+        if left is None or left > room:
+            self._readers[stream] = reader
+        elif stream in self._ending(window):
+            self._readers[stream] = reader
+        elif left:
+            stop = window.run_stop[[last]]
+            self._front.keep(np.array([stream], np.int32), stop - left, stop)
+        return [
+            (stream, outcome) for each in found for outcome in self._outcome(spoken, stream, each)
+        ]
+
+    def _ending(self, window: Window) -> set[int]:
+        return set(window.ended.tolist())
+
+    def _outcome(self, spoken: _Protocol, stream: int, found: Frame | Fault) -> Iterator[Outcome]:
+        if isinstance(found, Fault):
+            yield Outcome(0, found.present_bytes, [], False, found)
+            return
+        streams = self._front.streams
+        direction = DIRECTIONS[int(streams.direction[stream])]
+        yield self._scalar.frame(
+            spoken.protocol,
+            found,
+            direction,
+            int(streams.connection[stream]),  # type: ignore[arg-type]
+        )
+
+    def _located(self, window: Window, outcome: Outcome, stream: int) -> Outcome:
+        """A fault in places of the stream instead of the window's bytes."""
+        if outcome.fault is None:
+            return outcome
+        run = int(
+            np.flatnonzero(
+                (window.run_stream == stream)
+                & (window.run_start <= outcome.fault.start)
+                & (window.run_stop > outcome.fault.start)
+            )[0]
+        )
+        moved = outcome.fault.start - int(window.run_start[run]) + int(window.run_offset[run])
+        return outcome._replace(fault=outcome.fault._replace(start=moved))
+
+    def _leave(
+        self,
+        window: Window,
+        spoken: _Protocol,
+        runs: NDArray[np.intp],
+        reached: NDArray[np.int64],
+        ended: NDArray[np.bool_],
+    ) -> None:
+        """What is unfinished is kept; where the stream has ended, a reader says what it is."""
+        stops = window.run_stop[runs]
+        left = np.flatnonzero(reached < stops)
+        streams = window.run_stream[runs[left]]
+        over = ended[streams]
+        keep = left[~over]
+        self._front.keep(window.run_stream[runs[keep]], reached[keep], stops[keep])
+        for at in left[over].tolist():
+            stream = int(window.run_stream[runs[at]])
+            reader = self._scalar.reader(
+                spoken.protocol, int(self._front.streams.direction[stream])
+            )
+            self._scalar.feed(reader, window, self._delivered, int(runs[at]), int(reached[at]))
+            self._readers[stream] = reader
+
+    def _end_readers(self, window: Window) -> Iterator[Item]:
+        """Ends the readers of streams that have ended."""
+        tables: _Tables = {}
+        for stream, by in zip(window.ended.tolist(), window.ended_by.tolist(), strict=True):
+            reader = self._readers.pop(stream, None)
+            if reader is None:
+                continue
+            spoken = self._protocols[int(self._ledger.entries["protocol"][stream])]
+            found = reader.end(still_open=by == _OPEN)
+            self._ledger.add("ignored", np.array([stream]), reader.ignored_bytes)
+            outcomes = [
+                (stream, outcome)
+                for each in found
+                for outcome in self._outcome(spoken, stream, each)
+            ]
+            self._settle(spoken, outcomes, tables)
+        yield from self._emitted(tables)
+
+    def _emitted(self, tables: _Tables) -> Iterator[Item]:
+        if "messages" in self._tables:
+            for batches in tables.values():
+                for batch in _in_order(batches):
+                    yield "messages", batch
+
+    # -- coverage ----------------------------------------------------------------------------
+
+    def _retire(self, window: Window) -> Iterator[Item]:
+        """The streams of connections that are gone."""
+        retired = window.retired
+        if not len(retired):
+            return
+        if "coverage" in self._tables:
+            names = [each.protocol.name for each in self._protocols]
+            yield (
+                "coverage",
+                coverage_batch(self._front.streams, self._ledger, retired, names, self._files),
+            )
+        for stream in retired.tolist():
+            name = int(self._ledger.entries["protocol"][stream])
+            if name >= 0 and self._ring.version:
+                connection = int(self._front.streams.connection[stream])
+                self._scalar.forget(self._protocols[name].protocol, connection)
+        self._ledger.forget(retired)
+
+
+def _chunks(slices: Slices) -> Iterator[tuple[int, int]]:
+    """Ranges of slices, each for one batch."""
+    sizes = np.cumsum(slices.stops - slices.starts)
+    begin = 0
+    while begin < len(slices):
+        before = sizes[begin - 1] if begin else 0
+        end = int(np.searchsorted(sizes, before + BATCH_BYTES, side="right"))
+        end = max(begin + 1, min(end, begin + BATCH_ROWS))
+        yield begin, end
+        begin = end
+
+
+def _put(
+    tables: _Tables,
+    protocol: Protocol,
+    batch: pa.RecordBatch,
+    places: NDArray[np.int64],
+) -> None:
+    if batch.num_rows:
+        tables.setdefault(protocol, []).append((batch, places))
+
+
+def _named(spoken: Protocol, name: str) -> Protocol:
+    from wirehouse.protocols import registry
+
+    return spoken if spoken.name == name else registry.find(name)
+
+
+def _in_order(batches: list[_Placed]) -> Iterator[pa.RecordBatch]:
+    """Batches whose rows follow each other in the order of packets."""
+    ends = [(places[0], places[-1]) for _, places in batches]
+    sorted_already = all(one[1] <= other[0] for one, other in zip(ends, ends[1:], strict=False))
+    inside = all((places[1:] >= places[:-1]).all() for _, places in batches)
+    if sorted_already and inside:
+        yield from (batch for batch, _ in batches)
+        return
+    table = pa.Table.from_batches([batch for batch, _ in batches])
+    sequence = np.argsort(np.concatenate([places for _, places in batches]), kind="stable")
+    whole = table.take(pa.array(sequence)).combine_chunks()
+    for batch in whole.to_batches(max_chunksize=BATCH_ROWS):
+        yield batch

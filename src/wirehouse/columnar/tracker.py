@@ -1,0 +1,157 @@
+"""Connections and streams over all windows: the arrays that the kernels work on, and their growth.
+
+`Tracker.assign` gives packets their connection and stream (`flows.py`), `Tracker.follow` finds out
+what is next in each stream (`order.py`). Connections that are dropped in a window keep their slots
+until `Tracker.recycle`, so that whoever reads the window can still look at their streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import slots
+from .flows import assign
+from .order import ACTIVE, ENDING, STRANGE, STREAM, follow
+from .packets import Packets
+
+__all__ = ["Followed", "Tracker"]
+
+_FIRST_SLOTS: Final = 1024
+
+Followed = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
+"""Streams for which something happened, streams that ended, packets that are out of order."""
+
+
+class Tracker:
+    """All connections of one reader."""
+
+    def __init__(self, server_ports: Collection[int], *, limit: int, share: int, shares: int):
+        self._limit = limit
+        self._share, self._shares = share, shares
+        self._server_ports = np.zeros(65_536, np.bool_)
+        self._server_ports[list(server_ports)] = True
+        self.connections = np.zeros(0, slots.CONNECTION)
+        """One record for each slot."""
+        self.streams = np.zeros(0, STREAM)
+        """Two records for each slot."""
+        self._index = np.zeros(2, np.int64)
+        self._free = np.empty(0, np.int32)
+        self._dropped = np.empty(0, np.int32)
+        self._state = np.zeros(slots.STATE_SIZE, np.int64)
+        self._state[[slots.OLDEST, slots.NEWEST, slots.OVER_FIRST, slots.OVER_LAST]] = -1
+        self._grow(_FIRST_SLOTS)
+
+    def assign(self, packets: Packets) -> None:
+        """Give packets their connection, direction and stream."""
+        done = 0
+        while True:
+            done = assign(
+                done,
+                packets.count,
+                packets.wide,
+                packets.marks,
+                packets.sizes,
+                packets.numbers,
+                packets.octets,
+                packets.addresses,
+                self.connections,
+                self._index,
+                self._free,
+                self._dropped,
+                self._state,
+                self._server_ports,
+                self._limit,
+                self._share,
+                self._shares,
+                packets.connection,
+                packets.direction,
+                packets.stream,
+            )
+            if done == packets.count:
+                return
+            self._grow(len(self.connections))
+
+    def follow(self, packets: Packets, window: int) -> Followed:
+        """Find out which payload is next in each stream."""
+        active = np.empty(packets.count, np.int32)
+        ending = np.empty(packets.count, np.int32)
+        strange = np.empty(packets.count, np.int32)
+        counts = np.zeros(3, np.int64)
+        follow(
+            packets.count,
+            window,
+            packets.file,
+            packets.wide,
+            packets.places,
+            packets.sizes,
+            packets.numbers,
+            packets.octets,
+            packets.connection,
+            packets.stream,
+            self.streams,
+            packets.taken,
+            packets.earlier,
+            active,
+            ending,
+            strange,
+            counts,
+        )
+        return active[: counts[ACTIVE]], ending[: counts[ENDING]], strange[: counts[STRANGE]]
+
+    def dropped(self) -> NDArray[np.int32]:
+        """The streams of connections that were dropped in this window."""
+        return self._streams_of(self._dropped[: self._state[slots.DROPPED]])
+
+    def held(self) -> NDArray[np.int32]:
+        """The streams of connections that are still held, the longest silent first."""
+        found: list[int] = []
+        slot = int(self._state[slots.OLDEST])
+        while slot >= 0:
+            found.append(slot)
+            slot = int(self.connections["newer"][slot])
+        return self._streams_of(np.array(found, np.int32))
+
+    def recycle(self) -> NDArray[np.int32]:
+        """Make the slots of dropped connections free; gives their streams."""
+        count, free = int(self._state[slots.DROPPED]), int(self._state[slots.FREE])
+        dropped = self._dropped[:count]
+        self._free[free : free + count] = dropped
+        self._state[slots.FREE] += count
+        self._state[slots.DROPPED] = 0
+        streams = np.concatenate([dropped * 2, dropped * 2 + 1])
+        self._clear(streams)
+        return streams
+
+    def _streams_of(self, connections: NDArray[np.int32]) -> NDArray[np.int32]:
+        streams = (connections[:, None] * 2 + np.array([0, 1], np.int32)).ravel()
+        return streams[self.streams["packets"][streams] > 0]
+
+    def _clear(self, streams: NDArray[np.int32]) -> None:
+        self.streams[streams] = np.zeros(1, STREAM)
+        self.streams["carry"][streams] = -1
+
+    def _grow(self, more: int) -> None:
+        """Add free slots, and make the index fit."""
+        count = len(self.connections)
+        total = count + more
+        self.connections = np.concatenate([self.connections, np.zeros(more, slots.CONNECTION)])
+        self.streams = np.concatenate([self.streams, np.zeros(2 * more, STREAM)])
+        self.streams["carry"][2 * count :] = -1
+        free = np.empty(total, np.int32)
+        kept = int(self._state[slots.FREE])
+        free[:kept] = self._free[:kept]
+        free[kept : kept + more] = np.arange(total - 1, count - 1, -1)
+        self._free = free
+        self._state[slots.FREE] += more
+        self._dropped = np.concatenate([self._dropped, np.empty(more, np.int32)])
+        self._index = np.zeros(2 * _power(total), np.int64)
+        slots.rebuild(self.connections, self._index, self._state)
+
+
+def _power(size: int) -> int:
+    """The smallest power of two that is not below a size."""
+    return 1 << (size - 1).bit_length()

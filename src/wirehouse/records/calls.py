@@ -1,0 +1,387 @@
+"""Requests and their answers: the engine behind the table `calls`.
+
+Implements "Calls" of `docs/concepts/matching.md`; the words of that page are the names here.
+Every request and every answer is in exactly one row: a request in its own call; an answer in the
+call that it completes, among the duplicates of that call, or in a row of its own as an orphan.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from .call_rows import CallRow, Doubt, Side, SideState
+from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
+from .rows import Closed, FaultRow, MessageRow, Opened
+from .tunnel_ids import tunnel_connection, tunnel_of
+
+__all__ = ["DUPLICATE_WINDOW_NS", "CallsEngine"]
+
+DUPLICATE_WINDOW_NS: Final = 10_000_000_000
+"""How long after an answer a second one still counts as its duplicate."""
+_EXPIRE_AFTER_NS: Final = DUPLICATE_WINDOW_NS + DUPLICATE_WINDOW_NS // 4
+"""When answered calls are let go: later than they could be, but then many at a time."""
+
+_HARMLESS: Final = frozenset({"conflict", "truncated_stream"})
+"""Faults that hide no whole message: the first copy was read; the receiver had no more either."""
+
+_TUNNEL_ENDS: Final = {"tunnel_disconnect": "closed", "tunnel_connect": "replaced"}
+
+
+class _CallsState(msgspec.Struct):
+    sides: list[SideState]
+    doubts: list[Doubt]
+    clients: list[tuple[int, SignedOn]]
+    links: list[int]
+    ready: list[CallRow]
+    gave_up: bool
+
+
+class CallsEngine(Engine[CallRow]):
+    """Matches answers to requests, connection by connection."""
+
+    def __init__(self, limits: EngineLimits | None = None):
+        super().__init__(limits)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._sides: dict[str, dict[int, Side]] = {"c2s": {}, "s2c": {}}
+        """By the direction of their requests, and by connection."""
+        self._answered_by = {"c2s": self._sides["s2c"], "s2c": self._sides["c2s"]}
+        """The same, by the direction of their answers."""
+        self._doubts: dict[int, Doubt] = {}
+        self._clients = Clients(self.limits.connections)
+        self._links: set[int] = set()
+        self._gave_up = False
+        self._ready = []
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def feed(self, row: MessageRow) -> None:
+        """A message: requests, answers and what stands between them; the rest is passed over."""
+        if self._doubts:
+            doubt = self._doubts.get(row.connection)
+            if doubt is not None:
+                doubt.feed(row)
+        kind = row.kind
+        if kind == "request":
+            self._request(row)
+        elif kind == "response":
+            self._response(row)
+        elif kind == "part":
+            self._part(row)
+        elif kind == "trace":
+            self._trace(row)
+        elif kind == "sealed":
+            self._doubt(row.connection).broken(row.direction, row.ts_ns, "sealed")
+        elif row.protocol == "relay":
+            self._relay(row)
+
+    def _request(self, row: MessageRow) -> None:
+        connection = row.connection
+        if row.client is not None:
+            self._clients.feed(row)
+        side = self._sides[row.direction].get(connection) or self._side(row.direction, row)
+        number = row.message_id
+        if number is None:
+            self._request_in_order(side, self._call(row))
+            return
+        call = side.by_id.get(number)
+        if call is not None:
+            if call.request_ns is not None:
+                call.requests += 1
+                call.request_bytes = (call.request_bytes or 0) + row.size_bytes
+                return
+            self._end(side.by_id.pop(number), "orphan", "unfinished")
+        if number in side.answered:
+            self._ready.append(side.answered.pop(number))
+        self._await(side, number, self._call(row))
+
+    def _await(self, side: Side, number: int, call: CallRow) -> None:
+        side.by_id[number] = call
+        if len(side.by_id) > self.limits.open_calls:
+            for _, given_up in oldest(side.by_id, self.limits.open_calls):
+                self._end(given_up, "unknown" if given_up.requests else "orphan", "limit")
+
+    def _call(self, row: MessageRow) -> CallRow:
+        if row.tunnel_link is not None:
+            self._links.add(row.tunnel_link)
+        known = self._clients.known.get(row.connection)
+        return CallRow(
+            row.connection,
+            row.protocol,
+            row.direction,
+            row.target,
+            row.message_id,
+            row.ts_ns,
+            row.size_bytes,
+            None if known is None else known.client,
+            row.tunnel_link,
+        )
+
+    def _request_in_order(self, side: Side, call: CallRow) -> None:
+        if self._doubts:
+            doubt = self._doubts.get(call.connection)
+            if doubt is not None and doubt.unsettled:
+                self._end(call, "unknown", "unsettled")
+                return
+        side.in_order.append(call)
+        if len(side.in_order) > self.limits.open_calls:
+            # Without one of them, the answers of all others would be a place too far.
+            self._doubt(call.connection).unsettle(call.request_ns or 0)
+            self._give_up_order(call.connection, "limit")
+
+    def _response(self, row: MessageRow) -> None:
+        if row.name == Clients.CONFIRMATION:
+            self._clients.feed(row)
+        side = self._answered_by[row.direction].get(row.connection)
+        number = row.reply_to
+        if side is None:
+            self._orphan(row)
+        elif number is None:
+            self._response_in_order(side, row)
+        else:
+            call = side.by_id.pop(number, None)
+            if call is not None:
+                self._answered(side, number, call, row)
+            else:
+                self._second(side, number, row)
+
+    def _answered(self, side: Side, number: int, call: CallRow, row: MessageRow) -> None:
+        call.complete(row)
+        answered = side.answered
+        if not answered:
+            side.oldest_ns = row.ts_ns
+        elif (
+            row.ts_ns - side.oldest_ns > _EXPIRE_AFTER_NS
+            or len(answered) >= self.limits.answered_calls
+        ):
+            self._expire(side, row.ts_ns)
+        answered[number] = call
+
+    def _second(self, side: Side, number: int, row: MessageRow) -> None:
+        call = side.answered.get(number)
+        if call is not None and row.ts_ns - (call.response_ns or 0) <= DUPLICATE_WINDOW_NS:
+            call.duplicates += 1
+        else:
+            self._orphan(row)
+
+    def _response_in_order(self, side: Side, row: MessageRow) -> None:
+        if self._doubts:
+            doubt = self._doubts.get(row.connection)
+            if doubt is not None and doubt.unsettled:
+                # It answered some call, which must not count as lost for want of an answer.
+                doubt.broken(row.direction, row.ts_ns, "unsettled")
+                self._orphan(row, "unsettled")
+                return
+        if side.in_order:
+            call = side.in_order.pop(0)
+            call.complete(row)
+            self._ready.append(call)
+            return
+        for number, call in side.by_id.items():
+            if row.target is not None and call.target == row.target:
+                del side.by_id[number]
+                self._answered(side, number, call, row)
+                return
+        self._orphan(row)
+
+    def _part(self, row: MessageRow) -> None:
+        number = row.reply_to
+        if number is None:
+            self._part_in_order(row)
+            return
+        asking = "s2c" if row.direction == "c2s" else "c2s"
+        side = self._sides[asking].get(row.connection) or self._side(asking, row)
+        call = side.by_id.get(number)
+        if call is None:
+            if number in side.answered:
+                self._second(side, number, row)
+                return
+            call = CallRow.orphan(row, self._clients.get(row.connection))
+            self._await(side, number, call)
+        call.part(row)
+
+    def _part_in_order(self, row: MessageRow) -> None:
+        side = self._answered_by[row.direction].get(row.connection)
+        if side is not None and side.in_order:
+            side.in_order[0].part(row)
+
+    def _trace(self, row: MessageRow) -> None:
+        side = self._answered_by[row.direction].get(row.connection)
+        if side is not None and row.reply_to is not None:
+            call = side.by_id.get(row.reply_to) or side.answered.get(row.reply_to)
+            if call is not None:
+                call.traces += 1
+
+    def _orphan(self, row: MessageRow, cause: str | None = None) -> None:
+        call = CallRow.orphan(row, self._clients.get(row.connection))
+        call.complete(row)
+        call.cause = cause
+        self._ready.append(call)
+
+    def _relay(self, row: MessageRow) -> None:
+        """Tunnels are connections whose ends are packets of their link."""
+        cause = _TUNNEL_ENDS.get(row.name)
+        if row.name == "tunnel_connected" and row.fields and row.fields.get("result") is False:
+            cause = "closed"
+        tunnel = tunnel_of(row.target) if cause is not None else None
+        if tunnel is not None and cause is not None:
+            self._close(tunnel_connection(*tunnel), cause)
+
+    # -- what breaks and ends ------------------------------------------------------------------
+
+    def fault(self, row: FaultRow) -> None:
+        """Messages are missing: open calls that are matched by order are given up."""
+        if row.code in _HARMLESS:
+            return
+        doubt = self._doubt(row.connection)
+        doubt.broken(row.direction, row.ts_ns, row.code)
+        doubt.unsettle(row.ts_ns, row.direction)
+        self._give_up_order(row.connection, row.code)
+
+    def opened(self, event: Opened) -> None:
+        """A connection that begins in the middle begins without trust in its order."""
+        if not event.whole:
+            self._doubt(event.connection).unsettle(event.ts_ns)
+        elif self._gave_up:
+            self._sides["c2s"].setdefault(event.connection, Side())
+
+    def closed(self, event: Closed) -> None:
+        """Calls that are still open are lost, unless their answer may be among what is missing."""
+        if event.connection in self._links:
+            self._hand_down(event.connection)
+        self._close(event.connection, "closed")
+
+    def advance(self, now_ns: int) -> None:
+        """Lets go what is final at this time, on idle connections as well.
+
+        For live use: nothing older than `now_ns` may be fed afterwards.
+        """
+        for sides in self._sides.values():
+            for side in sides.values():
+                self._expire(side, now_ns)
+
+    def finish(self) -> None:
+        """The input ends: calls that are still open stay so."""
+        for sides in self._sides.values():
+            for connection, side in sides.items():
+                self._end_all(connection, side, "open", None)
+        ready = self._ready
+        self._forget()
+        self._ready = ready
+
+    def _close(self, connection: int, cause: str) -> None:
+        for sides in self._sides.values():
+            side = sides.pop(connection, None)
+            if side is not None:
+                self._end_all(connection, side, "lost", cause)
+        self._doubts.pop(connection, None)
+        self._clients.closed(connection)
+
+    def _end_all(self, connection: int, side: Side, outcome: str, cause: str | None) -> None:
+        self._ready.extend(side.answered.values())
+        for call in (*side.by_id.values(), *side.in_order):
+            hidden = self._hidden(connection, call)
+            if call.request_ns is None:
+                self._end(call, "orphan", "unfinished")
+            elif hidden is not None:
+                self._end(call, "unknown", hidden)
+            else:
+                self._end(call, outcome, cause)
+
+    def _end(self, call: CallRow, outcome: str, cause: str | None) -> None:
+        call.outcome = outcome
+        call.cause = cause
+        self._ready.append(call)
+
+    def _hidden(self, connection: int, call: CallRow) -> str | None:
+        """What may hide the answer of an open call: the code of a fault."""
+        for place in (connection, call.tunnel_link):
+            doubt = None if place is None else self._doubts.get(place)
+            if doubt is not None and (code := doubt.hides(call)) is not None:
+                return code
+        return None
+
+    def _give_up_order(self, connection: int, cause: str) -> None:
+        for sides in self._sides.values():
+            side = sides.get(connection)
+            if side is not None:
+                for call in side.in_order:
+                    self._end(call, "unknown", cause)
+                side.in_order.clear()
+
+    def _hand_down(self, link: int) -> None:
+        """What is known of a link's faults stays with its tunnels when the link ends."""
+        self._links.discard(link)
+        doubt = self._doubts.get(link)
+        if doubt is None:
+            return
+        for sides in self._sides.values():
+            for connection, side in sides.items():
+                if any(call.tunnel_link == link for call in side.by_id.values()):
+                    self._doubt(connection).join(doubt)
+
+    # -- what is remembered --------------------------------------------------------------------
+
+    def _side(self, direction: str, row: MessageRow) -> Side:
+        """A new side; those of the oldest connection are given up when there are too many."""
+        connection, sides = row.connection, self._sides[direction]
+        if self._gave_up and not any(connection in known for known in self._sides.values()):
+            # It may be one that was given up, with calls under way.
+            self._doubt(connection).unsettle(row.ts_ns)
+        found = sides[connection] = Side()
+        for given_up, side in oldest(sides, self.limits.connections):
+            self._end_all(given_up, side, "unknown", "limit")
+            self._gave_up = True
+        return found
+
+    def _doubt(self, connection: int) -> Doubt:
+        found = self._doubts.get(connection)
+        if found is None:
+            found = self._doubts[connection] = Doubt(connection)
+            for _ in oldest(self._doubts, self.limits.connections):
+                pass
+        return found
+
+    def _expire(self, side: Side, now_ns: int) -> None:
+        """Lets answered calls go: those past the window; half of them when there are too many."""
+        answered, limit = side.answered, self.limits.answered_calls
+        excess = len(answered) - limit // 2 if len(answered) >= limit else 0
+        final: list[int] = []
+        for number, call in answered.items():
+            side.oldest_ns = call.response_ns or 0
+            if side.oldest_ns >= now_ns - DUPLICATE_WINDOW_NS and len(final) >= excess:
+                break
+            final.append(number)
+        self._ready.extend(map(answered.pop, final))
+
+    def state(self) -> Any:
+        """Everything that is remembered, rows not yet taken included, as plain data."""
+        sides = [
+            SideState.of(connection, direction, side)
+            for direction, found in self._sides.items()
+            for connection, side in found.items()
+        ]
+        state = _CallsState(
+            sides,
+            list(self._doubts.values()),
+            list(self._clients.known.items()),
+            sorted(self._links),
+            self._ready,
+            self._gave_up,
+        )
+        return msgspec.to_builtins(state)
+
+    def restore(self, state: Any) -> None:
+        """Forgets everything, and goes on from what `state` gave."""
+        found = msgspec.convert(state, _CallsState)
+        self._forget()
+        for each in found.sides:
+            self._sides[each.direction][each.connection] = each.side()
+        self._doubts = {doubt.connection: doubt for doubt in found.doubts}
+        self._clients.known = dict(found.clients)
+        self._links = set(found.links)
+        self._ready = found.ready
+        self._gave_up = found.gave_up

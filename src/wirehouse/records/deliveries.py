@@ -1,0 +1,227 @@
+"""Notifications on their way to clients: the engine behind the table `deliveries`.
+
+Implements "Deliveries" of `docs/concepts/matching.md`. A row is an aggregate by (protocol, client,
+notification) over all connections of that client, made of counts, first and last times only: in
+which order the connections are looked at makes no difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
+from .rows import Closed, Fact, FaultRow, MessageRow
+
+__all__ = ["DeliveriesEngine", "DeliveryRow"]
+
+_Key: TypeAlias = tuple[str, str | int, str]
+"""Protocol, client, notification; the connection stands for a client that is not known."""
+
+
+class DeliveryRow(msgspec.Struct, gc=False):
+    """A row of `deliveries`; before it is final, what is known so far."""
+
+    notification: str
+    protocol: str
+    client: str | None
+    outcome: str | None = None
+    topic: str | None = None
+    published_ns: int | None = None
+    first_sent_ns: int | None = None
+    last_sent_ns: int | None = None
+    sends: int = 0
+    acked_ns: int | None = None
+    acks: int = 0
+    latency_ns: int | None = None
+    first_connection: int | None = None
+    last_connection: int | None = None
+    acked_connection: int | None = None
+
+    def published(self, ts_ns: int) -> None:
+        """It says itself when it was published."""
+        if self.published_ns is None or ts_ns < self.published_ns:
+            self.published_ns = ts_ns
+
+    def sent(self, ts_ns: int, connection: int) -> None:
+        """It was sent, once more."""
+        self.sends += 1
+        if self.first_sent_ns is None or ts_ns < self.first_sent_ns:
+            self.first_sent_ns = ts_ns
+            self.first_connection = connection
+        if self.last_sent_ns is None or ts_ns >= self.last_sent_ns:
+            self.last_sent_ns = ts_ns
+            self.last_connection = connection
+
+    def acked(self, ts_ns: int, connection: int) -> None:
+        """It was acknowledged, once more."""
+        self.acks += 1
+        if self.acked_ns is None or ts_ns < self.acked_ns:
+            self.acked_ns = ts_ns
+            self.acked_connection = connection
+
+
+class _Publication(msgspec.Struct):
+    """What a fact says about a notification."""
+
+    ts_ns: int
+    topic: str | None
+
+
+class _DeliveriesState(msgspec.Struct):
+    waiting: list[tuple[_Key, DeliveryRow]]
+    done: list[tuple[_Key, DeliveryRow]]
+    publications: dict[str, _Publication]
+    faults: list[tuple[str | int, int]]
+    clients: list[tuple[int, SignedOn]]
+    ready: list[DeliveryRow]
+
+
+class DeliveriesEngine(Engine[DeliveryRow]):
+    """Follows notifications from the publisher to the acknowledgement."""
+
+    def __init__(self, limits: EngineLimits | None = None):
+        super().__init__(limits)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._waiting: dict[_Key, DeliveryRow] = {}
+        self._done: dict[_Key, DeliveryRow] = {}
+        self._publications: dict[str, _Publication] = {}
+        self._faults: dict[str | int, int] = {}
+        """By client: the last fault that may hide an acknowledgement."""
+        self._clients = Clients(self.limits.connections)
+        self._ready = []
+
+    def feed(self, row: MessageRow) -> None:
+        """A message: who signs on, what is sent, what is acknowledged."""
+        if row.client is not None or row.name == Clients.CONFIRMATION:
+            self._clients.feed(row)
+        if not row.ids:
+            return
+        whom = self._whom(row.connection)
+        if row.direction == "s2c":
+            self._sent(row, whom)
+        else:
+            for notification in row.ids:
+                self._acked(row, whom, notification)
+
+    def _whom(self, connection: int) -> str | int:
+        found = self._clients.known.get(connection)
+        return connection if found is None else found.client
+
+    def _sent(self, row: MessageRow, whom: str | int) -> None:
+        times = (row.fields or {}).get("ts")
+        published = times if isinstance(times, list) else [times]
+        for place, notification in enumerate(row.ids or ()):
+            key = (row.protocol, whom, notification)
+            found = self._done.get(key) or self._waiting.get(key) or self._new(key)
+            found.sent(row.ts_ns, row.connection)
+            milliseconds = published[place] if place < len(published) else None
+            if milliseconds is not None:
+                found.published(milliseconds * 1_000_000)
+
+    def _acked(self, row: MessageRow, whom: str | int, notification: str) -> None:
+        key = (row.protocol, whom, notification)
+        found = self._done.get(key)
+        if found is None:
+            found = self._waiting.pop(key, None) or self._row(key)
+            self._done[key] = found
+            for over, final in oldest(self._done, self.limits.acknowledged):
+                self._emit(over, final)
+        found.acked(row.ts_ns, row.connection)
+
+    def _new(self, key: _Key) -> DeliveryRow:
+        found = self._waiting[key] = self._row(key)
+        for over, final in oldest(self._waiting, self.limits.deliveries):
+            self._emit(over, final)
+        return found
+
+    @staticmethod
+    def _row(key: _Key) -> DeliveryRow:
+        protocol, whom, notification = key
+        return DeliveryRow(notification, protocol, whom if isinstance(whom, str) else None)
+
+    def fault(self, row: FaultRow) -> None:
+        """An acknowledgement may be among what is missing."""
+        if row.direction == "c2s" and row.code not in ("conflict", "truncated_stream"):
+            whom = self._whom(row.connection)
+            self._faults[whom] = max(row.ts_ns, self._faults.get(whom, 0))
+            for _ in oldest(self._faults, self.limits.connections):
+                pass
+
+    def closed(self, event: Closed) -> None:
+        """The client may come back on another connection: only its name is forgotten."""
+        self._clients.closed(event.connection)
+
+    def fact(self, event: Fact) -> None:
+        """Who published what and where, and who is at the other end."""
+        data = event.data
+        client, notification = data.get("client"), data.get("id")
+        if event.kind == "publish" and isinstance(notification, str):
+            self._published(event, notification)
+        elif event.connection is not None and isinstance(client, str):
+            self._clients.sign_on(event.connection, client)
+
+    def _published(self, event: Fact, notification: str) -> None:
+        topic, client = event.data.get("topic"), event.data.get("client")
+        known = self._publications.get(notification)
+        if known is None or event.ts_ns < known.ts_ns:
+            found = _Publication(event.ts_ns, topic if isinstance(topic, str) else None)
+            self._publications[notification] = found
+        for _ in oldest(self._publications, self.limits.publications):
+            pass
+        if isinstance(client, str):
+            key = (str(event.data.get("protocol", "comet")), client, notification)
+            if key not in self._done and key not in self._waiting:
+                self._new(key)
+
+    def finish(self) -> None:
+        """The input ends: what was not acknowledged stays so."""
+        for found in (self._done, self._waiting):
+            for key, row in found.items():
+                self._emit(key, row)
+        ready = self._ready
+        self._forget()
+        self._ready = ready
+
+    def _emit(self, key: _Key, row: DeliveryRow) -> None:
+        fact = self._publications.get(row.notification)
+        if fact is not None:
+            row.published_ns, row.topic = fact.ts_ns, fact.topic
+        if row.acked_ns is not None and row.first_sent_ns is not None:
+            row.latency_ns = row.acked_ns - row.first_sent_ns
+        row.outcome = self._outcome(key, row)
+        self._ready.append(row)
+
+    def _outcome(self, key: _Key, row: DeliveryRow) -> str:
+        if row.first_sent_ns is None:
+            return "unsent" if row.acked_ns is None else "orphan"
+        if row.acked_ns is not None:
+            return "acked"
+        hidden = self._faults.get(key[1])
+        return "unacked" if hidden is None or hidden < row.first_sent_ns else "unknown"
+
+    def state(self) -> Any:
+        """Everything that is remembered, rows not yet taken included, as plain data."""
+        state = _DeliveriesState(
+            list(self._waiting.items()),
+            list(self._done.items()),
+            self._publications,
+            list(self._faults.items()),
+            list(self._clients.known.items()),
+            self._ready,
+        )
+        return msgspec.to_builtins(state)
+
+    def restore(self, state: Any) -> None:
+        """Forgets everything, and goes on from what `state` gave."""
+        found = msgspec.convert(state, _DeliveriesState)
+        self._forget()
+        self._waiting = dict(found.waiting)
+        self._done = dict(found.done)
+        self._publications = found.publications
+        self._faults = dict(found.faults)
+        self._clients.known = dict(found.clients)
+        self._ready = found.ready

@@ -1,0 +1,295 @@
+"""The filter language: conditions on the columns of a table, for batches and for single rows.
+
+    chosen = compile_filter('protocol == "comet" and latency_ns > 5ms', schema("calls"))
+    chosen.select(batch)       the rows of an Arrow batch
+    chosen.test(row)           one row, as a dict
+
+    condition  := and-part { "or" and-part }
+    and-part   := not-part { "and" not-part }
+    not-part   := "not" not-part | "(" condition ")" | comparison
+    comparison := operand ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) operand
+                | column ( "~" | "!~" ) text
+                | column [ "not" ] "in" "(" literal { "," literal } ")"
+                | text [ "not" ] "in" column
+                | column "is" [ "not" ] "null"
+                | column
+
+The guide is `docs/guides/filters.md`. What is wrong with a filter is a `FilterError`, which points
+at the place; once compiled, a filter does not fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from . import filter_nodes as n
+from .filter_columns import Column, Columns, resolve
+from .filter_words import FilterError, Token, tokens
+
+__all__ = ["Filter", "FilterError", "compile_filter"]
+
+_MAX_DEPTH: Final = 50
+"""How deep parentheses may be nested."""
+_INT64: Final = range(-(1 << 63), 1 << 63)
+_LITERALS: Final = frozenset({"text", "bytes", "number", "duration", "time", "bool"})
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FITS: Final[dict[str, tuple[str, ...]]] = {
+    "integer": ("number", "duration", "time"),
+    "float": ("number", "duration", "time"),
+    "text": ("text",),
+    "bytes": ("bytes",),
+    "bool": ("bool",),
+}
+"""By the kind of a column: the literals that it can be compared with."""
+
+
+class Filter:
+    """A compiled filter."""
+
+    def __init__(self, text: str, condition: n.Condition, columns: frozenset[str]):
+        self.text = text
+        """As it was written."""
+        self.columns = columns
+        """The columns that it looks at, without those inside of structs."""
+        self._condition = condition
+
+    def __repr__(self) -> str:
+        return f"Filter({self.text!r})"
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows of a batch it is true for; unknown counts as false."""
+        return pc.fill_null(self._condition.mask(Columns(batch)), False)
+
+    def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that it is true for."""
+        return batch.filter(self.mask(batch))
+
+    def test(self, row: Mapping[str, Any]) -> bool:
+        """Whether it is true for a row; what the row lacks is null."""
+        return self._condition.test(row) is True
+
+
+def compile_filter(text: str, schema: pa.Schema) -> Filter:
+    """Reads a filter for tables of a schema; FilterError says what is wrong, and where."""
+    return _Parser(text, schema).filter()
+
+
+class _Parser:
+    """One pass over the words: whatever is read is checked against the schema at once."""
+
+    def __init__(self, text: str, schema: pa.Schema):
+        self._text = text
+        self._schema = schema
+        self._tokens = list(tokens(text))
+        self._place = 0
+        self._depth = 0
+        self._used: set[str] = set()
+
+    def filter(self) -> Filter:
+        condition = self._either()
+        if self._next.kind != "end":
+            self._fail("here should be `and`, `or`, or the end", self._next)
+        return Filter(self._text, condition, frozenset(self._used))
+
+    # -- the words -----------------------------------------------------------------------------
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._place]
+
+    def _take(self) -> Token:
+        token = self._next
+        self._place += token.kind != "end"
+        return token
+
+    def _took(self, kind: str, value: str) -> bool:
+        """Takes the next word if it is this one."""
+        found = self._next.kind == kind and self._next.value == value
+        self._place += found
+        return found
+
+    def _want(self, kind: str, value: str) -> None:
+        if not self._took(kind, value):
+            self._fail(f"here should be `{value}`", self._next)
+
+    def _fail(self, detail: str, at: Token) -> NoReturn:
+        raise FilterError(detail, self._text, at.start, at.stop)
+
+    # -- and, or, not ----------------------------------------------------------------------------
+
+    def _either(self) -> n.Condition:
+        found = [self._both()]
+        while self._took("word", "or"):
+            found.append(self._both())
+        return found[0] if len(found) == 1 else n.AnyOf(tuple(found))
+
+    def _both(self) -> n.Condition:
+        found = [self._single()]
+        while self._took("word", "and"):
+            found.append(self._single())
+        return found[0] if len(found) == 1 else n.All(tuple(found))
+
+    def _single(self) -> n.Condition:
+        opposite = False
+        while self._took("word", "not"):
+            opposite = not opposite
+        at = self._next
+        if self._took("mark", "("):
+            self._depth += 1
+            if self._depth > _MAX_DEPTH:
+                self._fail(f"parentheses are nested deeper than {_MAX_DEPTH}", at)
+            found = self._either()
+            self._want("mark", ")")
+            self._depth -= 1
+        else:
+            found = self._comparison()
+        return n.Not(found) if opposite else found
+
+    # -- comparisons -----------------------------------------------------------------------------
+
+    def _comparison(self) -> n.Condition:
+        first = self._take()
+        if first.kind in _LITERALS:
+            return self._literal_first(first)
+        if first.kind != "name":
+            self._fail("here should be a column or a value", first)
+        column = self._column(first)
+        mark = self._next
+        if self._took("word", "is"):
+            return self._is_null(column)
+        if self._took("word", "in"):
+            return self._among(column)
+        if self._took("word", "not"):
+            self._want("word", "in")
+            return n.Not(self._among(column))
+        if self._took("mark", "~"):
+            return self._glob(column, mark)
+        if self._took("mark", "!~"):
+            return n.Not(self._glob(column, mark))
+        if mark.kind == "mark" and mark.value in n.COMPARISONS:
+            self._place += 1
+            return self._compare(column, first, mark)
+        if column.kind != "bool":
+            self._fail(f"here should be a comparison: {column.name} is not true or false", mark)
+        return n.Flag(column)
+
+    def _column(self, token: Token) -> Column:
+        try:
+            column = resolve(self._schema, token.value)
+        except LookupError as error:
+            raise FilterError(str(error), self._text, token.start, token.stop) from None
+        self._used.add(column.path[0])
+        return column
+
+    def _is_null(self, column: Column) -> n.Condition:
+        opposite = self._took("word", "not")
+        self._want("word", "null")
+        return n.Not(n.IsNull(column)) if opposite else n.IsNull(column)
+
+    def _glob(self, column: Column, at: Token) -> n.Condition:
+        if column.kind != "text":
+            self._fail(f"~ is for text, and {column.name} is none", at)
+        pattern = self._take()
+        if pattern.kind != "text":
+            self._fail('here should be a pattern, such as "test/*"', pattern)
+        return n.Glob.of(column, pattern.value)
+
+    def _among(self, column: Column) -> n.Condition:
+        self._want("mark", "(")
+        found = [self._compare_literal("==", column, self._take())]
+        while self._took("mark", ","):
+            found.append(self._compare_literal("==", column, self._take()))
+        self._want("mark", ")")
+        if column.kind == "float":  # Arrow's sets tell 0.0 from -0.0, comparisons do not
+            return n.AnyOf(tuple(found))
+        values = [each.value for each in found if isinstance(each, n.Compare)]
+        return n.Among(column, tuple(values)) if values else n.Settled(column, False)
+
+    def _literal_first(self, literal: Token) -> n.Condition:
+        """`"id" in ids`, or a comparison the other way round."""
+        mark = self._take()
+        opposite = mark.kind == "word" and mark.value == "not"
+        if opposite:
+            mark = self._take()
+        if mark.kind == "word" and mark.value == "in":
+            found = self._holds(literal)
+            return n.Not(found) if opposite else found
+        if opposite or mark.kind != "mark" or mark.value not in n.COMPARISONS:
+            self._fail("here should be a comparison", mark)
+        name = self._take()
+        if name.kind != "name":
+            self._fail("here should be a column: one side of a comparison must be", name)
+        column = self._column(name)
+        return self._compare_literal(_MIRRORED.get(mark.value, mark.value), column, literal)
+
+    def _holds(self, literal: Token) -> n.Condition:
+        name = self._take()
+        if name.kind != "name":
+            self._fail("here should be a column that is a list", name)
+        column = self._column(name)
+        if column.kind != "texts":
+            self._fail(f"{column.name} is not a list of text", name)
+        if literal.kind != "text":
+            self._fail(f"{column.name} is a list of text, and this is none", literal)
+        return n.Holds(column, literal.value)
+
+    def _compare(self, column: Column, at: Token, mark: Token) -> n.Condition:
+        other = self._take()
+        if other.kind == "name":
+            return self._compare_columns(column, at, mark.value, other)
+        return self._compare_literal(mark.value, column, other)
+
+    def _compare_columns(self, left: Column, at: Token, mark: str, name: Token) -> n.Condition:
+        right = self._column(name)
+        for column, token in ((left, at), (right, name)):
+            if column.kind not in _FITS:
+                self._fail(f"{column.name} cannot be compared", token)
+        numbers = {"integer", "float"}
+        if left.kind != right.kind and not {left.kind, right.kind} <= numbers:
+            self._fail(f"{left.name} is {left.kind}, {right.name} is {right.kind}", name)
+        return n.CompareColumns(mark, left, right)
+
+    def _compare_literal(self, mark: str, column: Column, literal: Token) -> n.Condition:
+        if literal.kind == "word" and literal.value == "null":
+            self._fail("nothing is equal to null: write `is null` or `is not null`", literal)
+        if literal.kind not in _LITERALS:
+            self._fail("here should be a value", literal)
+        if column.kind not in _FITS:
+            self._fail(f"{column.name} cannot be compared with a value", literal)
+        if literal.kind not in _FITS[column.kind]:
+            self._fail(f"{column.name} is {column.kind}, and this is not", literal)
+        value = literal.value
+        if literal.kind in ("duration", "time"):
+            value = self._in_units(column, literal)
+        if column.kind == "float":
+            return n.Compare(mark, column, float(value))
+        if column.kind == "integer":
+            return _integer(mark, column, value)
+        return n.Compare(mark, column, value)
+
+    def _in_units(self, column: Column, literal: Token) -> int | float:
+        unit = column.unit_ns
+        if unit is None:
+            self._fail(
+                f"this is a {literal.kind}, but {column.name} has no unit of time in its name",
+                literal,
+            )
+        exact = Fraction(literal.value, unit)
+        return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _integer(mark: str, column: Column, value: int | float) -> n.Condition:
+    """An integer column compared with any number, exactly: 1.5 lies between 1 and 2."""
+    if isinstance(value, float):
+        if mark in ("==", "!=") and not value.is_integer():
+            return n.Settled(column, mark == "!=")
+        value = math.ceil(value) if mark in ("<", ">=") else math.floor(value)
+    if value in _INT64:
+        return n.Compare(mark, column, value)
+    return n.Settled(column, mark == "!=" or mark.startswith("<" if value > 0 else ">"))

@@ -1,0 +1,291 @@
+"""What a filter is made of: conditions that are true, false or unknown.
+
+Each can be asked about a whole batch (`mask`, with Arrow's kernels) and about one row (`test`, in
+plain Python). The two agree; unknown is null in one and None in the other, as in SQL.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .filter_columns import Column, Columns
+
+__all__ = [
+    "COMPARISONS",
+    "All",
+    "Among",
+    "AnyOf",
+    "Compare",
+    "CompareColumns",
+    "Condition",
+    "Flag",
+    "Glob",
+    "Holds",
+    "IsNull",
+    "Not",
+    "Settled",
+]
+
+_Row = Mapping[str, Any]
+
+COMPARISONS: Final[dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]]] = {
+    "==": (operator.eq, pc.equal),
+    "!=": (operator.ne, pc.not_equal),
+    "<": (operator.lt, pc.less),
+    "<=": (operator.le, pc.less_equal),
+    ">": (operator.gt, pc.greater),
+    ">=": (operator.ge, pc.greater_equal),
+}
+"""The comparisons, of values and of arrays."""
+
+
+class Condition(Protocol):
+    """Something that is true, false or unknown."""
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+
+
+class All(msgspec.Struct, frozen=True):
+    """Several conditions, joined by `and`."""
+
+    conditions: tuple[Any, ...]
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """False where one is false, else unknown where one is unknown."""
+        first, *rest = (each.mask(columns) for each in self.conditions)
+        for each in rest:
+            first = pc.and_kleene(first, each)
+        return first
+
+    def test(self, row: _Row) -> bool | None:
+        """The same for one row."""
+        found: bool | None = True
+        for each in self.conditions:
+            answer = each.test(row)
+            if answer is False:
+                return False
+            found = None if answer is None else found
+        return found
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    """Several conditions, joined by `or`."""
+
+    conditions: tuple[Any, ...]
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """True where one is true, else unknown where one is unknown."""
+        first, *rest = (each.mask(columns) for each in self.conditions)
+        for each in rest:
+            first = pc.or_kleene(first, each)
+        return first
+
+    def test(self, row: _Row) -> bool | None:
+        """The same for one row."""
+        found: bool | None = False
+        for each in self.conditions:
+            answer = each.test(row)
+            if answer is True:
+                return True
+            found = None if answer is None else found
+        return found
+
+
+class Not(msgspec.Struct, frozen=True):
+    """The opposite of a condition; unknown stays unknown."""
+
+    condition: Any
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        return pc.invert(self.condition.mask(columns))
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        answer = self.condition.test(row)
+        return None if answer is None else not answer
+
+
+class Compare(msgspec.Struct, frozen=True):
+    """A column compared with a value of its own kind."""
+
+    mark: str
+    column: Column
+    value: Any
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        array = columns[self.column]
+        return COMPARISONS[self.mark][1](array, pa.scalar(self.value, array.type))
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        value = self.column.of(row)
+        return None if value is None else bool(COMPARISONS[self.mark][0](value, self.value))
+
+
+class CompareColumns(msgspec.Struct, frozen=True):
+    """Two columns compared; an integer and a float are compared as floats."""
+
+    mark: str
+    left: Column
+    right: Column
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        pair = [columns[self.left], columns[self.right]]
+        if self._mixed:
+            pair = [pc.cast(array, pa.float64(), safe=False) for array in pair]
+        return COMPARISONS[self.mark][1](*pair)
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        left, right = self.left.of(row), self.right.of(row)
+        if left is None or right is None:
+            return None
+        if self._mixed:
+            left, right = float(left), float(right)
+        return bool(COMPARISONS[self.mark][0](left, right))
+
+    @property
+    def _mixed(self) -> bool:
+        return self.left.kind != self.right.kind
+
+
+class Among(msgspec.Struct, frozen=True):
+    """A column whose value is one of several."""
+
+    column: Column
+    values: tuple[Any, ...]
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        array = columns[self.column]
+        found = pc.is_in(array, value_set=pa.array(self.values, array.type))
+        return _unknown_where_null(array, found)
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        value = self.column.of(row)
+        return None if value is None else value in self.values
+
+
+class Glob(msgspec.Struct, frozen=True):
+    """A text that fits a pattern: `*` is any text, `?` any one character."""
+
+    column: Column
+    for_arrow: str
+    for_python: re.Pattern[str]
+
+    @classmethod
+    def of(cls, column: Column, pattern: str) -> Glob:
+        """Neither of its two expressions goes back over a text again and again."""
+        first, *rest = _pieces(pattern, lambda letter: f"\\x{{{ord(letter):x}}}")
+        arrow = rf"(?s)\A{'.*'.join([first, *rest])}\z"
+        first, *rest = _pieces(pattern, re.escape)
+        python = first + "".join(f"(?>.*?{piece})" for piece in rest[:-1])
+        if rest:
+            python += f".*{rest[-1]}"
+        return cls(column, arrow, re.compile(python, re.DOTALL))
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        return pc.match_substring_regex(columns[self.column], self.for_arrow)
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        value = self.column.of(row)
+        return None if value is None else self.for_python.fullmatch(value) is not None
+
+
+class Holds(msgspec.Struct, frozen=True):
+    """A list of text that has a certain text in it."""
+
+    column: Column
+    value: str
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch: the hits up to its end are more than those up to its start."""
+        array = columns[self.column]
+        hits = pc.fill_null(pc.equal(array.values, pa.scalar(self.value, pa.string())), False)
+        totals = pc.cumulative_sum(pc.cast(hits, pa.int64()))
+        upto = pa.concat_arrays([pa.array([0], pa.int64()), totals])
+        ends = pc.take(upto, array.offsets)
+        return _unknown_where_null(array, pc.greater(ends[1:], ends[:-1]))
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        value = self.column.of(row)
+        return None if value is None else self.value in value
+
+
+class IsNull(msgspec.Struct, frozen=True):
+    """A column without a value; never unknown."""
+
+    column: Column
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        return pc.is_null(columns[self.column])
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        return self.column.of(row) is None
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A column that is itself true or false."""
+
+    column: Column
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        return columns[self.column]
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        value = self.column.of(row)
+        return None if value is None else bool(value)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The same answer for every value, such as an integer below 1e30; unknown where it is null."""
+
+    column: Column
+    answer: bool
+
+    def mask(self, columns: Columns) -> pa.Array:
+        """For each row of a batch."""
+        array = columns[self.column]
+        valid = pc.is_valid(array)
+        return _unknown_where_null(array, valid if self.answer else pc.invert(valid))
+
+    def test(self, row: _Row) -> bool | None:
+        """For one row."""
+        return None if self.column.of(row) is None else self.answer
+
+
+def _unknown_where_null(array: pa.Array, answers: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_valid(array), answers, pa.scalar(None, pa.bool_()))
+
+
+def _pieces(pattern: str, literal: Callable[[str], str]) -> list[str]:
+    """The expressions between the stars of a glob; a backslash takes the next letter as it is."""
+    pieces = [""]
+    for escaped, star, one, plain in re.findall(r"\\(.)|(\*)|(\?)|(.)", pattern, re.DOTALL):
+        if star:
+            pieces.append("")
+        else:
+            pieces[-1] += "." if one else literal(escaped or plain)
+    return pieces

@@ -1,0 +1,172 @@
+"""What the engines are fed: rows of `messages` and `faults`, the ends of connections, and facts.
+
+    for row in rows_from_batch(batch):
+        engine.feed(row)
+
+An engine wants everything about one connection in the order of its time, and at one time in this
+order: opened, facts, faults, messages (as they stand in `messages`), closed. Connections may be
+mixed in any way. The rules are in `docs/concepts/matching.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "WANTED",
+    "Closed",
+    "Direction",
+    "Event",
+    "Fact",
+    "FaultRow",
+    "MessageRow",
+    "Opened",
+    "fields_of",
+    "in_order",
+    "opposite",
+    "rows_from_batch",
+]
+
+Direction: TypeAlias = Literal["c2s", "s2c"]
+"""Who speaks: the client (c2s) or the server (s2c)."""
+
+
+class MessageRow(msgspec.Struct, gc=False):
+    """A row of `messages`, as far as engines look at it."""
+
+    ts_ns: int
+    first_ns: int | None
+    connection: int
+    direction: str
+    protocol: str
+    kind: str
+    name: str
+    message_id: int | None = None
+    reply_to: int | None = None
+    target: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    client: str | None = None
+    ids: list[str] | None = None
+    size_bytes: int = 0
+    body_bytes: int | None = None
+    tunnel_link: int | None = None
+    fields: dict[str, Any] | None = None
+    """What `WANTED` names of the protocol's struct; None for all other messages."""
+
+
+class FaultRow(msgspec.Struct, gc=False):
+    """A row of `faults`, as far as engines look at it.
+
+    A gap with no bytes of its own has the time of the first packet behind it.
+    """
+
+    ts_ns: int
+    connection: int
+    direction: str
+    code: str
+    missing_bytes: int = 0
+    protocol: str | None = None
+
+
+class Opened(msgspec.Struct, gc=False):
+    """A connection as it begins in the capture."""
+
+    ts_ns: int
+    connection: int
+    protocol: str | None = None
+    client_address: str | None = None
+    client_port: int | None = None
+    server_address: str | None = None
+    server_port: int | None = None
+    whole: bool = True
+    """Whether its beginning was seen; if not, calls may be under way already."""
+
+
+class Closed(msgspec.Struct, gc=False):
+    """The end of a connection: FIN in both directions, a RST, or its ends beginning anew."""
+
+    ts_ns: int
+    connection: int
+    side: str | None = None
+    """The direction of the first FIN or of the RST; null when neither was seen."""
+    how: str | None = None
+    """fin, rst, or anew (a new connection of the same two ends)."""
+
+
+class Fact(msgspec.Struct, gc=False):
+    """What a recorder knew and the wire does not carry."""
+
+    ts_ns: int
+    kind: str
+    connection: int | None = None
+    data: dict[str, Any] = {}
+
+
+Event: TypeAlias = MessageRow | FaultRow | Opened | Closed | Fact
+"""Whatever an engine can be told."""
+
+_OPPOSITE: Final = {"c2s": "s2c", "s2c": "c2s"}
+
+
+def opposite(direction: str) -> str:
+    """The other direction."""
+    return _OPPOSITE[direction]
+
+
+_RANK: Final[dict[type, int]] = {Opened: 0, Fact: 1, FaultRow: 2, MessageRow: 3, Closed: 4}
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Events in the order in which engines want them; equal ones stay as they stand."""
+    return sorted(events, key=lambda event: (event.ts_ns, _RANK[type(event)]))
+
+
+WANTED: Final[dict[tuple[str, str], dict[str, str]]] = {
+    ("comet", "message"): {"ts": "message.ts"},
+    ("comet", "message_list"): {"ts": "message_list.messages[].ts"},
+    ("comet", "report_environ"): {
+        "network_type": "report_environ.network_type",
+        "isp": "report_environ.isp",
+        "phone_type": "report_environ.phone_type",
+    },
+    ("magline", "syn"): {"resume_sid": "resume.sid"},
+    ("relay", "tunnel_connect"): {"ip": "tunnel_connect.ip", "port": "tunnel_connect.port"},
+    ("relay", "tunnel_connected"): {"result": "tunnel_connected.result"},
+}
+"""By protocol and name of the message: what `fields` holds, and its path in the protocol's struct.
+
+`[]` in a path goes through a list: the value is then a list."""
+
+
+def fields_of(protocol: str, name: str, struct: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The `fields` of one message, from the struct of its protocol as a dict."""
+    wanted = WANTED.get((protocol, name))
+    if wanted is None or struct is None:
+        return None
+    return {key: _follow(struct, path.split(".")) for key, path in wanted.items()}
+
+
+def _follow(value: Any, path: Sequence[str]) -> Any:
+    for number, step in enumerate(path):
+        if value is None:
+            return None
+        if step.endswith("[]"):
+            items = value.get(step[:-2])
+            rest = path[number + 1 :]
+            return None if items is None else [_follow(item, rest) for item in items]
+        value = value.get(step)
+    return value
+
+
+def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
+    """The rows of a batch of `messages`; columns that it lacks are null."""
+    from .batches import message_rows  # needs pyarrow, which a live server does not have
+
+    return message_rows(batch)

@@ -1,0 +1,197 @@
+"""Virtual connections over relay links: the engine behind the table `tunnels`.
+
+Implements "Tunnels" of `docs/concepts/matching.md`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any, Final
+
+import msgspec
+
+from .engine import Engine, EngineLimits, oldest
+from .rows import Closed, MessageRow
+from .tunnel_ids import tunnel_connection, tunnel_of
+
+__all__ = ["TunnelRow", "TunnelsEngine"]
+
+_ENDS: Final = {"c2s": "gateway", "s2c": "server"}
+
+
+class TunnelRow(msgspec.Struct, gc=False):
+    """A row of `tunnels`; before it is final, what is known so far."""
+
+    connection: int
+    instance_id: int | None = None
+    tunnel_id: int | None = None
+    outcome: str | None = None
+    user_address: str | None = None
+    user_port: int | None = None
+    first_link: int | None = None
+    last_link: int | None = None
+    switches: int = 0
+    opened_ns: int | None = None
+    connected_ns: int | None = None
+    closed_ns: int | None = None
+    first_ns: int | None = None
+    last_ns: int | None = None
+    closed_by: str | None = None
+    messages_c2s: int = 0
+    messages_s2c: int = 0
+    bytes_c2s: int = 0
+    bytes_s2c: int = 0
+    late_messages: int = 0
+
+    def seen(self, ts_ns: int, link: int) -> None:
+        """Something was seen of it on a link."""
+        if self.first_ns is None:
+            self.first_ns = ts_ns
+            self.first_link = link
+        elif link != self.last_link:
+            self.switches += 1
+        self.last_ns = ts_ns
+        self.last_link = link
+
+    def count(self, row: MessageRow) -> None:
+        """A message crossed it."""
+        if row.direction == "c2s":
+            self.messages_c2s += 1
+            self.bytes_c2s += row.size_bytes
+        else:
+            self.messages_s2c += 1
+            self.bytes_s2c += row.size_bytes
+        self.late_messages += self.outcome is not None
+
+    def end(self, row: MessageRow, outcome: str) -> None:
+        """A packet ends it."""
+        self.outcome = outcome
+        self.closed_ns = row.ts_ns
+        self.closed_by = _ENDS[row.direction]
+
+
+class _TunnelsState(msgspec.Struct):
+    open: list[TunnelRow]
+    over: list[TunnelRow]
+    closed_links: list[int]
+    ready: list[TunnelRow]
+
+
+class TunnelsEngine(Engine[TunnelRow]):
+    """Follows tunnels over the links that carry them."""
+
+    def __init__(self, limits: EngineLimits | None = None):
+        super().__init__(limits)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._open: dict[int, TunnelRow] = {}
+        self._over: dict[int, TunnelRow] = {}
+        """Ended, but messages for them may still be on their way."""
+        self._closed_links: dict[int, None] = {}
+        self._ready = []
+
+    def feed(self, row: MessageRow) -> None:
+        """A message in a tunnel, or a packet of a link about one."""
+        if row.tunnel_link is not None:
+            found = self._open.get(row.connection) or self._of(row.connection)
+            found.seen(row.ts_ns, row.tunnel_link)
+            found.count(row)
+        elif row.protocol == "relay" and row.name.startswith("tunnel_"):
+            tunnel = tunnel_of(row.target)
+            if tunnel is not None:
+                self._packet(row, *tunnel)
+
+    def _of(self, connection: int) -> TunnelRow:
+        return self._open.get(connection) or self._over.get(connection) or self._new(connection)
+
+    def _new(self, connection: int) -> TunnelRow:
+        found = self._open[connection] = TunnelRow(connection)
+        for _, over in oldest(self._open, self.limits.tunnels):
+            self._emit(over)
+        return found
+
+    def _packet(self, row: MessageRow, instance_id: int, tunnel_id: int) -> None:
+        connection = tunnel_connection(instance_id, tunnel_id)
+        if row.name == "tunnel_connect":
+            self._connect(row, connection)
+        elif connection not in self._open and connection not in self._over:
+            if row.name == "tunnel_disconnect":
+                return  # what a peer answers when it knows no such tunnel
+            self._new(connection)
+        found = self._of(connection)
+        found.instance_id, found.tunnel_id = instance_id, tunnel_id
+        if row.name != "tunnel_relay":  # its message has a row of its own
+            found.seen(row.ts_ns, row.connection)
+        if found.outcome is not None:
+            return
+        if row.name == "tunnel_connected":
+            if (row.fields or {}).get("result") is False:
+                self._end(found, row, "refused")
+            elif found.connected_ns is None:
+                found.connected_ns = row.ts_ns
+        elif row.name == "tunnel_disconnect":
+            self._end(found, row, "closed")
+
+    def _connect(self, row: MessageRow, connection: int) -> None:
+        """A new tunnel; an open one with the same ids is replaced."""
+        before = self._open.pop(connection, None) or self._over.pop(connection, None)
+        if before is not None:
+            if before.outcome is None:
+                before.end(row, "replaced")
+            self._emit(before)
+        found = self._new(connection)
+        found.opened_ns = row.ts_ns
+        fields = row.fields or {}
+        found.user_address, found.user_port = _address(fields.get("ip")), fields.get("port")
+
+    def _end(self, found: TunnelRow, row: MessageRow, outcome: str) -> None:
+        found.end(row, outcome)
+        self._over[found.connection] = self._open.pop(found.connection)
+        for _, over in oldest(self._over, self.limits.closed_tunnels):
+            self._emit(over)
+
+    def closed(self, event: Closed) -> None:
+        """A link ends; its tunnels live on, for they may move to another."""
+        self._closed_links[event.connection] = None
+        for _ in oldest(self._closed_links, self.limits.connections):
+            pass
+
+    def finish(self) -> None:
+        """The input ends: a tunnel whose link is gone is lost, the others are open."""
+        for found in (*self._over.values(), *self._open.values()):
+            self._emit(found)
+        ready = self._ready
+        self._forget()
+        self._ready = ready
+
+    def _emit(self, row: TunnelRow) -> None:
+        if row.outcome is None:
+            row.outcome = "lost" if row.last_link in self._closed_links else "open"
+        self._ready.append(row)
+
+    def state(self) -> Any:
+        """Everything that is remembered, rows not yet taken included, as plain data."""
+        state = _TunnelsState(
+            list(self._open.values()),
+            list(self._over.values()),
+            list(self._closed_links),
+            self._ready,
+        )
+        return msgspec.to_builtins(state)
+
+    def restore(self, state: Any) -> None:
+        """Forgets everything, and goes on from what `state` gave."""
+        found = msgspec.convert(state, _TunnelsState)
+        self._forget()
+        self._open = {row.connection: row for row in found.open}
+        self._over = {row.connection: row for row in found.over}
+        self._closed_links = dict.fromkeys(found.closed_links)
+        self._ready = found.ready
+
+
+def _address(packed: bytes | None) -> str | None:
+    """An address of 4 or 16 bytes in words."""
+    if packed is None or len(packed) not in (4, 16):
+        return None
+    return str(ipaddress.ip_address(packed))
