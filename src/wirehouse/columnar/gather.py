@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .blocks import TS
 from .carry import Carry
 from .numba_options import readonly
 from .packets import Packets
 from .patching import Patch
 from .pieces import ARRIVAL, PLACE, START, TIME, Pieces, copy_bytes, place
+from .segments import PAYLOAD, PAYLOAD_BYTES
 
 __all__ = ["Gathered", "Runs", "gather"]
 
@@ -105,7 +107,7 @@ def gather(
     )
     for local, patch in layout.patches:
         stream = int(layout.stream[local])
-        _sew(patch, packets.data, data, pieces, table[stream])
+        _sew(patch, packets, data, pieces, table[stream])
     return Gathered(readonly(data), layout.runs(table), pieces)
 
 
@@ -125,7 +127,7 @@ class _Layout:
         locals_ = _locals(table, active, patches)
         for local, patch in zip(locals_, patches.values(), strict=True):
             size[local] += patch.size
-            count[local] += len(patch.pieces)
+            count[local] += patch.count
             gaps[local] = len(patch.gaps)
         rows = table["carry"][active].astype(np.int64)
         table["cursor"][active] = 0
@@ -208,30 +210,36 @@ def _split(runs: Runs, at: int, patch_start: int, patch: Patch) -> None:
 
 
 def _sew(
-    patch: Patch,
-    source: NDArray[np.uint8],
-    target: NDArray[np.uint8],
-    pieces: Pieces,
-    record: Any,
+    patch: Patch, packets: Packets, target: NDArray[np.uint8], pieces: Pieces, record: Any
 ) -> None:
     """Put the pieces of a patch behind what the kernel placed for its stream."""
-    if not patch.pieces:
+    if not patch.count:
         return
-    whence, sizes, times, offsets, files, arrivals = zip(*patch.pieces, strict=True)
-    size = np.array(sizes, np.int64)
-    stop = np.cumsum(size) + int(record["cursor"])
-    start = stop - size
+    which = np.concatenate(patch.pieces)
+    whole = which >= 0
+    mine = which[whole]
+    events = patch.events
+    size = np.empty(patch.count, np.int64)
+    size[whole] = packets.sizes[PAYLOAD_BYTES, mine]
+    size[~whole] = [len(event.payload) for event in events]
+    start = np.cumsum(size) - size + int(record["cursor"])
     first = int(record["piece"])
-    last = first + len(size)
-    pieces.numbers[START, first:last] = start
-    pieces.numbers[TIME, first:last] = times
-    pieces.numbers[PLACE, first:last] = offsets
-    pieces.numbers[ARRIVAL, first:last] = arrivals
-    pieces.file[first:last] = files
-    pieces.cut[first:last] = 0
-    in_file = np.array([isinstance(each, int) for each in whence])
-    places = np.array([each for each in whence if isinstance(each, int)], np.int64)
-    copy_bytes(source, places, size[in_file], target, start[in_file])
-    for each, at in zip(whence, start.tolist(), strict=True):
-        if isinstance(each, bytes):
-            target[at : at + len(each)] = np.frombuffer(each, np.uint8)
+    here = slice(first, first + patch.count)
+    pieces.numbers[START, here] = start
+    for row, of_packets, of_events in (
+        (TIME, packets.wide[TS, mine], [event.ts_ns for event in events]),
+        (PLACE, packets.places[PAYLOAD, mine] + packets.base, [event.offset for event in events]),
+        (ARRIVAL, mine + packets.before, [event.arrival for event in events]),
+    ):
+        numbers = pieces.numbers[row, here]
+        numbers[whole] = of_packets
+        numbers[~whole] = of_events
+    pieces.file[here] = packets.file
+    pieces.file[here][~whole] = [event.file for event in events]
+    pieces.cut[here] = 0
+    copy_bytes(
+        packets.data, packets.places[PAYLOAD, mine], size[whole], target, start[whole]
+    )
+    joined = readonly(b"".join([event.payload for event in events]))
+    sizes = size[~whole]
+    copy_bytes(joined, np.cumsum(sizes) - sizes, sizes, target, start[~whole])

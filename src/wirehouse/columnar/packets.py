@@ -11,6 +11,7 @@ from . import blocks
 from . import segments as s
 from .order import follow_run
 from .scan import Rows
+from .tails import tail, tail_before
 
 __all__ = ["Fed", "Packets"]
 
@@ -90,35 +91,13 @@ class Packets:
         )
 
     def tail(self, mine: NDArray[np.int64], size: int) -> bytes:
-        """The last bytes of the payloads of these packets: `size` of them, or somewhat more."""
-        parts: list[bytes] = []
-        for i in mine[::-1].tolist():
-            parts.append(self.payload(i))
-            size -= len(parts[-1])
-            if size <= 0:
-                break
-        return b"".join(reversed(parts))
+        """The last `size` bytes of the payloads of these packets, or all of them."""
+        target = np.empty(size, np.uint8)
+        start = tail(mine, self.data, self.places, self.sizes, target)
+        return target[start:].tobytes()
 
     def tail_before(self, i: int, size: int) -> bytes:
-        """As `tail`, of a packet and those before it in its stream."""
-        parts: list[bytes] = []
-        while i >= 0 and size > 0:
-            parts.append(self.payload(i))
-            size -= len(parts[-1])
-            i = int(self.earlier[i])
-        return b"".join(reversed(parts))
-
-    def pieces(self, mine: NDArray[np.int64]) -> list[tuple[int, int, int, int, int, int]]:
-        """Whole payloads as pieces of a stream; see `patching.Piece`."""
-        starts = self.places[s.PAYLOAD, mine]
-        return list(
-            zip(
-                starts.tolist(),
-                self.sizes[s.PAYLOAD_BYTES, mine].tolist(),
-                self.wide[blocks.TS, mine].tolist(),
-                (starts + self.base).tolist(),
-                [self.file] * len(mine),
-                (mine + self.before).tolist(),
-                strict=True,
-            )
-        )
+        """As `tail`, of a packet and those before it in its stream, which is held."""
+        target = np.empty(size, np.uint8)
+        start = tail_before(i, self.earlier, self.data, self.places, self.sizes, target)
+        return target[start:].tobytes()

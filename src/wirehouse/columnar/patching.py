@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,32 +75,32 @@ class _Assembler(StreamAssembler):
             self._held.add(tail)
 
 
-Piece: TypeAlias = tuple[bytes | int, int, int, int, int, int]
-"""Bytes (or where in the buffer they begin), how many, and their ts_ns, offset, file and arrival."""
-
-
 @dataclass
 class Patch:
-    """What was found out about one stream in one window."""
+    """What was found out about one stream in one window: its pieces, and the gaps between them."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[NDArray[np.int64]] = field(default_factory=list)
+    """The packets whose whole payloads are next in line; or, below 0, `~` a number in `events`."""
+    events: list[Data] = field(default_factory=list)
     gaps: list[tuple[int, Gap]] = field(default_factory=list)
     """Gaps, with the number of bytes in the pieces before them."""
     size: int = 0
     """Bytes in the pieces."""
+    count: int = 0
+    """The number of pieces."""
 
     def data(self, event: Data) -> None:
         """Bytes that the assembler delivers."""
-        size = len(event.payload)
-        self.pieces.append(
-            (event.payload, size, event.ts_ns, event.offset, event.file, event.arrival)
-        )
-        self.size += size
+        self.pieces.append(np.array([~len(self.events)]))
+        self.events.append(event)
+        self.size += len(event.payload)
+        self.count += 1
 
-    def packets(self, pieces: list[Piece]) -> None:
-        """Whole payloads that are next in line."""
-        self.pieces += pieces
-        self.size += sum(piece[1] for piece in pieces)
+    def packets(self, packets: NDArray[np.int64], size: int) -> None:
+        """Whole payloads that the kernel has followed."""
+        self.pieces.append(packets)
+        self.size += size
+        self.count += len(packets)
 
 
 class Patcher:
@@ -224,7 +224,7 @@ class Patcher:
             if record["state"] & order.IGNORED:
                 record["ignored"] += size
             else:
-                patch.packets(packets.pieces(mine))
+                patch.packets(mine, size)
         assembler.counters = _counters(record)
         _finish(assembler, record)
 

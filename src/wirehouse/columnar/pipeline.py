@@ -115,8 +115,13 @@ class CapturePipeline:
 
     def batches(self) -> Iterator[Item]:
         """Everything, in the order of the files. Raises OSError when a file cannot be read."""
+        for window in self.windows():
+            yield from window
+
+    def windows(self) -> Iterator[Iterator[Item]]:
+        """The same, window by window; each must be read to its end before the next."""
         for window in self._front.windows():
-            yield from self._window(window)
+            yield self._window(window)
 
     # -- windows -----------------------------------------------------------------------------
 
