@@ -1,1 +1,27 @@
-"""Capture files: pcap and pcapng in and out, and the recorder. See `docs/concepts/captures.md`."""
+"""Capture files: pcap and pcapng in and out, and the recorder (`docs/concepts/captures.md`).
+
+    for item in read("edge.pcapng"):
+        if isinstance(item, Packet) and isinstance(found := segment(item), Segment):
+            ...
+
+What is named here needs nothing but msgspec (and zstandard, for files in zstd). The tools for whole
+files are in `info.py`, `repair.py` and `redact.py`, the way to tables in `decode.py`.
+"""
+
+from .items import Fact, FileFault, Packet, Secrets, Segment
+from .limits import Limits
+from .links import segment
+from .reader import read
+from .recorder import Recorder
+
+__all__ = [
+    "Fact",
+    "FileFault",
+    "Limits",
+    "Packet",
+    "Recorder",
+    "Secrets",
+    "Segment",
+    "read",
+    "segment",
+]

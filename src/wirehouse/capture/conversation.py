@@ -241,8 +241,7 @@ class Conversation:
 
     def _conflict(self, stream: _Stream, conflict: Conflict) -> Iterator[TableRow]:
         """The bytes of a second copy are duplicates: none of them counts as present."""
-        plural = "s" if conflict.differing != 1 else ""
-        detail = f"{conflict.differing} byte{plural} of a second copy differ from the first"
+        detail = f"a second copy differs from the first, in bytes: {conflict.differing}"
         place = Place(conflict.ts_ns, conflict.file, conflict.offset)
         payload = conflict.payload[:FAULT_BYTES]
         yield from self._fault(

@@ -60,6 +60,7 @@ class KeyRing:
         self._logged: dict[Selector, list[Keys]] = {}
         self._secret: dict[Selector, list[Keys]] = {}
         self._order: deque[Selector] = deque()
+        self._protocols: set[str] = set()
         self.version = 0
         """Counts the lines that were added."""
 
@@ -91,6 +92,10 @@ class KeyRing:
             self._drop_secret(self._order.popleft())
         return problems
 
+    def knows(self, protocol: str) -> bool:
+        """Whether there are, or were, keys for any connection of a protocol."""
+        return protocol in self._protocols
+
     def candidates(self, selectors: list[Selector]) -> list[Keys]:
         """The keys that may fit: those of the first selector first, of each the newest first."""
         found: list[Keys] = []
@@ -113,6 +118,7 @@ class KeyRing:
         if keys in known:  # a recording repeats them in every file
             return None
         known.append(keys)
+        self._protocols.add(selector[0])
         self.version += 1
         return selector
 

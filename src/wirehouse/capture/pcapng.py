@@ -112,15 +112,19 @@ def _next_chain(feed: Feed, pos: int, order: Order, limits: Limits) -> int:
 
 
 def _likely(window: bytes, begin: int, order: Order, limits: Limits) -> Iterator[int]:
-    """Places in a window where a block may begin: where a length could stand, or a section."""
+    """Places in a window where a block may begin: where a length could stand that is not yet
+    contradicted, or a section."""
     count = (len(window) - begin) // 4
     words = array("I", window[begin : begin + 4 * count])
     if order != sys.byteorder:
         words.byteswap()
     for index, (kind, length) in enumerate(itertools.pairwise(words[:-1])):
-        fits = _SMALLEST <= length <= limits.block_bytes and length % 4 == 0
-        if fits or kind == BLOCK_SHB:
+        if kind == BLOCK_SHB:  # whose length may be in the other byte order
             yield begin + 4 * index
+        elif _SMALLEST <= length <= limits.block_bytes and length % 4 == 0:
+            last = index + length // 4 - 1
+            if last >= count or words[last] == length:
+                yield begin + 4 * index
 
 
 def _plausible_chain(feed: Feed, pos: int, order: Order, limits: Limits) -> bool:

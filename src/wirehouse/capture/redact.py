@@ -75,9 +75,9 @@ def redact(
     """Writes the copy.
 
     `content` hides what applications say, too. `addresses` is a seed: with it, hosts get
-    pseudonyms, except where a message itself names them. `ports`, `protocol` and `dialects` choose protocols, as of `decode.read_tables`.
-    Raises OSError when a file cannot be read or written or `out` is there already, ValueError when
-    the file is no capture.
+    pseudonyms, except where a message itself names them. `ports`, `protocol` and `dialects` choose
+    protocols, as of `decode.read_tables`. Raises OSError when a file cannot be read or written or
+    `out` is there already, ValueError when the file is no capture.
     """
     target = Path(out)
     if target.exists():

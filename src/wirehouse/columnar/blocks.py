@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..capture import format as fmt
 from .loads import be32, le32, le64, u8, u16, u32
-from .numba_options import U, inline, kernel
+from .numba_options import Int, U, inline, kernel
 
 __all__ = [
     "BAD",
@@ -167,7 +167,7 @@ def scan_pcapng(
         if end - at < 12:
             return at, count, other, SHORT
         kind = u32(data, at, big)
-        own = _own_order(data, at, big) if kind == _SHB else int(big)
+        own = _own_order(data, at) if kind == _SHB else int(big)
         length = u32(data, at + 4, own == 1)
         if own < 0 or length < 12 or length & 3 or length > limit:
             return at, count, other, BAD
@@ -175,13 +175,13 @@ def scan_pcapng(
             return at, count, other, SHORT
         if le32(data, at + 4) != le32(data, at + length - 4):
             return at, count, other, BAD
-        if kind == _EPB or kind == _OBSOLETE:
+        if kind in (_EPB, _OBSOLETE):
             if not _packet(
                 data, base, at, length, kind, big, interfaces, wide, narrow, marks, count
             ):
                 return at, count, other, ODD
             count += 1
-        elif kind == _CUSTOM or kind == _SECRETS:
+        elif kind in (_CUSTOM, _SECRETS):
             others[0, U(other)] = at
             others[1, U(other)] = count
             other += 1
@@ -189,14 +189,14 @@ def scan_pcapng(
             if not _simple(data, base, at, length, big, interfaces, wide, narrow, marks, count):
                 return at, count, other, ODD
             count += 1
-        elif kind == _SHB or kind == _IDB:
+        elif kind in (_SHB, _IDB):
             return at, count, other, ODD
         at += length
     return at, count, other, WINDOW
 
 
 @inline
-def _own_order(data: Bytes, at: int, big: bool) -> int:
+def _own_order(data: Bytes, at: Int) -> Int:
     """The byte order of a section: 0 little, 1 big, -1 none."""
     if le32(data, at + 8) == _ORDER_MAGIC:
         return 0
@@ -208,16 +208,16 @@ def _own_order(data: Bytes, at: int, big: bool) -> int:
 @inline
 def _packet(
     data: Bytes,
-    base: int,
-    at: int,
-    length: int,
-    kind: int,
+    base: Int,
+    at: Int,
+    length: Int,
+    kind: Int,
     big: bool,
     interfaces: Wide,
     wide: Wide,
     narrow: Narrow,
     marks: Bytes,
-    count: int,
+    count: Int,
 ) -> bool:
     """Fill the row of an enhanced or obsolete packet block; False when Python has to look."""
     if length < 32:
@@ -250,15 +250,15 @@ def _packet(
 @inline
 def _simple(
     data: Bytes,
-    base: int,
-    at: int,
-    length: int,
+    base: Int,
+    at: Int,
+    length: Int,
     big: bool,
     interfaces: Wide,
     wide: Wide,
     narrow: Narrow,
     marks: Bytes,
-    count: int,
+    count: Int,
 ) -> bool:
     """Fill the row of a simple packet block, which has no time; False when Python has to look."""
     if length < 16 or interfaces.shape[0] == 0:
@@ -282,7 +282,7 @@ def _simple(
 
 
 @inline
-def _time(ticks: int, clock: int, factor: int) -> int:
+def _time(ticks: Int, clock: Int, factor: Int) -> Int:
     """Ticks of an interface in ns."""
     if clock == DECIMAL:
         return ticks * factor
@@ -294,7 +294,7 @@ def _time(ticks: int, clock: int, factor: int) -> int:
 
 @inline
 def _recorded(
-    data: Bytes, at: int, end: int, big: bool, wide: Wide, marks: Bytes, count: int
+    data: Bytes, at: Int, end: Int, big: bool, wide: Wide, marks: Bytes, count: Int
 ) -> None:
     """Look through the options of a packet for what the recorder puts there."""
     found = 0

@@ -47,7 +47,7 @@ class Carry:
         data: NDArray[np.uint8],
         pieces: Pieces,
     ) -> Carry:
-        """The carry for the next window: the rows that were not lifted, and these bytes of this one.
+        """What is carried to the next window: rows that were not lifted, and these bytes.
 
         The records of streams in `table` say which row is theirs, before and after.
         """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..capture.assembly import FIN, RST, SYN
 from ..capture.connections import GRACE_NS
 from .blocks import MARK_C2S, MARK_RECORDED, MARK_S2C, RECORDED, TS
-from .numba_options import U, inline, kernel
+from .numba_options import Int, S, U, inline, kernel
 from .segments import (
     ACK,
     DST_HIGH,
@@ -114,7 +114,7 @@ def assign(
             drop(oldest, EXPIRED, table, index, dropped, state)
         recorded = wide[RECORDED, i] if marks[i] & MARK_RECORDED else 0
         mixed = _hash(i, recorded, sizes, octets, addresses)
-        tag = np.int64(mixed & _TAG_MASK)
+        tag = S(mixed & _TAG_MASK)
         slot = _find(i, recorded, tag, sizes, octets, addresses, table, index)
         if slot >= 0 and recorded == 0 and octets[FLAGS, i] & _SYN_ACK == SYN:
             old = table[U(slot)]
@@ -125,7 +125,7 @@ def assign(
             if state[FREE] == 0:
                 return i
             state[FREE] -= 1
-            slot = np.int64(free[U(state[FREE])])
+            slot = S(free[U(state[FREE])])
             _begin(
                 i,
                 recorded,
@@ -141,7 +141,7 @@ def assign(
             )
             new = table[U(slot)]
             new.tag = tag
-            new.ours = np.int64(mixed >> U(32)) % shares == share
+            new.ours = S(mixed >> U(32)) % shares == share
             insert(slot, tag, index)
             append(slot, table, state)
             state[HELD] += 1
@@ -169,7 +169,7 @@ def assign(
 
 
 @inline
-def _mix(value: int) -> int:
+def _mix(value: Int) -> Int:
     """Spread the bits of a 64-bit number (the finaliser of MurmurHash3)."""
     value ^= value >> U(33)
     value *= _MIX_1
@@ -180,12 +180,12 @@ def _mix(value: int) -> int:
 
 @inline
 def _hash(
-    i: int,
-    recorded: int,
+    i: Int,
+    recorded: Int,
     sizes: NDArray[np.int32],
     octets: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
-) -> int:
+) -> Int:
     """A hash of a connection's key, the same for both directions."""
     if recorded:
         return _mix(U(recorded))
@@ -200,15 +200,15 @@ def _hash(
 
 @inline
 def _find(
-    i: int,
-    recorded: int,
-    tag: int,
+    i: Int,
+    recorded: Int,
+    tag: Int,
     sizes: NDArray[np.int32],
     octets: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     table: Table,
     index: Ints,
-) -> int:
+) -> Int:
     """The slot of a packet's connection, or -1."""
     mask = len(index) - 1
     at = tag & mask
@@ -229,12 +229,12 @@ def _find(
 
 @inline
 def _from_client(
-    i: int,
+    i: Int,
     sizes: NDArray[np.int32],
     octets: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     found: Any,
-) -> bool:
+) -> Int:
     """Whether the source of a packet is the client of a connection."""
     return (
         addresses[SRC_LOW, i] == found.client_low
@@ -246,12 +246,12 @@ def _from_client(
 
 @inline
 def _between(
-    i: int,
+    i: Int,
     sizes: NDArray[np.int32],
     octets: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     found: Any,
-) -> bool:
+) -> Int:
     """Whether a packet goes between the endpoints of a connection, in either direction."""
     if octets[FAMILY, i] != found.family or found.recorded:
         return False
@@ -277,13 +277,13 @@ def _between(
 
 @inline
 def _direction(
-    i: int,
+    i: Int,
     marks: NDArray[np.uint8],
     sizes: NDArray[np.int32],
     octets: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     found: Any,
-) -> int:
+) -> Int:
     """The recorder's word, or else whoever sent it."""
     if marks[i] & MARK_C2S:
         return _C2S
@@ -297,12 +297,12 @@ def _direction(
 
 @inline
 def _begins_from_client(
-    i: int,
+    i: Int,
     marks: NDArray[np.uint8],
     sizes: NDArray[np.int32],
-    flags: int,
+    flags: Int,
     server_ports: NDArray[np.bool_],
-) -> bool:
+) -> Int:
     """Whether the first packet of a connection comes from its client."""
     if marks[i] & (MARK_C2S | MARK_S2C):
         return (marks[i] & MARK_C2S) != 0
@@ -317,8 +317,8 @@ def _begins_from_client(
 
 @inline
 def _begin(
-    i: int,
-    recorded: int,
+    i: Int,
+    recorded: Int,
     wide: Ints,
     marks: NDArray[np.uint8],
     sizes: NDArray[np.int32],
@@ -327,11 +327,11 @@ def _begin(
     addresses: NDArray[np.uint64],
     server_ports: NDArray[np.bool_],
     table: Table,
-    slot: int,
+    slot: Int,
 ) -> None:
     """Fill the record of a connection that begins with a packet."""
     new = table[U(slot)]
-    flags = np.int64(octets[FLAGS, i])
+    flags = S(octets[FLAGS, i])
     if _begins_from_client(i, marks, sizes, flags, server_ports):
         new.client_high, new.client_low = addresses[SRC_HIGH, i], addresses[SRC_LOW, i]
         new.server_high, new.server_low = addresses[DST_HIGH, i], addresses[DST_LOW, i]
@@ -346,12 +346,12 @@ def _begin(
     new.why = 0
     new.began_seq = numbers[SEQ, i]
     if flags & _SYN_ACK == _SYN_ACK:
-        new.began_seq = np.uint32(np.int64(numbers[ACK, i]) - 1)
+        new.began_seq = np.uint32(S(numbers[ACK, i]) - 1)
     new.id = recorded if recorded else _connection_id(new, wide[TS, i])
 
 
 @inline
-def _fnv(value: int, number: int, size: int) -> int:
+def _fnv(value: Int, number: Int, size: Int) -> Int:
     """FNV-1a over the last `size` bytes of a number, the highest first."""
     for k in range(size):
         value = (value ^ ((number >> U(8 * (size - 1 - k))) & U(255))) * _FNV_PRIME
@@ -359,7 +359,7 @@ def _fnv(value: int, number: int, size: int) -> int:
 
 
 @inline
-def _connection_id(new: Any, ts_ns: int) -> int:
+def _connection_id(new: Any, ts_ns: Int) -> Int:
     """The id of a connection that no recorder has numbered."""
     value = _FNV_BASIS
     if new.family == 4:
@@ -371,4 +371,4 @@ def _connection_id(new: Any, ts_ns: int) -> int:
         value = _fnv(_fnv(value, new.server_high, 8), new.server_low, 8)
         value = _fnv(value, U(new.server_port), 2)
     value = _fnv(value, U(ts_ns), 8) >> U(1)
-    return np.int64(value) if value else 1
+    return S(value) if value else 1

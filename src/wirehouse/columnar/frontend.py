@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..capture.connections import LIMIT
+from ..capture.items import Secrets
 from ..capture.limits import Limits
 from . import order, slots
 from .carry import Carry
@@ -33,8 +34,8 @@ from .window import Streams, Window
 __all__ = ["WINDOW_BYTES", "FrontEnd"]
 
 WINDOW_BYTES: Final = 32 << 20
-"""How much of a file makes a window: enough that fixed costs vanish, small enough to be held several
-times over."""
+"""How much of a file makes a window: enough that fixed costs vanish, and small enough to be held
+several times over."""
 
 _LIMITS: Final = Limits()
 _ENDING: Final = np.array([0, order.EXPIRED, order.REPLACED, order.EVICTED], np.uint8)
@@ -65,8 +66,8 @@ class FrontEnd:
             raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
         if window_bytes < 1 or connections < 1:
             raise ValueError("window_bytes and connections: wanted 1 or more")
-        several = not isinstance(paths, str | os.PathLike)
-        self.paths = [os.fspath(path) for path in (paths if several else [paths])]
+        several = [paths] if isinstance(paths, str | os.PathLike) else paths
+        self.paths = [os.fspath(path) for path in several]
         """The files; streams and pieces know them by number."""
         self._window_bytes = window_bytes
         self._share = share
@@ -113,6 +114,12 @@ class FrontEnd:
 
     # -- one window --------------------------------------------------------------------------
 
+    def _ours(self, told: list[Told]) -> list[Told]:
+        """Facts and faults are told once, secrets to everybody."""
+        if self._share == 0:
+            return told
+        return [(at, item) for at, item in told if isinstance(item, Secrets)]
+
     def _next_packets(self, rows: Rows, file: int) -> Packets:
         packets = Packets(rows, file=file, before=self._packets)
         self._packets += rows.count
@@ -148,7 +155,7 @@ class FrontEnd:
             self._number,
             packets,
             self._gathered,
-            told,
+            self._ours(told),
             ended=ended,
             ended_by=table["ending"][ended],
             retired=retired,
@@ -182,7 +189,7 @@ class FrontEnd:
     def _end(self, retired: NDArray[np.int32], last: bool) -> NDArray[np.int32]:
         """End the streams of connections that are gone; gives those that had not ended yet."""
         table = self._tracker.streams
-        streams = retired[table["state"][retired] & order.ENDED == 0]
+        streams: NDArray[np.int32] = retired[table["state"][retired] & order.ENDED == 0]
         table["state"][streams] |= order.ENDED
         connections = self._tracker.connections[streams >> 1]
         table["ending"][streams] = (
@@ -197,7 +204,7 @@ class FrontEnd:
     def _woken(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:
         """Those streams for which nothing had happened in this window; now something has."""
         table = self._tracker.streams
-        found = streams[table["window"][streams] != self._number]
+        found: NDArray[np.int32] = streams[table["window"][streams] != self._number]
         table["window"][found] = self._number
         table["bytes"][found] = 0
         table["pieces"][found] = 0
@@ -207,4 +214,4 @@ class FrontEnd:
 def _over(connections: NDArray[Any]) -> NDArray[np.bool_]:
     state = connections["state"]
     closed = slots.CLOSED_C2S | slots.CLOSED_S2C
-    return (state & slots.RESET != 0) | (state & closed == closed)
+    return np.asarray((state & slots.RESET != 0) | (state & closed == closed))

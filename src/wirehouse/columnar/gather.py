@@ -237,9 +237,7 @@ def _sew(
     pieces.file[here] = packets.file
     pieces.file[here][~whole] = [event.file for event in events]
     pieces.cut[here] = 0
-    copy_bytes(
-        packets.data, packets.places[PAYLOAD, mine], size[whole], target, start[whole]
-    )
+    copy_bytes(packets.data, packets.places[PAYLOAD, mine], size[whole], target, start[whole])
     joined = readonly(b"".join([event.payload for event in events]))
     sizes = size[~whole]
     copy_bytes(joined, np.cumsum(sizes) - sizes, sizes, target, start[~whole])

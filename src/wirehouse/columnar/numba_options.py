@@ -10,7 +10,7 @@ The options, and what each is for:
   kernels call, remove the `__pycache__` of this room.)
 - `nogil`: a kernel runs beside Python, such as the thread that writes Parquet.
 - `error_model="numpy"`: no test for a division by zero, which would have to raise.
-- `boundscheck=False`: kernels check what the bytes say; an index that is right needs no second look.
+- `boundscheck=False`: kernels check what the bytes say; a right index needs no second look.
 - `_nrt=False`: no reference counting of array arguments, which costs a factor of five and more.
   Private to Numba, and the reason why its version is pinned. A kernel so compiled cannot allocate:
   whoever calls it brings the arrays.
@@ -27,13 +27,13 @@ Habits that go with them:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["U", "inline", "kernel", "readonly"]
+__all__ = ["Int", "S", "U", "inline", "kernel", "readonly"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -45,8 +45,12 @@ _OPTIONS: Final[dict[str, Any]] = {
     "_nrt": False,
 }
 
-U = np.uint64
-"""What an index is cast to."""
+Int: TypeAlias = Any
+"""A number in a kernel: int64 or uint64 as Numba infers it, which type checkers cannot follow."""
+S: Any = np.int64
+"""What a number is cast to that came out of a narrower array."""
+U: Any = np.uint64
+"""What an index is cast to, and what hashes are computed in."""
 
 
 def kernel(function: _Function) -> _Function:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..capture.assembly import FIN, RST, SYN
 from .blocks import TS
-from .numba_options import U, inline, kernel
+from .numba_options import Int, S, U, inline, kernel
 from .segments import FLAGS, MISSING, PAYLOAD_BYTES, SEQ
 
 __all__ = [
@@ -64,9 +64,9 @@ STREAM: Final = np.dtype(
     ],
     align=True,
 )
-"""A stream: what is counted; `position` and `next_seq`, where it stands; and, of the window whose
-number is `window`, the bytes and pieces that are new, the last packet with payload (of a stream that
-is held), and where the next of them goes. `carry` is its row in the carry, or -1."""
+"""A stream: what is counted; `position` and `next_seq`, where it stands; its row in the carry, or
+-1; how it ended. And of the window whose number is `window`: the bytes and pieces that are new,
+where the next of them goes, and the last packet with payload (of a stream that is held)."""
 
 STARTED: Final = 1
 FINISHED: Final = 2
@@ -76,9 +76,9 @@ HELD: Final = 16
 IGNORED: Final = 32
 ENDED: Final = 64
 ODD: Final = 128
-"""Bits of `state`: its beginning is known; FIN was reached; it was reset; an assembler has something
-waiting, and gets every segment; an assembler holds the last bytes; nobody wants its bytes; its end was
-reported; something in this window is out of order."""
+"""Bits of `state`: its beginning is known; FIN was reached; it was reset; something waits in an
+assembler, which gets every segment; an assembler holds the last bytes; nobody wants its bytes; its end
+was reported; something in this window is out of order."""
 
 ENDINGS: Final = ("", "closed", "reset", "expired", "replaced", "evicted", "open")
 """How a stream ended, by the code in `ending`. Open: the last file ended first."""
@@ -120,11 +120,11 @@ def follow(
     """
     for i in range(count):
         taken[i] = 0
-        number = np.int64(stream[i])
+        number = S(stream[i])
         if number < 0:
             continue
         found = table[U(number)]
-        payload = np.int64(sizes[PAYLOAD_BYTES, i])
+        payload = S(sizes[PAYLOAD_BYTES, i])
         if found.packets == 0:
             found.connection = connection[i]
             found.direction = number & 1
@@ -185,7 +185,7 @@ def follow_run(
     found = table[U(number)]
     for k in range(first, len(packets)):
         i = U(packets[k])
-        payload = np.int64(sizes[PAYLOAD_BYTES, i])
+        payload = S(sizes[PAYLOAD_BYTES, i])
         step = _step(found, numbers[SEQ, i], octets[FLAGS, i], payload, places[MISSING, i])
         if step == _STRANGE:
             return k
@@ -193,8 +193,8 @@ def follow_run(
 
 
 @inline
-def _step(found: Any, seq: int, flags: int, payload: int, missing: int) -> int:
-    """What a segment means for its stream; the record is as if it had not come when it is strange."""
+def _step(found: Any, seq: Int, flags: Int, payload: Int, missing: Int) -> Int:
+    """What a segment means for its stream; a strange one changes nothing but the beginning."""
     if found.state & LOOSE:
         return _STRANGE
     if found.state & OVER or flags & RST:
@@ -202,7 +202,7 @@ def _step(found: Any, seq: int, flags: int, payload: int, missing: int) -> int:
         found.new += payload
         found.ignored += payload
         return _NOTHING
-    at = (np.int64(seq) + 1) & 0xFFFFFFFF if flags & SYN else np.int64(seq)
+    at = (S(seq) + 1) & 0xFFFFFFFF if flags & SYN else S(seq)
     empty = payload == 0 and missing == 0
     if not found.state & STARTED:
         if empty and not flags & (SYN | FIN):

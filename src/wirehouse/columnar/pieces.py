@@ -3,8 +3,8 @@
 `Bytes` beside `Pieces`: a piece is a part of the bytes that one packet brought. The pieces of some
 bytes are in their order and leave nothing out.
 
-    numbers[START | TIME | PLACE | ARRIVAL]   int64: where it begins in the bytes, when it was captured,
-                                              where in the file, the number of its packet
+    numbers[START | TIME | PLACE | ARRIVAL]   int64: where it begins in the bytes, when it was
+                                              captured, where in the file, the packet's number
     file                                      int32: the number of the file
     cut                                       uint8: whether the packet brought bytes before these
 """
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .blocks import TS
-from .numba_options import U, inline, kernel
+from .numba_options import Int, S, U, inline, kernel
 from .segments import PAYLOAD, PAYLOAD_BYTES
 
 __all__ = ["ARRIVAL", "PLACE", "START", "TIME", "Pieces", "copy_bytes", "move", "place"]
@@ -47,7 +47,7 @@ class Pieces:
 
 
 @inline
-def _copy(source: Bytes, start: int, size: int, target: Bytes, at: int) -> None:
+def _copy(source: Bytes, start: Int, size: Int, target: Bytes, at: Int) -> None:
     for k in range(U(size)):
         target[U(at) + k] = source[U(start) + k]
 
@@ -78,7 +78,7 @@ def place(
         if not taken[i]:
             continue
         found = table[U(stream[i])]
-        size = np.int64(sizes[PAYLOAD_BYTES, i])
+        size = S(sizes[PAYLOAD_BYTES, i])
         _copy(data, places[PAYLOAD, i], size, target, found.cursor)
         k = U(found.piece)
         numbers[START, k] = found.cursor

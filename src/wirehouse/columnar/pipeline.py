@@ -264,8 +264,9 @@ class CapturePipeline:
     ) -> Iterator[Item]:
         """Batches of slices, and the rows of frames that were read one by one among them."""
         tables: _Tables = {}
-        keys = spoken.keys if self._ring.version else None
-        all_scalar = spoken.needs_context and self._ring.version > 0
+        known = self._ring.knows(spoken.protocol.name)
+        keys = spoken.keys if known else None
+        all_scalar = spoken.needs_context and known
         for begin, end in _chunks(slices):
             part = slices.take(slice(begin, end))
             if all_scalar:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..capture import format as fmt
 from .blocks import CAPTURED, DATA, LINK, ORIGINAL
 from .loads import be16, be32, be64, le32, u8
-from .numba_options import U, inline, kernel
+from .numba_options import Int, U, inline, kernel
 
 __all__ = [
     "ACK",
@@ -109,7 +109,7 @@ def extract(
 
 @inline
 def _clear(
-    i: int,
+    i: Int,
     places: NDArray[np.int64],
     sizes: NDArray[np.int32],
     numbers: NDArray[np.uint32],
@@ -126,17 +126,17 @@ def _clear(
 
 
 @inline
-def _link(data: Bytes, at: int, end: int, link: int) -> tuple[int, int, int]:
+def _link(data: Bytes, at: Int, end: Int, link: Int) -> tuple[Int, Int, Int]:
     """The note, the version of IP, and where it begins."""
     if link == _ETHERNET:
         return _tagged(data, at + 12, at + 14, end)
-    if link == _RAW or link == _RAW_BSD or link == _RAW_OPENBSD:
+    if link in (_RAW, _RAW_BSD, _RAW_OPENBSD):
         return _raw(data, at, end)
     if link == _COOKED:
         return _tagged(data, at + 14, at + 16, end)
     if link == _COOKED2:
         return _tagged(data, at, at + 20, end)
-    if link == _NULL or link == _LOOP:
+    if link in (_NULL, _LOOP):
         return _loopback(data, at, end)
     if link == _IPV4_LINK:
         return 0, 4, at
@@ -146,12 +146,12 @@ def _link(data: Bytes, at: int, end: int, link: int) -> tuple[int, int, int]:
 
 
 @inline
-def _tagged(data: Bytes, type_at: int, at: int, end: int) -> tuple[int, int, int]:
+def _tagged(data: Bytes, type_at: Int, at: Int, end: Int) -> tuple[Int, Int, Int]:
     """Behind a link header with an EtherType, and behind any VLAN tags."""
     if end < at:
         return SHORT_HEADER, 0, at
     kind = be16(data, type_at)
-    while kind == 0x8100 or kind == 0x88A8 or kind == 0x9100 or kind == 0x9200:
+    while kind in (0x8100, 0x88A8, 0x9100, 0x9200):
         if end < at + 4:
             return SHORT_HEADER, 0, at
         kind = be16(data, at + 2)
@@ -164,33 +164,33 @@ def _tagged(data: Bytes, type_at: int, at: int, end: int) -> tuple[int, int, int
 
 
 @inline
-def _loopback(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
+def _loopback(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
     """The address family comes in the byte order of whoever captured it."""
     if end < at + 4:
         return SHORT_HEADER, 0, at
     family = min(le32(data, at), be32(data, at))
     if family == 2:
         return 0, 4, at + 4
-    if family == 10 or family == 24 or family == 28 or family == 30:
+    if family in (10, 24, 28, 30):
         return 0, 6, at + 4
     return NOT_IP, 0, at
 
 
 @inline
-def _raw(data: Bytes, at: int, end: int) -> tuple[int, int, int]:
+def _raw(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
     """The version tells which IP it is."""
     if end < at + 1:
         return SHORT_HEADER, 0, at
     version = u8(data, at) >> 4
-    if version == 4 or version == 6:
+    if version in (4, 6):
         return 0, version, at
     return NOT_IP, 0, at
 
 
 @inline
 def _ipv4(
-    data: Bytes, at: int, end: int, wire: int, i: int, addresses: NDArray[np.uint64]
-) -> tuple[int, int, int]:
+    data: Bytes, at: Int, end: Int, wire: Int, i: Int, addresses: NDArray[np.uint64]
+) -> tuple[Int, Int, Int]:
     """The note, where the content begins, and its size on the wire."""
     if end < at + 20:
         return SHORT_HEADER, at, 0
@@ -215,8 +215,8 @@ def _ipv4(
 
 @inline
 def _ipv6(
-    data: Bytes, at: int, end: int, wire: int, i: int, addresses: NDArray[np.uint64]
-) -> tuple[int, int, int]:
+    data: Bytes, at: Int, end: Int, wire: Int, i: Int, addresses: NDArray[np.uint64]
+) -> tuple[Int, Int, Int]:
     """As `_ipv4`, behind the extension headers."""
     if end < at + 40:
         return SHORT_HEADER, at, 0
@@ -253,15 +253,15 @@ def _ipv6(
 @inline
 def _tcp(
     data: Bytes,
-    at: int,
-    end: int,
-    size: int,
-    i: int,
+    at: Int,
+    end: Int,
+    size: Int,
+    i: Int,
     places: NDArray[np.int64],
     sizes: NDArray[np.int32],
     numbers: NDArray[np.uint32],
     octets: Bytes,
-) -> int:
+) -> Int:
     """Fill what the TCP header says; the note."""
     if size < 20:
         return BAD_HEADER

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .numba_options import U, inline, kernel
+from .numba_options import Int, S, U, inline, kernel
 
 __all__ = [
     "CLOSED_C2S",
@@ -92,13 +92,13 @@ Ints = NDArray[np.int64]
 
 
 @inline
-def is_over(state: int) -> bool:
+def is_over(state: Int) -> Int:
     """Whether a connection is closed from both sides, or reset."""
     return state >= RESET or state == CLOSED_C2S | CLOSED_S2C
 
 
 @inline
-def insert(slot: int, tag: int, index: Ints) -> None:
+def insert(slot: Int, tag: Int, index: Ints) -> None:
     """Put a slot into the index; there is room."""
     mask = len(index) - 1
     at = tag & mask
@@ -108,7 +108,7 @@ def insert(slot: int, tag: int, index: Ints) -> None:
 
 
 @inline
-def _remove(slot: int, tag: int, index: Ints) -> None:
+def _remove(slot: Int, tag: Int, index: Ints) -> None:
     """Take a slot out of the index, and move back what stands behind it out of place."""
     mask = len(index) - 1
     hole = tag & mask
@@ -128,7 +128,7 @@ def _remove(slot: int, tag: int, index: Ints) -> None:
 
 
 @inline
-def append(slot: int, table: Table, state: Ints) -> None:
+def append(slot: Int, table: Table, state: Ints) -> None:
     """Make a slot the one that was used last."""
     newest = state[NEWEST]
     table[U(slot)].older = newest
@@ -141,10 +141,10 @@ def append(slot: int, table: Table, state: Ints) -> None:
 
 
 @inline
-def unlink(slot: int, table: Table, state: Ints) -> None:
+def unlink(slot: Int, table: Table, state: Ints) -> None:
     """Take a slot out of the list by last use."""
-    older = np.int64(table[U(slot)].older)
-    newer = np.int64(table[U(slot)].newer)
+    older = S(table[U(slot)].older)
+    newer = S(table[U(slot)].newer)
     if older >= 0:
         table[U(older)].newer = newer
     else:
@@ -156,7 +156,7 @@ def unlink(slot: int, table: Table, state: Ints) -> None:
 
 
 @inline
-def append_over(slot: int, table: Table, state: Ints) -> None:
+def append_over(slot: Int, table: Table, state: Ints) -> None:
     """A connection is over from now on."""
     last = state[OVER_LAST]
     new = table[U(slot)]
@@ -171,10 +171,10 @@ def append_over(slot: int, table: Table, state: Ints) -> None:
 
 
 @inline
-def _unlink_over(slot: int, table: Table, state: Ints) -> None:
+def _unlink_over(slot: Int, table: Table, state: Ints) -> None:
     """Take a slot out of the list of those that are over."""
-    before = np.int64(table[U(slot)].over_before)
-    after = np.int64(table[U(slot)].over_after)
+    before = S(table[U(slot)].over_before)
+    after = S(table[U(slot)].over_after)
     if before >= 0:
         table[U(before)].over_after = after
     else:
@@ -187,7 +187,7 @@ def _unlink_over(slot: int, table: Table, state: Ints) -> None:
 
 @inline
 def drop(
-    slot: int, why: int, table: Table, index: Ints, dropped: NDArray[np.int32], state: Ints
+    slot: Int, why: Int, table: Table, index: Ints, dropped: NDArray[np.int32], state: Ints
 ) -> None:
     """Forget a connection. Its record stays as it is until the end of the window."""
     old = table[U(slot)]
@@ -207,4 +207,4 @@ def rebuild(table: Table, index: Ints, state: Ints) -> None:
     slot = state[OLDEST]
     while slot >= 0:
         insert(slot, table[U(slot)].tag, index)
-        slot = np.int64(table[U(slot)].newer)
+        slot = S(table[U(slot)].newer)

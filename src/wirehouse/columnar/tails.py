@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .numba_options import U, inline, kernel
+from .numba_options import Int, S, U, inline, kernel
 from .segments import PAYLOAD, PAYLOAD_BYTES
 
 __all__ = ["tail", "tail_before"]
@@ -21,7 +21,7 @@ def tail(
     sizes: NDArray[np.int32],
     target: Bytes,
 ) -> int:
-    """Fill `target` from its end with the payloads of packets, the last one last: where they begin."""
+    """Fill `target` from its end with payloads, the last one last: gives where they begin."""
     left = len(target)
     k = len(packets) - 1
     while k >= 0 and left > 0:
@@ -44,20 +44,20 @@ def tail_before(
     i = packet
     while i >= 0 and left > 0:
         left = _prepend(i, data, places, sizes, target, left)
-        i = np.int64(earlier[U(i)])
+        i = S(earlier[U(i)])
     return left
 
 
 @inline
 def _prepend(
-    i: int,
+    i: Int,
     data: Bytes,
     places: NDArray[np.int64],
     sizes: NDArray[np.int32],
     target: Bytes,
-    left: int,
-) -> int:
-    size = np.int64(sizes[PAYLOAD_BYTES, U(i)])
+    left: Int,
+) -> Int:
+    size = S(sizes[PAYLOAD_BYTES, U(i)])
     stop = places[PAYLOAD, U(i)] + size
     size = min(size, left)
     left -= size

@@ -4,31 +4,52 @@ from __future__ import annotations
 
 import numpy as np
 
-from .numba_options import U, kernel
+from .numba_options import inline, kernel
 
 __all__ = ["utf8"]
 
-_0, _1, _2, _3, _8 = (np.uint64(number) for number in (0, 1, 2, 3, 8))
+_1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(number) for number in range(1, 9))
+
+
+@inline
+def utf8(buf, pos, end):  # type: ignore[no-untyped-def]
+    """Whether buf[pos:end] is UTF-8: no surrogates, nothing beyond U+10FFFF, no long forms.
+
+    Most texts are short and ASCII. They are judged in place; the others are worth a call.
+    """
+    while end - pos >= _8:
+        if _any_of_eight(buf, pos) >= 0x80:
+            return _beyond_ascii(buf, pos, end)
+        pos += _8
+    while pos < end:
+        if buf[pos] >= 0x80:
+            return _beyond_ascii(buf, pos, end)
+        pos += _1
+    return True
+
+
+@inline
+def _any_of_eight(buf, pos):  # type: ignore[no-untyped-def]
+    """The bits that any of eight bytes has."""
+    return (
+        buf[pos]
+        | buf[pos + _1]
+        | buf[pos + _2]
+        | buf[pos + _3]
+        | buf[pos + _4]
+        | buf[pos + _5]
+        | buf[pos + _6]
+        | buf[pos + _7]
+    )
 
 
 @kernel
-def utf8(buf, pos, end):  # type: ignore[no-untyped-def]
-    """Whether buf[pos:end] is UTF-8: no surrogates, nothing beyond U+10FFFF, no long forms."""
+def _beyond_ascii(buf, pos, end):  # type: ignore[no-untyped-def]
+    """The same for bytes of which some are not ASCII."""
     while pos < end:
-        if end - pos >= _8:
-            seen = (
-                buf[pos]
-                | buf[pos + _1]
-                | buf[pos + _2]
-                | buf[pos + _3]
-                | buf[pos + U(4)]
-                | buf[pos + U(5)]
-                | buf[pos + U(6)]
-                | buf[pos + U(7)]
-            )
-            if seen < 0x80:
-                pos += _8
-                continue
+        if end - pos >= _8 and _any_of_eight(buf, pos) < 0x80:
+            pos += _8
+            continue
         first = buf[pos]
         if first < 0x80:
             pos += _1
@@ -49,7 +70,7 @@ def utf8(buf, pos, end):  # type: ignore[no-untyped-def]
                 return False
             pos += _3
         elif first < 0xF5:
-            if left < U(4) or buf[pos + _1] & 0xC0 != 0x80:
+            if left < _4 or buf[pos + _1] & 0xC0 != 0x80:
                 return False
             if buf[pos + _2] & 0xC0 != 0x80 or buf[pos + _3] & 0xC0 != 0x80:
                 return False
@@ -57,7 +78,7 @@ def utf8(buf, pos, end):  # type: ignore[no-untyped-def]
                 return False
             if first == 0xF4 and buf[pos + _1] > 0x8F:
                 return False
-            pos += U(4)
+            pos += _4
         else:
             return False
     return True

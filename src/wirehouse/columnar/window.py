@@ -108,15 +108,15 @@ class Streams:
 
     def family(self, streams: NDArray[np.int32]) -> NDArray[np.uint8]:
         """4 or 6: the version of IP."""
-        return self._tracker.connections["family"][streams >> 1]
+        return np.asarray(self._tracker.connections["family"][streams >> 1])
 
     def client_port(self, streams: NDArray[np.int32]) -> NDArray[np.uint16]:
         """The client's port."""
-        return self._tracker.connections["client_port"][streams >> 1]
+        return np.asarray(self._tracker.connections["client_port"][streams >> 1])
 
     def server_port(self, streams: NDArray[np.int32]) -> NDArray[np.uint16]:
         """The server's port."""
-        return self._tracker.connections["server_port"][streams >> 1]
+        return np.asarray(self._tracker.connections["server_port"][streams >> 1])
 
     def client(self, stream: int) -> bytes:
         """The client's address, 4 or 16 bytes."""
@@ -154,7 +154,7 @@ class Window:
         conflicts: list[tuple[int, Conflict]],
     ):
         self.path = path
-        """The file, as it was named to the reader; empty in the last window, which has no packets."""
+        """The file, as it was named to the reader; empty in the last window, without packets."""
         self.number = number
         """Counts the windows of all files, from 1."""
         self.file = packets.file
@@ -175,7 +175,7 @@ class Window:
         """How many of the first bytes were kept from earlier windows."""
         self.run_gap_ts, self.run_gap_offset = runs.gap_ts, runs.gap_offset
         self.run_gap_file = runs.gap_file
-        """The packet that shows the gap: its time, the place of its payload, the number of its file."""
+        """The packet that shows the gap: its time, the place of its payload, its file."""
         pieces = gathered.pieces
         self.piece_start = pieces.numbers[START]
         """Where in `data` a piece begins that one packet brought; ascending."""
@@ -265,65 +265,65 @@ class Window:
     @cached_property
     def family(self) -> NDArray[np.uint8]:
         """4 or 6, 0 when it is no segment: the version of IP."""
-        return self._packets.octets[s.FAMILY][self._mine]
+        return np.asarray(self._packets.octets[s.FAMILY][self._mine])
 
     @cached_property
     def addresses(self) -> NDArray[np.uint64]:
         """Four rows: upper and lower half of the source address, then of the destination's. An IPv4
         address is all in the lower half."""
-        return self._packets.addresses[:, self._mine]
+        return np.asarray(self._packets.addresses[:, self._mine])
 
     @cached_property
     def src_port(self) -> NDArray[np.int32]:
         """Source port."""
-        return self._packets.sizes[s.SRC_PORT][self._mine]
+        return np.asarray(self._packets.sizes[s.SRC_PORT][self._mine])
 
     @cached_property
     def dst_port(self) -> NDArray[np.int32]:
         """Destination port."""
-        return self._packets.sizes[s.DST_PORT][self._mine]
+        return np.asarray(self._packets.sizes[s.DST_PORT][self._mine])
 
     @cached_property
     def seq(self) -> NDArray[np.uint32]:
         """Sequence number."""
-        return self._packets.numbers[s.SEQ][self._mine]
+        return np.asarray(self._packets.numbers[s.SEQ][self._mine])
 
     @cached_property
     def ack(self) -> NDArray[np.uint32]:
         """Acknowledgement number."""
-        return self._packets.numbers[s.ACK][self._mine]
+        return np.asarray(self._packets.numbers[s.ACK][self._mine])
 
     @cached_property
     def flags(self) -> NDArray[np.uint8]:
         """TCP flags."""
-        return self._packets.octets[s.FLAGS][self._mine]
+        return np.asarray(self._packets.octets[s.FLAGS][self._mine])
 
     @cached_property
     def payload_offset(self) -> Ints:
         """Place of its payload in the file; meaningless for what is no segment."""
-        return self._packets.places[s.PAYLOAD][self._mine] + self._packets.base
+        return np.asarray(self._packets.places[s.PAYLOAD][self._mine] + self._packets.base)
 
     @cached_property
     def payload_len(self) -> NDArray[np.int32]:
         """Captured bytes of payload."""
-        return self._packets.sizes[s.PAYLOAD_BYTES][self._mine]
+        return np.asarray(self._packets.sizes[s.PAYLOAD_BYTES][self._mine])
 
     @cached_property
     def note(self) -> NDArray[np.uint8]:
         """Why it is no segment, as an index into `NOTES`; 0 for a segment."""
-        return self._packets.octets[s.NOTE][self._mine]
+        return np.asarray(self._packets.octets[s.NOTE][self._mine])
 
     @cached_property
     def connection(self) -> Ints:
         """Id of its connection; 0 for none."""
-        return self._packets.connection[self._mine]
+        return np.asarray(self._packets.connection[self._mine])
 
     @cached_property
     def direction(self) -> NDArray[np.uint8]:
         """Index into `DIRECTIONS`; 255 for none."""
-        return self._packets.direction[self._mine]
+        return np.asarray(self._packets.direction[self._mine])
 
     @cached_property
     def stream(self) -> NDArray[np.int32]:
         """Number of its stream; -1 for none."""
-        return self._packets.stream[self._mine]
+        return np.asarray(self._packets.stream[self._mine])

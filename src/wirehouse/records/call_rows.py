@@ -11,7 +11,21 @@ import msgspec
 
 from .rows import MessageRow, opposite
 
-__all__ = ["QUIET_NS", "CallRow", "Doubt", "Side", "SideState"]
+__all__ = [
+    "DUPLICATE_WINDOW_NS",
+    "EXPIRE_AFTER_NS",
+    "QUIET_NS",
+    "Break",
+    "CallRow",
+    "Doubt",
+    "Side",
+    "SideState",
+]
+
+DUPLICATE_WINDOW_NS: Final = 10_000_000_000
+"""How long after an answer a further one still counts as its duplicate."""
+EXPIRE_AFTER_NS: Final = DUPLICATE_WINDOW_NS + DUPLICATE_WINDOW_NS // 4
+"""When answered calls are let go: later than they could be, but then many at a time."""
 
 QUIET_NS: Final = 10_000_000_000
 """After this long without request or answer, nothing is under way any more."""
@@ -89,6 +103,32 @@ class Side:
         """Answered calls for which a second answer may come, in the order of their answers."""
         self.oldest_ns = 0
         """No later than the first of these answers."""
+
+    def recent(self, number: int, ts_ns: int) -> CallRow | None:
+        """A call that was answered so shortly before that a further answer is its duplicate."""
+        call = self.answered.get(number)
+        if call is None or ts_ns - (call.response_ns or 0) > DUPLICATE_WINDOW_NS:
+            return None
+        return call
+
+    def oldest_with_target(self, target: str | None) -> int | None:
+        """The id of the oldest open call of a target."""
+        if target is not None:
+            for number, call in self.by_id.items():
+                if call.target == target:
+                    return number
+        return None
+
+    def expire(self, now_ns: int, limit: int) -> list[CallRow]:
+        """Lets answered calls go: those past the window; half of them when there are too many."""
+        excess = len(self.answered) - limit // 2 if len(self.answered) >= limit else 0
+        final: list[int] = []
+        for number, call in self.answered.items():
+            self.oldest_ns = call.response_ns or 0
+            if self.oldest_ns >= now_ns - DUPLICATE_WINDOW_NS and len(final) >= excess:
+                break
+            final.append(number)
+        return [self.answered.pop(number) for number in final]
 
 
 class SideState(msgspec.Struct):

@@ -11,17 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from .call_rows import CallRow, Doubt, Side, SideState
+from .call_rows import EXPIRE_AFTER_NS, CallRow, Doubt, Side, SideState
 from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
 from .rows import Closed, FaultRow, MessageRow, Opened
 from .tunnel_ids import tunnel_connection, tunnel_of
 
-__all__ = ["DUPLICATE_WINDOW_NS", "CallsEngine"]
-
-DUPLICATE_WINDOW_NS: Final = 10_000_000_000
-"""How long after an answer a second one still counts as its duplicate."""
-_EXPIRE_AFTER_NS: Final = DUPLICATE_WINDOW_NS + DUPLICATE_WINDOW_NS // 4
-"""When answered calls are let go: later than they could be, but then many at a time."""
+__all__ = ["CallsEngine"]
 
 _HARMLESS: Final = frozenset({"conflict", "truncated_stream"})
 """Faults that hide no whole message: the first copy was read; the receiver had no more either."""
@@ -94,11 +89,11 @@ class CallsEngine(Engine[CallRow]):
                 call.request_bytes = (call.request_bytes or 0) + row.size_bytes
                 return
             self._end(side.by_id.pop(number), "orphan", "unfinished")
-        if number in side.answered:
-            self._ready.append(side.answered.pop(number))
         self._await(side, number, self._call(row))
 
     def _await(self, side: Side, number: int, call: CallRow) -> None:
+        if number in side.answered:
+            self._ready.append(side.answered.pop(number))
         side.by_id[number] = call
         if len(side.by_id) > self.limits.open_calls:
             for _, given_up in oldest(side.by_id, self.limits.open_calls):
@@ -137,16 +132,16 @@ class CallsEngine(Engine[CallRow]):
             self._clients.feed(row)
         side = self._answered_by[row.direction].get(row.connection)
         number = row.reply_to
-        if side is None:
-            self._orphan(row)
-        elif number is None:
+        if number is None:
             self._response_in_order(side, row)
+        elif side is None:
+            self._orphan(row)
+        elif (call := side.by_id.pop(number, None)) is not None:
+            self._answered(side, number, call, row)
+        elif (call := side.recent(number, row.ts_ns)) is not None:
+            call.duplicates += 1
         else:
-            call = side.by_id.pop(number, None)
-            if call is not None:
-                self._answered(side, number, call, row)
-            else:
-                self._second(side, number, row)
+            self._orphan(row)
 
     def _answered(self, side: Side, number: int, call: CallRow, row: MessageRow) -> None:
         call.complete(row)
@@ -154,20 +149,13 @@ class CallsEngine(Engine[CallRow]):
         if not answered:
             side.oldest_ns = row.ts_ns
         elif (
-            row.ts_ns - side.oldest_ns > _EXPIRE_AFTER_NS
+            row.ts_ns - side.oldest_ns > EXPIRE_AFTER_NS
             or len(answered) >= self.limits.answered_calls
         ):
-            self._expire(side, row.ts_ns)
+            self._ready.extend(side.expire(row.ts_ns, self.limits.answered_calls))
         answered[number] = call
 
-    def _second(self, side: Side, number: int, row: MessageRow) -> None:
-        call = side.answered.get(number)
-        if call is not None and row.ts_ns - (call.response_ns or 0) <= DUPLICATE_WINDOW_NS:
-            call.duplicates += 1
-        else:
-            self._orphan(row)
-
-    def _response_in_order(self, side: Side, row: MessageRow) -> None:
+    def _response_in_order(self, side: Side | None, row: MessageRow) -> None:
         if self._doubts:
             doubt = self._doubts.get(row.connection)
             if doubt is not None and doubt.unsettled:
@@ -175,17 +163,16 @@ class CallsEngine(Engine[CallRow]):
                 doubt.broken(row.direction, row.ts_ns, "unsettled")
                 self._orphan(row, "unsettled")
                 return
-        if side.in_order:
+        if side is None:
+            self._orphan(row)
+        elif side.in_order:
             call = side.in_order.pop(0)
             call.complete(row)
             self._ready.append(call)
-            return
-        for number, call in side.by_id.items():
-            if row.target is not None and call.target == row.target:
-                del side.by_id[number]
-                self._answered(side, number, call, row)
-                return
-        self._orphan(row)
+        elif (number := side.oldest_with_target(row.target)) is not None:
+            self._answered(side, number, side.by_id.pop(number), row)
+        else:
+            self._orphan(row)
 
     def _part(self, row: MessageRow) -> None:
         number = row.reply_to
@@ -196,8 +183,9 @@ class CallsEngine(Engine[CallRow]):
         side = self._sides[asking].get(row.connection) or self._side(asking, row)
         call = side.by_id.get(number)
         if call is None:
-            if number in side.answered:
-                self._second(side, number, row)
+            answered = side.recent(number, row.ts_ns)
+            if answered is not None:
+                answered.duplicates += 1
                 return
             call = CallRow.orphan(row, self._clients.get(row.connection))
             self._await(side, number, call)
@@ -211,7 +199,8 @@ class CallsEngine(Engine[CallRow]):
     def _trace(self, row: MessageRow) -> None:
         side = self._answered_by[row.direction].get(row.connection)
         if side is not None and row.reply_to is not None:
-            call = side.by_id.get(row.reply_to) or side.answered.get(row.reply_to)
+            number = row.reply_to
+            call = side.by_id.get(number) or side.recent(number, row.ts_ns)
             if call is not None:
                 call.traces += 1
 
@@ -261,7 +250,7 @@ class CallsEngine(Engine[CallRow]):
         """
         for sides in self._sides.values():
             for side in sides.values():
-                self._expire(side, now_ns)
+                self._ready.extend(side.expire(now_ns, self.limits.answered_calls))
 
     def finish(self) -> None:
         """The input ends: calls that are still open stay so."""
@@ -344,18 +333,6 @@ class CallsEngine(Engine[CallRow]):
             for _ in oldest(self._doubts, self.limits.connections):
                 pass
         return found
-
-    def _expire(self, side: Side, now_ns: int) -> None:
-        """Lets answered calls go: those past the window; half of them when there are too many."""
-        answered, limit = side.answered, self.limits.answered_calls
-        excess = len(answered) - limit // 2 if len(answered) >= limit else 0
-        final: list[int] = []
-        for number, call in answered.items():
-            side.oldest_ns = call.response_ns or 0
-            if side.oldest_ns >= now_ns - DUPLICATE_WINDOW_NS and len(final) >= excess:
-                break
-            final.append(number)
-        self._ready.extend(map(answered.pop, final))
 
     def state(self) -> Any:
         """Everything that is remembered, rows not yet taken included, as plain data."""

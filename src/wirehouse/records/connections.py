@@ -5,7 +5,6 @@ Implements "Connections" of `docs/concepts/matching.md`.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +19,8 @@ __all__ = ["ConnectionRow", "ConnectionsEngine"]
 _HEARTBEATS: Final = frozenset({"heartbeat", "ping", "pin", "link_ping"})
 """Messages that say "I am alive"; their answers are not among them."""
 _ENDS: Final = {"c2s": "client", "s2c": "server"}
+_NETWORKS: Final = {int(each): each.name.lower() for each in NetworkType}
+_ISPS: Final = {int(each): each.name.lower() for each in Isp}
 
 
 class ConnectionRow(msgspec.Struct, gc=False):
@@ -194,16 +195,17 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         self._emit(found)
 
     def fact(self, event: Fact) -> None:
-        """Why the hub closes, and who is at the other end."""
-        if event.connection is None:
+        """Why the hub closes, and who is at the other end; a fact alone is no connection."""
+        known = None if event.connection is None else self._open.get(event.connection)
+        if known is None:
             return
+        found = known.row
         client, reason, side = (event.data.get(key) for key in ("client", "reason", "side"))
-        found = self._of(event.connection).row
         if event.kind == "close":
             found.close_reason = reason if isinstance(reason, str) else found.close_reason
             found.closed_by = side if side in ("client", "server") else found.closed_by
         elif isinstance(client, str) and found.protocol is not None:
-            self._clients.sign_on(event.connection, client)
+            self._clients.sign_on(found.connection, client)
             self._signs_on(found, found.protocol, event.ts_ns)
 
     def finish(self) -> None:
@@ -254,14 +256,7 @@ def _handshake(found: _Open, row: MessageRow) -> None:
 def _environ(row: ConnectionRow, fields: dict[str, Any] | None) -> None:
     """What a device says it runs on; the last word counts."""
     if fields is not None:
-        row.network_type = _named(NetworkType, fields.get("network_type"))
-        row.isp = _named(Isp, fields.get("isp"))
+        network, isp = fields.get("network_type"), fields.get("isp")
+        row.network_type = None if network is None else _NETWORKS.get(network, str(network))
+        row.isp = None if isp is None else _ISPS.get(isp, str(isp))
         row.phone_type = fields.get("phone_type")
-
-
-def _named(names: type[IntEnum], number: int | None) -> str | None:
-    """The name of a number in lower case; an unknown number as it is."""
-    if number is None:
-        return None
-    known = {int(each): each.name.lower() for each in names}
-    return known.get(number, str(number))

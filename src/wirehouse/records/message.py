@@ -17,7 +17,7 @@ from wirehouse.wire import model as m
 from wirehouse.wire.protocol import Protocol
 from wirehouse.wire.views.arrow import alternative_names, readable
 
-from .structs import struct_value
+from .structs import stages, struct_value
 
 __all__ = ["SEMANTIC", "Describer"]
 
@@ -187,17 +187,12 @@ class Describer:
     def _path(self, path: str) -> _Getter:
         """Reads the field at a path; None where the message has no such field."""
         first, *rest = path.split(".")
-        stage = next((s for s in self._stages() if s.name == first), None)
+        stage = next((s for s in stages(self.protocol, self.dialect) if s.name == first), None)
         if stage is not None:
             steps = _steps(stage, rest)
             return lambda seen: _walk(seen.opened.get(first), steps)
         steps = _steps(self._model, [first, *rest])
         return lambda seen: _walk(seen.frame, steps)
-
-    def _stages(self) -> list[m.Layout]:
-        from .structs import stages
-
-        return stages(self.protocol, self.dialect)
 
     def _each(self, path: str) -> _Getter:
         """Reads all values at a path through a list."""

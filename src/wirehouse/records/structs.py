@@ -55,14 +55,15 @@ def elsewhere(protocol: Protocol) -> frozenset[str]:
     return frozenset((*meaning.body, *inner))
 
 
-def stages(protocol: Protocol, dialect: str | None = None) -> list[m.Layout]:
+@functools.cache
+def stages(protocol: Protocol, dialect: str | None = None) -> tuple[m.Layout, ...]:
     """What the bytes of staged fields hold once they are opened."""
-    return [
+    return tuple(
         part.stage
         for layout in protocol.layouts(dialect)
         for part in layout.parts
         if isinstance(part, m.Field) and part.stage is not None
-    ]
+    )
 
 
 def struct_value(

@@ -2,6 +2,9 @@
 
 A helper reads one value and all that it contains. What is open is kept in `stack`, three numbers
 for each container: items left, place of the container, and whether its items have keys.
+
+The helper is put into the kernel at each call: as a function of its own it would be handed every
+field of every array, which costs more than reading a small value.
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ class _Reader(Emitter):
         """The whole function."""
         code, number = self.code, self.code.number
         columns = ", ".join(name for name, _ in NODE_COLUMNS)
-        code("@kernel", f"def read_{self.kind.name}(buf, pos, end, stack, k, {columns}):")
+        code("@inline", f"def read_{self.kind.name}(buf, pos, end, stack, k, {columns}):")
         code.indent = 1
         code(
             "first = k",

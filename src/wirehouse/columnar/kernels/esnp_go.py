@@ -8,7 +8,7 @@ Make it anew with `python -m wirehouse.columnar.generate`; a test fails when it 
 
 import numpy as np
 
-from wirehouse.columnar.numba_options import U, kernel
+from wirehouse.columnar.numba_options import U, inline, kernel
 from wirehouse.columnar.utf8 import utf8
 
 _0 = U(0x0)
@@ -51,7 +51,7 @@ _9218868437227405312 = U(0x7ff0000000000000)
 _9223372036854775807 = U(0x7fffffffffffffff)
 
 
-@kernel
+@inline
 def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what, bits, start, size):
     first = k
     budget = _65536

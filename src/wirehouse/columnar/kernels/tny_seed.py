@@ -8,7 +8,7 @@ Make it anew with `python -m wirehouse.columnar.generate`; a test fails when it 
 
 import numpy as np
 
-from wirehouse.columnar.numba_options import U, kernel
+from wirehouse.columnar.numba_options import U, inline, kernel
 from wirehouse.columnar.utf8 import utf8
 
 _0 = U(0x0)

@@ -1,0 +1,48 @@
+"""What the tests of captures share: packets that are made up, and files of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+from wirehouse.capture import format as f
+from wirehouse.capture.items import Element, FileFault, Packet
+from wirehouse.capture.reader import read_bytes
+from wirehouse.capture.synthesis import ipv4, tcp
+from wirehouse.capture.writer import PcapngWriter, PcapWriter
+
+CLIENT = bytes([10, 0, 0, 9])
+SERVER = bytes([10, 0, 0, 1])
+T0 = 1_700_000_000_123_456_789
+
+
+def raw_packet(payload: bytes, seq: int = 1) -> bytes:
+    """An IPv4 packet with a TCP segment from the client to the server."""
+    return ipv4(CLIENT, SERVER, tcp(51_000, 7_300, seq=seq, payload=payload))
+
+
+def small_pcap(count: int = 5) -> tuple[bytes, list[int]]:
+    """A pcap file with packets of various sizes, and where its records begin."""
+    out = io.BytesIO()
+    writer = PcapWriter(out, link=f.LINK_RAW, nano=True)
+    offsets = [writer.packet(T0 + i, raw_packet(b"x" * (7 * i))) for i in range(count)]
+    return out.getvalue(), offsets
+
+
+def small_pcapng(count: int = 5) -> tuple[bytes, list[int]]:
+    """A pcapng file with packets of various sizes, and where their blocks begin."""
+    out = io.BytesIO()
+    writer = PcapngWriter(out)
+    writer.interface(f.LINK_RAW)
+    offsets = [writer.packet(T0 + i, raw_packet(b"x" * (7 * i))) for i in range(count)]
+    return out.getvalue(), offsets
+
+
+def packets(data: bytes) -> list[Packet]:
+    """The packets of a file."""
+    return [item for item in read_bytes(data) if isinstance(item, Packet)]
+
+
+def faults(elements: Iterator[Element]) -> list[FileFault]:
+    """The faults among what was read."""
+    return [item for item in elements if isinstance(item, FileFault)]

@@ -1,0 +1,30 @@
+"""What the package gives, and what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import wirehouse.capture
+
+NEEDLESS = ["asyncio", "cryptography", "numpy", "pyarrow", "wirehouse.protocols", "zstandard"]
+
+
+def test_public_names() -> None:
+    assert wirehouse.capture.__all__ == [
+        "Fact",
+        "FileFault",
+        "Limits",
+        "Packet",
+        "Recorder",
+        "Secrets",
+        "Segment",
+        "read",
+        "segment",
+    ]
+
+
+def test_reading_and_recording_need_little() -> None:
+    code = f"import sys, wirehouse.capture; print([n for n in {NEEDLESS} if n in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,113 @@
+"""The protocol of a connection: by name, by port, or from its first bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from wirehouse.capture.choice import SNIFFED_BYTES, Chooser, Sniffer, default_ports
+from wirehouse.capture.framing import Framing, head_size, magics
+from wirehouse.capture.items import Direction
+from wirehouse.protocols import registry
+
+from .frames_made import PROTOCOLS, frames
+
+WAYS: tuple[Direction, Direction] = ("c2s", "s2c")
+
+
+# -- by name and by port ---------------------------------------------------------------------
+
+
+def test_the_usual_ports() -> None:
+    """Packages may bring further protocols."""
+    usual = {9600: "esnp", 9610: "tny", 9611: "relay", 9757: "magline", 9620: "comet"}
+    assert usual.items() <= default_ports().items()
+    assert Chooser().ports == default_ports().keys()
+
+
+def test_a_name_wins_over_a_port() -> None:
+    chooser = Chooser(ports={80: "comet"}, protocol="tny")
+    known = chooser.known(80)
+    assert known is not None
+    assert known.name == "tny"
+    assert Chooser(ports={80: "comet"}).known(81) is None
+
+
+def test_dialects() -> None:
+    chooser = Chooser(dialects={"tny": "upstream"})
+    assert chooser.dialect(registry.find("tny")) == "upstream"
+    assert chooser.dialect(registry.find("comet")) == "seed"
+    assert chooser.framing(registry.find("tny"), "c2s").dialect == "upstream"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "smtp"}, "no protocol is called 'smtp'"),
+        ({"ports": {25: "smtp"}}, "no protocol is called 'smtp'"),
+        ({"dialects": {"smtp": "seed"}}, "no protocol is called 'smtp'"),
+        ({"dialects": {"tny": "klingon"}}, "it has seed, upstream"),
+    ],
+)
+def test_bad_arguments_name_the_valid_ones(options: dict[str, object], message: str) -> None:
+    with pytest.raises((LookupError, ValueError), match=message):
+        Chooser(**options)  # type: ignore[arg-type]
+
+
+# -- sniffing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("direction", WAYS)
+def test_a_first_frame_tells(protocol: str, direction: Direction) -> None:
+    sniffer = Chooser().sniffer(direction)
+    for byte in frames(protocol, direction)[0]:
+        sniffer.feed(bytes([byte]))
+    sniffer.end()
+    assert sniffer.chosen is registry.find(protocol)
+
+
+def test_a_decision_is_made_as_soon_as_it_is_certain() -> None:
+    sniffer = Chooser().sniffer("c2s")
+    sniffer.feed(frames("tny", "c2s")[0])
+    # `tn` is a length of comet and `t` a row of ESNP: both might go on like this for a while.
+    assert not sniffer.decided
+    sniffer.feed(bytes(30_000))
+    assert not sniffer.decided
+    sniffer.feed(bytes(SNIFFED_BYTES))
+    assert sniffer.decided
+    assert sniffer.chosen is registry.find("tny")
+
+
+def test_nothing_fits() -> None:
+    sniffer = Chooser().sniffer("c2s")
+    sniffer.feed(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
+    sniffer.end()
+    assert sniffer.decided
+    assert sniffer.chosen is None
+
+
+def test_two_that_fit_are_two_too_many() -> None:
+    both = [Framing(registry.find("tny"), each, "c2s") for each in ("seed", "upstream")]
+    sniffer = Sniffer([*both, Framing(registry.find("esnp"), None, "c2s")])
+    sniffer.feed(frames("tny", "c2s")[0])
+    assert sniffer.decided
+    assert sniffer.chosen is None
+
+
+# -- what a layout tells ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "found", "head"),
+    [
+        ("esnp", [], 4),
+        ("comet", [], 2),
+        ("tny", [b"tny."], 9),
+        ("relay", [b"rpk"], 7),
+        ("magline", [b"\x7e\x66", b"\x7f\x66"], 16),
+    ],
+)
+def test_magic_and_head(protocol: str, found: list[bytes], head: int) -> None:
+    model = registry.find(protocol).model()
+    assert magics(model) == found
+    assert head_size(model) == head

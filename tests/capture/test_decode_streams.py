@@ -1,0 +1,306 @@
+"""Frames and faults of streams: the rules of *Messages*, and a naive reader of whole streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wirehouse.capture.assembly import Data, Gap
+from wirehouse.capture.framing import Framing, magics
+from wirehouse.capture.items import Direction
+from wirehouse.capture.streams import Fault, Frame, FrameReader, Place, Read
+from wirehouse.protocols import registry
+from wirehouse.wire.errors import DecodeError, NeedMore
+
+from .frames_made import PROTOCOLS, frames
+
+Piece = tuple[int, bytes]
+"""Where in the stream, and the bytes."""
+Said = tuple[Any, ...]
+
+
+def reader(protocol: str, direction: Direction = "s2c") -> FrameReader:
+    return FrameReader(Framing(registry.find(protocol), None, direction))
+
+
+def read(protocol: str, pieces: list[Piece], *, still_open: bool = False) -> list[Read]:
+    """Everything that pieces hold; a piece that begins further on has a gap before it."""
+    stream, found, position = reader(protocol), [], 0
+    for number, (at, payload) in enumerate(pieces):
+        if at > position:
+            found += stream.gap(Gap(position, at - position, number, 1000 * number, 0))
+        found += stream.data(Data(at, payload, number, 1000 * number, 0, number))
+        position = at + len(payload)
+    found += stream.end(still_open=still_open)
+    accounted = sum(len(e.raw) if isinstance(e, Frame) else e.present_bytes for e in found)
+    assert accounted + stream.ignored_bytes == sum(len(payload) for _, payload in pieces)
+    return found
+
+
+def said(found: list[Read]) -> list[Said]:
+    return [
+        ("frame", each.start, each.stop)
+        if isinstance(each, Frame)
+        else ("fault", each.start, each.present_bytes, each.missing_bytes, each.code)
+        for each in found
+    ]
+
+
+# -- rule by rule ----------------------------------------------------------------------------
+
+
+def test_frames_may_be_cut_anywhere() -> None:
+    one, two = frames("tny", "s2c")[:2]
+    whole = one + two
+    for cut in range(1, len(whole)):
+        found = read("tny", [(0, whole[:cut]), (cut, whole[cut:])])
+        assert said(found) == [("frame", 0, len(one)), ("frame", len(one), len(whole))]
+
+
+def test_the_times_of_a_frame() -> None:
+    """It begins with the packet of its first byte, and is complete when the last one came."""
+    frame = frames("tny", "s2c")[0]
+    stream = reader("tny")
+    stream.data(Data(0, frame[:5], 20, 100, 3, 2))
+    stream.data(Data(5, frame[5:9], 30, 200, 3, 9))
+    (found,) = stream.data(Data(9, frame[9:], 25, 300, 4, 4))
+    assert isinstance(found, Frame)
+    assert (found.ts_ns, found.place()) == (30, Place(20, 3, 100))
+    assert found.place(6) == Place(30, 3, 201)
+
+
+def test_a_frame_whose_content_is_bad_is_one_fault() -> None:
+    good = frames("relay", "s2c")[0]
+    bad = good[:11] + b"\x1f" + good[12:]
+    found = read("relay", [(0, good + bad + good)])
+    size = len(good)
+    assert said(found) == [
+        ("frame", 0, size),
+        ("fault", size, size, 0, "unknown_type"),
+        ("frame", 2 * size, 3 * size),
+    ]
+    fault = found[1]
+    assert isinstance(fault, Fault)
+    assert fault.bytes == bad[:256]
+    assert fault.field == "relay_packet.mark"
+    assert fault.detail == "no command, row, packet or value has this type number (31)"
+
+
+def test_after_a_bad_head_reading_goes_on_at_the_magic() -> None:
+    good = frames("tny", "s2c")[0]
+    rubbish = b"xx tny. yy"
+    found = read("tny", [(0, good + rubbish + good)])
+    size = len(good)
+    assert said(found) == [
+        ("frame", 0, size),
+        ("fault", size, len(rubbish), 0, "bad_magic"),
+        ("frame", size + len(rubbish), 2 * size + len(rubbish)),
+    ]
+
+
+def test_without_magic_reading_goes_on_at_a_segment() -> None:
+    good = frames("comet", "s2c")[0]
+    found = read("comet", [(0, b"\0\0" + good), (2 + len(good), good)])
+    assert said(found) == [
+        ("fault", 0, 2 + len(good), 0, "bad_length"),
+        ("frame", 2 + len(good), 2 + 2 * len(good)),
+    ]
+
+
+def test_a_place_is_no_beginning_unless_a_good_frame_is_there() -> None:
+    good = frames("tny", "s2c")[0]
+    broken = b"tny.\x03" + good[5:]
+    found = read("tny", [(0, b"?" + broken + good)])
+    assert said(found)[0] == ("fault", 0, 1 + len(broken), 0, "bad_magic")
+
+
+def test_a_gap_is_one_fault_with_what_it_broke() -> None:
+    good = frames("tny", "s2c")[0]
+    size = len(good)
+    found = read("tny", [(0, good + good[:10]), (size + 50, good[7:] + good)])
+    start = size + 50 + size - 7
+    assert said(found) == [
+        ("frame", 0, size),
+        ("fault", size, 10 + size - 7, 40, "gap"),
+        ("frame", start, start + size),
+    ]
+    fault = found[1]
+    assert isinstance(fault, Fault)
+    assert fault.bytes == good[:10] + good[7:]
+    assert fault.place == Place(0, 0, size)
+    assert fault.detail == "40 bytes were not captured"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_first_byte_behind_a_gap_may_begin_a_frame(protocol: str) -> None:
+    good = frames(protocol, "s2c")[0]
+    size = len(good)
+    found = read(protocol, [(0, good), (size + 5, good)])
+    assert said(found)[1:] == [("fault", size, 0, 5, "gap"), ("frame", size + 5, 2 * size + 5)]
+    fault = found[1]
+    assert isinstance(fault, Fault)
+    assert fault.place == Place(1, 0, 1000)  # of the packet that shows it
+
+
+def test_a_stream_that_ends_in_a_frame() -> None:
+    good = frames("magline", "s2c")[0]
+    pieces = [(0, good + good[:20])]
+    assert said(read("magline", pieces))[1:] == [
+        ("fault", len(good), 20, 0, "truncated_stream"),
+    ]
+    assert said(read("magline", pieces, still_open=True)) == [("frame", 0, len(good))]
+
+
+def test_the_end_of_an_open_stream_excuses_only_the_unfinished_frame() -> None:
+    good = frames("magline", "s2c")[0]
+    found = read("magline", [(0, good + b"?" + good[:20])], still_open=True)
+    assert said(found)[1:] == [("fault", len(good), 21, 0, "bad_magic")]
+
+
+def test_a_long_frame_costs_no_more_than_its_length() -> None:
+    """Each row of an ESNP message is looked at once, however small the segments."""
+    row = b"\x80\0\0\x04rows"
+    message = row * 20_000 + b"\0\0\0\0"
+    calls = 0
+    stream = reader("esnp")
+    framing: Any = stream._framing
+    scan = framing._scan
+
+    def counting(buffer: Any, at: int, end: int, **more: int) -> int:
+        nonlocal calls
+        calls += 1
+        begin = more.get("resume", at)
+        assert begin >= at
+        assert end - begin < 3_000
+        return int(scan(buffer, at, end, **more))
+
+    framing._scan = counting
+    found: list[Read] = []
+    for at in range(0, len(message), 1_400):
+        found += stream.data(Data(at, message[at : at + 1_400], 0, 0, 0, 0))
+    assert said(found) == [("frame", 0, len(message))]
+    assert calls <= len(message) / 1_400 + 1
+
+
+# -- against a naive reader ------------------------------------------------------------------
+
+
+class Naive:
+    """Reads a stream that is there as a whole: no buffers, no waiting."""
+
+    def __init__(self, protocol: str, direction: Direction):
+        self.protocol = registry.find(protocol)
+        self.direction = direction if self.protocol.directed else None
+        self.magics = magics(self.protocol.model())
+        self.found: list[Said] = []
+
+    def judge(self, data: bytes) -> tuple[str, int | str, str]:
+        """(verdict, size or code, code)."""
+        try:
+            stop = self.protocol.scan(data)
+        except NeedMore:
+            return "need", 0, ""
+        except DecodeError as error:
+            return "head", 0, error.code
+        try:
+            self.protocol.decode(data[:stop], direction=self.direction)
+        except DecodeError as error:
+            return "content", stop, error.code
+        return "good", stop, ""
+
+    def may_begin(self, data: bytes, at: int, begins: set[int], behind_gap: bool) -> bool:
+        if at == 0 and behind_gap:
+            return True
+        if self.magics:
+            return any(data.startswith(each, at) for each in self.magics)
+        return at in begins
+
+    def read(self, regions: list[tuple[int, bytes, set[int]]], still_open: bool) -> list[Said]:
+        """Regions without gaps: start, bytes, and where in them segments begin."""
+        fault: list[Any] | None = None
+        for number, (start, data, begins) in enumerate(regions):
+            at = 0
+            while at < len(data):
+                verdict, size, code = self.judge(data[at:])
+                if fault is not None:
+                    if self.may_begin(data, at, begins, number > 0) and verdict == "good":
+                        self.found.append(tuple(fault))
+                        fault = None
+                    else:
+                        fault[2] += 1
+                        at += 1
+                elif verdict == "good":
+                    self.found.append(("frame", start + at, start + at + int(size)))
+                    at += int(size)
+                elif verdict == "content":
+                    self.found.append(("fault", start + at, size, 0, code))
+                    at += int(size)
+                elif verdict == "head":
+                    fault = ["fault", start + at, 1, 0, code]
+                    at += 1
+                else:
+                    break
+            if number + 1 < len(regions):
+                left = len(data) - at
+                fault = fault or ["fault", start + at, left, 0, "gap"]
+                fault[3] += regions[number + 1][0] - start - len(data)
+            elif fault is not None:
+                self.found.append(tuple(fault))
+            elif at < len(data) and not still_open:
+                self.found.append(("fault", start + at, len(data) - at, 0, "truncated_stream"))
+        return self.found
+
+
+def regions_of(pieces: list[Piece]) -> list[tuple[int, bytes, set[int]]]:
+    regions: list[tuple[int, bytes, set[int]]] = []
+    for at, payload in pieces:
+        if regions and regions[-1][0] + len(regions[-1][1]) == at:
+            start, data, begins = regions[-1]
+            regions[-1] = (start, data + payload, begins | {at - start})
+        else:
+            regions.append((at, payload, {0}))
+    return regions
+
+
+@st.composite
+def broken_streams(draw: st.DrawFn) -> tuple[str, list[Piece]]:
+    """Good frames with rubbish between them, wrong bytes and losses, cut into pieces."""
+    protocol = draw(st.sampled_from(PROTOCOLS))
+    stream = bytearray()
+    for frame in draw(st.lists(st.sampled_from(frames(protocol, "s2c")), min_size=1, max_size=8)):
+        stream += frame
+        if draw(st.integers(0, 4)) == 0:
+            stream += draw(st.binary(max_size=12))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(stream) - 1))
+        stream[at] = draw(st.sampled_from([0, 1, 0x7F, 0xFF, stream[at] ^ 1]))
+    cuts = sorted(draw(st.sets(st.integers(1, len(stream)), max_size=12)) | {len(stream)})
+    pieces, start = [], 0
+    for stop in cuts:
+        if start == 0 or draw(st.integers(0, 6)):
+            pieces.append((start, bytes(stream[start:stop])))
+        start = stop
+    return protocol, pieces
+
+
+@settings(max_examples=600)
+@given(broken_streams(), st.booleans())
+def test_against_the_naive_reader(broken: tuple[str, list[Piece]], still_open: bool) -> None:
+    protocol, pieces = broken
+    found = read(protocol, pieces, still_open=still_open)
+    assert said(found) == Naive(protocol, "s2c").read(regions_of(pieces), still_open)
+
+
+@given(broken_streams(), st.integers(1, 40))
+def test_with_a_magic_it_does_not_matter_how_a_stream_is_cut(
+    broken: tuple[str, list[Piece]], size: int
+) -> None:
+    protocol, pieces = broken
+    if protocol in ("comet", "esnp"):
+        protocol = "tny"
+    stream = b"".join(payload for _, payload in pieces)
+    cut = [(at, stream[at : at + size]) for at in range(0, len(stream), size)]
+    assert said(read(protocol, cut)) == said(read(protocol, [(0, stream)]))
