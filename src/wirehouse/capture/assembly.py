@@ -24,6 +24,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from .copies import HELD_BYTES, Copy, Held
+from .limits import FAULT_BYTES
+
 __all__ = [
     "FIN",
     "HELD_BYTES",
@@ -50,10 +53,6 @@ WAITING_BYTES: Final = 1 << 20
 """When so many bytes wait behind a hole, it is given up."""
 WAITING_NS: Final = 60_000_000_000
 """When something has waited so long, the hole before it is given up."""
-HELD_BYTES: Final = 1 << 16
-"""How much of what was delivered is held, to be compared with later copies."""
-SAMPLE_BYTES: Final = 256
-"""How many bytes of a copy that differs are kept."""
 
 _HALF: Final = 1 << 31
 _MASK: Final = (1 << 32) - 1
@@ -169,7 +168,7 @@ class StreamAssembler:
         self._waiting: list[Data] = []
         self._waiting_bytes = 0
         self._oldest_ns = 0
-        self._held: _Held | None = None
+        self._held: Held | None = None
         self._fin_at: int | None = None
         self._reach: Gap | None = None
         self._over = False
@@ -243,16 +242,16 @@ class StreamAssembler:
         if at != self.position:
             self._hold()
         stop = self._up_to_fin(at + len(payload))
-        compared = _Comparison(at, payload)
+        copy = Copy(at, payload)
         keep_alive = len(payload) == 1 and at == self.position - 1
         if at < self.position and not keep_alive and self._held is not None:
-            self._held.compare(compared, self.position)
+            self._held.compare(copy, self.position)
         known = max(at, min(self.position, stop))
         self.counters.duplicate_bytes += known - at
-        self._wait(known, stop, compared, place)
+        self._wait(known, stop, copy, place)
         self._ignore(at + len(payload) - max(known, stop))
-        if compared.differing:
-            found.append(compared.conflict(place))
+        if copy.differing:
+            found.append(_conflict(copy, place))
         self._deliver_waiting(found)
         while self._waiting_bytes >= WAITING_BYTES or len(self._waiting) >= WAITING_PIECES:
             self._give_up_hole(found)
@@ -277,7 +276,7 @@ class StreamAssembler:
 
     # -- what waits --------------------------------------------------------------------------
 
-    def _wait(self, start: int, stop: int, compared: _Comparison, place: _Place) -> None:
+    def _wait(self, start: int, stop: int, copy: Copy, place: _Place) -> None:
         """Puts the bytes that nothing else has brought between what waits already."""
         fresh: list[tuple[int, int]] = []
         for piece in self._waiting:
@@ -288,7 +287,7 @@ class StreamAssembler:
                 start = piece.position
             shared = min(stop, piece.position + len(piece.payload))
             if shared > start:
-                compared.against(piece.payload, piece.position, start, shared)
+                copy.against(piece.payload, piece.position, start, shared)
                 self.counters.duplicate_bytes += shared - start
                 start = shared
         if start < stop:
@@ -298,8 +297,8 @@ class StreamAssembler:
         if not self._waiting:
             self._oldest_ns = place.ts_ns
         for first, last in fresh:
-            skipped = first - compared.position
-            payload = compared.payload[skipped : skipped + last - first]
+            skipped = first - copy.position
+            payload = copy.payload[skipped : skipped + last - first]
             self._waiting.append(
                 Data(first, payload, place.ts_ns, place.offset + skipped, place.file, place.arrival)
             )
@@ -347,71 +346,11 @@ class StreamAssembler:
     def _hold(self) -> None:
         """From the first segment that is out of order, what is delivered is held for a while."""
         if self._held is None:
-            self._held = _Held()
+            self._held = Held()
 
 
-class _Held:
-    """The last bytes that were delivered, with the gaps between them."""
-
-    __slots__ = ("_bytes", "_gaps")
-
-    def __init__(self) -> None:
-        self._bytes = bytearray()
-        self._gaps: list[tuple[int, int]] = []
-
-    def add(self, payload: bytes) -> None:
-        """Bytes that follow."""
-        self._bytes += payload[-HELD_BYTES:]
-        if len(self._bytes) > HELD_BYTES:
-            del self._bytes[:-HELD_BYTES]
-
-    def skip(self, position: int, missing: int) -> None:
-        """A gap follows, at this position."""
-        self.add(bytes(min(missing, HELD_BYTES)))
-        stop = position + missing
-        self._gaps = [gap for gap in self._gaps if gap[1] > stop - HELD_BYTES]
-        self._gaps.append((position, stop))
-
-    def compare(self, copy: _Comparison, position: int) -> None:
-        """Compares a copy with what is held of it; what is held stops at `position`."""
-        base = position - len(self._bytes)
-        start = max(base, copy.position)
-        stop = min(position, copy.position + len(copy.payload))
-        for gap_start, gap_stop in self._gaps:
-            if start < gap_start:
-                copy.against(self._bytes, base, start, min(stop, gap_start))
-            start = max(start, gap_stop)
-        copy.against(self._bytes, base, start, stop)
-
-
-class _Comparison:
-    """A segment's payload, compared with first copies of its bytes."""
-
-    __slots__ = ("differing", "first", "payload", "position")
-
-    def __init__(self, position: int, payload: bytes):
-        self.position = position
-        self.payload = payload
-        self.differing = 0
-        self.first = 0
-
-    def against(self, other: bytes | bytearray, position: int, start: int, stop: int) -> None:
-        """Compares positions `start` to `stop` with bytes that begin at `position`."""
-        if start >= stop:
-            return
-        ours = self.payload[start - self.position : stop - self.position]
-        theirs = other[start - position : stop - position]
-        if ours == theirs:
-            return
-        wrong = [at for at, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
-        if not self.differing:
-            self.first = start + wrong[0]
-        self.differing += len(wrong)
-
-    def conflict(self, place: _Place) -> Conflict:
-        """What is to be said about it."""
-        skipped = self.first - self.position
-        payload = self.payload[skipped : skipped + SAMPLE_BYTES]
-        return Conflict(
-            self.first, self.differing, payload, place.ts_ns, place.offset + skipped, place.file
-        )
+def _conflict(copy: Copy, place: _Place) -> Conflict:
+    skipped = copy.first - copy.position
+    sample = copy.payload[skipped : skipped + FAULT_BYTES]
+    offset = place.offset + skipped
+    return Conflict(copy.first, copy.differing, sample, place.ts_ns, offset, place.file)

@@ -22,7 +22,7 @@ from .keys import KeyRing
 from .limits import FAULT_BYTES
 from .messages import MessageRows
 from .opening import Openings
-from .streams import Fault, Frame, FrameReader, Place, Read
+from .streams import Fault, Frame, FrameReader, Read, conflict_fault
 
 __all__ = ["WAITING_LIMIT", "Context", "Conversation", "TableRow"]
 
@@ -137,7 +137,7 @@ class Conversation:
     def _happened(self, stream: _Stream, events: list[Event]) -> Iterator[TableRow]:
         for event in events:
             if isinstance(event, Conflict):
-                yield from self._conflict(stream, event)
+                yield from self._fault(stream, conflict_fault(event))
             else:
                 yield from self._next(stream, event)
 
@@ -238,15 +238,6 @@ class Conversation:
         stream.coverage.faulty_bytes += fault.present_bytes
         if "faults" in self._context.tables:
             yield "faults", self._fault_row(stream, fault)
-
-    def _conflict(self, stream: _Stream, conflict: Conflict) -> Iterator[TableRow]:
-        """The bytes of a second copy are duplicates: none of them counts as present."""
-        detail = f"a second copy differs from the first, in bytes: {conflict.differing}"
-        place = Place(conflict.ts_ns, conflict.file, conflict.offset)
-        payload = conflict.payload[:FAULT_BYTES]
-        yield from self._fault(
-            stream, Fault(conflict.position, 0, 0, "conflict", None, detail, payload, place)
-        )
 
     def _fault_row(self, stream: _Stream, fault: Fault) -> dict[str, Any]:
         return {

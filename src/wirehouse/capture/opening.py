@@ -75,6 +75,10 @@ class Openings:
         self._stages = _staged(describer.protocol, describer.dialect)
         self._model = describer.protocol.model(describer.dialect)
 
+    def told(self, what: str, value: str) -> None:
+        """Another reader saw which keys are for this connection."""
+        self._select((self._describer.protocol.name, what, value))
+
     def open(self, message: Any, raw: bytes, direction: Direction) -> Opened:
         """What is sealed in a message. Raises WireError when keys are known and none fits."""
         if self._opener is None:
@@ -93,16 +97,18 @@ class Openings:
     def _recognise(self, message: Any) -> None:
         told = None if self._name is None else self._name(message)
         if told is not None:
-            selector = (self._describer.protocol.name, *told)
-            if selector not in self._selectors:
-                self._selectors[1:-1] = [selector]
-                self._version = -1
+            self._select((self._describer.protocol.name, *told))
         if self._version != self._ring.version:
             self._version = self._ring.version
             keys = self._ring.candidates(self._selectors)
             if keys != self._keys or not self._openers:
                 self._keys = keys
                 self._openers = {"c2s": self._made("c2s"), "s2c": self._made("s2c")}
+
+    def _select(self, selector: Selector) -> None:
+        if selector not in self._selectors:
+            self._selectors[1:-1] = [selector]
+            self._version = -1
 
     def _made(self, direction: Direction) -> list[_Opener]:
         """One opener for each of the keys that suit the dialect; without any, one without keys."""

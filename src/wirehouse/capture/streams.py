@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
-from .assembly import Data, Gap
+from .assembly import Conflict, Data, Gap
 from .framing import BadFrame, BadHead, Framing, Good, Need, sentence
 from .limits import FAULT_BYTES
 
-__all__ = ["Fault", "Frame", "FrameReader", "Piece", "Place", "Read"]
+__all__ = ["Fault", "Frame", "FrameReader", "Piece", "Place", "Read", "conflict_fault"]
 
 
 class Place(NamedTuple):
@@ -128,7 +128,6 @@ class FrameReader:
     __slots__ = (
         "_at",
         "_base",
-        "_behind_gap",
         "_buffer",
         "_fault",
         "_framing",
@@ -153,8 +152,6 @@ class FrameReader:
         self._fault: _OpenFault | None = None
         self._latest = (-1, 0)
         """The packet, by arrival and time, with which the last piece could be delivered."""
-        self._behind_gap = -1
-        """Where in the stream the last gap ended: a place where a frame may begin."""
         self.ignored_bytes = 0
         """Bytes of an unfinished frame at the end of a stream that was still open."""
 
@@ -200,7 +197,6 @@ class FrameReader:
         self._latest = (-1, 0)
         self._move(0)
         self._forget()
-        self._behind_gap = event.position + event.missing
         return found
 
     def end(self, *, still_open: bool) -> list[Read]:
@@ -275,12 +271,14 @@ class FrameReader:
         return True
 
     def _next_place(self) -> int | None:
-        """The next place in the buffer where a frame may begin."""
-        here = self._base + self._at
-        if self._behind_gap == here:
-            return self._at
+        """The next place in the buffer where a frame may begin.
+
+        The first byte behind a gap is none of its own: a segment begins there, and no frame of a
+        protocol with a magic begins without it.
+        """
         if self._framing.magic_size:
             return self._framing.find_magic(self._buffer, self._at)
+        here = self._base + self._at
         for piece in self._pieces:
             if piece.start >= here:
                 return piece.start - self._base
@@ -338,6 +336,13 @@ class FrameReader:
         assert self._fault is not None
         found.append(self._fault.closed())
         self._fault = None
+
+
+def conflict_fault(conflict: Conflict) -> Fault:
+    """What is to be said of a second copy that differs: none of its bytes counts as present."""
+    detail = f"a second copy differs from the first, in bytes: {conflict.differing}"
+    place = Place(conflict.ts_ns, conflict.file, conflict.offset)
+    return Fault(conflict.position, 0, 0, "conflict", None, detail, conflict.payload, place)
 
 
 def _place(pieces: Sequence[Piece], position: int) -> Place:

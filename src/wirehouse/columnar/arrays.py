@@ -93,14 +93,68 @@ def texts(found: pa.Array, ascii_only: bool, strict: bool) -> pa.Array:
 
 
 def spread(compact: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
-    """The rows of an array at their places among all rows; the others are null."""
+    """The rows of an array at their places, ascending, among all rows; the others are null.
+
+    Only what has one entry for each row is made anew. The bytes of texts and the items of lists
+    follow each other as before, so they stay where they are.
+    """
     if len(chosen) == rows:
         return compact
     if not len(chosen):
         return pa.nulls(rows, compact.type)
-    places = np.full(rows, -1, np.int32)
-    places[chosen] = np.arange(len(chosen), dtype=np.int32)
-    return pc.take(compact, pa.array(places, mask=places < 0))
+    valid = np.zeros(rows, np.bool_)
+    if compact.null_count:
+        valid[chosen] = np.asarray(compact.is_valid().to_numpy(zero_copy_only=False))
+    else:
+        valid[chosen] = True
+    return _spread(compact, chosen, rows, bitmap(valid))
+
+
+def _spread(
+    compact: pa.Array, chosen: NDArray[np.intp], rows: int, valid: pa.Buffer | None
+) -> pa.Array:
+    kind = compact.type
+    if compact.offset or pa.types.is_null(kind):
+        places = np.full(rows, -1, np.int32)
+        places[chosen] = np.arange(len(chosen), dtype=np.int32)
+        return pc.take(compact, pa.array(places, mask=places < 0))
+    if pa.types.is_struct(kind):
+        children = [_spread_child(compact.field(at), chosen, rows) for at in range(kind.num_fields)]
+        return pa.StructArray.from_buffers(kind, rows, [valid], children=children)
+    parts = compact.buffers()
+    if pa.types.is_list(kind):
+        offsets = _spread_offsets(parts[1], chosen, rows)
+        return pa.Array.from_buffers(kind, rows, [valid, offsets], children=[compact.values])
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets = _spread_offsets(parts[1], chosen, rows)
+        return pa.Array.from_buffers(kind, rows, [valid, offsets, parts[2]])
+    if pa.types.is_boolean(kind):
+        bits = np.zeros(rows, np.uint8)
+        packed = np.frombuffer(parts[1], np.uint8)
+        bits[chosen] = np.unpackbits(packed, count=len(chosen), bitorder="little")
+        return pa.Array.from_buffers(kind, rows, [valid, bitmap(bits)])
+    width = kind.bit_width // 8
+    values = np.zeros(rows, f"u{width}")
+    values[chosen] = np.frombuffer(parts[1], f"u{width}", len(chosen))
+    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(values)])
+
+
+def _spread_child(child: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
+    """A field of a struct: where the struct is null, it does not matter what the field is."""
+    if child.null_count == len(child):
+        return pa.nulls(rows, child.type)
+    if child.null_count:
+        return spread(child, chosen, rows)
+    return _spread(child, chosen, rows, None)
+
+
+def _spread_offsets(buffer: pa.Buffer, chosen: NDArray[np.intp], rows: int) -> pa.Buffer:
+    old = np.frombuffer(buffer, np.int32, len(chosen) + 1)
+    offsets = np.zeros(rows + 1, np.int32)
+    offsets[chosen + 1] = old[1:] - old[:-1]
+    np.cumsum(offsets, out=offsets)
+    offsets += old[0]
+    return pa.py_buffer(offsets)
 
 
 class Assembler:

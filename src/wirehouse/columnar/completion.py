@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .numba_options import U, kernel
 from .pieces import ARRIVAL, START, TIME, Pieces
 
-__all__ = ["Delivered", "delivered", "order"]
+__all__ = ["Delivered", "delivered", "order", "pieces_in_order"]
 
 Ints = NDArray[np.int64]
 
@@ -46,6 +46,23 @@ def _delivered(numbers, run_starts, arrival, ts_ns):  # type: ignore[no-untyped-
             when = numbers[TIME, k]
         arrival[k] = latest
         ts_ns[k] = when
+
+
+def pieces_in_order(pieces: Pieces, positions: Ints) -> Ints:
+    """The pieces that hold ascending places of the buffer."""
+    found = np.empty(len(positions), np.int64)
+    _pieces_in_order(pieces.numbers, positions, found)
+    return found
+
+
+@kernel
+def _pieces_in_order(numbers, positions, found):  # type: ignore[no-untyped-def]
+    count = numbers.shape[1]
+    at = 0
+    for i in range(U(positions.shape[0])):
+        while at + 1 < count and numbers[START, U(at + 1)] <= positions[i]:
+            at += 1
+        found[i] = at
 
 
 def order(arrival: Ints) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from .carry import Carry
 from .gather import Gathered, gather
 from .packets import Packets
 from .patching import Patcher
-from .scan import Rows, Scanner, Told
+from .scan import Part, Rows, Scanner, Told
 from .tracker import Tracker
 from .window import Streams, Window
 
@@ -48,7 +48,8 @@ class FrontEnd:
     `ports` are those of servers: they tell who is the client when no SYN does. With `shares`, only
     the connections of one share are read, and only their packets are seen; packets without a
     connection, facts and faults of files belong to share 0, secrets to all. `connections` bounds
-    the connections that are held, those of all shares together.
+    the connections that are held, those of all shares together. `part` reads only that part of the
+    one file (see `index.py`).
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class FrontEnd:
         shares: int = 1,
         connections: int = LIMIT,
         limits: Limits = _LIMITS,
+        part: Part | None = None,
     ):
         if not 0 <= share < shares:
             raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
@@ -69,6 +71,9 @@ class FrontEnd:
         several = [paths] if isinstance(paths, str | os.PathLike) else paths
         self.paths = [os.fspath(path) for path in several]
         """The files; streams and pieces know them by number."""
+        if part is not None and len(self.paths) != 1:
+            raise ValueError("part: wanted one file, of which it is a part")
+        self._part = part
         self._window_bytes = window_bytes
         self._share = share
         self._limits = limits
@@ -88,10 +93,11 @@ class FrontEnd:
         Raises OSError when a file cannot be opened or read.
         """
         for file, path in enumerate(self.paths):
-            scanner = Scanner(path, window_bytes=self._window_bytes, limits=self._limits)
+            scanner = Scanner(
+                path, window_bytes=self._window_bytes, limits=self._limits, part=self._part
+            )
             try:
-                while not scanner.done:
-                    rows = scanner.window()
+                for rows in scanner.windows():
                     yield self._window(path, self._next_packets(rows, file), rows.told)
             finally:
                 scanner.close()

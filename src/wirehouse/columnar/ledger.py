@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .numba_options import U, kernel
+
 __all__ = ["IGNORED", "UNDECIDED", "Ledger"]
 
 UNDECIDED: Final = -1
@@ -42,10 +44,18 @@ class Ledger:
 
     def add(self, name: str, streams: NDArray[Any], amounts: NDArray[Any] | int) -> None:
         """Adds to a count; a stream may occur several times."""
-        np.add.at(self.entries[name], streams, amounts)
+        if isinstance(amounts, int):
+            amounts = np.full(len(streams), amounts, np.int64)
+        _add(self.entries[name], streams.astype(np.int64), amounts.astype(np.int64))
 
     def forget(self, streams: NDArray[Any]) -> None:
         """These numbers are free for other streams."""
         blank = np.zeros(1, _ENTRY)
         blank["protocol"] = UNDECIDED
         self.entries[streams] = blank[0]
+
+
+@kernel
+def _add(counts: NDArray[Any], streams: NDArray[np.int64], amounts: NDArray[np.int64]) -> None:
+    for i in range(U(len(streams))):
+        counts[U(streams[i])] += amounts[i]

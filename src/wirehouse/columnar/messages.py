@@ -42,6 +42,8 @@ class Slices:
 
     data: NDArray[np.uint8]
     pieces: Pieces
+    piece: Ints
+    """The piece with the first byte."""
     starts: Ints
     stops: Ints
     ways: NDArray[np.uint8]
@@ -56,7 +58,8 @@ class Slices:
     def take(self, rows: Any) -> Slices:
         """Some of them."""
         picked = (
-            getattr(self, name)[rows] for name in ("starts", "stops", "ways", "ts_ns", "connection")
+            getattr(self, name)[rows]
+            for name in ("piece", "starts", "stops", "ways", "ts_ns", "connection")
         )
         return Slices(self.data, self.pieces, *picked)
 
@@ -104,7 +107,6 @@ class MessageBuilder:
         body = self._body(found)
         if keys is not None:
             keys.learn(slices, found)
-            odd |= keys.telling(found)
             if stayed.any():
                 body, stayed, unopened = unsealed(keys, slices, found, body, stayed)
                 odd |= unopened
@@ -232,7 +234,7 @@ class MessageBuilder:
         if stayed.any():
             body = _without(body, stayed)
         numbers = slices.pieces.numbers
-        piece = pieces_of(slices.pieces, slices.starts)
+        piece = slices.piece
         within = slices.starts - numbers[START, piece]
         columns = {
             "ts_ns": pa.array(slices.ts_ns),
@@ -318,6 +320,7 @@ class MessageBuilder:
         slices = Slices(
             links.data,
             links.pieces,
+            _pieces_behind(links),
             links.starts + TUNNEL_HEAD,
             links.stops,
             links.ways,
@@ -337,6 +340,16 @@ def _builder(outer: MessageBuilder, carried: Protocol) -> MessageBuilder:
 
 
 # -- arrays ----------------------------------------------------------------------------------
+
+
+def _pieces_behind(links: Slices) -> Ints:
+    """The pieces with the first byte behind the head of a tunnel's packet."""
+    places = links.starts + TUNNEL_HEAD
+    ends = np.append(links.pieces.numbers[START, 1:], np.iinfo(np.int64).max)
+    piece = links.piece.copy()
+    later = places >= ends[piece]
+    piece[later] = pieces_of(links.pieces, places[later])
+    return piece
 
 
 def pieces_of(pieces: Pieces, positions: Ints) -> NDArray[np.intp]:

@@ -77,8 +77,8 @@ IGNORED: Final = 32
 ENDED: Final = 64
 ODD: Final = 128
 """Bits of `state`: its beginning is known; FIN was reached; it was reset; something waits in an
-assembler, which gets every segment; an assembler holds the last bytes; nobody wants its bytes; its end
-was reported; something in this window is out of order."""
+assembler, which gets every segment; an assembler holds the last bytes; nobody wants its bytes; its
+end was reported; something in this window is out of order."""
 
 ENDINGS: Final = ("", "closed", "reset", "expired", "replaced", "evicted", "open")
 """How a stream ended, by the code in `ending`. Open: the last file ended first."""

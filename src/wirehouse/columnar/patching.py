@@ -18,16 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..capture.assembly import (
-    FIN,
-    HELD_BYTES,
-    Conflict,
-    Counters,
-    Data,
-    Event,
-    Gap,
-    StreamAssembler,
-)
+from ..capture.assembly import FIN, Conflict, Counters, Data, Event, Gap, StreamAssembler
+from ..capture.copies import HELD_BYTES
 from . import order
 from .packets import Packets
 from .segments import PAYLOAD_BYTES

@@ -28,14 +28,14 @@ from wirehouse.capture.streams import Fault, Frame, FrameReader
 from wirehouse.records.schema import schema
 from wirehouse.wire.protocol import Protocol
 
-from .completion import Delivered, delivered, order
+from .completion import Delivered, delivered, order, pieces_in_order
 from .coverage import coverage_batch
 from .faults import FaultRows
 from .frontend import WINDOW_BYTES, FrontEnd
 from .kernel import load
 from .ledger import IGNORED, UNDECIDED, Ledger
 from .lifecycle import Lifecycle
-from .messages import Built, MessageBuilder, Slices, pieces_of
+from .messages import Built, MessageBuilder, Slices
 from .packet_table import packet_batch
 from .scalar import Outcome, Scalar
 from .sealing import ConnectionKeys
@@ -203,6 +203,8 @@ class CapturePipeline:
         dialect = self._chooser.dialect(protocol)
         builder = MessageBuilder(protocol, dialect, self._files, reveal=self._reveal)
         keys = ConnectionKeys(protocol, self._ring) if protocol.meaning.sealed else None
+        if keys is not None:
+            self._scalar.told[protocol.name] = keys.told
         self._protocols.append(
             _Protocol(protocol, builder, keys, bool(protocol.meaning.transformed))
         )
@@ -238,13 +240,15 @@ class CapturePipeline:
             mine = runs[streams == stream]
             outcomes += self._read(window, spoken, stream, [(run, None) for run in mine.tolist()])
         self._leave(window, spoken, plain[~frames.wrong], frames.reached[~frames.wrong], ended)
-        last = pieces_of(window.pieces, frames.stops - 1)
+        first = pieces_in_order(window.pieces, frames.starts)
+        last = pieces_in_order(window.pieces, frames.stops - 1)
         arrival = self._delivered.arrival[last]
         sequence = order(arrival)
         frame_streams = window.run_stream[plain][frames.runs[sequence]]
         slices = Slices(
             window.data,
             window.pieces,
+            first[sequence],
             frames.starts[sequence],
             frames.stops[sequence],
             self._front.streams.direction[frame_streams],
@@ -457,7 +461,10 @@ class CapturePipeline:
             name = int(self._ledger.entries["protocol"][stream])
             if name >= 0 and self._ring.version:
                 connection = int(self._front.streams.connection[stream])
-                self._scalar.forget(self._protocols[name].protocol, connection)
+                spoken = self._protocols[name]
+                self._scalar.forget(spoken.protocol, connection)
+                if spoken.keys is not None:
+                    spoken.keys.forget(connection)
         self._ledger.forget(retired)
 
 

@@ -127,9 +127,7 @@ def open_pipeline(files: Sequence[str], options: ReadOptions) -> CapturePipeline
     )
 
 
-def finished(
-    options: ReadOptions, windows: Iterable[Iterable[Item]]
-) -> Iterator[pa.RecordBatch]:
+def finished(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
     """Batches of the table, filtered and cut to the wanted columns."""
     whole = _whole_schema(options)
     wanted = table_schema(options)
@@ -225,7 +223,9 @@ def _field(whole: pa.Schema, path: str) -> pa.Field:
     found = whole.field(first)
     for name in rest:
         inner = found.type
-        known = [inner.field(at).name for at in range(inner.num_fields)] if _is_struct(inner) else []
+        known = (
+            [inner.field(at).name for at in range(inner.num_fields)] if _is_struct(inner) else []
+        )
         if name not in known:
             there = f"; there are {', '.join(known)}" if known else ""
             raise ValueError(f"no column {name!r} in {found.name}{there}")
@@ -246,5 +246,3 @@ def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
     first, *rest = path.split(".")
     column = batch.column(first)
     return pc.struct_field(column, rest) if rest else column
-
-

@@ -51,6 +51,8 @@ class Scalar:
         self._ring = ring
         self._rows = rows
         self._openings: dict[tuple[str, int], Openings] = {}
+        self.told: dict[str, dict[int, tuple[str, str]]] = {}
+        """By protocol and connection: what messages that kernels read said about keys."""
 
     # -- single frames -----------------------------------------------------------------------
 
@@ -100,7 +102,11 @@ class Scalar:
         if key not in self._openings:
             describer = self._rows.describer(protocol)
             self._openings[key] = Openings(self._ring, describer, connection)
-        return self._openings[key]
+        found = self._openings[key]
+        told = self.told[protocol.name].get(connection) if protocol.name in self.told else None
+        if told is not None:
+            found.told(*told)
+        return found
 
     def forget(self, protocol: Protocol, connection: int) -> None:
         """A connection is gone."""

@@ -1,6 +1,6 @@
 """The scan of a capture: windows of packet rows, kernels and the reference taking turns.
 
-`Scanner.window` reads on until about `window_bytes` of the file are behind it. Kernels
+Each of `Scanner.windows` reads on until about `window_bytes` of the file are behind it. Kernels
 (`blocks.py`) read what is regular; a section, an interface, a fact, a block with wrong content is
 read by the reference's `blocks.Reader`; damage and ends are the reference's too (`sources.py`).
 """
@@ -8,10 +8,11 @@ read by the reference's `blocks.Reader`; damage and ends are the reference's too
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from ..capture.blocks import Reader
 from ..capture.faults import cut_off
@@ -23,9 +24,10 @@ from ..capture.pcapng import BEGINS, read_pcapng, section_order
 from ..capture.reader import elements, read_bytes
 from . import blocks as b
 from .interfaces import InterfaceTable
+from .numba_options import readonly
 from .sources import Source, resync
 
-__all__ = ["Rows", "Scanner", "Told"]
+__all__ = ["END", "Part", "Rows", "Scanner", "Told"]
 
 _LEAST_PACKET_BYTES: Final = 64
 """A window has room for as many packets as it has pieces of this size: a record with Ethernet, IP
@@ -33,8 +35,20 @@ and TCP headers has 70 bytes. Where packets are smaller, the window is merely sh
 _OTHERS: Final = 4096
 """Facts and secrets that a kernel notes before Python reads them."""
 
+END: Final = 1 << 62
+"""Where a part stops that reaches to the end of its file."""
+
 Told: TypeAlias = tuple[int, Fact | Secrets | FileFault]
 """What a file holds besides packets, with the number of the next packet of its window."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a file between two blocks, and what is known of the section that it begins in."""
+
+    offset: int
+    stop: int
+    order: Order
+    interfaces: tuple[Interface, ...]
 
 
 class Rows:
@@ -46,7 +60,7 @@ class Rows:
         self.marks = np.empty(room, np.uint8)
         self.count = 0
         self.told: list[Told] = []
-        self.data: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self.data = readonly(b"")
         """The bytes in which row DATA is a place."""
         self.base = 0
         """Where in the file they begin."""
@@ -76,9 +90,9 @@ class Rows:
 
 
 class Scanner:
-    """Reads one file from front to back. Raises OSError when it cannot be opened."""
+    """Reads one file, or a part of one, from front to back. Raises OSError when it cannot."""
 
-    def __init__(self, path: str, *, window_bytes: int, limits: Limits):
+    def __init__(self, path: str, *, window_bytes: int, limits: Limits, part: Part | None = None):
         self._limits = limits
         self._window_bytes = window_bytes
         self._room = max(16, window_bytes // _LEAST_PACKET_BYTES)
@@ -86,7 +100,8 @@ class Scanner:
         self._feed = self._source.feed
         self._others = np.empty((2, _OTHERS), np.int64)
         self._interfaces = InterfaceTable()
-        self._order: Order = "little"
+        self._pcap_order: Order = "little"
+        self._stop = END if part is None else part.stop
         self._reader: Reader | None = None
         self._told: list[Fact | Secrets | FileFault] = []
         self.at = 0
@@ -94,18 +109,35 @@ class Scanner:
         self.done = False
         """Whether the file is read."""
         self._begin(path)
+        if part is not None and not self.done:
+            self._jump(part)
+
+    @property
+    def order(self) -> Order:
+        """The byte order, of the section in pcapng."""
+        return self._pcap_order if self._reader is None else self._reader.order
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """The interfaces of the section so far."""
+        return () if self._reader is None else tuple(self._reader.interfaces)
 
     def close(self) -> None:
         """Close the file."""
         self._source.close()
 
-    def window(self) -> Rows:
-        """The next window. It may hold no packet at all."""
+    def windows(self) -> Iterator[Rows]:
+        """The windows, at least one. A window may hold no packet at all."""
+        yield self._window()
+        while not self.done:
+            yield self._window()
+
+    def _window(self) -> Rows:
         rows = Rows(self._room)
         self._feed.release(self.at)
         self._feed.has(self.at, self._window_bytes)
         self._show(rows)
-        stop = self.at + self._window_bytes
+        stop = min(self.at + self._window_bytes, self._stop)
         while self.at < stop and not self.done and self._is_shown(rows):
             why = self._run(rows, stop)
             if why == b.FULL or (why == b.SHORT and rows.count):
@@ -118,6 +150,7 @@ class Scanner:
                 self._odd(rows)
             self._place(rows)
         self._place(rows)
+        self.done = self.done or self.at >= self._stop
         return rows
 
     def _show(self, rows: Rows) -> None:
@@ -151,6 +184,19 @@ class Scanner:
                 self._take(element)
             self.done = True
 
+    def _jump(self, part: Part) -> None:
+        """Go to where a part begins, with what is known there."""
+        while self._feed.known_end() < part.offset and self._feed.has(self._feed.known_end(), 1):
+            self._feed.release(min(self._feed.known_end(), part.offset))
+        self.at = part.offset
+        self._feed.release(self.at)
+        if self._reader is None:
+            return
+        self._reader = Reader(part.order, self._limits)
+        for interface in part.interfaces:
+            self._reader.interfaces.append(interface)
+            self._interfaces.add(interface)
+
     def _end(self) -> None:
         """The file ends here; that is a fault when it ends inside of something."""
         if self._feed.known_end() > self.at or self._feed.ending:
@@ -170,7 +216,7 @@ class Scanner:
         if self._reader is None:
             fault = resync(self._feed, self.at, self._head, read_pcap, self._limits)
         else:
-            head = _section_header(self._reader.order)
+            head = _section_header(self.order)
             fault = resync(self._feed, self.at, head, read_pcapng, self._limits)
         self._told.append(fault)
         self.at += fault.present_bytes
@@ -183,7 +229,7 @@ class Scanner:
         columns = rows.wide, rows.narrow, rows.marks, rows.count
         limit = self._limits.block_bytes
         if self._reader is None:
-            big = self._order == "big"
+            big = self.order == "big"
             face = self._interfaces.first
             tick_ns = 1_000_000_000 // face.ticks_per_s
             at, rows.count, why = b.scan_pcap(
@@ -192,7 +238,7 @@ class Scanner:
             self.at = rows.base + at
             return why
         table = self._interfaces.rows
-        big = self._reader.order == "big"
+        big = self.order == "big"
         at, rows.count, other, why = b.scan_pcapng(
             rows.data, rows.base, start, stop, big, table, limit, *columns, self._others
         )
@@ -225,7 +271,7 @@ class Scanner:
         if isinstance(element, Interface):
             self._interfaces.add(element)
         elif isinstance(element, Section):
-            self._order = element.order
+            self._pcap_order = element.order
         elif isinstance(element, Fact | Secrets | FileFault):
             self._told.append(element)
 

@@ -38,8 +38,8 @@ _MARK: Final = 1
 _OVERHEAD: Final = 25
 """The least bytes of sealed comet content."""
 _KEPT_CIPHERS: Final = 65_536
-_TELLING: Final = ("auth", "syn")
-"""Messages that tell which keys a connection has."""
+_TELLING: Final = (("syn", "random", "client_random"), ("auth", "client_id", "client_id"))
+"""Messages that tell which keys a connection has: by which field, and what key logs call it."""
 
 
 class Sealed:
@@ -86,33 +86,34 @@ class ConnectionKeys:
     def __init__(self, protocol: Protocol, ring: KeyRing):
         self.protocol = protocol
         self.ring = ring
-        self._randoms: dict[int, str] = {}
+        self.told: dict[int, tuple[str, str]] = {}
+        """By connection: what its messages said about its keys, and what key logs call that."""
         self._ciphers: OrderedDict[tuple[int, int], tuple[Any, bytes] | None] = OrderedDict()
         self._version = -1
 
     def learn(self, slices: Slices, found: Found) -> None:
-        """Notes what tells a connection's keys: the random of its SYN."""
+        """Notes what tells a connection's keys."""
         if self._version != self.ring.version:
             self._version = self.ring.version
             self._ciphers = OrderedDict(
                 (key, value) for key, value in self._ciphers.items() if value is not None
             )
-        if "syn" not in found.structs:
-            return
-        rows, values = found.structs["syn"]
-        randoms = values.field("random").to_pylist()
-        for connection, random in zip(slices.connection[rows].tolist(), randoms, strict=True):
-            self._randoms[connection] = random.hex()
-            for way in (0, 1):
-                self._ciphers.pop((connection, way), None)
+        for name, field, selector in _TELLING:
+            if name not in found.structs:
+                continue
+            rows, values = found.structs[name]
+            told = values.field(field).to_pylist()
+            for connection, value in zip(slices.connection[rows].tolist(), told, strict=True):
+                text = value if isinstance(value, str) else value.hex()
+                self.told[connection] = selector, text
+                for way in (0, 1):
+                    self._ciphers.pop((connection, way), None)
 
-    def telling(self, found: Found) -> NDArray[np.bool_]:
-        """Messages by which the scalar opener learns which keys a connection has."""
-        rows = np.zeros(found.rows, np.bool_)
-        for name in _TELLING:
-            if name in found.structs:
-                rows[found.structs[name][0]] = True
-        return rows
+    def forget(self, connection: int) -> None:
+        """A connection is gone."""
+        self.told.pop(connection, None)
+        for way in (0, 1):
+            self._ciphers.pop((connection, way), None)
 
     def cipher(self, connection: int, way: int) -> tuple[Any, bytes] | None:
         """An encryptor of counter blocks and the IV; None when there is no such key."""
@@ -126,10 +127,10 @@ class ConnectionKeys:
     def candidates(self, connection: int) -> list[dict[str, Any]]:
         """The keys that may fit a connection."""
         name = self.protocol.name
-        random = self._randoms.get(connection)
+        told = self.told.get(connection)
         selectors: list[Any] = [(name, "connection", connection)]
-        if random is not None:
-            selectors.append((name, "client_random", random))
+        if told is not None:
+            selectors.append((name, *told))
         return self.ring.candidates([*selectors, (name, "", "")])
 
     def _made(self, connection: int, way: str) -> tuple[Any, bytes] | None:

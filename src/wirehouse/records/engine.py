@@ -34,13 +34,13 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much an engine remembers; beyond that it gives up the oldest first, and says so."""
 
     connections: int = 1_000_000
-    """Connections at a time. About 0.4 KB each when nothing is under way."""
+    """Connections at a time. About 0.6 KB each when nothing is under way."""
     open_calls: int = 4_096
     """Unanswered calls of one direction of a connection: more than any peer has in flight."""
     answered_calls: int = 16_384
     """Answered calls of one direction of a connection that wait for a second answer."""
     deliveries: int = 1_000_000
-    """Notifications that wait for an acknowledgement. About 0.5 KB each."""
+    """Notifications that wait for an acknowledgement. About 0.3 KB each."""
     acknowledged: int = 100_000
     """Acknowledged notifications that may be sent once more, because the two crossed."""
     publications: int = 1_000_000

@@ -1,0 +1,38 @@
+"""Makes the kernels of the front end ready: `warm` loads them from the cache, or compiles them.
+
+For processes that are forked later, such as Spark's workers: it starts no thread and opens no file.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import blocks, pieces, tails
+from .frontend import FrontEnd
+from .interfaces import InterfaceTable
+from .numba_options import readonly
+from .packets import Packets
+from .scan import Rows
+from .tracker import Tracker
+
+__all__ = ["warm"]
+
+
+def warm() -> None:
+    """Call every kernel of the front end once, with nothing."""
+    for _ in FrontEnd([], ports=()).windows():
+        pass
+    rows = Rows(0)
+    columns = rows.wide, rows.narrow, rows.marks, 0
+    blocks.scan_pcap(rows.data, 0, 0, 0, False, 1, 0, 0, *columns)
+    faces = InterfaceTable().rows
+    others = np.empty((2, 0), np.int64)
+    blocks.scan_pcapng(rows.data, 0, 0, 0, False, faces, 0, *columns, others)
+    packets = Packets(rows, file=0, before=0)
+    none = np.empty(0, np.int64)
+    tracker = Tracker((), limit=1, share=0, shares=1)
+    packets.follow_run(tracker.streams, 0, none, 0)
+    target = np.empty(0, np.uint8)
+    tails.tail(none, packets.data, packets.places, packets.sizes, target)
+    tails.tail_before(-1, packets.earlier, packets.data, packets.places, packets.sizes, target)
+    pieces.copy_bytes(readonly(b""), none, none, target, none)
