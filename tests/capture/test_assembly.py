@@ -164,6 +164,15 @@ def test_the_time_counts_from_the_first_that_still_waits() -> None:
     assert [type(each) for each in stream.feed(100, b"", 20 * S + WAITING_NS, 0)] == [Gap, Data]
 
 
+def test_of_those_that_still_wait_the_first_captured_counts() -> None:
+    stream = begun()
+    stream.feed(115, b"c", 5 * S, 0)
+    stream.feed(110, b"b", 10 * S, 0)
+    stream.feed(101, b"a", 10 * S, 0)
+    assert data(stream.feed(100, b"x", 10 * S, 0)) == b"xa"
+    assert data(stream.feed(100, b"", 5 * S + WAITING_NS, 0)) == b"bc"
+
+
 def test_the_end_gives_up_every_hole() -> None:
     stream = begun()
     stream.feed(102, b"c", 0, 7)
@@ -213,6 +222,15 @@ def test_payload_beyond_a_fin_is_ignored() -> None:
     assert stream.counters == Counters(new_bytes=4, duplicate_bytes=1, ignored_bytes=2)
     assert stream.feed(200, b"xyz", 0, 0) == []
     assert stream.counters.payload_bytes == 8
+
+
+def test_the_first_fin_counts() -> None:
+    stream = begun()
+    stream.feed(100, b"ab", 0, 0, FIN)
+    assert stream.feed(102, b"cd", 0, 0, FIN) == []
+    assert stream.feed(102, b"cd", 0, 0) == []
+    assert stream.counters == Counters(new_bytes=6, ignored_bytes=4)
+    assert stream.end() == []
 
 
 def test_what_precedes_a_fin_may_come_later() -> None:

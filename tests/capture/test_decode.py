@@ -157,6 +157,13 @@ def test_an_unfinished_frame_of_an_ended_stream_is_a_fault(tmp_path: Path, flags
     assert fault["bytes"] == b"\x10"
 
 
+def test_a_reset_by_the_other_end_closes_the_connection(tmp_path: Path) -> None:
+    call = Call(9600).open().say("c2s", ESNP + b"\x10")
+    call.packet("s2c", 0, flags=RST | ACK)
+    rows = decoded(write(tmp_path / "a.pcap", call.packets))
+    assert kept(rows["faults"], "code", "direction") == [("truncated_stream", "c2s")]
+
+
 def test_a_stream_ends_when_its_connection_begins_anew(tmp_path: Path) -> None:
     first = Call(9600).open().say("c2s", ESNP + b"\x10")
     second = Call(9600, now_ns=first.now_ns, isn={"c2s": 90, "s2c": 91})
@@ -255,9 +262,20 @@ def test_what_waits_for_a_decision_is_bounded(tmp_path: Path) -> None:
     call = Call(4_000).open().say("c2s", frames("tny", "c2s")[0])
     for _ in range(12):
         call.say("s2c", frames("tny", "s2c")[0] * 1_000, size=60_000)
-    rows = decoded(write(tmp_path / "a.pcap", call.packets), tables=["coverage", "messages"])
-    assert {row["protocol"] for row in rows["coverage"]} == {"tny"}
-    assert len(rows["messages"]) == 12_001
+    path = write(tmp_path / "a.pcap", call.packets)
+    order = [table for table, _ in read_tables([path], tables=["packets", "messages"])]
+    assert order.count("messages") == 12_001
+    # A frame that begins with `tn` may still be the head of a long one: that is not waited for.
+    before = order[: order.index("messages")].count("packets")
+    assert before < order.count("packets")
+
+
+def test_sniffing_ends_at_a_gap(tmp_path: Path) -> None:
+    """Its two sides do not make a frame."""
+    frame = frames("tny", "c2s")[0]
+    call = Call(4_000).open().say("c2s", frame[:20]).lose("c2s", 50).say("c2s", frame[20:])
+    rows = decoded(write(tmp_path / "a.pcap", call.close().packets))
+    assert kept(rows["coverage"], "protocol", "ignored_bytes") == [(None, len(frame)), (None, 0)]
 
 
 # -- tunnels ---------------------------------------------------------------------------------

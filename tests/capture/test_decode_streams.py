@@ -72,6 +72,33 @@ def test_the_times_of_a_frame() -> None:
     assert found.place(6) == Place(30, 3, 201)
 
 
+def test_a_frame_is_known_with_its_last_byte() -> None:
+    frame = frames("tny", "s2c")[0]
+    stream = reader("tny")
+    assert len(stream.data(Data(0, frame + frame[:5], 0, 0, 0, 0))) == 1
+    assert stream.data(Data(len(frame) + 5, frame[5:-1], 0, 0, 0, 0)) == []
+    assert len(stream.data(Data(2 * len(frame) - 1, frame[-1:], 0, 0, 0, 0))) == 1
+
+
+def test_behind_a_gap_earlier_packets_do_not_matter() -> None:
+    frame = frames("tny", "s2c")[0]
+    size = len(frame)
+    stream = reader("tny")
+    stream.data(Data(0, frame, 70, 0, 0, 9))
+    stream.gap(Gap(size, 5, 0, 0, 0))
+    _, found = stream.data(Data(size + 5, frame, 20, 0, 0, 3))
+    assert isinstance(found, Frame)
+    assert found.ts_ns == 20
+
+
+def test_a_stream_may_be_joined_at_a_gap() -> None:
+    stream = reader("tny")
+    stream.gap(Gap(100, 5, 1, 2, 3))
+    (found,) = stream.end(still_open=True)
+    assert isinstance(found, Fault)
+    assert (found.start, found.missing_bytes, found.place) == (100, 5, Place(1, 3, 2))
+
+
 def test_a_frame_whose_content_is_bad_is_one_fault() -> None:
     good = frames("relay", "s2c")[0]
     bad = good[:11] + b"\x1f" + good[12:]
@@ -99,6 +126,15 @@ def test_after_a_bad_head_reading_goes_on_at_the_magic() -> None:
         ("fault", size, len(rubbish), 0, "bad_magic"),
         ("frame", size + len(rubbish), 2 * size + len(rubbish)),
     ]
+
+
+def test_a_head_is_judged_when_it_is_whole() -> None:
+    """A ping with a length is delimited all the same: two of them are two faults."""
+    wrong = b"tny.\x01\x07\0\0\0"
+    expected = [("fault", 0, 9, 0, "bad_length"), ("fault", 9, 9, 0, "bad_length")]
+    for cut in range(1, 18):
+        stream = wrong + wrong
+        assert said(read("tny", [(0, stream[:cut]), (cut, stream[cut:])])) == expected
 
 
 def test_without_magic_reading_goes_on_at_a_segment() -> None:

@@ -13,7 +13,7 @@ from wirehouse.capture.keys import KeyRing, opener_class
 from wirehouse.capture.opening import Opened, Openings
 from wirehouse.protocols import registry
 from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet.sealing import ContentSealer, HipushContent
+from wirehouse.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
 from wirehouse.protocols.magline import layout as magline
 from wirehouse.protocols.magline.records import DirectionKeys, RecordCipher
 from wirehouse.protocols.tny import layout as tny
@@ -143,6 +143,24 @@ def test_comet_keys_are_found_by_the_client() -> None:
     assert found.open(sealed(keys[0], b"\xff\xfe"), b"", "s2c").body == b"\xff\xfe"
     with pytest.raises(DecodeError, match="bad_record"):
         found.open(sealed(bytes(32), b"text"), b"", "s2c")
+
+
+def test_the_key_that_fits_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [bytes([n]) * 32 for n in range(20)]
+    made = ring(*(line(COMET, connection=5, content_key=key.hex()) for key in keys))
+    tries = 0
+    peek = ContentOpener.peek
+
+    def counting(self: ContentOpener, *arguments: Any, **more: Any) -> tuple[int, bytes]:
+        nonlocal tries
+        tries += 1
+        return peek(self, *arguments, **more)
+
+    monkeypatch.setattr(ContentOpener, "peek", counting)
+    found = openings(made, "comet")
+    for _ in range(10):
+        assert found.open(sealed(keys[0], b"text"), b"", "s2c").body == b"text"
+    assert tries == 20 + 9
 
 
 def test_in_hipush_the_key_tells() -> None:

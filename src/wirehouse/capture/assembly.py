@@ -174,6 +174,11 @@ class StreamAssembler:
         self._over = False
 
     @property
+    def waiting_since_ns(self) -> int | None:
+        """When the first of what waits behind a hole was captured; None when nothing waits."""
+        return self._oldest_ns if self._waiting else None
+
+    @property
     def finished(self) -> bool:
         """Whether nothing more can come: the stream was reset, ended, or is complete up to FIN."""
         if self._over:

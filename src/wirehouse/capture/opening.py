@@ -17,11 +17,12 @@ from wirehouse.records.message import Describer
 from wirehouse.wire import model as m
 from wirehouse.wire.errors import WireError
 from wirehouse.wire.protocol import Protocol as WireProtocol
+from wirehouse.wire.protocol import Protocol as WireProtocol
 
 from .items import Direction
 from .keys import KeyRing, Keys, Selector, opener_class
 
-__all__ = ["Opened", "Openings"]
+__all__ = ["Opened", "Openings", "keys_told"]
 
 
 class Opened(NamedTuple):
@@ -57,6 +58,12 @@ _NAMES: Final[dict[str, Callable[[Any], tuple[str, str] | None]]] = {
     "comet": _comet_name,
 }
 """How a message tells which keys its connection has."""
+
+
+def keys_told(protocol: WireProtocol, message: Any) -> tuple[str, str] | None:
+    """What a message says about the keys of its connection: what key logs call it, and its value."""
+    name = _NAMES.get(protocol.name)
+    return None if name is None else name(message)
 
 
 class Openings:

@@ -160,6 +160,13 @@ class FrameReader:
         self._latest = (arrival, ts_ns)
 
     @property
+    def open_since_ns(self) -> int:
+        """When the first byte was captured of what is not yielded yet; there is some."""
+        if self._fault is not None:
+            return self._fault.place.ts_ns
+        return self._pieces[0].ts_ns
+
+    @property
     def unfinished(self) -> int | None:
         """How many bytes wait for the rest of their frame; None while a fault is open."""
         return None if self._fault is not None else len(self._buffer)

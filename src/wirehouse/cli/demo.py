@@ -1,29 +1,203 @@
-"""`wirehouse demo`: see it work."""
+"""`wirehouse demo`: simulated traffic, read by Spark, compared with the truth."""
 
 from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .common import CONTEXT
+from .errors import BAD_USAGE, CommandError
 from .main import COMMANDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wirehouse.traffic import Summary
+
+    from .demo_figures import Findings
+    from .demo_show import Steps
 
 __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["demo"]}
 
-Decodes and encodes sample messages of every protocol, and of one declared on the spot. It needs
-no network and takes a second.
+Simulates phones, games, services and devices, reads the captures with Spark through
+format("wirehouse"), prints calls, latencies and deliveries, and compares every figure with what the
+simulator knows to be true. Exits 1 if one differs. It takes a minute or two, needs no network, and
+leaves nothing behind.
 
 \b
-Example:
+Examples:
   wirehouse demo
+  wirehouse demo --size 50MB --seed 7 --keep demo-captures
+  wirehouse demo --tour
 """
+
+_SPARK_HINT = "pip install 'wirehouse[cli,lake,java]'; wirehouse demo --tour needs no Spark"
+_DEBUG_HINT = "WIREHOUSE_DEBUG=1 shows everything"
+
+_NEXT = """\
+What to try next:
+  wirehouse demo --keep captures             the same, and the captures stay
+  wirehouse demo --tour                      messages of every protocol, byte by byte
+  docs/guides/spark.md                       the data source and its options
+  docs/guides/declare-a-protocol.md          a protocol of your own, as a package"""
 
 
 @click.command(name="demo", help=_HELP, context_settings=CONTEXT)
-def command() -> None:
+@click.option("--tour", is_flag=True, help="Only show messages of every protocol; takes a second.")
+@click.option("--size", default="8MB", show_default=True, help="Bytes of all captures, about.")
+@click.option("--seed", default=0, show_default=True, help="Another seed, other traffic.")
+@click.option("--faults", default=0.0, show_default=True, help="The share of spoilt messages.")
+@click.option("--keep", metavar="DIR", help="A new folder, where captures and truth stay.")
+def command(tour: bool, size: str, seed: int, faults: float, keep: str | None) -> None:
     """Show all there is."""
-    from .tour import tour
+    if tour:
+        from .tour import tour as lines
 
-    for line in tour():
-        click.echo(line)
+        for line in lines():
+            click.echo(line)
+        return
+    _check_spark()
+    with _folder(keep) as folder:
+        found = _run(folder, size, seed, faults)
+    _show(found)
+    wrong = found.differences()
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        hint = "; --keep DIR keeps the captures to look at" if keep is None else ""
+        raise CommandError(f"not the truth: {wrong[0]}{more}{hint}")
+    click.echo(f"All figures equal the truth: {found.count:,} of {found.count:,}.\n\n{_NEXT}")
+
+
+def _check_spark() -> None:
+    """Fails before anything slow is done."""
+    try:
+        from wirehouse.lake.java import JavaError, find_java
+    except ImportError as error:
+        raise CommandError(f"the demo needs {error.name}: {_SPARK_HINT}", BAD_USAGE) from error
+    try:
+        find_java()
+    except JavaError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+
+
+@contextmanager
+def _folder(keep: str | None) -> Iterator[Path]:
+    if keep is not None:
+        yield Path(keep)
+        return
+    with tempfile.TemporaryDirectory(prefix="wirehouse-demo-") as name:
+        yield Path(name) / "captures"
+
+
+def _run(folder: Path, size: str, seed: int, faults: float) -> Findings:
+    """Everything that takes time. Nothing is printed, for that would disturb the display."""
+    from .demo_show import watched_steps
+
+    with watched_steps() as steps, _kernels() as compiled:
+        summary = _simulate(folder, size, seed, faults, steps)
+        with _spark(steps) as spark:
+            with steps.step("loading kernels, compiled the first time"):
+                compiled.wait()
+            with _spark_failures():
+                return _find(spark, folder, summary, steps)
+
+
+@contextmanager
+def _kernels() -> Iterator[Popen[bytes]]:
+    """Kernels are compiled beside everything else, into a cache that Spark's workers share."""
+    # In a session of its own, so that Ctrl-C does not make it complain.
+    process = Popen(
+        [sys.executable, "-m", "wirehouse.lake.warming"],
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _simulate(folder: Path, size: str, seed: int, faults: float, steps: Steps) -> Summary:
+    from wirehouse.traffic import SimulateError, simulate
+
+    try:
+        with steps.step(f"simulating {size} of traffic") as told:
+            return simulate(folder, size=size, seed=seed, faults=faults, jobs=1, progress=told)
+    except SimulateError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+
+
+@contextmanager
+def _spark(steps: Steps) -> Iterator[SparkSession]:
+    from wirehouse.lake import session
+
+    try:
+        with steps.step("starting Spark"):
+            spark = session("wirehouse demo")
+    except Exception as error:
+        raise CommandError(f"Spark does not start: {_reason(error)}; {_DEBUG_HINT}") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _find(spark: SparkSession, folder: Path, summary: Summary, steps: Steps) -> Findings:
+    """What Spark finds in the captures, and what it must find."""
+    from . import demo_buoys
+    from .demo_figures import SECTIONS, Findings, Truth, compute, make_views
+
+    sections = list(SECTIONS)
+    with steps.step("Spark: planning"):
+        make_views(spark, folder)
+        if demo_buoys.is_installed():
+            demo_buoys.record_buoys(folder / "buoys")
+            demo_buoys.make_view(spark, folder / "buoys")
+            sections.append(demo_buoys.SECTION)
+    truth = Truth(folder)
+    found = Findings(summary)
+    for section in sections:
+        with steps.step(f"Spark: {section.title.lower()}"):
+            found.sections.append((section, compute(spark, section), section.truth(truth)))
+    return found
+
+
+def _show(found: Findings) -> None:
+    from .demo_show import print_section
+
+    summary = found.summary
+    click.echo(
+        f"Simulated {summary.files} captures with {summary.connections:,} connections"
+        f" and {summary.messages:,} messages.\n"
+    )
+    for section, figures, right in found.sections:
+        if figures or right:
+            print_section(section, figures)
+
+
+@contextmanager
+def _spark_failures() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise CommandError(f"Spark failed: {_reason(error)}; {_DEBUG_HINT}") from error
+
+
+def _reason(error: Any) -> str:
+    """The line of an error that says why: of a worker's traceback, the last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return (named or lines or [type(error).__name__])[-1 if named else 0]

@@ -19,6 +19,10 @@ COMMANDS = {
     "encode": "JSON to bytes: what decode --json prints, and back.",
     "conform": "Run files of test vectors.",
     "dissector": "A dissector for Wireshark and tshark.",
+    "capture": "What a capture file holds; make a broken one whole; hide what is secret.",
+    "read": "Captures as tables: messages, calls, connections and more.",
+    "follow": "One connection of a capture as a conversation.",
+    "simulate": "Make captures of simulated traffic, with the truth beside them.",
     "demo": "See it work.",
 }
 """Every command with its summary; each is the module of that name, its attribute `command`."""

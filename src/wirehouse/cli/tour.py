@@ -1,4 +1,4 @@
-"""What `wirehouse demo` shows: a few minutes' tour in a second, without a network.
+"""What `wirehouse demo --tour` shows: a few minutes' tour in a second, without a network.
 
 It decodes sample messages of every protocol, encodes them back, meets bad bytes, and runs a
 protocol that is declared in this file.

@@ -6,10 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from wirehouse.capture.assembly import Conflict
 from wirehouse.capture.items import FileFault, Secrets
 from wirehouse.capture.limits import FAULT_BYTES
-from wirehouse.capture.streams import Fault, Place
+from wirehouse.capture.streams import Fault
 from wirehouse.records.schema import schema
 
 from .window import DIRECTIONS, Streams
@@ -71,14 +70,3 @@ class FaultRows:
                 "bytes": fault.bytes,
             }
         )
-
-    def of_conflict(
-        self, streams: Streams, stream: int, protocol: str | None, conflict: Conflict
-    ) -> None:
-        """A second copy of bytes that differs from the first."""
-        plural = "s" if conflict.differing != 1 else ""
-        detail = f"{conflict.differing} byte{plural} of a second copy differ from the first"
-        place = Place(conflict.ts_ns, conflict.file, conflict.offset)
-        payload = conflict.payload[:FAULT_BYTES]
-        fault = Fault(conflict.position, 0, 0, "conflict", None, detail, payload, place)
-        self.of_stream(streams, stream, protocol, fault)

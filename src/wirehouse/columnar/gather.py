@@ -105,9 +105,7 @@ def gather(
         pieces.file,
         pieces.cut,
     )
-    for local, patch in layout.patches:
-        stream = int(layout.stream[local])
-        _sew(patch, packets, data, pieces, table[stream])
+    _sew(layout, packets, table, data, pieces)
     return Gathered(readonly(data), layout.runs(table), pieces)
 
 
@@ -210,34 +208,48 @@ def _split(runs: Runs, at: int, patch_start: int, patch: Patch) -> None:
 
 
 def _sew(
-    patch: Patch, packets: Packets, target: NDArray[np.uint8], pieces: Pieces, record: Any
+    layout: _Layout,
+    packets: Packets,
+    table: NDArray[Any],
+    target: NDArray[np.uint8],
+    pieces: Pieces,
 ) -> None:
-    """Put the pieces of a patch behind what the kernel placed for its stream."""
-    if not patch.count:
+    """Put the pieces of patches behind what the kernel placed for their streams."""
+    sewn = [(local, patch) for local, patch in layout.patches if patch.count]
+    if not sewn:
         return
-    which = np.concatenate(patch.pieces)
+    which = np.concatenate([part for _, patch in sewn for part in patch.pieces])
+    events = [event for _, patch in sewn for event in patch.events]
     whole = which >= 0
     mine = which[whole]
-    events = patch.events
-    size = np.empty(patch.count, np.int64)
+    size = np.empty(len(which), np.int64)
     size[whole] = packets.sizes[PAYLOAD_BYTES, mine]
     size[~whole] = [len(event.payload) for event in events]
-    start = np.cumsum(size) - size + int(record["cursor"])
-    first = int(record["piece"])
-    here = slice(first, first + patch.count)
+    streams = layout.stream[[local for local, _ in sewn]]
+    counts = np.array([patch.count for _, patch in sewn])
+    start = _behind_each_other(table["cursor"][streams], counts, size)
+    here = _behind_each_other(table["piece"][streams], counts, np.ones(len(which), np.int64))
     pieces.numbers[START, here] = start
     for row, of_packets, of_events in (
         (TIME, packets.wide[TS, mine], [event.ts_ns for event in events]),
         (PLACE, packets.places[PAYLOAD, mine] + packets.base, [event.offset for event in events]),
         (ARRIVAL, mine + packets.before, [event.arrival for event in events]),
     ):
-        numbers = pieces.numbers[row, here]
-        numbers[whole] = of_packets
-        numbers[~whole] = of_events
-    pieces.file[here] = packets.file
-    pieces.file[here][~whole] = [event.file for event in events]
+        pieces.numbers[row, here[whole]] = of_packets
+        pieces.numbers[row, here[~whole]] = of_events
+    pieces.file[here[whole]] = packets.file
+    pieces.file[here[~whole]] = [event.file for event in events]
     pieces.cut[here] = 0
     copy_bytes(packets.data, packets.places[PAYLOAD, mine], size[whole], target, start[whole])
-    joined = readonly(b"".join([event.payload for event in events]))
     sizes = size[~whole]
+    joined = readonly(b"".join([event.payload for event in events]))
     copy_bytes(joined, np.cumsum(sizes) - sizes, sizes, target, start[~whole])
+
+
+def _behind_each_other(first: Ints, counts: Ints, sizes: Ints) -> Ints:
+    """Where things of some sizes begin that lie behind each other in groups: so many in each group,
+    the first of which begins at `first`."""
+    starts = np.cumsum(sizes) - sizes
+    heads = np.cumsum(counts) - counts
+    moved: Ints = np.repeat(first - starts[heads], counts)
+    return starts + moved

@@ -35,6 +35,8 @@ __all__ = [
     "STREAM",
     "follow",
     "follow_run",
+    "peek",
+    "poke",
 ]
 
 STREAM: Final = np.dtype(
@@ -190,6 +192,34 @@ def follow_run(
         if step == _STRANGE:
             return k
     return len(packets)
+
+
+@kernel
+def peek(table: Table, number: int, values: NDArray[np.int64]) -> None:
+    """Read what an assembler has to know of a stream."""
+    found = table[U(number)]
+    values[0] = found.position
+    values[1] = found.next_seq
+    values[2] = found.new
+    values[3] = found.duplicate
+    values[4] = found.gap
+    values[5] = found.ignored
+    values[6] = found.state
+    values[7] = found.last
+
+
+@kernel
+def poke(table: Table, number: int, values: NDArray[np.int64]) -> None:
+    """Write what `peek` reads."""
+    found = table[U(number)]
+    found.position = values[0]
+    found.next_seq = values[1]
+    found.new = values[2]
+    found.duplicate = values[3]
+    found.gap = values[4]
+    found.ignored = values[5]
+    found.state = values[6]
+    found.last = values[7]
 
 
 @inline

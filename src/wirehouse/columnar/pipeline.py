@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from wirehouse.capture.choice import Chooser
 from wirehouse.capture.keys import KeyRing
 from wirehouse.capture.messages import MessageRows
-from wirehouse.capture.streams import Fault, Frame, FrameReader
+from wirehouse.capture.streams import Fault, Frame, FrameReader, conflict_fault
 from wirehouse.records.schema import schema
 from wirehouse.wire.protocol import Protocol
 
@@ -35,7 +35,7 @@ from .frontend import WINDOW_BYTES, FrontEnd
 from .kernel import load
 from .ledger import IGNORED, UNDECIDED, Ledger
 from .lifecycle import Lifecycle
-from .messages import Built, MessageBuilder, Slices
+from .messages import Built, MessageBuilder, Slices, pieces_of
 from .packet_table import packet_batch
 from .scalar import Outcome, Scalar
 from .sealing import ConnectionKeys
@@ -46,7 +46,8 @@ __all__ = ["BATCH_BYTES", "BATCH_ROWS", "TABLES", "CapturePipeline", "Item"]
 
 TABLES: Final = ("messages", "packets", "faults", "coverage", "facts", "connections")
 """What can be asked for. `facts` and `connections` are lists of events for the engines of
-`wirehouse.records`, not batches."""
+`wirehouse.records`, not batches. With `connections` comes `waiting`: the connections of which more is
+known than was yielded, because something waits behind a hole."""
 BATCH_ROWS: Final = 32_768
 """Rows of a batch, at most."""
 BATCH_BYTES: Final = 8 << 20
@@ -59,6 +60,8 @@ _OPEN: Final = ENDINGS.index("open")
 _Placed = tuple[pa.RecordBatch, NDArray[np.int64]]
 """A batch, and the number of the packet that completed each row."""
 _Tables = dict[Protocol, list[_Placed]]
+_Found = tuple[int, Frame | Fault]
+"""A stream, and what was read in it."""
 
 
 class _Protocol(NamedTuple):
@@ -110,6 +113,8 @@ class CapturePipeline:
         self._readers: dict[int, FrameReader] = {}
         """Readers of streams that have an open fault."""
         self._lifecycle = Lifecycle()
+        self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+        """Streams with an unfinished frame, and when its first byte was captured."""
         self._delivered = Delivered(np.empty(0, np.int64), np.empty(0, np.int64))
         self._by_port = np.full(65_536, UNDECIDED, np.int16)
 
@@ -127,6 +132,7 @@ class CapturePipeline:
 
     def _window(self, window: Window) -> Iterator[Item]:
         self._ledger.reach(len(self._front.streams))
+        self._kept = []
         self._files_said(window)
         if "packets" in self._tables and len(window):
             yield "packets", packet_batch(window)
@@ -136,8 +142,44 @@ class CapturePipeline:
             yield "facts", [fact for _, fact in window.facts]
         if self._tables & {"messages", "faults", "coverage"}:
             yield from self._streams(window)
+        if "connections" in self._tables:
+            yield "waiting", self._waiting(window)
         if "faults" in self._tables and len(self._faults):
             yield "faults", self._faults.batch()
+
+    def _waiting(self, window: Window) -> dict[int, int]:
+        """Connections of which something is known that was not yielded yet, and since when.
+
+        What waits is behind a hole, or in a fault whose end is not found, or undecided; an unfinished
+        frame before a hole belongs to it.
+        """
+        since = self._front.waiting()
+        for stream, reader in self._readers.items():
+            since[stream] = min(since.get(stream, reader.open_since_ns), reader.open_since_ns)
+        for streams, ts_ns in self._kept:
+            for stream, first in zip(streams.tolist(), ts_ns.tolist(), strict=True):
+                undecided = self._ledger.entries["protocol"][stream] == UNDECIDED
+                if stream in since or undecided:
+                    since[stream] = min(since.get(stream, first), first)
+        for stream in window.retired.tolist():
+            since.pop(stream, None)
+        found: dict[int, int] = {}
+        for stream, ts_ns in since.items():
+            connection = int(self._front.streams.connection[stream])
+            found[connection] = min(found.get(connection, ts_ns), ts_ns)
+        return found
+
+    def _keep(
+        self,
+        window: Window,
+        streams: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+    ) -> None:
+        """Unfinished frames come again with what follows."""
+        self._front.keep(streams, starts, stops)
+        if "connections" in self._tables and len(streams):
+            self._kept.append((streams, window.piece_ts[pieces_of(window.pieces, starts)]))
 
     def _files_said(self, window: Window) -> None:
         for _, secrets in window.secrets:
@@ -147,10 +189,11 @@ class CapturePipeline:
             self._faults.of_file(window.file, fault)
 
     def _streams(self, window: Window) -> Iterator[Item]:
+        self._choose(window)
         for stream, conflict in window.conflicts:
             self._ledger.add("faults", np.array([stream]), 1)
-            self._faults.of_conflict(self._front.streams, stream, self._name(stream), conflict)
-        self._choose(window)
+            fault = conflict_fault(conflict)
+            self._faults.of_stream(self._front.streams, stream, self._name(stream), fault)
         numbers = self._ledger.entries["protocol"][window.run_stream]
         ended = np.zeros(len(self._front.streams), np.bool_)
         ended[window.ended] = True
@@ -169,7 +212,10 @@ class CapturePipeline:
         self._ledger.add("ignored", window.run_stream[ignored], sizes[ignored])
         waiting = (numbers == UNDECIDED) & ~ended[window.run_stream]
         runs = np.flatnonzero(waiting)
-        self._front.keep(window.run_stream[runs], window.run_start[runs], window.run_stop[runs])
+        filled = runs[window.run_stop[runs] > window.run_start[runs]]
+        self._keep(
+            window, window.run_stream[filled], window.run_start[filled], window.run_stop[filled]
+        )
 
     # -- protocols ---------------------------------------------------------------------------
 
@@ -232,13 +278,14 @@ class CapturePipeline:
         frames = load(spoken.protocol, self._chooser.dialect(spoken.protocol)).scan(
             window.data, window.run_start[plain], window.run_stop[plain]
         )
-        outcomes: list[tuple[int, Outcome]] = []
+        read: list[_Found] = []
         for at in np.flatnonzero(frames.wrong).tolist():
             stream = int(window.run_stream[plain[at]])
-            outcomes += self._read(window, spoken, stream, [(plain[at], int(frames.reached[at]))])
+            read += self._read(window, spoken, stream, [(plain[at], int(frames.reached[at]))])
         for stream in np.unique(streams[faulty[streams]]).tolist():
             mine = runs[streams == stream]
-            outcomes += self._read(window, spoken, stream, [(run, None) for run in mine.tolist()])
+            read += self._read(window, spoken, stream, [(run, None) for run in mine.tolist()])
+        self._learn(spoken, read)
         self._leave(window, spoken, plain[~frames.wrong], frames.reached[~frames.wrong], ended)
         first = pieces_in_order(window.pieces, frames.starts)
         last = pieces_in_order(window.pieces, frames.stops - 1)
@@ -255,7 +302,7 @@ class CapturePipeline:
             self._delivered.ts_ns[last[sequence]],
             self._front.streams.connection[frame_streams],
         )
-        yield from self._built(window, spoken, slices, frame_streams, arrival[sequence], outcomes)
+        yield from self._built(window, spoken, slices, frame_streams, arrival[sequence], read)
 
     def _built(
         self,
@@ -264,10 +311,11 @@ class CapturePipeline:
         slices: Slices,
         streams: NDArray[np.int32],
         arrival: NDArray[np.int64],
-        outcomes: list[tuple[int, Outcome]],
+        read: list[_Found],
     ) -> Iterator[Item]:
         """Batches of slices, and the rows of frames that were read one by one among them."""
         tables: _Tables = {}
+        outcomes: list[tuple[int, Outcome]] = []
         known = self._ring.knows(spoken.protocol.name)
         keys = spoken.keys if known else None
         all_scalar = spoken.needs_context and known
@@ -296,8 +344,17 @@ class CapturePipeline:
                 )
                 stream = int(streams[at])
                 outcomes.append((stream, self._located(window, outcome, stream)))
+        outcomes += [(stream, self._outcome(spoken, stream, each)) for stream, each in read]
         self._settle(spoken, outcomes, tables)
         yield from self._emitted(tables)
+
+    def _learn(self, spoken: _Protocol, read: list[_Found]) -> None:
+        """What frames that were read one by one say about keys."""
+        if spoken.keys is not None and self._ring.knows(spoken.protocol.name):
+            for stream, each in read:
+                if isinstance(each, Frame):
+                    connection = int(self._front.streams.connection[stream])
+                    spoken.keys.learn_from(connection, each.message)
 
     def _account(self, slices: Slices, built: Built, streams: NDArray[np.int32]) -> None:
         """Counts what the kernels decoded."""
@@ -346,7 +403,7 @@ class CapturePipeline:
         spoken: _Protocol,
         stream: int,
         runs: list[tuple[Any, int | None]],
-    ) -> list[tuple[int, Outcome]]:
+    ) -> list[_Found]:
         """Reads runs of one stream with the reference's reader, until all is well again."""
         way = int(self._front.streams.direction[stream])
         reader = self._readers.pop(stream, None) or self._scalar.reader(spoken.protocol, way)
@@ -362,26 +419,19 @@ class CapturePipeline:
             self._readers[stream] = reader
         elif left:
             stop = window.run_stop[[last]]
-            self._front.keep(np.array([stream], np.int32), stop - left, stop)
-        return [
-            (stream, outcome) for each in found for outcome in self._outcome(spoken, stream, each)
-        ]
+            self._keep(window, np.array([stream], np.int32), stop - left, stop)
+        return [(stream, each) for each in found]
 
     def _ending(self, window: Window) -> set[int]:
         return set(window.ended.tolist())
 
-    def _outcome(self, spoken: _Protocol, stream: int, found: Frame | Fault) -> Iterator[Outcome]:
+    def _outcome(self, spoken: _Protocol, stream: int, found: Frame | Fault) -> Outcome:
         if isinstance(found, Fault):
-            yield Outcome(0, found.present_bytes, [], False, found)
-            return
+            return Outcome(0, found.present_bytes, [], False, found)
         streams = self._front.streams
         direction = DIRECTIONS[int(streams.direction[stream])]
-        yield self._scalar.frame(
-            spoken.protocol,
-            found,
-            direction,
-            int(streams.connection[stream]),  # type: ignore[arg-type]
-        )
+        connection = int(streams.connection[stream])
+        return self._scalar.frame(spoken.protocol, found, direction, connection)
 
     def _located(self, window: Window, outcome: Outcome, stream: int) -> Outcome:
         """A fault in places of the stream instead of the window's bytes."""
@@ -411,7 +461,7 @@ class CapturePipeline:
         streams = window.run_stream[runs[left]]
         over = ended[streams]
         keep = left[~over]
-        self._front.keep(window.run_stream[runs[keep]], reached[keep], stops[keep])
+        self._keep(window, window.run_stream[runs[keep]], reached[keep], stops[keep])
         for at in left[over].tolist():
             stream = int(window.run_stream[runs[at]])
             reader = self._scalar.reader(
@@ -430,11 +480,7 @@ class CapturePipeline:
             spoken = self._protocols[int(self._ledger.entries["protocol"][stream])]
             found = reader.end(still_open=by == _OPEN)
             self._ledger.add("ignored", np.array([stream]), reader.ignored_bytes)
-            outcomes = [
-                (stream, outcome)
-                for each in found
-                for outcome in self._outcome(spoken, stream, each)
-            ]
+            outcomes = [(stream, self._outcome(spoken, stream, each)) for each in found]
             self._settle(spoken, outcomes, tables)
         yield from self._emitted(tables)
 

@@ -31,6 +31,7 @@ from wirehouse.records.schema import schema
 from wirehouse.records.tunnels import TunnelsEngine
 
 from .frontend import WINDOW_BYTES
+from .holding import HeldBack
 from .pipeline import BATCH_ROWS, CapturePipeline, Item
 
 __all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_schema"]
@@ -161,18 +162,24 @@ def _of_protocol(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.Rec
 
 def _derived(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
     engine = DERIVED[options.table]()
+    held = HeldBack()
     for window in windows:
-        for event in in_order(_events(window)):
+        for event in held.passed(_events(window, held)):
             tell(engine, event)
         yield from _taken(options, engine)
+    for event in in_order(held.all()):
+        tell(engine, event)
     engine.finish()
     yield from _taken(options, engine)
 
 
-def _events(window: Iterable[Item]) -> Iterator[Event]:
+def _events(window: Iterable[Item], held: HeldBack) -> Iterator[Event]:
     """What a window tells the engines."""
+    held.waiting = {}
     for table, found in window:
         match table:
+            case "waiting":
+                held.waiting.update(found)
             case "messages":
                 yield from message_rows(found)
             case "faults":

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 from wirehouse.capture.keys import KeyRing
+from wirehouse.capture.opening import keys_told
 from wirehouse.wire.protocol import Protocol
 
 from .arrays import Assembler
@@ -108,6 +109,14 @@ class ConnectionKeys:
                 self.told[connection] = selector, text
                 for way in (0, 1):
                     self._ciphers.pop((connection, way), None)
+
+    def learn_from(self, connection: int, message: Any) -> None:
+        """Notes what one message tells."""
+        told = keys_told(self.protocol, message)
+        if told is not None:
+            self.told[connection] = told
+            for way in (0, 1):
+                self._ciphers.pop((connection, way), None)
 
     def forget(self, connection: int) -> None:
         """A connection is gone."""

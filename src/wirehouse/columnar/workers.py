@@ -74,7 +74,7 @@ class Workers:
         end. Raises what a worker raised. The workers end with the generator."""
         try:
             self._start()
-            while all([worker.has_window() for worker in self._workers]):
+            while all(worker.has_window() for worker in self._workers):
                 yield self._window()
         finally:
             for worker in self._workers:

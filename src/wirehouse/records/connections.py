@@ -204,7 +204,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         if event.kind == "close":
             found.close_reason = reason if isinstance(reason, str) else found.close_reason
             found.closed_by = side if side in ("client", "server") else found.closed_by
-        elif isinstance(client, str) and found.protocol is not None:
+        elif event.kind == "sign_on" and isinstance(client, str) and found.protocol is not None:
             self._clients.sign_on(found.connection, client)
             self._signs_on(found, found.protocol, event.ts_ns)
 

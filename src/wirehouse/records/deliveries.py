@@ -161,7 +161,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         client, notification = data.get("client"), data.get("id")
         if event.kind == "publish" and isinstance(notification, str):
             self._published(event, notification)
-        elif event.connection is not None and isinstance(client, str):
+        elif event.kind == "sign_on" and event.connection is not None and isinstance(client, str):
             self._clients.sign_on(event.connection, client)
 
     def _published(self, event: Fact, notification: str) -> None:

@@ -1,0 +1,61 @@
+"""Kernels are compiled for one signature each, and `warm` calls them all."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from wirehouse.columnar.warm import warm
+
+from . import made_captures as made
+from .reference_streams import by_front_end
+
+_ROOMS = ("blocks", "segments", "slots", "flows", "order", "pieces", "tails")
+_WARM = """
+import wirehouse.columnar.warm as warm, importlib, threading
+warm.warm()
+for room in {rooms!r}:
+    module = importlib.import_module("wirehouse.columnar." + room)
+    for name, value in vars(module).items():
+        if hasattr(value, "signatures") and value.py_func.__module__ == module.__name__:
+            if not value.targetoptions.get("forceinline") and len(value.signatures) != 1:
+                raise SystemExit(f"{{room}}.{{name}}: {{value.signatures}}")
+assert threading.active_count() == 1, "nothing may run when a process is forked"
+"""
+
+
+def kernels() -> dict[str, object]:
+    """Every kernel of the front end, by its name."""
+    found = {}
+    for room in _ROOMS:
+        module = importlib.import_module(f"wirehouse.columnar.{room}")
+        for name, value in vars(module).items():
+            own = getattr(getattr(value, "py_func", None), "__module__", "") == module.__name__
+            if own and not value.targetoptions.get("forceinline"):
+                found[f"{room}.{name}"] = value
+    return found
+
+
+def _half(_stream: int, size: int) -> int:
+    return size // 2
+
+
+def test_warm_calls_every_kernel() -> None:
+    code = _WARM.format(rooms=_ROOMS)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_real_capture_needs_no_other_signature(tmp_path: Path) -> None:
+    warm()
+    rng = random.Random(7)
+    path = tmp_path / "capture"
+    for make in (made.pcap, made.pcapng):
+        path.write_bytes(make(rng, made.talks(rng, 12, 0.3)))
+        by_front_end([path], made.PORTS, window_bytes=3_000, tail=_half)
+    several = {name: kernel.signatures for name, kernel in kernels().items()}
+    assert {name: found for name, found in several.items() if len(found) != 1} == {}
+    assert len(several) == 12
