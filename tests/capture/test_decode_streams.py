@@ -13,6 +13,7 @@ from wirehouse.capture.framing import Framing, magics
 from wirehouse.capture.items import Direction
 from wirehouse.capture.streams import Fault, Frame, FrameReader, Place, Read
 from wirehouse.protocols import registry
+from wirehouse.protocols.tny.layout import LinkPing, RelayPacket
 from wirehouse.wire.errors import DecodeError, NeedMore
 
 from .frames_made import PROTOCOLS, frames
@@ -205,13 +206,13 @@ def test_a_long_frame_costs_no_more_than_its_length() -> None:
     framing: Any = stream._framing
     scan = framing._scan
 
-    def counting(buffer: Any, at: int, end: int, **more: int) -> int:
+    def counting(buffer: Any, at: int, end: int, limit: int, **more: int) -> int:
         nonlocal calls
         calls += 1
         begin = more.get("resume", at)
         assert begin >= at
         assert end - begin < 3_000
-        return int(scan(buffer, at, end, **more))
+        return int(scan(buffer, at, end, limit, **more))
 
     framing._scan = counting
     found: list[Read] = []
@@ -219,6 +220,16 @@ def test_a_long_frame_costs_no_more_than_its_length() -> None:
         found += stream.data(Data(at, message[at : at + 1_400], 0, 0, 0, 0))
     assert said(found) == [("frame", 0, len(message))]
     assert calls <= len(message) / 1_400 + 1
+
+
+def test_behind_a_fault_only_frames_of_a_modest_size_are_believed() -> None:
+    """A length that promises much is no reason to wait for it when nothing says that it is one."""
+    bad = b"\0\0"
+    huge = b"rpk" + (1 << 20).to_bytes(4, "little")
+    good = registry.find("relay").encode(RelayPacket(arguments=LinkPing()))
+    stream = reader("relay")
+    found = stream.data(Data(0, bad + huge + good, 0, 0, 0, 0))
+    assert said(found)[-1] == ("frame", len(bad + huge), len(bad + huge + good))
 
 
 # -- against a naive reader ------------------------------------------------------------------

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from benchmarks.corpus import corpus
+
 from wirehouse.capture import format as f
 from wirehouse.capture import synthesis as make
 from wirehouse.capture.decode import read_tables

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.columnar.differential import PROTOCOLS, differences, write_capture
 
 COUNT = 3_000

@@ -7,8 +7,9 @@ the name of a protocol.
 
 from __future__ import annotations
 
+import inspect
 import re
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from wirehouse.wire import model as m
 from wirehouse.wire.errors import CODES, DecodeError, NeedMore, WireError
@@ -16,6 +17,7 @@ from wirehouse.wire.model import Direction
 from wirehouse.wire.protocol import Protocol
 
 __all__ = [
+    "SEARCHED_BYTES",
     "BadFrame",
     "BadHead",
     "Framing",
@@ -26,6 +28,10 @@ __all__ = [
     "magics",
     "sentence",
 ]
+
+
+SEARCHED_BYTES: Final = 1 << 16
+"""The most that a frame may have which is found by searching behind a fault."""
 
 
 class Good(NamedTuple):
@@ -68,6 +74,8 @@ class Framing:
         self._direction: Direction | None = direction if protocol.directed else None
         model = protocol.model(self.dialect)
         self._scan = getattr(protocol.codec(self.dialect), f"scan_{model.name}")
+        self._limit: int = inspect.signature(self._scan).parameters["limit"].default
+        self._searched = min(self._limit, SEARCHED_BYTES)
         self._head_size = head_size(model)
         patterns = magics(model)
         self.magic_size = max(map(len, patterns), default=0)
@@ -82,16 +90,25 @@ class Framing:
         return None if found is None else found.start()
 
     def judge(
-        self, buffer: bytearray, at: int, *, final: bool, resume: int | None = None
+        self,
+        buffer: bytearray,
+        at: int,
+        *,
+        final: bool,
+        resume: int | None = None,
+        searching: bool = False,
     ) -> Verdict:
         """What begins at a place of the buffer. `final`: no bytes will follow those that are there.
+
+        `searching`: nothing says that a frame begins here, so one of more than `SEARCHED_BYTES` is
+        not believed. Otherwise a hostile stream could make each place cost what a large frame costs.
 
         The answer does not depend on how the bytes arrived: a head that is refused although it is
         incomplete is waited for, because its missing bytes may still delimit the frame.
         """
         available = len(buffer) - at
         try:
-            stop = self._stop(buffer, at, resume)
+            stop = self._stop(buffer, at, resume, self._searched if searching else self._limit)
         except NeedMore as error:
             return Need(error.need, error.resume)
         except DecodeError as error:
@@ -107,17 +124,17 @@ class Framing:
             return BadFrame(error, raw)
         return Good(message, raw)
 
-    def _stop(self, buffer: bytearray, at: int, resume: int | None) -> int:
+    def _stop(self, buffer: bytearray, at: int, resume: int | None, limit: int) -> int:
         if resume is not None:
-            return int(self._scan(buffer, at, len(buffer), resume=resume))
+            return int(self._scan(buffer, at, len(buffer), limit, resume=resume))
         if len(buffer) - at < self._head_size:
-            return at + self._stop_of_few(bytes(memoryview(buffer)[at:]))
-        return int(self._scan(buffer, at, len(buffer)))
+            return at + self._stop_of_few(bytes(memoryview(buffer)[at:]), limit)
+        return int(self._scan(buffer, at, len(buffer), limit))
 
-    def _stop_of_few(self, head: bytes) -> int:
+    def _stop_of_few(self, head: bytes, limit: int) -> int:
         """What judges incomplete heads wants bytes, and its places count from their start."""
         try:
-            return int(self._scan(head, 0, len(head)))
+            return int(self._scan(head, 0, len(head), limit))
         except NeedMore as error:
             raise NeedMore(error.need) from error
 

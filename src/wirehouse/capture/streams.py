@@ -266,7 +266,9 @@ class FrameReader:
         if place > self._at:
             self._absorb(place)
             self._move(0)
-        verdict = self._framing.judge(self._buffer, self._at, final=final, resume=self._resume)
+        verdict = self._framing.judge(
+            self._buffer, self._at, final=final, resume=self._resume, searching=True
+        )
         if isinstance(verdict, Good):
             self._close(found)
         elif isinstance(verdict, Need) and not final:

@@ -54,12 +54,15 @@ def watched_steps() -> Iterator[Steps]:
 
 def print_section(section: Section, figures: Figures) -> None:
     """A section as a table."""
+    from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=section.title, title_justify="left", title_style="bold")
+    table = Table(
+        title=section.title, title_justify="left", title_style="bold", box=SIMPLE, pad_edge=False
+    )
     for name in section.keys:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for name in section.values:
         table.add_column(_heading(name), justify="right")
     columns = (*section.keys, *section.values)
@@ -71,7 +74,7 @@ def print_section(section: Section, figures: Figures) -> None:
 
 
 def _heading(column: str) -> str:
-    return column.removesuffix("_ns").replace("_", " ")
+    return column.replace("_ns", "_ms").replace("_", " ")
 
 
 def _cell(column: str, value: str | float | None) -> str:
@@ -79,4 +82,4 @@ def _cell(column: str, value: str | float | None) -> str:
         return "-"
     if isinstance(value, str):
         return value
-    return f"{value / 1e6:,.3f} ms" if column.endswith("_ns") else f"{value:,}"
+    return f"{value / 1e6:,.3f}" if column.endswith("_ns") else f"{value:,}"

@@ -5,6 +5,7 @@ What happened is printed as it is read, one window of the capture after the othe
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any, Final
@@ -77,18 +78,51 @@ def happenings(files: list[str], connection: int, reading: Reading) -> Iterator[
         dialects=reading.dialects,
         reveal=reading.reveal,
     )
+    order = _Order(connection)
     with closing(open_windows(files, options)) as windows:
         for window in windows:
-            yield from sorted(_found(window, connection), key=_place)
+            yield from order.passed(_found(window, connection, order))
+    yield from order.rest()
+
+
+class _Order:
+    """Holds back what was captured after bytes that are not known yet, those behind a hole."""
+
+    def __init__(self, connection: int):
+        self._mine = {connection}
+        """The connection; of a tunnel, its links as well."""
+        self._held: list[Happening] = []
+        self.waiting: dict[int, int] = {}
+        """Connections of which more is known than was told, and the time from which on."""
+
+    def passed(self, happenings: Iterable[Happening]) -> Iterator[Happening]:
+        """What can be told now, in order."""
+        self._held += happenings
+        self._held.sort(key=_place)
+        for each in self._held:
+            self._mine |= {each["connection"], each.get("tunnel_link")}
+        since = [self.waiting[one] for one in self._mine & self.waiting.keys()]
+        count = len(self._held)
+        if since:
+            count = bisect_left(self._held, min(since), key=lambda each: _place(each)[0])
+        ready, self._held = self._held[:count], self._held[count:]
+        yield from ready
+
+    def rest(self) -> list[Happening]:
+        """What is still held."""
+        return self._held
 
 
 def _place(happening: Happening) -> tuple[int, int]:
     return happening["ts_ns"] or 0, _RANKS[happening["event"]]
 
 
-def _found(window: Iterable[Item], connection: int) -> Iterator[Happening]:
+def _found(window: Iterable[Item], connection: int, order: _Order) -> Iterator[Happening]:
+    order.waiting = {}
     for table, found in window:
-        if isinstance(found, pa.RecordBatch):
+        if table == "waiting":
+            order.waiting = dict(found)
+        elif isinstance(found, pa.RecordBatch):
             event = "message" if table == "messages" else "fault"
             mine = pc.equal(found.column("connection"), connection)
             if event == "message":

@@ -160,8 +160,20 @@ def _cells(name: str, column: pa.ChunkedArray) -> list[str]:
     if name.rpartition(".")[2] in _DURATIONS:
         return ["" if value is None else duration_text(value) for value in values]
     if name.endswith("_ns"):
-        return ["" if value is None else time_text(value) for value in values]
+        return _times(values)
     return [_cell(value) for value in values]
+
+
+def _times(values: list[int | None]) -> list[str]:
+    """Times; the date only in the first row and where it changes."""
+    texts: list[str] = []
+    last = ""
+    for value in values:
+        date, _, clock = "".join(() if value is None else time_text(value)).partition(" ")
+        texts.append(f"{'' if date == last else date} {clock}" if clock else date)
+        last = date or last
+    width = max(map(len, texts), default=0)
+    return [f"{text:>{width}}" for text in texts]
 
 
 def _cell(value: Any) -> str:

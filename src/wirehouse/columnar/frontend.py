@@ -119,10 +119,8 @@ class FrontEnd:
         self._tracker.streams["carry"][streams] = -1
 
     def waiting(self) -> dict[int, int]:
-        """The streams in which something waits behind a hole, and when the first of it was captured."""
-        streams = np.flatnonzero(self._tracker.streams["state"] & order.LOOSE).tolist()
-        since = {stream: self._patcher.waiting_since_ns(stream) for stream in streams}
-        return {stream: ts_ns for stream, ts_ns in since.items() if ts_ns is not None}
+        """The streams in which something waits behind a hole, and when the first of it came."""
+        return self._patcher.waiting()
 
     # -- one window --------------------------------------------------------------------------
 

@@ -50,10 +50,11 @@ def read_parallel(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a table, in batches of bounded size.
 
-    `jobs` is the number of processes, by default one for each processor; with one of them, or with
-    captures of less than `small_bytes`, everything happens in this process. `on_faults` is told all
-    faults, whatever the table. Raises OSError when a file cannot be read, ValueError for keys or
-    dialects that are none. Close the iterator to end the workers before it is exhausted.
+    `jobs` is the number of processes, this one included, by default one for each processor: all
+    others decode, this one joins what they find. With one of them, or with captures of less than
+    `small_bytes`, everything happens here. `on_faults` is told all faults, whatever the table.
+    Raises OSError when a file cannot be read, ValueError for keys or dialects that are none. Close
+    the iterator to end the workers before it is exhausted.
     """
     windows = read_windows(
         paths,
@@ -83,7 +84,9 @@ def read_windows(
     sizes = [os.path.getsize(path) for path in files]
     count = _jobs(jobs, sum(sizes), small_bytes)
     marks = _marks(files, sizes, chosen.window_bytes)
-    opened = open_windows(files, chosen) if count == 1 else Workers(files, chosen, count).windows()
+    opened = (
+        open_windows(files, chosen) if count == 1 else Workers(files, chosen, count - 1).windows()
+    )
     with closing(opened):
         windows = _watched(opened, on_faults, progress, marks)
         if count > 1 and chosen.table in PLAIN:

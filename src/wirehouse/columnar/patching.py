@@ -61,6 +61,7 @@ class Patcher:
 
     def __init__(self) -> None:
         self._assemblers: dict[int, Assembler] = {}
+        self._loose: set[int] = set()
         self.patches: dict[int, Patch] = {}
         """By stream, of this window."""
         self.conflicts: list[tuple[int, Conflict]] = []
@@ -74,11 +75,13 @@ class Patcher:
     def forget(self, streams: Iterable[int]) -> None:
         """These streams are gone."""
         for stream in streams:
-            self._assemblers.pop(stream, None)
+            if self._assemblers.pop(stream, None) is not None:
+                self._loose.discard(stream)
 
-    def waiting_since_ns(self, stream: int) -> int | None:
-        """When the first of what waits in a stream was captured."""
-        return self._assemblers[stream].waiting_since_ns
+    def waiting(self) -> dict[int, int]:
+        """The streams in which something waits behind a hole, and when the first of it came."""
+        since = {stream: self._assemblers[stream].waiting_since_ns for stream in self._loose}
+        return {stream: ts_ns for stream, ts_ns in since.items() if ts_ns is not None}
 
     def patch(self, packets: Packets, table: NDArray[Any], strange: NDArray[np.int32]) -> list[int]:
         """Take the packets of odd streams; gives the streams that ended with one of them."""
@@ -111,6 +114,7 @@ class Patcher:
         record = Record(table, number)
         self._happened(record, number, assembler, assembler.end())
         assembler.teach(record)
+        self._loose.discard(number)
 
     # -- one stream --------------------------------------------------------------------------
 
@@ -140,6 +144,7 @@ class Patcher:
             self._happened(record, number, assembler, assembler.feed(*segment.arguments))
             at += 1
         assembler.teach(record)
+        (self._loose.add if assembler.loose else self._loose.discard)(number)
 
     def _patch(self, number: int) -> Patch:
         if number not in self.patches:

@@ -37,6 +37,7 @@ __all__ = [
     "STATE_SIZE",
     "append",
     "append_over",
+    "by_last_use",
     "drop",
     "insert",
     "is_over",
@@ -207,4 +208,13 @@ def rebuild(table: Table, index: Ints, state: Ints) -> None:
     slot = state[OLDEST]
     while slot >= 0:
         insert(slot, table[U(slot)].tag, index)
+        slot = S(table[U(slot)].newer)
+
+
+@kernel
+def by_last_use(table: Table, state: Ints, found: NDArray[np.int32]) -> None:
+    """List the connections that are held, the longest silent first."""
+    slot = state[OLDEST]
+    for k in range(len(found)):
+        found[k] = slot
         slot = S(table[U(slot)].newer)

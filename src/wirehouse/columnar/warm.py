@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import blocks, pieces, tails
+from .assemblers import Record
 from .frontend import FrontEnd
 from .interfaces import InterfaceTable
 from .numba_options import readonly
@@ -32,6 +33,7 @@ def warm() -> None:
     none = np.empty(0, np.int64)
     tracker = Tracker((), limit=1, share=0, shares=1)
     packets.follow_run(tracker.streams, 0, none, 0)
+    Record(tracker.streams, 0).save()
     target = np.empty(0, np.uint8)
     tails.tail(none, packets.data, packets.places, packets.sizes, target)
     tails.tail_before(-1, packets.earlier, packets.data, packets.places, packets.sizes, target)

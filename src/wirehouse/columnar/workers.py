@@ -203,8 +203,8 @@ def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
     )
 
 
-def _pack(found: pa.RecordBatch | list[Any]) -> bytes | pa.Buffer:
-    if isinstance(found, list):
+def _pack(found: Any) -> bytes | pa.Buffer:
+    if not isinstance(found, pa.RecordBatch):
         return pickle.dumps(found)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema) as writer:
@@ -212,8 +212,7 @@ def _pack(found: pa.RecordBatch | list[Any]) -> bytes | pa.Buffer:
     return sink.getvalue()
 
 
-def _unpacked(data: bytes) -> pa.RecordBatch | list[Any]:
+def _unpacked(data: bytes) -> Any:
     if data[:4] == b"\xff\xff\xff\xff":  # an Arrow stream begins so, a pickle does not
         return pa.ipc.open_stream(data).read_next_batch()
-    events: list[Any] = pickle.loads(data)
-    return events
+    return pickle.loads(data)

@@ -86,7 +86,7 @@ class Phone:
         self.inbox: dict[str, Notification] = {}
         self.to_ack: list[str] = []
         self.line: Line | None = None
-        self.forgetful = scene.chance(0.25)
+        self.forgetful = scene.chance(0.35)
         """Whether it leaves some notifications unacknowledged."""
         self.careless = scene.chance(0.15)
         """Whether its first token is wrong."""
@@ -171,8 +171,8 @@ class Phone:
         """Until the phone is taken elsewhere; now and then it looks at its screen."""
         until = self.scene.now + self.awake_s
         while self.scene.now < until:
-            yield self.scene.think(12.0)
-            if self.to_ack and not client.closed:
+            yield self.scene.think(14.0)
+            if self.to_ack and not client.closed and self.scene.chance(0.5):
                 line.act(partial(self._acknowledge, client, self.to_ack))
                 self.to_ack = []
 
@@ -199,7 +199,7 @@ class Phone:
 
     def _noticed(self, line: Line, client: ClientSession, ids: tuple[str, ...]) -> None:
         """Most are acknowledged at once, some when the phone is next looked at, some never."""
-        prompt = [each for each in ids if self.scene.chance(0.7)]
+        prompt = [each for each in ids if self.scene.chance(0.6)]
         late = [each for each in ids if each not in prompt]
         self.to_ack += [each for each in late if not self.forgetful or self.scene.chance(0.4)]
         if prompt:

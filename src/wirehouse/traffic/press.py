@@ -123,10 +123,19 @@ def press(
     source: str,
     sequences: Sequence[int],
     edits: Edits,
+    *,
+    begins: Sequence[int] | None = None,
 ) -> Pressed:
-    """Writes the files; the casts learn in which of them, and where, their items are."""
+    """Writes the files; the casts learn in which of them, and where, their items are.
+
+    `begins` are the items, in order of time, with which all files but the first begin; without it
+    they are about the same size.
+    """
     found = _sorted(buffer, casts, edits)
-    cuts = _cuts(found, len(sequences), _positions(casts, found.order, edits.fragile))
+    if begins is None:
+        cuts = _cuts(found, len(sequences), _positions(casts, found.order, edits.fragile))
+    else:
+        cuts = [0, *begins, len(found.order)]
     files = np.zeros(len(found.order), np.int64)
     offsets = found.ends[:-1].copy()
     pressed = Pressed([], [], len(found.order))
