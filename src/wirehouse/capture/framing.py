@@ -101,7 +101,7 @@ class Framing:
         """What begins at a place of the buffer. `final`: no bytes will follow those that are there.
 
         `searching`: nothing says that a frame begins here, so one of more than `SEARCHED_BYTES` is
-        not believed. Otherwise a hostile stream could make each place cost what a large frame costs.
+        not believed. Otherwise each place of a hostile stream could cost what a large frame costs.
 
         The answer does not depend on how the bytes arrived: a head that is refused although it is
         incomplete is waited for, because its missing bytes may still delimit the frame.

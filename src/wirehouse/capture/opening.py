@@ -17,7 +17,6 @@ from wirehouse.records.message import Describer
 from wirehouse.wire import model as m
 from wirehouse.wire.errors import WireError
 from wirehouse.wire.protocol import Protocol as WireProtocol
-from wirehouse.wire.protocol import Protocol as WireProtocol
 
 from .items import Direction
 from .keys import KeyRing, Keys, Selector, opener_class
@@ -61,7 +60,7 @@ _NAMES: Final[dict[str, Callable[[Any], tuple[str, str] | None]]] = {
 
 
 def keys_told(protocol: WireProtocol, message: Any) -> tuple[str, str] | None:
-    """What a message says about the keys of its connection: what key logs call it, and its value."""
+    """What a message says about its connection's keys: what key logs call it, and its value."""
     name = _NAMES.get(protocol.name)
     return None if name is None else name(message)
 

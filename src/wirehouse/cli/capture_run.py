@@ -15,7 +15,7 @@ from wirehouse.capture.repair import repair as repair_capture
 from .common import json_line
 from .errors import BAD_DATA, CommandError
 from .read_inputs import Reading, captures
-from .read_view import counted, printable, time_text
+from .read_words import counted, printable, time_text
 
 __all__ = ["info", "redact", "repair"]
 

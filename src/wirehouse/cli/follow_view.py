@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from .read_values import json_text
-from .read_view import counted, printable, time_text
+from .read_words import counted, printable, time_text
 
 __all__ = ["View"]
 

@@ -26,6 +26,7 @@ from wirehouse.records.filter import FilterError
 from . import read_view, read_writers
 from .errors import BAD_USAGE, CommandError
 from .read_inputs import Reading, captures
+from .read_words import counted
 
 __all__ = ["Request", "Tally", "progress_bar", "run"]
 
@@ -77,7 +78,7 @@ class Tally:
         so_far = "" if all_read else " so far"
         named = files[0] if len(files) == 1 else "…"
         click.echo(
-            f"wirehouse: {read_view.counted(count, 'fault')}{so_far} ({kinds}{more});"
+            f"wirehouse: {counted(count, 'fault')}{so_far} ({kinds}{more});"
             f" wirehouse read {named} --table faults shows them",
             err=True,
         )
@@ -181,7 +182,7 @@ class _Job:
     def written(self, count: int) -> bool:
         """Says what was written to a file; whether all was read."""
         if self.request.output is not None:
-            click.echo(f"{self.request.output}: {read_view.counted(count, 'row')}", err=True)
+            click.echo(f"{self.request.output}: {counted(count, 'row')}", err=True)
         return self.limit is None or count < self.limit
 
 
@@ -219,13 +220,13 @@ def _table(job: _Job) -> bool:
                 first.add(batch)
     found = first.table()
     with read_writers.output(job.request.output) as stream:
-        hidden = read_view.write_table(stream, found, names, _width(job.request))
-    if hidden:
-        click.echo(f"no room for: {', '.join(hidden)} (--columns chooses)", err=True)
-    told = read_view.counted(first.count, "row")
+        shown = read_view.write_table(stream, found, names, _width(job.request))
+    told = counted(first.count, "row")
     if first.count > found.num_rows:
         told = f"{found.num_rows:,} of {told}, the first by {time}; --limit 0 shows all"
-    click.echo(told, err=True)
+    click.echo(f"{told}{f'; {shown.date}, UTC' if shown.date else ''}", err=True)
+    if shown.hidden:
+        click.echo(f"no room for {', '.join(shown.hidden)}; --columns chooses", err=True)
     return True
 
 

@@ -6,25 +6,15 @@ Only the rows that are shown are held, however many there are: those that come f
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Any, BinaryIO, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
 from .read_values import json_text, values_of
+from .read_words import duration_text, printable, time_text
 
-__all__ = [
-    "COLUMNS",
-    "ROWS",
-    "TIMES",
-    "First",
-    "counted",
-    "duration_text",
-    "printable",
-    "time_text",
-    "write_table",
-]
+__all__ = ["COLUMNS", "ROWS", "TIMES", "First", "Shown", "write_table"]
 
 ROWS: Final = 50
 """Rows that are shown unless more are asked for."""
@@ -81,9 +71,15 @@ TIMES: Final = {
 """By table: the column that says which rows come first."""
 
 _DURATIONS: Final = frozenset({"latency_ns", "duration_ns", "handshake_ns"})
-
-
-_NO_QUANTITIES: Final = ("_ns", "_id", "_to", "_port", "_link", "connection", "flags", "seq", "ack")
+"""Columns that are times, but of no day."""
+_NAMES: Final = ("_ns", "_id", "_to", "_port", "_link", "connection", "flags")
+"""How the names of columns end whose numbers are names."""
+_YIELDING: Final = (
+    "closed_how", "server_port", "closed_by", "status", "protocol", "direction", "cause", "switches",
+    "acks", "sends", "topic", "note", "flags", "src_port", "size_bytes", "present_bytes", "field",
+    "offset", "file", "client_port", "ignored_bytes", "undecryptable_bytes", "gap_bytes",
+)  # fmt: skip
+"""Columns that go first when there is no room for all; the last of them first of all."""
 
 
 class First:
@@ -108,72 +104,86 @@ class First:
         return self._held.sort_by(self._time).slice(0, self._limit).combine_chunks()
 
 
+class Shown(NamedTuple):
+    """What a table on a terminal does not say itself."""
+
+    hidden: list[str]
+    """Columns that there was no room for."""
+    date: str | None
+    """Of all times, when they are of one day; then the cells have the time of the day alone."""
+
+
 def write_table(
-    stream: BinaryIO, table: pa.Table, names: Iterable[str], width: int | None
-) -> list[str]:
-    """Writes the columns that there is room for; gives the names of the others."""
+    stream: BinaryIO, table: pa.Table, names: Sequence[str], width: int | None
+) -> Shown:
+    """Writes the columns that there is room for; all of them when the width does not matter."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    columns = [(name, _cells(name, table.column(name))) for name in names]
-    shown, widths = _fitting(columns, width)
+    date = _only_date(table, names) if width is not None else None
+    columns = {name: _cells(name, table.column(name), date) for name in names}
+    widths = _fitting(columns, width)
     view = Table(box=None, pad_edge=False, header_style="bold")
-    for (name, _), most in zip(shown, widths, strict=True):
+    for name, most in widths.items():
+        right = _is_quantity(table.schema.field(name))
         view.add_column(
             Text(name),
-            justify="right" if _is_quantity(table.schema.field(name)) else "left",
+            justify="right" if right else "left",
             no_wrap=True,
             overflow="ellipsis",
             width=most,
         )
-    for row in zip(*(cells for _, cells in shown), strict=True):
+    for row in zip(*(columns[name] for name in widths), strict=True):
         view.add_row(*map(Text, row))
     text = io.StringIO()
-    total = sum(widths) + 2 * len(widths)
+    total = sum(widths.values()) + 2 * len(widths)
     Console(file=text, width=total, force_terminal=width is not None, highlight=False).print(view)
     stream.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()).encode())
-    return [name for name, _ in columns[len(shown) :]]
+    return Shown([name for name in columns if name not in widths], date)
 
 
-def _fitting(
-    columns: list[tuple[str, list[str]]], width: int | None
-) -> tuple[list[tuple[str, list[str]]], list[int]]:
-    """The columns that fit, from the left, and their widths."""
+def _fitting(columns: Mapping[str, list[str]], width: int | None) -> dict[str, int]:
+    """The columns that fit, and their widths."""
     from rich.cells import cell_len
 
-    natural = [max(map(cell_len, [name, *cells])) for name, cells in columns]
-    if width is None or sum(natural) + 2 * len(natural) <= width:
-        return columns, natural
-    capped = [min(each, _WIDEST) for each in natural]
-    count = len(capped)
-    while count > 1 and sum(capped[:count]) + 2 * count > width:
-        count -= 1
-    return columns[:count], capped[:count]
+    widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
+    if width is None or _total(widths) <= width:
+        return widths
+    widths = {name: min(each, _WIDEST, width) for name, each in widths.items()}
+    least = sorted(widths, key=lambda name: _YIELDING.index(name) if name in _YIELDING else -1)
+    while len(widths) > 1 and _total(widths) > width:
+        del widths[least.pop()]
+    return widths
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
 # -- cells -----------------------------------------------------------------------------------
 
 
-def _cells(name: str, column: pa.ChunkedArray) -> list[str]:
-    values = values_of(column.combine_chunks() if column.num_chunks else pa.array([], column.type))
-    if name.rpartition(".")[2] in _DURATIONS:
+def _cells(name: str, column: pa.ChunkedArray, date: str | None) -> list[str]:
+    values = values_of(column.combine_chunks())
+    if _is_duration(name):
         return ["" if value is None else duration_text(value) for value in values]
     if name.endswith("_ns"):
-        return _times(values)
+        texts = ("" if value is None else time_text(value) for value in values)
+        return [text.removeprefix(f"{date} ") for text in texts]
     return [_cell(value) for value in values]
 
 
-def _times(values: list[int | None]) -> list[str]:
-    """Times; the date only in the first row and where it changes."""
-    texts: list[str] = []
-    last = ""
-    for value in values:
-        date, _, clock = "".join(() if value is None else time_text(value)).partition(" ")
-        texts.append(f"{'' if date == last else date} {clock}" if clock else date)
-        last = date or last
-    width = max(map(len, texts), default=0)
-    return [f"{text:>{width}}" for text in texts]
+def _only_date(table: pa.Table, names: Iterable[str]) -> str | None:
+    """The day of all times in a table; None when there are several, or none."""
+    dates = {
+        time_text(value).partition(" ")[0]
+        for name in names
+        if name.endswith("_ns") and not _is_duration(name)
+        for value in table.column(name).to_pylist()
+        if value is not None
+    }
+    return dates.pop() if len(dates) == 1 else None
 
 
 def _cell(value: Any) -> str:
@@ -182,37 +192,11 @@ def _cell(value: Any) -> str:
     return printable(value if isinstance(value, str) else json_text(value))
 
 
+def _is_duration(name: str) -> bool:
+    return name.rpartition(".")[2] in _DURATIONS
+
+
 def _is_quantity(field: pa.Field) -> bool:
     """Whether a column has numbers that are compared at a glance: no ids, no times."""
     number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-    name = field.name.rpartition(".")[2]
-    return bool(number) and (name in _DURATIONS or not name.endswith(_NO_QUANTITIES))
-
-
-def printable(text: str) -> str:
-    """The text without what a terminal would obey."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def counted(count: int, noun: str) -> str:
-    """So many of them."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def time_text(ns: int) -> str:
-    """A time in UTC, to the microsecond."""
-    try:
-        whole = datetime.fromtimestamp(ns // 1_000_000_000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return str(ns)
-    return f"{whole:%Y-%m-%d %H:%M:%S}.{ns % 1_000_000_000 // 1_000:06d}"
-
-
-def duration_text(ns: int) -> str:
-    """A duration with three digits and a unit."""
-    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
-        if abs(ns) >= size:
-            return f"{ns / size:,.3f} {unit}" if unit == "s" else f"{ns / size:.3g} {unit}"
-    return f"{ns} ns"
+    return bool(number) and (_is_duration(field.name) or not field.name.endswith(_NAMES))

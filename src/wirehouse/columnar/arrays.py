@@ -48,7 +48,7 @@ def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
 
 
 @kernel
-def _gather(buf, starts, sizes, offsets, out):  # type: ignore[no-untyped-def]
+def _gather(buf: Any, starts: Any, sizes: Any, offsets: Any, out: Any) -> Any:
     """Copies slices one behind the other; the bits of all bytes, joined."""
     seen = np.uint8(0)
     for i in range(U(starts.shape[0])):

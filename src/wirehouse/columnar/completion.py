@@ -33,7 +33,7 @@ def delivered(pieces: Pieces, run_starts: Ints) -> Delivered:
 
 
 @kernel
-def _delivered(numbers, run_starts, arrival, ts_ns):  # type: ignore[no-untyped-def]
+def _delivered(numbers: Any, run_starts: Any, arrival: Any, ts_ns: Any) -> Any:
     run = 0
     latest = np.int64(-1)
     when = np.int64(0)
@@ -56,7 +56,7 @@ def pieces_in_order(pieces: Pieces, positions: Ints) -> Ints:
 
 
 @kernel
-def _pieces_in_order(numbers, positions, found):  # type: ignore[no-untyped-def]
+def _pieces_in_order(numbers: Any, positions: Any, found: Any) -> Any:
     count = numbers.shape[1]
     at = 0
     for i in range(U(positions.shape[0])):

@@ -1,7 +1,7 @@
 """Events that are held back, so that engines see those of a connection in the order of their time.
 
-Bytes behind a hole in a stream are known later than what was captured after them. While a stream of a
-connection waits so, everything about that connection, and about the tunnels on it, waits as well.
+Bytes behind a hole in a stream are known later than what was captured after them. While a stream
+of a connection waits so, everything about that connection, and about the tunnels on it, waits, too.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +45,7 @@ def packet_batch(window: Window) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=found)
 
 
-def _where(segment: NDArray[np.bool_], values: NDArray[np.int64]) -> pa.Array:
+def _where(segment: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
     return pa.array(values, mask=~segment)
 
 

@@ -13,6 +13,7 @@ The rules are in `docs/concepts/captures.md`; the reference is `wirehouse.captur
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -22,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from wirehouse.capture.choice import Chooser
+from wirehouse.capture.items import Direction
 from wirehouse.capture.keys import KeyRing
 from wirehouse.capture.messages import MessageRows
 from wirehouse.capture.streams import Fault, Frame, FrameReader, conflict_fault
@@ -46,8 +48,8 @@ __all__ = ["BATCH_BYTES", "BATCH_ROWS", "TABLES", "CapturePipeline", "Item"]
 
 TABLES: Final = ("messages", "packets", "faults", "coverage", "facts", "connections")
 """What can be asked for. `facts` and `connections` are lists of events for the engines of
-`wirehouse.records`, not batches. With `connections` comes `waiting`: the connections of which more is
-known than was yielded, because something waits behind a hole."""
+`wirehouse.records`, not batches. With `connections` comes `waiting`: connections of which more is
+known than was yielded, and since when."""
 BATCH_ROWS: Final = 32_768
 """Rows of a batch, at most."""
 BATCH_BYTES: Final = 8 << 20
@@ -150,14 +152,14 @@ class CapturePipeline:
     def _waiting(self, window: Window) -> dict[int, int]:
         """Connections of which something is known that was not yielded yet, and since when.
 
-        What waits is behind a hole, or in a fault whose end is not found, or undecided; an unfinished
-        frame before a hole belongs to it.
+        What waits is behind a hole, or in a fault whose end is not found, or undecided. An
+        unfinished frame before a hole belongs to it.
         """
         since = self._front.waiting()
         for stream, reader in self._readers.items():
             since[stream] = min(since.get(stream, reader.open_since_ns), reader.open_since_ns)
-        for streams, ts_ns in self._kept:
-            for stream, first in zip(streams.tolist(), ts_ns.tolist(), strict=True):
+        for streams, times in self._kept:
+            for stream, first in zip(streams.tolist(), times.tolist(), strict=True):
                 undecided = self._ledger.entries["protocol"][stream] == UNDECIDED
                 if stream in since or undecided:
                     since[stream] = min(since.get(stream, first), first)
@@ -413,9 +415,7 @@ class CapturePipeline:
         last = int(runs[-1][0])
         left = reader.unfinished
         room = int(window.run_stop[last]) - int(window.run_start[last])
-        if left is None or left > room:
-            self._readers[stream] = reader
-        elif stream in self._ending(window):
+        if left is None or left > room or stream in self._ending(window):
             self._readers[stream] = reader
         elif left:
             stop = window.run_stop[[last]]
@@ -429,7 +429,7 @@ class CapturePipeline:
         if isinstance(found, Fault):
             return Outcome(0, found.present_bytes, [], False, found)
         streams = self._front.streams
-        direction = DIRECTIONS[int(streams.direction[stream])]
+        direction: Direction = DIRECTIONS[int(streams.direction[stream])]
         connection = int(streams.connection[stream])
         return self._scalar.frame(spoken.protocol, found, direction, connection)
 
@@ -545,7 +545,7 @@ def _named(spoken: Protocol, name: str) -> Protocol:
 def _in_order(batches: list[_Placed]) -> Iterator[pa.RecordBatch]:
     """Batches whose rows follow each other in the order of packets."""
     ends = [(places[0], places[-1]) for _, places in batches]
-    sorted_already = all(one[1] <= other[0] for one, other in zip(ends, ends[1:], strict=False))
+    sorted_already = all(one[1] <= other[0] for one, other in itertools.pairwise(ends))
     inside = all((places[1:] >= places[:-1]).all() for _, places in batches)
     if sorted_already and inside:
         yield from (batch for batch, _ in batches)
@@ -553,5 +553,4 @@ def _in_order(batches: list[_Placed]) -> Iterator[pa.RecordBatch]:
     table = pa.Table.from_batches([batch for batch, _ in batches])
     sequence = np.argsort(np.concatenate([places for _, places in batches]), kind="stable")
     whole = table.take(pa.array(sequence)).combine_chunks()
-    for batch in whole.to_batches(max_chunksize=BATCH_ROWS):
-        yield batch
+    yield from whole.to_batches(max_chunksize=BATCH_ROWS)

@@ -100,7 +100,7 @@ def table_schema(options: ReadOptions) -> pa.Schema:
 def read_batches(
     paths: Iterable[str | os.PathLike[str]], options: ReadOptions | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, in batches of bounded size. Raises OSError when a file cannot be read."""
+    """The rows of a table, in bounded batches. Raises OSError when a file cannot be read."""
     chosen = options or ReadOptions()
     files = [os.fspath(path) for path in paths]
     pipeline = open_pipeline(files, chosen)

@@ -23,8 +23,8 @@ from wirehouse.capture.streams import Fault, Frame, FrameReader, Piece
 from wirehouse.wire.errors import DecodeError, WireError
 from wirehouse.wire.protocol import Protocol
 
-from .messages import pieces_of
 from .completion import Delivered
+from .messages import pieces_of
 from .pieces import PLACE, START, TIME
 from .window import DIRECTIONS, Window
 
@@ -184,7 +184,7 @@ class Scalar:
 
 
 def _direction(way: int) -> Direction:
-    return DIRECTIONS[way]  # type: ignore[return-value]
+    return DIRECTIONS[way]
 
 
 def _fault(frame: Frame, error: WireError) -> Fault:

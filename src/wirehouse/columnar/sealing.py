@@ -225,7 +225,7 @@ def _opened(
 
 
 @kernel
-def _combine(stream, firsts, starts, sizes, data):  # type: ignore[no-untyped-def]
+def _combine(stream: Any, firsts: Any, starts: Any, sizes: Any, data: Any) -> Any:
     """Combines bytes with their key stream, in place."""
     for i in range(U(firsts.shape[0])):
         first = U(firsts[i])

@@ -19,7 +19,7 @@ __all__ = ["sniff"]
 
 
 def sniff(chooser: Chooser, window: Window, connection: int) -> tuple[bool, Protocol | None]:
-    """Whether the protocol of a connection, by the number of its slot, is decided; and which it is."""
+    """Whether the protocol of a connection, known by its slot, is decided; and which it is."""
     runs = np.flatnonzero(window.run_stream >> 1 == connection)
     filled = runs[window.run_stop[runs] > window.run_start[runs]]
     if not len(filled):
@@ -28,7 +28,7 @@ def sniff(chooser: Chooser, window: Window, connection: int) -> tuple[bool, Prot
     places = np.searchsorted(numbers[START], window.run_start[filled], side="right") - 1
     first = int(filled[np.argmin(numbers[ARRIVAL, places])])
     stream = int(window.run_stream[first])
-    sniffer = chooser.sniffer(DIRECTIONS[stream & 1])  # type: ignore[arg-type]
+    sniffer = chooser.sniffer(DIRECTIONS[stream & 1])
     data = window.data[window.run_start[first] : window.run_stop[first]]
     sniffer.feed(data[: 1 << 16].tobytes())
     waiting = int((window.run_stop[runs] - window.run_start[runs]).sum())

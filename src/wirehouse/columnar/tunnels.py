@@ -24,4 +24,4 @@ def tunnel_connections(instances: NDArray[Any], tunnels: NDArray[Any]) -> NDArra
     for numbers in (instances, tunnels):
         for column in numbers.astype(">i8").view(np.uint8).reshape(-1, 8).T:
             value = (value ^ column.astype(np.uint64)) * _PRIME
-    return np.maximum(value >> np.uint64(1), np.uint64(1)).astype(np.int64)
+    return np.asarray(np.maximum(value >> np.uint64(1), np.uint64(1)), np.int64)

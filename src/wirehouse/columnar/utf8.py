@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .numba_options import inline, kernel
@@ -12,7 +14,7 @@ _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(number) for number in range(1, 9))
 
 
 @inline
-def utf8(buf, pos, end):  # type: ignore[no-untyped-def]
+def utf8(buf: Any, pos: Any, end: Any) -> Any:
     """Whether buf[pos:end] is UTF-8: no surrogates, nothing beyond U+10FFFF, no long forms.
 
     Most texts are short and ASCII. They are judged in place; the others are worth a call.
@@ -29,7 +31,7 @@ def utf8(buf, pos, end):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _any_of_eight(buf, pos):  # type: ignore[no-untyped-def]
+def _any_of_eight(buf: Any, pos: Any) -> Any:
     """The bits that any of eight bytes has."""
     return (
         buf[pos]
@@ -44,7 +46,7 @@ def _any_of_eight(buf, pos):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _beyond_ascii(buf, pos, end):  # type: ignore[no-untyped-def]
+def _beyond_ascii(buf: Any, pos: Any, end: Any) -> Any:
     """The same for bytes of which some are not ASCII."""
     while pos < end:
         if end - pos >= _8 and _any_of_eight(buf, pos) < 0x80:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..capture.assembly import Conflict
-from ..capture.items import Fact, FileFault, Secrets
+from ..capture.items import Direction, Fact, FileFault, Secrets
 from . import blocks as b
 from . import segments as s
 from .flows import NOT_OURS
@@ -27,7 +27,7 @@ from .tracker import Tracker
 __all__ = ["DIRECTIONS", "ENDINGS", "NOTES", "Streams", "Window"]
 
 NOTES: Final = s.NOTES
-DIRECTIONS: Final = ("c2s", "s2c")
+DIRECTIONS: Final[tuple[Direction, ...]] = ("c2s", "s2c")
 """What `direction` indexes; 255 for none."""
 
 Ints = NDArray[np.int64]

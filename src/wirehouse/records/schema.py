@@ -36,7 +36,7 @@ _PLACE = (
 )
 
 COMMON: Final = _table(
-    "One row for each protocol message; beside these columns, a struct with all fields of its protocol.",
+    "One row for each message; beside these columns, a struct with all fields of its protocol.",
     ("ts_ns", _INT, "When the packet that completed the message was captured, ns since 1970."),
     ("first_ns", _INT, "When the packet with its first byte was captured, ns since 1970."),
     ("connection", _INT, "Id of the connection, or of the tunnel that carried the message."),
@@ -45,8 +45,7 @@ COMMON: Final = _table(
     (
         "kind",
         _TEXT,
-        "request, response, part (a response with more to come), trace, event, push, handshake, "
-        "heartbeat, control, relay.",
+        "request, response, part, trace, event, push, handshake, heartbeat, control, relay, sealed.",
     ),
     ("name", _TEXT, "Name of the message in its protocol."),
     ("message_id", _INT, "Its id; null where the protocol has none."),
@@ -55,7 +54,7 @@ COMMON: Final = _table(
     ("status", _TEXT, "Of a response: ok, or the protocol's own code; else null."),
     ("reason", _TEXT, "What a failed response says in words, or why an end closes."),
     ("client", _TEXT, "Who signs on with this message; else null."),
-    ("ids", pa.list_(pa.field("item", _TEXT)), "The notifications that it carries or acknowledges."),
+    ("ids", pa.list_(pa.field("item", _TEXT)), "The notifications that it carries or acks."),
     ("body", pa.binary(), "The application's bytes, opened where a key is known."),
     ("sealed", pa.bool_(), "Whether the body is encrypted and no key was known."),
     ("size_bytes", _INT, "Bytes of the frame."),
@@ -88,7 +87,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
     ),
     "faults": _table(
         "Bytes that would not decode: where, why, and the bytes.",
-        ("ts_ns", _INT, "When the packet with the first of them was captured; null without packet."),
+        ("ts_ns", _INT, "When the packet with the first was captured; null without packet."),
         *_PLACE,
         ("connection", _INT, "Id of the connection; null outside of streams."),
         ("direction", _TEXT, "c2s or s2c; null outside of streams."),
@@ -118,7 +117,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
         ("decoded_bytes", _INT, "New bytes in good messages."),
         ("faulty_bytes", _INT, "New bytes in faults."),
         ("undecryptable_bytes", _INT, "New bytes in sealed messages without a key."),
-        ("ignored_bytes", _INT, "New bytes that belong to no known protocol, or to an unfinished end."),
+        ("ignored_bytes", _INT, "New bytes of no known protocol, or of an unfinished end."),
         ("messages", _INT, "Good messages."),
         ("faults", _INT, "Faults."),
     ),

@@ -37,7 +37,7 @@ def messages_schema(protocols: Sequence[str] = ()) -> pa.Schema:
 
 @functools.cache
 def struct_type(protocol: Protocol, *, whole: bool = False) -> pa.DataType:
-    """The fields of all dialects of a protocol; `whole`: with those that the table has elsewhere."""
+    """The fields of all dialects; `whole`: with those that the table has elsewhere, too."""
     left_out = frozenset[str]() if whole else elsewhere(protocol)
     found: list[pa.Field] = []
     for dialect in protocol.dialects:

@@ -1,4 +1,4 @@
-"""`python -m wirehouse.columnar.generate [--check]`: writes the kernels of the built-in protocols."""
+"""`python -m wirehouse.columnar.generate [--check]`: writes the built-in protocols' kernels."""
 
 from __future__ import annotations
 

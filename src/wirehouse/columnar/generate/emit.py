@@ -362,7 +362,7 @@ class Emitter:
         return Numbers(column)
 
     def real(self, name: str, kind: m.Float, scope: Scope, at: str) -> Reals:
-        """Stores the bits of a float; a NaN is left to the scalar codec, which keeps its payload."""
+        """Stores the bits of a float; a NaN is the scalar codec's, which keeps its payload."""
         value = self.code.fresh("v")
         self.code(f"{value} = {self.load(kind, at)}")
         mask, infinity = {
@@ -477,8 +477,7 @@ class Emitter:
         for shape in shapes.values():
             self.protobuf_default(shape, scope)
         code.lines += loop
-        fields = [(name, shape) for name, shape in shapes.items()]
-        return Structs((*fields, (layout.unknown, Empty(pa.binary()))))
+        return Structs((*shapes.items(), (layout.unknown, Empty(pa.binary()))))
 
     def protobuf_default(self, shape: Shape, scope: Scope) -> None:
         """What a field holds that does not occur."""

@@ -6,17 +6,24 @@ a frame can change where the next one begins. Where it stops early, the scalar c
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from wirehouse.wire import model as m
 from wirehouse.wire.generate.code import Structs as StructFormats
 from wirehouse.wire.generate.frames import HeadFrame, frame_kind
 from wirehouse.wire.generate.rows import MESSAGE_LIMIT
 from wirehouse.wire.views.arrow import alternative_names
 
-from ..plan import Binary, Empty, Maybe, Plan, RowList, Shape, Structs
+from ..plan import Binary, Empty, Maybe, Plan, RowList, Shape, Structs, Table
 from .emit import POSITION, Emitter, Scope, part_size
 from .text import KernelCode
 
 __all__ = ["DecodeFrame", "scan_function"]
+
+
+_UNKNOWN_OPTIONS = pa.list_(
+    pa.field("item", pa.struct([pa.field("bit", pa.int32()), pa.field("data", pa.binary())]))
+)
 
 
 class DecodeFrame(Emitter):
@@ -77,7 +84,9 @@ class DecodeFrame(Emitter):
         self.advance(frame.size)
         if frame.options is not None:
             fields += self.options(frame, scope)
-        tail = [part for part in frame.tail if not isinstance(part, m.Options | m.Body | m.Tag)]
+        tail: list[m.Part] = [
+            part for part in frame.tail if not isinstance(part, m.Options | m.Body | m.Tag)
+        ]
         fields += self.tail(frame, tail, scope)
         if frame.body is not None:
             fields.append(("", self.choice(self.layout, scope)))
@@ -151,7 +160,7 @@ class DecodeFrame(Emitter):
             fields.append((option.name, self.option(frame.options, option, scope)))
         code.give_up_if("pos != area")
         unknown = frame.options.unknown
-        return [*fields, (unknown, Empty(unknown_options_type()))]
+        return [*fields, (unknown, Empty(_UNKNOWN_OPTIONS))]
 
     def option(self, options: m.Options, option: m.OptionField, scope: Scope) -> Maybe:
         """One option: its length must be that of its type."""
@@ -202,7 +211,9 @@ class DecodeFrame(Emitter):
         tags = tuple(each.tag for each in kind.alternatives)
         return part.name, RowList(ends, table, tag, names, tags, tables, shapes, opaque)
 
-    def row_kinds(self, kind: m.Rows, start: str, size: str) -> tuple[tuple, tuple, tuple]:  # type: ignore[type-arg]
+    def row_kinds(
+        self, kind: m.Rows, start: str, size: str
+    ) -> tuple[tuple[str, ...], tuple[Table, ...], tuple[Structs, ...]]:
         """The body of a row, into the table of its kind; of unknown ones where their bytes are."""
         code = self.code
         names = alternative_names(None, kind.alternatives)
@@ -216,14 +227,6 @@ class DecodeFrame(Emitter):
         with code.block("else:"):
             code(f"{start}[k_rows] = pos", f"{size}[k_rows] = size", "pos = end")
         return tuple(names[a.layout.cls] for a in kind.alternatives), tuple(tables), tuple(shapes)
-
-
-def unknown_options_type():  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """The column of options that nobody knows."""
-    import pyarrow as pa
-
-    entry = pa.struct([pa.field("bit", pa.int32()), pa.field("data", pa.binary())])
-    return pa.list_(pa.field("item", entry))
 
 
 # -- scanning --------------------------------------------------------------------------------
@@ -289,9 +292,8 @@ class _Scan:
         if frame.options is not None:
             self.judge(frame)
         else:
-            self.refuse_if(
-                f"length < {self.code.number(frame.minimum)} or length > {self.code.number(frame.limit)}"
-            )
+            least, most = self.code.number(frame.minimum), self.code.number(frame.limit)
+            self.refuse_if(f"length < {least} or length > {most}")
         self.code(f"stop = pos + {self.code.number(offset + frame.size)} + length")
         self.wait_if("stop > end")
 
@@ -400,9 +402,9 @@ class _Scan:
         assert frame.body is not None
         assert frame.options is not None
         number = self.code.number
-        self.refuse_if(
-            f"options_size > length or (option_bits == {number(0)}) != (options_size == {number(0)})"
-        )
+        none = number(0)
+        self.refuse_if("options_size > length")
+        self.refuse_if(f"(option_bits == {none}) != (options_size == {none})")
         self.refuse_if(f"length > {number(frame.limit)}")
         known = sum(each.bit for each in frame.options.fields)
         for index, each in enumerate(frame.body.alternatives):

@@ -67,7 +67,10 @@ def scan_frame(buf, run_starts, run_stops, starts, stops, runs, reached, wrong):
             option_bits = U(buf[pos + _4]) << _8 | U(buf[pos + _4 + _1])
             options_size = U(buf[pos + _6]) << _8 | U(buf[pos + _6 + _1])
             length = U(buf[pos + _12]) << _24 | U(buf[pos + _12 + _1]) << _16 | U(buf[pos + _12 + _2]) << _8 | U(buf[pos + _12 + _3])
-            if options_size > length or (option_bits == _0) != (options_size == _0):
+            if options_size > length:
+                bad = True
+                break
+            if (option_bits == _0) != (options_size == _0):
                 bad = True
                 break
             if length > _1048576:
