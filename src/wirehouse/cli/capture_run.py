@@ -1,4 +1,4 @@
-"""What the commands on capture files do: they call `wirehouse.capture`, and tell what came of it."""
+"""What the commands on capture files do: call `wirehouse.capture`, and say what came of it."""
 
 from __future__ import annotations
 

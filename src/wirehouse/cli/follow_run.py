@@ -89,7 +89,7 @@ class _Order:
     """Holds back what was captured after bytes that are not known yet, those behind a hole."""
 
     def __init__(self, connection: int):
-        self._mine = {connection}
+        self._mine: set[int | None] = {connection}
         """The connection; of a tunnel, its links as well."""
         self._held: list[Happening] = []
         self.waiting: dict[int, int] = {}
@@ -101,7 +101,7 @@ class _Order:
         self._held.sort(key=_place)
         for each in self._held:
             self._mine |= {each["connection"], each.get("tunnel_link")}
-        since = [self.waiting[one] for one in self._mine & self.waiting.keys()]
+        since = [ts_ns for one, ts_ns in self.waiting.items() if one in self._mine]
         count = len(self._held)
         if since:
             count = bisect_left(self._held, min(since), key=lambda each: _place(each)[0])

@@ -224,7 +224,7 @@ def _table(job: _Job) -> bool:
     told = counted(first.count, "row")
     if first.count > found.num_rows:
         told = f"{found.num_rows:,} of {told}, the first by {time}; --limit 0 shows all"
-    click.echo(f"{told}{f'; {shown.date}, UTC' if shown.date else ''}", err=True)
+    click.echo(f"{told}{f'; times are of {shown.date}, UTC' if shown.date else ''}", err=True)
     if shown.hidden:
         click.echo(f"no room for {', '.join(shown.hidden)}; --columns chooses", err=True)
     return True

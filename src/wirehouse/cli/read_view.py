@@ -75,9 +75,10 @@ _DURATIONS: Final = frozenset({"latency_ns", "duration_ns", "handshake_ns"})
 _NAMES: Final = ("_ns", "_id", "_to", "_port", "_link", "connection", "flags")
 """How the names of columns end whose numbers are names."""
 _YIELDING: Final = (
-    "closed_how", "server_port", "closed_by", "status", "protocol", "direction", "cause", "switches",
-    "acks", "sends", "topic", "note", "flags", "src_port", "size_bytes", "present_bytes", "field",
-    "offset", "file", "client_port", "ignored_bytes", "undecryptable_bytes", "gap_bytes",
+    "direction", "protocol", "closed_how", "server_port", "closed_by", "status", "cause",
+    "switches", "acks", "sends", "topic", "note", "flags", "src_port", "size_bytes",
+    "present_bytes", "field", "offset", "file", "client_port", "ignored_bytes",
+    "undecryptable_bytes", "gap_bytes",
 )  # fmt: skip
 """Columns that go first when there is no room for all; the last of them first of all."""
 

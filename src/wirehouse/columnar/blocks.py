@@ -145,6 +145,7 @@ def scan_pcapng(
     start: int,
     stop: int,
     big: bool,
+    with_facts: bool,
     interfaces: Wide,
     limit: int,
     wide: Wide,
@@ -156,7 +157,8 @@ def scan_pcapng(
     """Read blocks from `start` until one begins at or behind `stop`: place, packets, others, why.
 
     `others` gets the place in the buffer, and the number of the next packet, of each block that
-    Python has to read but that changes nothing for the blocks behind it.
+    Python has to read but that changes nothing for the blocks behind it; custom blocks are passed
+    over unless facts are wanted.
     """
     at = start
     end = len(data)
@@ -181,7 +183,7 @@ def scan_pcapng(
             ):
                 return at, count, other, ODD
             count += 1
-        elif kind in (_CUSTOM, _SECRETS):
+        elif kind == _SECRETS or (kind == _CUSTOM and with_facts):
             others[0, U(other)] = at
             others[1, U(other)] = count
             other += 1

@@ -49,7 +49,7 @@ class FrontEnd:
     the connections of one share are read, and only their packets are seen; packets without a
     connection, facts and faults of files belong to share 0, secrets to all. `connections` bounds
     the connections that are held, those of all shares together. `part` reads only that part of the
-    one file (see `index.py`).
+    one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class FrontEnd:
         connections: int = LIMIT,
         limits: Limits = _LIMITS,
         part: Part | None = None,
+        facts: bool = True,
     ):
         if not 0 <= share < shares:
             raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
@@ -77,6 +78,7 @@ class FrontEnd:
         self._window_bytes = window_bytes
         self._share = share
         self._limits = limits
+        self._facts = facts
         self._tracker = Tracker(ports, limit=connections, share=share, shares=shares)
         self.streams = Streams(self._tracker)
         """What is known of each stream."""
@@ -94,7 +96,11 @@ class FrontEnd:
         """
         for file, path in enumerate(self.paths):
             scanner = Scanner(
-                path, window_bytes=self._window_bytes, limits=self._limits, part=self._part
+                path,
+                window_bytes=self._window_bytes,
+                limits=self._limits,
+                part=self._part,
+                facts=self._facts,
             )
             try:
                 for rows in scanner.windows():

@@ -102,7 +102,12 @@ class CapturePipeline:
         for path in keys:
             self._ring.load(path)
         self._front = FrontEnd(
-            paths, ports=self._chooser.ports, window_bytes=window_bytes, share=share, shares=shares
+            paths,
+            ports=self._chooser.ports,
+            window_bytes=window_bytes,
+            share=share,
+            shares=shares,
+            facts=bool(self._tables & {"facts", "faults"}),
         )
         self._reveal = reveal
         self._files = self._front.paths

@@ -92,8 +92,17 @@ class Rows:
 class Scanner:
     """Reads one file, or a part of one, from front to back. Raises OSError when it cannot."""
 
-    def __init__(self, path: str, *, window_bytes: int, limits: Limits, part: Part | None = None):
+    def __init__(
+        self,
+        path: str,
+        *,
+        window_bytes: int,
+        limits: Limits,
+        part: Part | None = None,
+        facts: bool = True,
+    ):
         self._limits = limits
+        self._facts = facts
         self._window_bytes = window_bytes
         self._room = max(16, window_bytes // _LEAST_PACKET_BYTES)
         self._source = Source(path, limits)
@@ -240,7 +249,16 @@ class Scanner:
         table = self._interfaces.rows
         big = self.order == "big"
         at, rows.count, other, why = b.scan_pcapng(
-            rows.data, rows.base, start, stop, big, table, limit, *columns, self._others
+            rows.data,
+            rows.base,
+            start,
+            stop,
+            big,
+            self._facts,
+            table,
+            limit,
+            *columns,
+            self._others,
         )
         self.at = rows.base + at
         for place, following in self._others[:, :other].T.tolist():

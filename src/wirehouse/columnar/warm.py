@@ -28,7 +28,7 @@ def warm() -> None:
     blocks.scan_pcap(rows.data, 0, 0, 0, False, 1, 0, 0, *columns)
     faces = InterfaceTable().rows
     others = np.empty((2, 0), np.int64)
-    blocks.scan_pcapng(rows.data, 0, 0, 0, False, faces, 0, *columns, others)
+    blocks.scan_pcapng(rows.data, 0, 0, 0, False, True, faces, 0, *columns, others)
     packets = Packets(rows, file=0, before=0)
     none = np.empty(0, np.int64)
     tracker = Tracker((), limit=1, share=0, shares=1)

@@ -34,12 +34,13 @@ class Opener:
 
     def __init__(self, keys: dict[str, Any], direction: Direction | None, dialect: str):  # noqa: ARG002
         self._direction = direction
+        self._keys: dict[Direction, Any] = {}
         self._ciphers: dict[Direction, Any] = {}
         directions: tuple[Direction, ...] = ("c2s", "s2c")
         for way in directions:
             if f"{way}_enc" in keys:
-                self._ciphers[way] = _cipher(keys, way)
-        if keys and not self._ciphers:
+                self._keys[way] = _direction_keys(keys, way)
+        if keys and not self._keys:
             raise ValueError("wanted c2s_enc and c2s_iv, or s2c_enc and s2c_iv")
 
     def open(self, message: Any, raw: bytes) -> dict[str, object]:
@@ -47,21 +48,29 @@ class Opener:
         if not isinstance(message, Frame) or isinstance(message.body, Syn | Ack):
             return {}
         way = _WAYS.get(type(message.body), self._direction)
-        cipher = self._ciphers.get(way) if way is not None else None
-        if cipher is None:
+        if way is None or way not in self._keys:
             return {}
+        cipher = self._cipher(way)
         if isinstance(message.body, Req | Rep | Psh):
             opened = cipher.open_data(raw)
             return {"data": opened.data, "hmac_state": opened.hmac_state}
         assert isinstance(message.body, Err | Pin | Pon | Fin)
         return {"auth_state": cipher.open_control(raw)}
 
+    def _cipher(self, way: Direction) -> Any:
+        """Made when it is first needed: a reader may be given many more keys than it uses."""
+        if way not in self._ciphers:
+            from .records import RecordCipher
 
-def _cipher(keys: dict[str, Any], way: Direction) -> Any:
-    from .records import DirectionKeys, RecordCipher  # cryptography, needed for keys alone
+            self._ciphers[way] = RecordCipher(self._keys[way])
+        return self._ciphers[way]
+
+
+def _direction_keys(keys: dict[str, Any], way: Direction) -> Any:
+    from .records import DirectionKeys  # cryptography, needed for keys alone
 
     mac = _bytes(keys, f"{way}_mac") if keys.get(f"{way}_mac") is not None else None
-    return RecordCipher(DirectionKeys(_bytes(keys, f"{way}_enc"), _bytes(keys, f"{way}_iv"), mac))
+    return DirectionKeys(_bytes(keys, f"{way}_enc"), _bytes(keys, f"{way}_iv"), mac)
 
 
 def _bytes(keys: dict[str, Any], name: str) -> bytes:
