@@ -110,10 +110,11 @@ def _fields(layout: m.Layout, path: str, left_out: frozenset[str]) -> Iterator[p
             case m.BitGroup():
                 for bit in part.bits:
                     if bit.role == "stored":
-                        yield pa.field(bit.name, _bit_type(bit))
+                        yield pa.field(bit.name, _bit_type(bit), metadata={"doc": bit.doc})
             case m.Options():
                 for option in part.fields:
-                    yield pa.field(option.name, _type(option.type, "", left_out))
+                    kind = _type(option.type, "", left_out)
+                    yield pa.field(option.name, kind, metadata={"doc": option.doc})
                 entry = pa.struct([pa.field("bit", pa.int32()), pa.field("data", pa.binary())])
                 yield pa.field(part.unknown, pa.list_(pa.field("item", entry)))
             case m.Body():
