@@ -50,6 +50,8 @@ PYTHON_CHECKS = has python3 || want python3; \
 NODE_CHECKS = has node || want nodejs; has npm || want npm; \
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates;
 TSHARK_CHECKS = has tshark || want tshark; has tcpdump || want tcpdump;
+# The C that kernels are compared with.
+GCC_CHECKS = has gcc || { want gcc; want libc6-dev; };
 
 .PHONY: help
 help: ## list the targets
@@ -57,7 +59,7 @@ help: ## list the targets
 
 .PHONY: system
 system: ## install the Debian packages that the tests need and that are missing
-	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS))
+	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS))
 
 .PHONY: system-python system-node
 system-python:
@@ -107,13 +109,15 @@ soak: setup ## full fuzzing counts; writes soak/wire.json and soak/sessions.json
 	$(BIN)/python tests/fuzz/session_soak.py --inputs $(SOAK_INPUTS) --json soak/sessions.json
 
 .PHONY: bench
-bench: setup node ## decode and encode beside Construct, Kaitai and msgpack; writes a JSON record
+bench: system setup node ## codecs, sessions, kernels and captures beside their peers; JSON records
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.wire --json benchmarks/results/wire.json
 	$(BIN)/python -m benchmarks.sessions --json benchmarks/results/sessions.json
+	$(BIN)/python -m benchmarks.columnar --json benchmarks/results/columnar.json
+	$(BIN)/python -m benchmarks.captures --json benchmarks/results/captures.json
 
 .PHONY: demo
-demo: setup ## the best there is to see
+demo: setup ## simulate traffic, read it with Spark, compare every figure with the truth
 	@$(BIN)/wirehouse demo
 
 .PHONY: clean

@@ -11,6 +11,7 @@ import pytest
 from wirehouse.capture import synthesis as make
 from wirehouse.capture.format import LINK_RAW
 from wirehouse.capture.writer import PcapWriter
+from wirehouse.columnar.frontend import FrontEnd
 
 from .reference_streams import Told, by_front_end, by_reference
 
@@ -110,3 +111,16 @@ def test_reordered_segments(tmp_path: Path) -> None:
 def test_packets_that_were_not_captured_whole(tmp_path: Path) -> None:
     sent = segments(random.Random(6), 100_000, 300, 1_000)
     assert check(capture(tmp_path / "c", sent, cut=200)).streams[0].gaps
+
+
+def test_what_waits_is_known(tmp_path: Path) -> None:
+    sent = segments(random.Random(7), 20_000, 300, 1_000)
+    lost = capture(tmp_path / "c", sent[:20] + sent[21:])
+    front = FrontEnd(lost, ports={7300}, window_bytes=2_000)
+    seen = []
+    for window in front.windows():
+        seen.append(front.waiting())
+        assert set(seen[-1]) <= set(window.stream.tolist()) | {0}
+    assert seen[0] == {}
+    assert {0: sent[21][0]} in seen
+    assert seen[-1] == {}

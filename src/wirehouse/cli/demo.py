@@ -18,8 +18,7 @@ from .errors import BAD_USAGE, CommandError
 from .main import COMMANDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from wirehouse.lake.session import SparkSession
     from wirehouse.traffic import Summary
 
     from .demo_figures import Findings

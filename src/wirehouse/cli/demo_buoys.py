@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from .demo_figures import Figures, Section, Truth
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from wirehouse.lake.session import SparkSession
     from wirehouse.wire.protocol import Protocol
 
 __all__ = ["SECTION", "is_installed", "make_view", "record_buoys"]

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from wirehouse.lake.session import SparkSession
     from wirehouse.traffic import Summary
 
 __all__ = [

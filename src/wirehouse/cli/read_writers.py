@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
+from .errors import BAD_USAGE, CommandError
 from .read_values import json_text, rows_of
 
 __all__ = ["MERGED", "Windows", "output", "write_arrow", "write_csv", "write_json", "write_parquet"]
@@ -176,6 +177,8 @@ def output(path: str | None) -> Iterator[BinaryIO]:
             yield stream
         return
     part = target.with_name(target.name + ".part")
+    if not target.parent.is_dir():
+        raise CommandError(f"{target.parent}: no such folder", BAD_USAGE)
     try:
         with part.open("wb") as stream:
             yield stream

@@ -50,8 +50,9 @@ def _where(segment: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
 
 
 def _direction(window: Window) -> pa.Array:
-    codes = np.where(window.direction < len(DIRECTIONS), window.direction, -1)
-    return Coded(codes.astype(np.int32), DIRECTIONS).array()
+    codes = window.direction.astype(np.int32)
+    codes[codes >= len(DIRECTIONS)] = -1
+    return Coded(codes, DIRECTIONS).array()
 
 
 def _addresses(window: Window, row: int) -> pa.Array:

@@ -230,14 +230,7 @@ class CapturePipeline:
         """Gives every stream of the window its protocol, where that can be told."""
         entries = self._ledger.entries
         fresh = np.unique(window.run_stream[entries["protocol"][window.run_stream] == UNDECIDED])
-        if not len(fresh):
-            return
-        for port in np.unique(self._front.streams.server_port(fresh)).tolist():
-            if self._by_port[port] == UNDECIDED:
-                known = self._chooser.known(port)
-                if known is not None:
-                    self._by_port[port] = self._number(known)
-        entries["protocol"][fresh] = self._by_port[self._front.streams.server_port(fresh)]
+        self._choose_by_port(fresh)
         fresh = fresh[entries["protocol"][fresh] == UNDECIDED]
         for connection in np.unique(fresh >> 1).tolist():
             decided, chosen = sniff(self._chooser, window, connection)
@@ -247,6 +240,16 @@ class CapturePipeline:
             entries["protocol"][streams] = IGNORED if chosen is None else self._number(chosen)
             if chosen is None:
                 self._front.drop(streams)
+
+    def _choose_by_port(self, streams: NDArray[np.int32]) -> None:
+        """Gives streams their protocol where a name or the server's port tells it."""
+        ports = self._front.streams.server_port(streams)
+        for port in np.unique(ports).tolist():
+            if self._by_port[port] == UNDECIDED:
+                known = self._chooser.known(port)
+                if known is not None:
+                    self._by_port[port] = self._number(known)
+        self._ledger.entries["protocol"][streams] = self._by_port[ports]
 
     def _number(self, protocol: Protocol) -> int:
         """The number of a protocol in the ledger."""
@@ -503,6 +506,8 @@ class CapturePipeline:
         if not len(retired):
             return
         if "coverage" in self._tables:
+            silent = self._ledger.entries["protocol"][retired] == UNDECIDED
+            self._choose_by_port(retired[silent])
             names = [each.protocol.name for each in self._protocols]
             yield (
                 "coverage",

@@ -11,7 +11,7 @@ import mmap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 import numpy as np
@@ -25,6 +25,10 @@ from ..capture.pcapng import BEGINS
 from .numba_options import readonly
 
 __all__ = ["Source", "resync"]
+
+_FIRST_BYTES: Final = 1 << 12
+_MOST_BYTES: Final = 1 << 20
+"""How much is handed on at a time when reading goes on behind damage."""
 
 
 class _Mapped(Feed):
@@ -84,16 +88,21 @@ def resync(
     found = next(element for element in read(rest, limits) if isinstance(element, FileFault))
     stop = found.offset + found.present_bytes
     if not isinstance(feed, _Mapped):
-        feed.buffer = rest.buffer[stop - rest.base :]
+        handed_on = at + rest.known_end() - len(head)
+        feed.buffer = rest.buffer[stop - rest.base :] + feed.buffer[handed_on - feed.base :]
         feed.base = at + found.present_bytes
         feed.release(feed.base)
     return msgspec.structs.replace(found, offset=at)
 
 
 def _from(feed: Feed, at: int) -> Iterator[bytes]:
-    """Everything from a place on; what was handed on is not held here any more."""
-    size = 1 << 20
+    """Everything from a place on; what was handed on is not held here any more.
+
+    Little at first, because most damage is small, and there may be much of it.
+    """
+    size = _FIRST_BYTES
     while chunk := feed.take(at, size):
         at += len(chunk)
         feed.release(at)
         yield chunk
+        size = min(2 * size, _MOST_BYTES)

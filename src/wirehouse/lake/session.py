@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from .java import java_home
 
-__all__ = ["session", "settings"]
+__all__ = ["SparkSession", "session", "settings"]
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _LOOPBACK: Final = "127.0.0.1"

@@ -55,8 +55,9 @@ class Style(Protocol):
     def retimed(self, packet: bytes, ts_ns: int) -> bytes:
         """A packet that was captured at another time."""
 
-    def damage(self, packet: Bytes) -> None:
-        """Makes the block or record of a packet contradict itself, in place."""
+    def damage(self, packet: Bytes) -> bool:
+        """Makes the block or record of a packet contradict itself, in place; False when a reader
+        could then take something within it for the next one."""
 
     def damage_detail(self, packet: bytes) -> str:
         """What a reader says of it."""

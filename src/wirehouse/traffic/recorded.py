@@ -91,9 +91,10 @@ class RecordedStyle:
         time = struct.pack("<II", ts_ns >> 32, ts_ns & 0xFFFF_FFFF)
         return packet[:_TIME_AT] + time + packet[_TIME_AT + 8 :]
 
-    def damage(self, packet: Bytes) -> None:
+    def damage(self, packet: Bytes) -> bool:
         """The length at the end of the block is not the one in front."""
         packet[-4] ^= 0x40
+        return True
 
     def damage_detail(self, packet: bytes) -> str:
         """What a reader says of it."""

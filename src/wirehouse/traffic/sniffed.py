@@ -11,6 +11,8 @@ import random
 import struct
 from typing import Final
 
+import numpy as np
+
 from wirehouse.capture import format as f
 from wirehouse.capture.synthesis import SYN, ipv4, tcp
 
@@ -30,6 +32,8 @@ _LINKTYPE_ETHERNET: Final = 1
 _SNAP: Final = 262_144
 _SMALLEST: Final = 60
 """What arrives over Ethernet is at least so long; padding fills it."""
+_LARGEST: Final = 16 << 20
+"""No record is longer: a length beyond it is wrong."""
 _ROUTER: Final = bytes.fromhex("02005e100001")
 _CARD: Final = bytes.fromhex("02005e100009")
 _NOBODY: Final = bytes(4)
@@ -103,9 +107,19 @@ class SniffedStyle:
         seconds, rest = divmod(ts_ns, SECOND_NS)
         return struct.pack("<II", seconds, rest // self.resolution_ns) + packet[8:]
 
-    def damage(self, packet: Bytes) -> None:
-        """The captured length is beyond everything."""
+    def damage(self, packet: Bytes) -> bool:
+        """The captured length is beyond everything; the record must not hold what looks like the
+        head of another one."""
+        words = [packet[n : len(packet) - 15 + n].astype(np.int64) for n in range(16)]
+        parts, captured, original = (
+            sum(words[at + n] << 8 * n for n in range(4)) for at in (4, 8, 12)
+        )
+        likely = (parts < SECOND_NS // self.resolution_ns) & (captured > 0)
+        likely &= (captured <= original) & (original <= _LARGEST)
+        if likely[1:].any():
+            return False
         packet[11] = 0x7F
+        return True
 
     def damage_detail(self, packet: bytes) -> str:
         """What a reader says of it."""

@@ -202,7 +202,8 @@ class _Surgeon:
         if not spot.behind or not (spot.whole() or self._protocol(spot) in MAGIC):
             return None
         begin, end = int(self.plate.starts[spot.n]), int(self.plate.stops[spot.n])
-        self.style.damage(self.row[begin:end])
+        if not self.style.damage(self.row[begin:end]):
+            return None
         self.edits.fragile.append((*self.victim.key, spot.n))
         found = self._missing("block", spot)
         found.damaged = spot.n

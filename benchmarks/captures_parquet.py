@@ -1,0 +1,55 @@
+"""From a capture to Parquet, beside writing the finished tables: what reading costs on top.
+
+Both write one file for each protocol, with the same settings. The finished tables are in memory
+before the clock starts, so theirs is the time that nobody can go below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wirehouse.columnar.pipeline import CapturePipeline
+
+__all__ = ["finished_tables", "read_all", "through", "write_finished"]
+
+
+def finished_tables(capture: Path) -> dict[str, pa.Table]:
+    """The messages of a capture, a table for each protocol."""
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    for protocol, batch in _batches(capture):
+        batches.setdefault(protocol, []).append(batch)
+    return {protocol: pa.Table.from_batches(found) for protocol, found in batches.items()}
+
+
+def write_finished(tables: Mapping[str, pa.Table], folder: Path) -> None:
+    """Writes tables that are there already."""
+    for protocol, table in tables.items():
+        pq.write_table(table, folder / f"{protocol}.parquet")
+
+
+def through(capture: Path, folder: Path) -> None:
+    """Reads a capture and writes its messages, batch by batch."""
+    writers: dict[str, pq.ParquetWriter] = {}
+    for protocol, batch in _batches(capture):
+        if protocol not in writers:
+            writers[protocol] = pq.ParquetWriter(folder / f"{protocol}.parquet", batch.schema)
+        writers[protocol].write_batch(batch)
+    for writer in writers.values():
+        writer.close()
+
+
+def read_all(capture: Path) -> None:
+    """Reads a capture and writes nothing."""
+    for _ in _batches(capture):
+        pass
+
+
+def _batches(capture: Path) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Batches of messages, each of one protocol: its struct is the last column."""
+    for _, batch in CapturePipeline(capture, tables=("messages",)).batches():
+        assert isinstance(batch, pa.RecordBatch)
+        yield batch.schema.names[-1], batch

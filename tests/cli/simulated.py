@@ -1,0 +1,35 @@
+"""Captures for the tests of the commands that read them: a few hundred connections' worth of bytes,
+with faults, made once for each test file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wirehouse.columnar.read import ReadOptions, read_batches
+from wirehouse.traffic import simulate
+
+__all__ = ["captures_of", "rows", "traffic"]
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with two recordings, two captures of tcpdump and a key log."""
+    folder = tmp_path_factory.mktemp("traffic")
+    simulate(folder, size=300_000, seed=3, faults=0.01, jobs=1)
+    yield folder
+
+
+def captures_of(folder: Path) -> list[str]:
+    """The captures in the folder, in the order in which they are read."""
+    return sorted(str(path) for path in folder.glob("*.pcap*"))
+
+
+def rows(folder: Path, **options: object) -> list[dict[str, object]]:
+    """What a table holds."""
+    read = ReadOptions(**options)  # type: ignore[arg-type]
+    return [
+        row for batch in read_batches(captures_of(folder), read) for row in batch.to_pylist()
+    ]

@@ -1,0 +1,440 @@
+"""`wirehouse read`: every table in every form, what is chosen of it, and what can go wrong."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from wirehouse.cli import read as read_command
+from wirehouse.cli import read_writers
+from wirehouse.columnar.read import TABLES, ReadOptions, table_schema
+
+from .conftest import SOURCES, Run
+from .simulated import captures_of, rows, traffic
+
+__all__ = ["traffic"]
+
+
+def key(row: dict[str, Any]) -> str:
+    """For comparing rows without regard to their order."""
+    return json.dumps(row, sort_keys=True, default=str)
+
+
+def read_json(run: Run, *args: str) -> list[dict[str, Any]]:
+    found = run("read", *args, "--json")
+    assert found.code == 0
+    return [json.loads(line) for line in found.lines]
+
+
+# -- forms -----------------------------------------------------------------------------------
+
+
+def test_the_tables_are_those_that_can_be_read() -> None:
+    assert set(read_command.TABLES) == set(TABLES)
+
+
+@pytest.mark.parametrize("table", read_command.TABLES)
+def test_every_table_as_json(run: Run, traffic: Path, table: str) -> None:
+    names = [name for name in table_schema(ReadOptions(table=table)).names if name != "bytes"]
+    plain = [name for name in names if name not in ("body", "esnp", "tny", "relay", "weather")]
+    plain = [name for name in plain if name not in ("comet", "magline")]
+    columns = ",".join(plain)
+    found = read_json(run, str(traffic), "--table", table, "--columns", columns)
+    assert found
+    wanted = rows(traffic, table=table, columns=plain)
+    assert sorted(map(key, found)) == sorted(map(key, wanted))
+
+
+def test_a_pipe_gets_json(run: Run, traffic: Path) -> None:
+    found = run("read", str(traffic), "--table", "connections")
+    assert found.lines == run("read", str(traffic), "--table", "connections", "--to", "json").lines
+    assert json.loads(found.lines[0])["connection"] > 0
+
+
+def test_messages_come_in_the_order_of_time(run: Run, traffic: Path) -> None:
+    one = captures_of(traffic)[0]
+    times = [row["ts_ns"] for row in read_json(run, one)]
+    assert times == sorted(times)
+    assert len({row["protocol"] for row in read_json(run, one)}) > 3
+
+
+def test_the_order_needs_no_column(run: Run, traffic: Path) -> None:
+    one = captures_of(traffic)[0]
+    names = [row["name"] for row in read_json(run, one)]
+    found = read_json(run, one, "--columns", "name")
+    assert found == [{"name": name} for name in names]
+
+
+def test_a_struct_holds_what_is_there(run: Run, traffic: Path) -> None:
+    found = read_json(run, str(traffic), "--filter", 'protocol == "comet" and name == "subscribe"')
+    assert found
+    for row in found:
+        assert row["comet"].keys() == {"subscribe"}
+        assert row["comet"]["subscribe"]["topics"]
+        assert not {"esnp", "tny", "relay", "magline"} & row.keys()
+        assert row["reply_to"] is None
+
+
+def test_csv(run: Run, traffic: Path) -> None:
+    found = run("read", str(traffic), "--to", "csv")
+    assert found.code == 0
+    table = list(csv.DictReader(io.StringIO(found.out)))
+    plain = read_json(run, str(traffic))
+    assert len(table) == len(plain)
+    for cells, row in zip(table, plain, strict=True):
+        assert cells["ts_ns"] == str(row["ts_ns"])
+        assert cells["status"] == (row["status"] or "")
+        assert cells["sealed"] == json.dumps(row["sealed"])
+        struct = cells[row["protocol"]]
+        assert json.loads(struct) == row[row["protocol"]]
+        body = row["body"]
+        assert cells["body"] == ("" if body is None else body) or json.loads(cells["body"]) == body
+
+
+@pytest.mark.parametrize("table", ["messages", "calls", "faults"])
+def test_parquet(run: Run, traffic: Path, tmp_path: Path, table: str) -> None:
+    out = tmp_path / "out.parquet"
+    found = run("read", str(traffic), "--table", table, "-o", str(out))
+    assert (found.code, found.out) == (0, "")
+    written = pq.read_table(out)
+    assert written.schema.equals(table_schema(ReadOptions(table=table)))
+    assert written.to_pylist() == rows(traffic, table=table)
+    assert f"{out}: {written.num_rows:,} rows\n" in found.err
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_parquet_of_one_protocol_has_its_struct_alone(
+    run: Run, traffic: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.parquet"
+    assert run("read", str(traffic), "--protocol", "tny", "-o", str(out)).code == 0
+    written = pq.read_table(out)
+    assert written.column("protocol").unique().to_pylist() == ["tny"]
+    assert "tny" in written.column_names
+    assert "comet" not in written.column_names
+
+
+def test_row_groups_are_not_as_small_as_windows(
+    run: Run, traffic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.parquet"
+    assert run("read", str(traffic), "-o", str(out)).code == 0
+    assert pq.ParquetFile(out).num_row_groups == 1
+    monkeypatch.setattr(read_writers, "_GROUP_ROWS", 200)
+    assert run("read", str(traffic), "-o", str(out)).code == 0
+    assert pq.ParquetFile(out).num_row_groups > 3
+
+
+def test_arrow_to_a_file_can_be_opened_anywhere(run: Run, traffic: Path, tmp_path: Path) -> None:
+    out = tmp_path / "calls.arrow"
+    assert run("read", str(traffic), "--table", "calls", "-o", str(out)).code == 0
+    with pa.ipc.open_file(str(out)) as opened:
+        assert opened.read_all().to_pylist() == rows(traffic, table="calls")
+
+
+def test_arrow_and_parquet_to_a_pipe(traffic: Path) -> None:
+    found = {}
+    for form in ("arrow", "parquet"):
+        command = ["read", str(traffic), "--table", "calls", "--to", form]
+        process = subprocess.run(
+            [sys.executable, "-m", "wirehouse.cli", *command],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": SOURCES},
+        )
+        found[form] = pa.BufferReader(process.stdout)
+    wanted = rows(traffic, table="calls")
+    assert pa.ipc.open_stream(found["arrow"]).read_all().to_pylist() == wanted
+    assert pq.read_table(found["parquet"]).to_pylist() == wanted
+
+
+def test_a_table_for_people(run: Run, traffic: Path) -> None:
+    found = run("read", str(traffic), "--table", "calls", "--to", "table", "--limit", "3")
+    assert found.code == 0
+    assert found.lines[0].split() == [
+        "request_ns", "connection", "protocol", "target", "outcome", "status", "latency_ns",
+        "client", "cause",
+    ]  # fmt: skip
+    assert len(found.lines) == 4
+    calls = rows(traffic, table="calls")
+    first = min(calls, key=lambda row: row["request_ns"] or 1 << 63)  # type: ignore[operator,return-value]
+    assert str(first["connection"]) in found.lines[1]
+    assert f"3 of {len(calls):,} rows, the first by request_ns; --limit 0 shows all" in found.err
+
+
+def test_a_table_of_all_rows(run: Run, traffic: Path) -> None:
+    for limit in ("0", "100000"):
+        found = run("read", str(traffic), "--to", "table", "--limit", limit)
+        count = len(rows(traffic))
+        assert len(found.lines) == count + 1
+        assert f"{count:,} rows\n" in found.err
+
+
+def test_a_table_without_rows(run: Run, traffic: Path) -> None:
+    found = run("read", str(traffic), "--to", "table", "--filter", "size_bytes < 0")
+    assert found.code == 0
+    assert "0 rows" in found.err
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+def test_columns_and_paths_into_structs(run: Run, traffic: Path) -> None:
+    columns = "comet.auth.client_id,client"
+    found = read_json(run, str(traffic), "--columns", columns, "--filter", 'name == "auth"')
+    assert found
+    assert all(row["comet.auth.client_id"] == row["client"] for row in found)
+    assert found[0].keys() == {"comet.auth.client_id", "client"}
+
+
+def test_filters(run: Run, traffic: Path) -> None:
+    found = read_json(run, str(traffic), "--table", "calls", "--filter", "latency_ns > 50ms")
+    wanted = [row for row in rows(traffic, table="calls") if (row["latency_ns"] or 0) > 50_000_000]  # type: ignore[operator]
+    assert sorted(map(key, found)) == sorted(map(key, wanted))
+    assert wanted
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
+def test_limits(run: Run, traffic: Path, tmp_path: Path, form: str) -> None:
+    out = tmp_path / "out"
+    found = run("read", str(traffic), "--limit", "7", "--to", form, "-o", str(out))
+    assert found.code == 0
+    assert f"{out}: 7 rows\n" in found.err
+
+
+def test_a_fault_that_was_read_before_the_limit_is_noted(run: Run, traffic: Path) -> None:
+    assert " so far (" in run("read", str(traffic), "--limit", "7").err
+    assert " so far (" not in run("read", str(traffic)).err
+
+
+def test_several_files_are_one_capture(run: Run, traffic: Path) -> None:
+    files = captures_of(traffic)
+    together = read_json(run, *files, "--table", "connections")
+    assert together == read_json(run, str(traffic), "--table", "connections")
+    apart = [len(read_json(run, file, "--table", "connections")) for file in files]
+    assert len(together) < sum(apart)
+
+
+def test_keys_open_what_is_sealed(run: Run, traffic: Path) -> None:
+    taps = [file for file in captures_of(traffic) if "tap" in file]
+    sealed = [row["sealed"] for row in read_json(run, *taps)]
+    assert any(sealed)
+    [log] = traffic.glob("*.keys")
+    opened = [row["sealed"] for row in read_json(run, *taps, "--keys", str(log))]
+    assert len(opened) == len(sealed)
+    assert sum(opened) < sum(sealed)
+
+
+def test_secrets_are_masked_until_revealed(run: Run, traffic: Path) -> None:
+    args = (str(traffic), "--filter", 'name == "auth"', "--columns", "comet.auth.token")
+    assert not any(row["comet.auth.token"] for row in read_json(run, *args))
+    assert any(row["comet.auth.token"] for row in read_json(run, *args, "--reveal"))
+
+
+def test_ports_and_names_choose_protocols(run: Run, traffic: Path) -> None:
+    args = (str(traffic), "--table", "coverage", "--columns", "protocol")
+
+    def protocols(*more: str) -> set[str]:
+        return {row["protocol"] for row in read_json(run, *args, *more)}
+
+    assert protocols() == {"comet", "esnp", "tny", "relay", "magline"}
+    assert protocols("--as", "comet") == {"comet"}
+    assert "comet" not in protocols("--port", "9620=tny")
+    assert "esnp" in protocols("--port", "9620=tny")
+
+
+def test_dialects(run: Run, traffic: Path) -> None:
+    args = (str(traffic), "--table", "faults", "--filter", 'protocol == "tny"')
+    assert len(read_json(run, *args, "--dialect", "tny=upstream")) > len(read_json(run, *args))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_captures(run: Run, traffic: Path, tmp_path: Path, suffix: str) -> None:
+    plain = Path(captures_of(traffic)[0])
+    squeeze = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
+    packed = tmp_path / (plain.name + suffix)
+    packed.write_bytes(squeeze(plain.read_bytes()))
+    for found in (read_json(run, str(packed)), read_json(run, str(tmp_path))):
+        assert [{**row, "file": ""} for row in found] == [
+            {**row, "file": ""} for row in read_json(run, str(plain))
+        ]
+
+
+def test_what_is_not_sealed_is_left_out_of_a_folder(
+    run: Run, traffic: Path, tmp_path: Path
+) -> None:
+    for at, name in enumerate(("a.pcapng", "b.pcapng.open", "c.txt")):
+        (tmp_path / name).write_bytes(Path(captures_of(traffic)[at]).read_bytes())
+    found = run("read", str(tmp_path))
+    assert {json.loads(line)["file"] for line in found.lines} == {str(tmp_path / "a.pcapng")}
+    assert f"left out, for it is not sealed: {tmp_path / 'b.pcapng.open'}\n" in found.err
+    named = run("read", str(tmp_path / "b.pcapng.open"))
+    assert named.lines
+    assert "sealed" not in named.err
+
+
+# -- notes and errors ------------------------------------------------------------------------
+
+
+def test_faults_are_counted_in_a_note(run: Run, traffic: Path) -> None:
+    faults = rows(traffic, table="faults")
+    for table in read_command.TABLES:
+        found = run("read", str(traffic), "--table", table)
+        assert found.code == 0
+        note = f"wirehouse: {len(faults)} faults ("
+        assert (note in found.err) == (table != "faults")
+        if table != "faults":
+            assert f"wirehouse read {traffic} --table faults shows them" in found.err
+
+
+def test_a_filter_error_points_at_the_place(run: Run, traffic: Path) -> None:
+    code, out, err = run("read", str(traffic), "--filter", 'kind == "push" and nam == "x"')
+    assert (code, out) == (2, "")
+    first, line, caret = err.splitlines()
+    assert first.startswith("wirehouse: --filter: no column is called 'nam'")
+    assert line.strip() == 'kind == "push" and nam == "x"'
+    assert caret.strip() == "^^^"
+    assert caret.index("^") == line.index("nam")
+
+
+BAD_USAGE = {
+    ("--table", "nope"): "'nope' is not one of 'messages'",
+    ("--columns", "nope"): "--columns: no column 'nope'; there are ts_ns",
+    ("--columns", "comet.nope"): "no column 'nope' in comet; there are auth",
+    ("--columns", ","): "--columns: no column is named",
+    ("--protocol", "nope"): "no protocol is called 'nope'",
+    ("--as", "nope"): "no protocol is called 'nope'",
+    ("--port", "9999"): "--port 9999: wanted PORT=NAME",
+    ("--port", "99999=comet"): "--port 99999=comet: wanted PORT=NAME",
+    ("--port", "1=nope"): "no protocol is called 'nope'",
+    ("--dialect", "tny"): "--dialect tny: wanted PROTOCOL=NAME",
+    ("--dialect", "tny=nope"): "tny has no dialect 'nope'; it has seed, upstream",
+    ("--keys", "no/such.keys"): "no/such.keys: No such file or directory",
+    ("--to", "nope"): "'nope' is not one of 'table', 'json'",
+    ("--json", "--to", "csv"): "--json and --to csv: which one?",
+    ("--jobs", "0"): "0 is not in the range x>=1",
+    ("--limit", "-1"): "-1 is not in the range x>=0",
+    ("-o", "rows.nope"): "rows.nope: its name does not tell the format",
+    ("-o", "no/such/rows.csv"): "no/such: no such folder",
+    ("no/such.pcap",): "no/such.pcap: No such file or directory",
+    ("-",): "captures are read from files",
+    ("\udcff.pcap",): "wanted a name that can be printed",
+}
+
+
+@pytest.mark.parametrize("args", BAD_USAGE, ids=" ".join)
+def test_bad_usage(run: Run, traffic: Path, args: tuple[str, ...]) -> None:
+    code, out, err = run("read", str(traffic), *args)
+    assert (code, out) == (2, "")
+    assert BAD_USAGE[args] in err
+    assert err.startswith("wirehouse: ")
+    assert err.count("\n") == 1
+
+
+def test_bad_keys_are_bad_data(run: Run, traffic: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "some.keys"
+    keys.write_text('{"protocol": "tny"}\n', encoding="utf-8")
+    code, out, err = run("read", str(traffic), "--keys", str(keys))
+    assert (code, out) == (1, "")
+    assert err == f"wirehouse: {keys}, line 1: there are no keys\n"
+
+
+def test_a_folder_without_captures(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("read", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "no captures in this folder" in err
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [(b"", "unknown_file"), (bytes(range(256)) * 20, "unknown_file")],
+    ids=["empty", "rubbish"],
+)
+def test_no_capture_at_all(run: Run, tmp_path: Path, data: bytes, code: str) -> None:
+    path = tmp_path / "some.pcap"
+    path.write_bytes(data)
+    found = run("read", str(path))
+    assert (found.code, found.out) == (0, "")
+    assert f"1 fault (1 {code})" in found.err
+    [fault] = read_json(run, str(path), "--table", "faults")
+    assert (fault["code"], fault["present_bytes"]) == (code, len(data))
+
+
+def test_a_file_that_is_cut_off(run: Run, traffic: Path, tmp_path: Path) -> None:
+    whole = Path(captures_of(traffic)[-1]).read_bytes()
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(whole[: len(whole) // 2 + 5])
+    found = run("read", str(path))
+    assert found.code == 0
+    assert found.lines
+    assert "truncated_file" in found.err
+
+
+def test_an_output_that_fails_leaves_nothing(run: Run, traffic: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "some.keys"
+    keys.write_text("{}\n", encoding="utf-8")
+    out = tmp_path / "out.csv"
+    out.write_text("as it was", encoding="utf-8")
+    assert run("read", str(traffic), "--keys", str(keys), "-o", str(out)).code == 1
+    assert out.read_text(encoding="utf-8") == "as it was"
+    assert {path.name for path in tmp_path.iterdir()} == {"some.keys", "out.csv"}
+    assert run("read", str(traffic), "-o", str(out)).code == 0
+    assert out.read_text(encoding="utf-8").startswith("ts_ns,first_ns,")
+
+
+def test_a_full_disk(run: Run, traffic: Path) -> None:
+    code, _, err = run("read", str(traffic), "--to", "json", "-o", "/dev/full")
+    assert (code, err) == (2, "wirehouse: No space left on device\n")
+
+
+# -- as its users run it ---------------------------------------------------------------------
+
+
+def start(*args: str, **more: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "wirehouse.cli", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCES},
+        **more,
+    )
+
+
+def test_nobody_reads_the_rows(traffic: Path) -> None:
+    with start("read", str(traffic), "--table", "packets") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"ts_ns":')
+        process.stdout.close()
+        assert process.wait(60) == 1
+        assert process.stderr.read() == b""
+
+
+def heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_an_interrupt(tmp_path: Path) -> None:
+    fifo, out = tmp_path / "slow.pcap", tmp_path / "out.csv"
+    os.mkfifo(fifo)
+    # Tests that run in the background inherit an ignored SIGINT; a person's shell does not.
+    with start("read", str(fifo), "-o", str(out), preexec_fn=heed_interrupts) as process:
+        assert process.stderr is not None
+        with fifo.open("wb"):  # returns once the command has opened it, and waits for its bytes
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        assert process.stderr.read() == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["slow.pcap"]

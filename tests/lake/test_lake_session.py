@@ -1,0 +1,64 @@
+"""Sessions: their settings, and that they leave the environment of the process alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from wirehouse.lake import session
+from wirehouse.lake.daemon import TASKS
+from wirehouse.lake.session import settings
+
+
+def test_a_session_has_the_settings(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.master") == "local[2]"
+    for name, value in settings("local[2]").items():
+        assert spark.conf.get(name) == value
+
+
+def test_there_is_one_session_at_a_time(spark: SparkSession) -> None:
+    before = dict(os.environ)
+    again = session(**{"spark.sql.shuffle.partitions": "3"})
+    assert again.conf.get("spark.app.name") == spark.conf.get("spark.app.name")
+    assert again.conf.get("spark.sql.shuffle.partitions") == "3"
+    spark.conf.set("spark.sql.shuffle.partitions", "4")
+    assert dict(os.environ) == before
+
+
+def test_only_a_local_session_is_bound_to_this_machine() -> None:
+    assert settings("local[2]")["spark.driver.host"] == "127.0.0.1"
+    assert settings("local-cluster[2,1,1024]")["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in settings("spark://head:7077")
+
+
+def test_python_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert settings("local[2]")["spark.pyspark.python"] == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    assert settings("local[2]")["spark.pyspark.python"] == "/opt/python"
+
+
+def loaded(worker: str) -> list[str]:
+    """What of the slow modules a daemon for these workers has loaded; it says nothing itself."""
+    program = (
+        "import sys; from wirehouse.lake.daemon import preload; preload(sys.argv[1]);"
+        "sys.stderr.write(' '.join(sorted(set(sys.argv[2:]) & set(sys.modules))))"
+    )
+    slow = ("pandas", "wirehouse.lake.source", "wirehouse.lake.warming")
+    found = subprocess.run(
+        [sys.executable, "-c", program, worker, *slow], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == ""
+    return found.stderr.split()
+
+
+def test_the_daemon_of_tasks_has_everything_loaded() -> None:
+    assert loaded(TASKS) == ["pandas", "wirehouse.lake.source", "wirehouse.lake.warming"]
+
+
+def test_the_daemon_of_planners_has_what_planning_takes() -> None:
+    assert loaded("pyspark.sql.worker.create_data_source") == ["wirehouse.lake.source"]

@@ -1,0 +1,204 @@
+"""Casts say what their mould says, with ids, times and keys of their own."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wirehouse.protocols.comet.layout import MessageList, Notification
+from wirehouse.protocols.comet.sealing import ContentOpener
+from wirehouse.protocols.magline.opening import Opener
+from wirehouse.protocols.magline.session import ServerSession
+from wirehouse.traffic.casting import cast
+from wirehouse.traffic.clock import EPOCH_NS, PERIOD_NS
+from wirehouse.traffic.frames import Frame, frames_of
+from wirehouse.traffic.mould import SCENARIOS, make
+from wirehouse.traffic.numbers import shown
+from wirehouse.traffic.plate import Cast
+from wirehouse.traffic.press import Style
+from wirehouse.traffic.recorded import RecordedStyle
+from wirehouse.traffic.scene import S2C
+from wirehouse.traffic.sniffed import SniffedStyle
+
+CASTS = 4
+STYLES: dict[str, Style] = {
+    "recorder": RecordedStyle(),
+    "micro": SniffedStyle(1_000),
+    "nano": SniffedStyle(1),
+}
+pairs = pytest.mark.parametrize(
+    ("scenario", "style"), [(each, style) for each in SCENARIOS for style in STYLES]
+)
+
+
+@functools.cache
+def casts(scenario: str, style: str, seed: int = 0) -> Cast:
+    """A few casts of one scene."""
+    look = STYLES[style]
+    plate = look.plate(make(scenario, f"cast/{seed}"))
+    return cast(
+        plate,
+        np.empty((CASTS, len(plate.row)), np.uint8),
+        np.arange(100, 100 + CASTS, dtype=np.uint64),
+        np.random.default_rng(5),
+        begin_ns=EPOCH_NS,
+        resolution_ns=look.resolution_ns,
+        numbered=look.numbered,
+    )
+
+
+def stream(made: Cast, k: int, place: int, way: int) -> bytes:
+    """A stream of a cast, put together from its packets; copies must agree."""
+    plate = made.plate
+    found = bytearray(len(plate.mould.connections[place].streams[way].data))
+    seen = bytearray(len(found))
+    for n in plate.carriers[place][way]:
+        item = plate.items[n]
+        start, stop = item.payload
+        column = int(plate.starts[n]) + item.payload_at
+        piece = made.rows[k, column : column + stop - start].tobytes()
+        for at, byte in enumerate(piece, start):
+            assert not seen[at] or found[at] == byte
+            found[at], seen[at] = byte, 1
+    assert all(seen)
+    return bytes(found)
+
+
+def read(made: Cast, k: int, place: int, way: int) -> list[Frame]:
+    """The frames of a stream of a cast."""
+    protocol = made.plate.mould.connections[place].protocol
+    return list(frames_of(protocol, way, stream(made, k, place, way)))
+
+
+@pairs
+def test_casts_decode_as_their_mould(scenario: str, style: str) -> None:
+    made = casts(scenario, style)
+    for place, connection in enumerate(made.plate.mould.connections):
+        for way, original in enumerate(connection.streams):
+            for k in range(CASTS):
+                found = read(made, k, place, way)
+                assert [_same(frame) for frame in found] == [
+                    _same(frame) for frame in original.frames
+                ]
+
+
+def _same(frame: Frame) -> Any:
+    """What all casts of a frame have in common."""
+    means = frame.means
+    target = None if means.tunnel else means.target
+    inner = None if frame.inner is None else (frame.inner.kind, frame.inner.target)
+    return (
+        *(frame.start, frame.stop, means.kind, means.name, target, means.status, means.reason),
+        *(means.body_bytes, len(means.ids), inner),
+    )
+
+
+@pytest.mark.parametrize("scenario", ["service", "game", "link"])
+def test_ids_are_those_of_the_cast(scenario: str) -> None:
+    made = casts(scenario, "recorder")
+    numbers = made.plate.mould.numbers
+    form = "u64be" if scenario == "service" else "varint"
+    for place, connection in enumerate(made.plate.mould.connections):
+        for way, original in enumerate(connection.streams):
+            for k in range(CASTS):
+                for before, after in zip(original.frames, read(made, k, place, way), strict=True):
+                    old, new = before.inner or before.means, after.inner or after.means
+                    if old.id is not None and old.kind in {"request", "response"}:
+                        asked = old.id if old.kind == "request" else old.reply_to
+                        mine = new.id if new.kind == "request" else new.reply_to
+                        assert asked is not None
+                        place_of = np.uint64(numbers.place(form, asked))
+                        assert mine == shown(form, made.first[k : k + 1] + place_of)[0]
+
+
+@pairs
+def test_times_keep_their_order_and_differ(scenario: str, style: str) -> None:
+    made = casts(scenario, style)
+    assert (np.diff(made.times, axis=1) >= 0).all()
+    assert made.times.min() >= EPOCH_NS
+    assert made.times.max() <= EPOCH_NS + PERIOD_NS
+    assert (made.times % STYLES[style].resolution_ns == 0).all()
+    pauses = np.diff(made.times, axis=1)
+    assert not (pauses[0] == pauses[1]).all()
+    for lines in made.plate.carriers:
+        items = sorted([*lines[0], *lines[1]])
+        assert (np.diff(made.times[:, items], axis=1) > 0).all()
+
+
+def test_messages_tell_the_time_of_their_cast() -> None:
+    made = casts("game", "micro")
+    for k in range(CASTS):
+        for frame in read(made, k, 0, S2C):
+            for _, data, _ in frame.times:
+                told = sum((byte & 0x7F) << 7 * n for n, byte in enumerate(data))
+                item = made.times[k] // 1_000_000
+                assert told in item
+
+
+def _keys(made: Cast, k: int) -> list[dict[str, str]]:
+    plate = made.plate
+    found = []
+    for n, item in enumerate(plate.items):
+        if item.happening >= 0 and plate.mould.happenings[item.happening].kind == "keys":
+            start = int(plate.starts[n])
+            text = made.rows[k, start : start + len(item.data)].tobytes()
+            found.append(json.loads(text[text.index(b"{") : text.index(b"}") + 1]))
+    return found
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("seed", range(3))
+def test_devices_seal_with_keys_of_their_own(style: str, seed: int) -> None:
+    made = casts("device", style, seed)
+    logs = [_keys(made, k) for k in range(CASTS)]
+    randoms = [log["client_random"] for each in logs for log in each]
+    assert len(set(randoms)) == CASTS * len(made.plate.mould.connections)
+    for place, connection in enumerate(made.plate.mould.connections):
+        assert isinstance(connection.line.server, ServerSession)
+        streams = [each.data for each in connection.streams]
+        wanted = _plaintexts(json.loads(connection.line.server.key_log()), streams)
+        for k in range(CASTS):
+            streams = [stream(made, k, place, way) for way in (0, 1)]
+            log = next(log for log in logs[k] if bytes.fromhex(log["client_random"]) in streams[0])
+            assert _plaintexts(log, streams) == wanted
+            assert not any(plain and plain in each for plain in wanted[3:] for each in streams)
+
+
+def _plaintexts(keys: dict[str, str], streams: list[bytes]) -> list[Any]:
+    """What the frames of both directions hold, opened."""
+    opener = Opener(keys, None, "seed")
+    return [
+        opener.open(frame.message, data[frame.start : frame.stop]).get("data")
+        for way, data in enumerate(streams)
+        for frame in frames_of("magline", way, data)
+    ]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_sealed_content_opens_with_the_key_of_its_cast(style: str) -> None:
+    sealed = 0
+    for seed in range(4):
+        made = casts("sealed_phone", style, seed)
+        for k in range(CASTS):
+            logs = _keys(made, k)
+            assert len({log["content_key"] for log in logs}) == len(logs)
+            for place, log in enumerate(logs):
+                opener = ContentOpener(bytes.fromhex(log["content_key"]))
+                for frame in read(made, k, place, S2C):
+                    for note in _notes(frame.message):
+                        plain = opener.open(
+                            note.content, msg_type=note.msg_type, msg_id=note.msg_id, ts=note.ts
+                        )
+                        assert plain.decode()
+                        sealed += 1
+    assert sealed
+
+
+def _notes(message: Any) -> tuple[Notification, ...]:
+    if isinstance(message, MessageList):
+        return message.messages
+    return (message,) if isinstance(message, Notification) else ()
