@@ -26,6 +26,8 @@ NODE_STAMP := $(NODE_DIR)/.kaitai-struct-compiler-$(KSC_VERSION)-yaml-$(YAML_VER
 
 SOAK_EXECUTIONS ?= 1000000
 SOAK_INPUTS ?= 1000000
+SOAK_MESSAGES ?= 200000
+SOAK_SIZE ?= 200MB
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -103,10 +105,11 @@ test: system setup node lint docs ## everything that must hold: lint, docs, test
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 .PHONY: soak
-soak: setup ## full fuzzing counts; writes soak/wire.json and soak/sessions.json
+soak: setup ## full counts of fuzzing and of comparisons; writes soak/*.json
 	@mkdir -p soak
 	$(BIN)/python tests/fuzz/soak.py --executions $(SOAK_EXECUTIONS) --json soak/wire.json
 	$(BIN)/python tests/fuzz/session_soak.py --inputs $(SOAK_INPUTS) --json soak/sessions.json
+	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json
 
 .PHONY: bench
 bench: system setup node ## codecs, sessions, kernels and captures beside their peers; JSON records

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .errors import BAD_USAGE, CommandError
 from .read_values import json_text, rows_of
@@ -96,6 +97,9 @@ def _window_rows(
 def _keyed(
     batch: pa.RecordBatch, names: Sequence[str], merged: str
 ) -> Iterator[tuple[int, dict[str, Any]]]:
+    keys = batch.column(merged)
+    if pc.any(pc.less(keys[1:], keys[:-1])).as_py():  # what waited behind a hole comes late
+        batch = batch.take(pc.sort_indices(batch, [(merged, "ascending")]))
     return zip(batch.column(merged).to_pylist(), rows_of(batch, names), strict=True)
 
 

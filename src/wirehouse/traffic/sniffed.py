@@ -11,8 +11,6 @@ import random
 import struct
 from typing import Final
 
-import numpy as np
-
 from wirehouse.capture import format as f
 from wirehouse.capture.synthesis import SYN, ipv4, tcp
 
@@ -110,14 +108,11 @@ class SniffedStyle:
     def damage(self, packet: Bytes) -> bool:
         """The captured length is beyond everything; the record must not hold what looks like the
         head of another one."""
-        words = [packet[n : len(packet) - 15 + n].astype(np.int64) for n in range(16)]
-        parts, captured, original = (
-            sum(words[at + n] << 8 * n for n in range(4)) for at in (4, 8, 12)
-        )
-        likely = (parts < SECOND_NS // self.resolution_ns) & (captured > 0)
-        likely &= (captured <= original) & (original <= _LARGEST)
-        if likely[1:].any():
-            return False
+        data = packet.tobytes()
+        for at in range(1, len(data) - f.PCAP_RECORD_SIZE + 1):
+            _, parts, captured, original = struct.unpack_from("<IIII", data, at)
+            if parts < SECOND_NS // self.resolution_ns and 0 < captured <= original <= _LARGEST:
+                return False
         packet[11] = 0x7F
         return True
 
