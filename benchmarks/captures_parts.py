@@ -100,7 +100,7 @@ def parquet(plan: Plan) -> Findings:
     """Capture to Parquet, beside pyarrow writing the finished tables."""
     found = Findings("capture to Parquet, beside writing the finished tables")
     for name in plan.protocols:
-        capture = simulated(plan.folder / name, plan.size(40), protocols=[name])
+        capture = simulated(plan.folder / name, plan.size(80), protocols=[name])
         tables = finished_tables(capture)
         out = plan.folder / "parquet"
         out.mkdir(exist_ok=True)

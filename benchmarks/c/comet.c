@@ -234,9 +234,11 @@ DECODE(frame)
         bad[n_bad++] = i;
     }
     const int64_t found[] = {
-        auths,          exchange_keys, subscribes,  subscribe_topics, unsubscribes,  unsubscribe_topics,
-        acks,           ack_ids,       environs,    environ_extras,   errors,        auth_successes,
-        topic_lists,    list_topics,   message_lists, list_messages,  messages,
+        auths,          exchange_keys,      subscribes,    subscribe_topics,
+        unsubscribes,   unsubscribe_topics, acks,          ack_ids,
+        environs,       environ_extras,     errors,        auth_successes,
+        topic_lists,    list_topics,        message_lists, list_messages,
+        messages,
     };
     memcpy(counts, found, sizeof found);
     return n_bad;

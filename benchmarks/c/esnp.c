@@ -129,7 +129,7 @@ struct open {
     bool keyed;
 };
 
-/* One value and all that it contains; where it stops, or NULL. `k` is the next free node. */
+/* One value and all that it contains; where it stops, or NULL. `next` is the free node. */
 static const uint8_t *read_var(bytes buf, const uint8_t *p, const uint8_t *end,
                                const struct nodes *columns, int64_t *next)
 {

@@ -3,7 +3,6 @@ with faults, made once for each test file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ __all__ = ["captures_of", "rows", "traffic"]
 
 
 @pytest.fixture(scope="module")
-def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def traffic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two recordings, two captures of tcpdump and a key log."""
     folder = tmp_path_factory.mktemp("traffic")
     simulate(folder, size=300_000, seed=3, faults=0.01, jobs=1)
-    yield folder
+    return folder
 
 
 def captures_of(folder: Path) -> list[str]:
@@ -30,6 +29,4 @@ def captures_of(folder: Path) -> list[str]:
 def rows(folder: Path, **options: object) -> list[dict[str, object]]:
     """What a table holds."""
     read = ReadOptions(**options)  # type: ignore[arg-type]
-    return [
-        row for batch in read_batches(captures_of(folder), read) for row in batch.to_pylist()
-    ]
+    return [row for batch in read_batches(captures_of(folder), read) for row in batch.to_pylist()]

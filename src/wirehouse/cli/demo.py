@@ -28,10 +28,10 @@ __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["demo"]}
 
-Simulates phones, games, services and devices, reads the captures with Spark through
-format("wirehouse"), prints calls, latencies and deliveries, and compares every figure with what the
-simulator knows to be true. Exits 1 if one differs. It takes a minute or two, needs no network, and
-leaves nothing behind.
+Simulates phones, games, services and devices, and spoils some of their messages; reads the captures
+with Spark through format("wirehouse"); prints calls, latencies, deliveries and faults; and compares
+every figure with what the simulator knows to be true. Exits 1 if one differs. It takes a minute or
+two, needs no network, and leaves nothing behind.
 
 \b
 Examples:
@@ -55,7 +55,7 @@ What to try next:
 @click.option("--tour", is_flag=True, help="Only show messages of every protocol; takes a second.")
 @click.option("--size", default="8MB", show_default=True, help="Bytes of all captures, about.")
 @click.option("--seed", default=0, show_default=True, help="Another seed, other traffic.")
-@click.option("--faults", default=0.0, show_default=True, help="The share of spoilt messages.")
+@click.option("--faults", default=0.001, show_default=True, help="The share of spoilt messages.")
 @click.option("--keep", metavar="DIR", help="A new folder, where captures and truth stay.")
 def command(tour: bool, size: str, seed: int, faults: float, keep: str | None) -> None:
     """Show all there is."""

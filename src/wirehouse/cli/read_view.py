@@ -5,11 +5,12 @@ Only the rows that are shown are held, however many there are: those that come f
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Final, NamedTuple
 
+import click
 import pyarrow as pa
+from rich.cells import cell_len, set_cell_size
 
 from .read_values import json_text, values_of
 from .read_words import duration_text, printable, time_text
@@ -20,6 +21,8 @@ ROWS: Final = 50
 """Rows that are shown unless more are asked for."""
 _WIDEST: Final = 40
 """Characters of a cell that are shown when there is not room for all."""
+_NARROWEST: Final = 16
+"""Characters of an elastic cell that are shown at least."""
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "messages": (
@@ -31,8 +34,8 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         "payload_bytes", "note",
     ),
     "faults": (
-        "ts_ns", "connection", "direction", "protocol", "code", "field", "present_bytes",
-        "missing_bytes", "detail", "file", "offset",
+        "ts_ns", "connection", "direction", "protocol", "code", "detail", "field",
+        "present_bytes", "missing_bytes", "file", "offset",
     ),
     "coverage": (
         "connection", "direction", "protocol", "messages", "faults", "span_bytes", "decoded_bytes",
@@ -74,10 +77,12 @@ _DURATIONS: Final = frozenset({"latency_ns", "duration_ns", "handshake_ns"})
 """Columns that are times, but of no day."""
 _NAMES: Final = ("_ns", "_id", "_to", "_port", "_link", "connection", "flags")
 """How the names of columns end whose numbers are names."""
+_ELASTIC: Final = frozenset({"detail", "target", "reason", "file", "body", "client"})
+"""Columns of which a part says something."""
 _YIELDING: Final = (
     "direction", "protocol", "closed_how", "server_port", "closed_by", "status", "cause",
     "switches", "acks", "sends", "topic", "note", "flags", "src_port", "size_bytes",
-    "present_bytes", "field", "offset", "file", "client_port", "ignored_bytes",
+    "present_bytes", "missing_bytes", "field", "offset", "file", "client_port", "ignored_bytes",
     "undecryptable_bytes", "gap_bytes",
 )  # fmt: skip
 """Columns that go first when there is no room for all; the last of them first of all."""
@@ -118,44 +123,48 @@ def write_table(
     stream: BinaryIO, table: pa.Table, names: Sequence[str], width: int | None
 ) -> Shown:
     """Writes the columns that there is room for; all of them when the width does not matter."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     date = _only_date(table, names) if width is not None else None
     columns = {name: _cells(name, table.column(name), date) for name in names}
     widths = _fitting(columns, width)
-    view = Table(box=None, pad_edge=False, header_style="bold")
-    for name, most in widths.items():
-        right = _is_quantity(table.schema.field(name))
-        view.add_column(
-            Text(name),
-            justify="right" if right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            width=most,
-        )
-    for row in zip(*(columns[name] for name in widths), strict=True):
-        view.add_row(*map(Text, row))
-    text = io.StringIO()
-    total = sum(widths.values()) + 2 * len(widths)
-    Console(file=text, width=total, force_terminal=width is not None, highlight=False).print(view)
-    stream.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()).encode())
+    right = {name for name in widths if _is_quantity(table.schema.field(name))}
+    header = _line({name: name for name in widths}, widths, right)
+    lines = [click.style(header, bold=True) if width is not None else header]
+    for number in range(table.num_rows):
+        lines.append(_line({name: columns[name][number] for name in widths}, widths, right))
+    stream.write("".join(f"{line}\n" for line in lines).encode())
     return Shown([name for name in columns if name not in widths], date)
+
+
+def _line(cells: Mapping[str, str], widths: Mapping[str, int], right: Collection[str]) -> str:
+    """Cells of their widths, two blanks apart."""
+    return "  ".join(
+        _sized(cell, widths[name], right=name in right) for name, cell in cells.items()
+    ).rstrip()
+
+
+def _sized(cell: str, width: int, *, right: bool) -> str:
+    """A cell of some width, as the terminal counts: some characters take two places."""
+    missing = width - cell_len(cell)
+    if missing < 0:
+        return f"{set_cell_size(cell, width - 1)}…"
+    return f"{' ' * missing}{cell}" if right else f"{cell}{' ' * missing}"
 
 
 def _fitting(columns: Mapping[str, list[str]], width: int | None) -> dict[str, int]:
     """The columns that fit, and their widths."""
-    from rich.cells import cell_len
-
     widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
     if width is None or _total(widths) <= width:
         return widths
-    widths = {name: min(each, _WIDEST, width) for name, each in widths.items()}
-    least = sorted(widths, key=lambda name: _YIELDING.index(name) if name in _YIELDING else -1)
-    while len(widths) > 1 and _total(widths) > width:
-        del widths[least.pop()]
-    return widths
+    wanted = {name: min(each, _WIDEST, width) for name, each in widths.items()}
+    least = {
+        name: min(each, _NARROWEST) if name in _ELASTIC else each for name, each in wanted.items()
+    }
+    going = sorted(least, key=lambda name: _YIELDING.index(name) if name in _YIELDING else -1)
+    while len(least) > 1 and _total(least) > width:
+        del least[going.pop()]
+    for name, narrow in least.items():
+        least[name] = min(wanted[name], narrow + width - _total(least))
+    return least
 
 
 def _total(widths: Mapping[str, int]) -> int:

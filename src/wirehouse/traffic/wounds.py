@@ -49,6 +49,8 @@ _PROTECTED: Final = frozenset(
     }
 )
 """Messages that tell who or what a connection is: without them, nothing behind them means much."""
+_SOON_NS: Final = 45_000_000_000
+"""Readers wait a minute for what is missing; what they learn later, they learn out of order."""
 _SEQ_AT: Final = 52
 """Where the sequence number stands in a recorded packet."""
 
@@ -192,14 +194,14 @@ class _Surgeon:
 
     def lost(self, spot: _Spot) -> Wound | None:
         """A packet that was not captured."""
-        if not spot.behind or not (spot.whole() or self._protocol(spot) in MAGIC):
+        if not self._resumes(spot) or not (spot.whole() or self._protocol(spot) in MAGIC):
             return None
         self.edits.remove(*self.victim.key, spot.n)
         return self._missing("lost", spot)
 
     def block(self, spot: _Spot) -> Wound | None:
         """A packet whose block is damaged."""
-        if not spot.behind or not (spot.whole() or self._protocol(spot) in MAGIC):
+        if not self._resumes(spot) or not (spot.whole() or self._protocol(spot) in MAGIC):
             return None
         begin, end = int(self.plate.starts[spot.n]), int(self.plate.stops[spot.n])
         if not self.style.damage(self.row[begin:end]):
@@ -221,7 +223,7 @@ class _Surgeon:
         """A packet of which the last bytes were not captured."""
         last = spot.frames[-1][1]
         fits = last.stop == spot.stop or self._protocol(spot) in MAGIC
-        if not spot.behind or not fits or not self.style.can_shorten(spot.item):
+        if not self._resumes(spot) or not fits or not self.style.can_shorten(spot.item):
             return None
         size = self.rng.randint(1, spot.stop - max(spot.start, last.start))
         seen = self._shorter(spot, size, on_wire=False)
@@ -316,6 +318,11 @@ class _Surgeon:
         return middle if self.times[one] < middle < self.times[two] else None
 
     # -- what all need -------------------------------------------------------------------------
+
+    def _resumes(self, spot: _Spot) -> bool:
+        """Whether the stream goes on soon: a reader learns of a hole by what comes behind it."""
+        later = [n for n in self.plate.carriers[spot.place][spot.way] if n > spot.n]
+        return spot.behind and bool(later) and self.times[later[0]] - self.times[spot.n] < _SOON_NS
 
     def _protocol(self, spot: _Spot) -> str:
         return self.plate.mould.connections[spot.place].protocol

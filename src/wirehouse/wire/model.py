@@ -9,6 +9,7 @@ stored `Bit`s, `Options`, `Body`) or derived from it (`Const`, `Length`, `Tag`, 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, TypeAlias
@@ -393,7 +394,7 @@ class Layout:
 
     def find(self, kind: type) -> Part | None:
         """The first part of a kind."""
-        return next((p for p in self.parts if isinstance(p, kind)), None)
+        return _find(self, kind)
 
     @property
     def body(self) -> Body | None:
@@ -404,11 +405,7 @@ class Layout:
     @property
     def transparent(self) -> bool:
         """Whether the body is all it stores: then the body itself is the decoded value."""
-        stored = [p for p in self.parts if isinstance(p, Field | Options | Body)]
-        bits = [
-            b for p in self.parts if isinstance(p, BitGroup) for b in p.bits if b.role == "stored"
-        ]
-        return not bits and len(stored) == 1 and isinstance(stored[0], Body)
+        return _is_transparent(self)
 
     @property
     def min_size(self) -> int:
@@ -429,6 +426,22 @@ class Layout:
                 return None
             total += low
         return total
+
+
+# Layouts are few and stay; views ask these questions for every message.
+@functools.cache
+def _find(layout: Layout, kind: type) -> Part | None:
+    return next((part for part in layout.parts if isinstance(part, kind)), None)
+
+
+@functools.cache
+def _is_transparent(layout: Layout) -> bool:
+    parts = layout.parts
+    stored = [part for part in parts if isinstance(part, Field | Options | Body)]
+    bits = [
+        b for part in parts if isinstance(part, BitGroup) for b in part.bits if b.role == "stored"
+    ]
+    return not bits and len(stored) == 1 and isinstance(stored[0], Body)
 
 
 def _part_size(part: Part) -> tuple[int, bool]:

@@ -54,6 +54,7 @@ class Protocol:
         self.port = port
         self.meaning = meaning if meaning is not None else Meaning()
         self._functions: dict[tuple[str, str | None, Direction | None], Any] = {}
+        self._models: dict[str, LayoutModel] = {}
 
     def __repr__(self) -> str:
         return f"<Protocol {self.name}>"
@@ -77,9 +78,12 @@ class Protocol:
 
     def model(self, dialect: str | None = None) -> LayoutModel:
         """The frame as data, for views."""
-        from .declare import build
+        name = self.dialect(dialect)
+        if name not in self._models:
+            from .declare import build
 
-        return build(self.frame, self.dialect(dialect))
+            self._models[name] = build(self.frame, name)
+        return self._models[name]
 
     def layouts(self, dialect: str | None = None) -> list[LayoutModel]:
         """Every layout that belongs to the protocol, frame first."""

@@ -26,6 +26,7 @@ alternative, `tag`, `direction` and `section`.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -306,9 +307,16 @@ def _option_values(part: m.Options, value: Any, reveal: bool) -> dict[str, Any]:
     return record | {part.unknown: [{"bit": bit, "data": data} for bit, data in unknown]}
 
 
+@functools.cache
+def _bodies(layout: m.Layout) -> tuple[dict[type, str], dict[type, m.Layout]]:
+    """The column and the layout of each alternative of a body."""
+    assert layout.body is not None
+    alternatives = layout.body.alternatives
+    return alternative_names(layout, alternatives), {a.layout.cls: a.layout for a in alternatives}
+
+
 def _body_values(layout: m.Layout, body: m.Body, value: Any, reveal: bool) -> dict[str, Any]:
-    names = alternative_names(layout, body.alternatives)
-    chosen = {a.layout.cls: a.layout for a in body.alternatives}
+    names, chosen = _bodies(layout)
     if type(value) not in chosen:
         raise TypeError(f"{type(value).__name__} is no body of {layout.name}")
     record: dict[str, Any] = dict.fromkeys(names.values())

@@ -1,0 +1,87 @@
+"""Readers without Spark: how a read is cut into tasks, and that the parts make the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
+
+from wirehouse.columnar.read import PLAIN, TABLES
+from wirehouse.lake import WirehouseSource
+from wirehouse.lake.source import CaptureReader, PushdownReader, Share
+from wirehouse.traffic import simulate
+
+
+def reader(path: Path, **options: str) -> CaptureReader:
+    source = WirehouseSource({"path": str(path), **options})
+    found = source.reader(source.schema())
+    assert isinstance(found, CaptureReader)
+    return found
+
+
+def rows(found: CaptureReader) -> list[str]:
+    """All rows of all tasks, in an order of their own."""
+    batches = [batch for part in found.partitions() for batch in found.read(part)]
+    return sorted(map(repr, pa.Table.from_batches(batches).to_pylist() if batches else []))
+
+
+@pytest.fixture(scope="module")
+def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Captures with faults of every kind."""
+    folder = tmp_path_factory.mktemp("spoilt") / "captures"
+    simulate(folder, size="1MB", seed=4, faults=0.01, jobs=1)
+    return folder
+
+
+@pytest.mark.parametrize("table", PLAIN)
+def test_the_tasks_together_read_everything_once(spoilt: Path, table: str) -> None:
+    options = {"table": table, "keys": f"{spoilt}/*.keys"}
+    whole = rows(reader(spoilt, **options, partitions="1"))
+    assert whole
+    assert rows(reader(spoilt, **options, partitions="3")) == whole
+
+
+def test_small_captures_are_one_task(captures: Path) -> None:
+    found = reader(captures).partitions()
+    assert found == [Share(tuple(sorted(map(str, captures.glob("*.pcap*")))), 0, 1)]
+
+
+def test_large_captures_are_several_but_not_too_many(tmp_path: Path) -> None:
+    def tasks(size: int) -> int:
+        with (tmp_path / "a.pcap").open("wb") as out:
+            out.truncate(size)
+        return len(reader(tmp_path).partitions())
+
+    assert [tasks(size << 20) for size in (0, 31, 32, 100, 10_000)] == [1, 1, 2, 4, 16]
+
+
+@pytest.mark.parametrize("table", sorted(set(TABLES) - set(PLAIN)))
+def test_what_follows_clients_is_one_task(captures: Path, table: str) -> None:
+    assert len(reader(captures, table=table, partitions="5").partitions()) == 1
+
+
+def test_only_a_reader_that_was_asked_to_takes_conditions(captures: Path) -> None:
+    assert type(reader(captures)) is CaptureReader
+    assert type(reader(captures, pushdown="true")) is PushdownReader
+
+
+def test_conditions_are_joined_with_the_filter(captures: Path) -> None:
+    found = reader(captures, pushdown="true", filter='kind == "push" or kind == "event"')
+    assert isinstance(found, PushdownReader)
+    left: list[Any] = [StringContains(("name",), "x")]
+    asked: list[Filter] = [EqualTo(("protocol",), "comet"), *left, GreaterThan(("ts_ns",), 0)]
+    assert list(found.pushFilters(asked)) == left
+    condition = '(kind == "push" or kind == "event") and protocol == "comet" and ts_ns > 0'
+    wanted = rows(reader(captures, filter=condition))
+    assert wanted
+    assert rows(found) == wanted
+
+
+def test_conditions_may_look_at_columns_that_are_not_wanted(captures: Path) -> None:
+    found = reader(captures, pushdown="true", columns="ts_ns")
+    assert isinstance(found, PushdownReader)
+    assert list(found.pushFilters([EqualTo(("protocol",), "comet")])) == []
+    assert rows(found) == rows(reader(captures, columns="ts_ns", filter='protocol == "comet"'))
