@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -111,7 +113,7 @@ def test_every_byte_ends_up_somewhere(sizes: list[int], data: st.DataObject) -> 
     stream = _stream(tuple(sizes))
     total = sum(sizes)
     cuts = sorted({0, total, *data.draw(st.lists(st.integers(0, total), max_size=8))})
-    pieces = [(a, b, n) for n, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
+    pieces = [(a, b, n) for n, (a, b) in enumerate(pairwise(cuts))]
     lost = data.draw(st.integers(0, len(pieces) - 1))
     assume(lost < len(pieces) - 1)
     seen = Captured([piece for piece in pieces if piece[2] != lost], total)

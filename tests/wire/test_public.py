@@ -1,7 +1,7 @@
 """What others may rely on: every public name is there and documented, every error code is listed.
 
 An alias such as `U8 = Annotated[...]` cannot carry a docstring; a string right after the
-assignment stands for it.
+assignment stands for it, or for a run of them without a blank line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import types
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,17 +50,26 @@ def written(module: str) -> dict[str, str]:
         for node in body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
-    for here, after in zip(body, [*body[1:], None], strict=True):
-        targets: list[Any] = []
-        if isinstance(here, ast.Assign):
-            targets = here.targets
-        elif isinstance(here, ast.AnnAssign):
-            targets = [here.target]
-        text = ""
-        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            text = str(after.value.value)
-        found |= {target.id: text for target in targets if isinstance(target, ast.Name)}
+    run: list[str] = []
+    last_line = 0
+    for node in body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            if node.lineno > last_line + 1:
+                run = []
+            run += _targets(node)
+            found |= dict.fromkeys(_targets(node), "")
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            found |= dict.fromkeys(run, str(node.value.value))
+            run = []
+        last_line = node.end_lineno or node.lineno
     return found
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    """The names that a statement gives values to."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    names = [each for target in targets for each in getattr(target, "elts", [target])]
+    return [each.id for each in names if isinstance(each, ast.Name)]
 
 
 def imported_from(module: str, name: str) -> str | None:

@@ -46,6 +46,7 @@ __all__ = [
 FIN: Final = 1
 SYN: Final = 2
 RST: Final = 4
+"""Flags of TCP."""
 
 WAITING_PIECES: Final = 256
 """When so many pieces wait behind a hole, it is given up."""

@@ -72,6 +72,7 @@ PCAP_MAGIC_NANO: Final = 0xA1B23C4D
 """Times are seconds and nanoseconds."""
 PCAP_HEADER_SIZE: Final = 24
 PCAP_RECORD_SIZE: Final = 16
+"""Bytes of the header of a file, and of a record's."""
 
 # -- pcapng --------------------------------------------------------------------------------------
 
@@ -100,11 +101,13 @@ OPTION_TSOFFSET: Final = 14
 """if_tsoffset, of an interface: seconds to add."""
 OPTION_CUSTOM_TEXT: Final = 2988
 OPTION_CUSTOM_BINARY: Final = 2989
+"""Custom options, which copies keep: of text, and of bytes."""
 
 # -- link types ----------------------------------------------------------------------------------
 
 LINK_NULL: Final = 0
 LINK_ETHERNET: Final = 1
+"""The loopback of BSD, and Ethernet."""
 LINK_RAW_BSD: Final = 12
 """Raw IP, as some systems number it."""
 LINK_RAW_OPENBSD: Final = 14
@@ -115,6 +118,7 @@ LINK_COOKED: Final = 113
 LINK_IPV4: Final = 228
 LINK_IPV6: Final = 229
 LINK_COOKED2: Final = 276
+"""Raw IP, OpenBSD's loopback, Linux cooked, IPv4 and IPv6 alone, Linux cooked version 2."""
 
 # -- recordings ----------------------------------------------------------------------------------
 

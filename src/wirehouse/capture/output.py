@@ -27,6 +27,7 @@ __all__ = [
 
 SUFFIX: Final = ".pcapng"
 OPEN_SUFFIX: Final = ".pcapng.open"
+"""Of a sealed recording, and of one that is being written."""
 _NAME: Final = re.compile(r"(?P<source>.+)-(?P<sequence>\d{8,})\.pcapng(\.open)?")
 
 

@@ -36,6 +36,7 @@ SYN: Final = 2
 RST: Final = 4
 PSH: Final = 8
 ACK: Final = 16
+"""Flags of TCP."""
 
 _TCP: Final = 6
 _VLAN: Final = 0x8100

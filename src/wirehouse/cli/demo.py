@@ -144,7 +144,7 @@ def _spark(steps: Steps) -> Iterator[SparkSession]:
     from wirehouse.lake import session
 
     try:
-        with steps.step("starting Spark"):
+        with steps.step("starting Spark"), _own_interrupts():
             spark = session("wirehouse demo")
     except Exception as error:
         raise CommandError(f"Spark does not start: {_reason(error)}; {_DEBUG_HINT}") from error
@@ -152,6 +152,18 @@ def _spark(steps: Steps) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Spark's answer to Ctrl-C talks to a JVM that is busy, and logs pages about it."""
+    import logging
+    import signal
+
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _find(spark: SparkSession, folder: Path, summary: Summary, steps: Steps) -> Findings:

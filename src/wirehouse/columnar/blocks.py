@@ -74,6 +74,7 @@ I_LINK, I_SNAP, I_CLOCK, I_FACTOR, I_MOST, I_SHIFT = range(6)
 """Columns of the table of interfaces: link type, snap length, how time is counted and by what
 factor (or power), the most ticks for which 64 bits are enough, ns to add."""
 INTERFACE_COLUMNS: Final = 6
+"""How many columns that table has."""
 
 _EPB: Final = fmt.BLOCK_EPB
 _SPB: Final = fmt.BLOCK_SPB

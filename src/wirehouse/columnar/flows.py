@@ -58,6 +58,7 @@ NO_STREAM: Final = -1
 NOT_OURS: Final = -2
 """In place of a stream: the packet is no segment; the packet is another share's."""
 NO_DIRECTION: Final = 255
+"""In place of a direction: the packet is no segment."""
 
 _SYN_ACK: Final = SYN | 16
 _C2S: Final = 0

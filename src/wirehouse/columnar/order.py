@@ -85,6 +85,7 @@ end was reported; something in this window is out of order."""
 ENDINGS: Final = ("", "closed", "reset", "expired", "replaced", "evicted", "open")
 """How a stream ended, by the code in `ending`. Open: the last file ended first."""
 CLOSED, RESET, EXPIRED, REPLACED, EVICTED, OPEN = range(1, 7)
+"""Codes of endings."""
 
 _NOTHING, _DATA, _STRANGE = range(3)
 

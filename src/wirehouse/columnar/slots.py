@@ -85,6 +85,7 @@ NOW, HELD, FREE, DROPPED, OLDEST, NEWEST, OVER_FIRST, OVER_LAST = range(8)
 """Places in `state`: the latest time seen, connections held, length of `free` and of `dropped`, the
 ends of the lists (-1 when empty)."""
 STATE_SIZE: Final = 8
+"""How many numbers `state` has."""
 
 _NONE: Final = -1
 

@@ -12,13 +12,13 @@
     shard.py, plan.py,        a run
       simulate.py
 
-**Moulds and casts.** Sessions that talk for real manage some ten thousand messages a second. So each
-kind of scene is performed some dozen times, and each performance is cast many times. A cast has its
-own addresses, ports, sequence numbers and connection ids, its own ids of clients, tokens, messages,
-notifications and tunnels, its own times and latencies, its own Randoms, session ids and keys; what
-is sealed is sealed anew. The same in all casts of a mould are who says what in which order, the
-lengths, bodies and contents, business commands and targets, the Seq of magline, the PackId of relay
-links, the users' addresses in tunnels, and the ephemeral X25519 keys.
+**Moulds and casts.** Sessions that talk for real manage some ten thousand messages a second. So a
+scene of each kind is performed some dozen times, and each performance is cast many times. A cast
+has its own addresses, ports, sequence numbers and connection ids, its own ids of clients, tokens,
+messages, notifications and tunnels, its own times and latencies, its own Randoms, session ids and
+keys; what is sealed is sealed anew. The same in all casts of a mould are who says what in which
+order, the lengths, bodies and contents, business commands and targets, the Seq of magline, the
+PackId of relay links, the users' addresses in tunnels, and the ephemeral X25519 keys.
 """
 
 from __future__ import annotations

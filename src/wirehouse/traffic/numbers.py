@@ -18,6 +18,7 @@ __all__ = ["BLOCK", "FORMS", "WIDTHS", "Bytes", "Ints", "Numbers", "block", "sho
 
 Ints: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
+"""Many numbers, and many bytes."""
 
 BLOCK: Final = 1 << 13
 """Numbers of one scene; a scene of a thousand messages needs a quarter."""

@@ -23,6 +23,7 @@ from .sightings import FaultSeen, Seen, look
 __all__ = ["TABLES", "Altered", "Sheets", "sheets"]
 
 TABLES: Final = ("calls", "deliveries", "connections", "tunnels", "coverage", "faults")
+"""What there is truth of, by the names of the tables."""
 
 
 @dataclass(slots=True)
