@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import mmap
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -113,8 +114,17 @@ class Decoder:
             for column in table.columns:
                 held = self._scratch.get(column)
                 if held is None or len(held) < rows:
-                    self._scratch[column] = np.empty(max(rows, 1), np.dtype(column.dtype))
+                    self._scratch[column] = _room(rows, np.dtype(column.dtype))
         return self._scratch
+
+
+def _room(rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Space for rows, mostly never touched, in pages of its own.
+
+    What `np.empty` gives may be pages that something else has touched, and counts as used.
+    """
+    size = dtype.itemsize << max(rows - 1, 1).bit_length()
+    return np.frombuffer(mmap.mmap(-1, size), dtype)
 
 
 class Kernels:

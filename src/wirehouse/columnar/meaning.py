@@ -6,6 +6,7 @@ Most texts in `messages` are one of a few: a kind, a name, a status. Such a colu
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,7 +19,10 @@ from wirehouse.wire import meaning as w
 
 from .arrays import spread
 
-__all__ = ["Coded", "Evaluator", "Found", "array_of"]
+__all__ = ["Coded", "Evaluator", "Found", "array_of", "repeated"]
+
+_FEW = 256
+"""So many distinct numbers need no hashing."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,25 @@ class Coded:
 
     def array(self) -> pa.Array:
         """The texts themselves."""
-        if not self.texts:
-            return pa.nulls(len(self.codes), pa.string())
-        places = pa.array(self.codes, mask=self.codes < 0) if (self.codes < 0).any() else self.codes
-        return pa.array(self.texts, pa.string()).take(pa.array(places))
+        rows = len(self.codes)
+        if not self.texts or not rows:
+            return pa.nulls(rows, pa.string())
+        low, high = int(self.codes.min()), int(self.codes.max())
+        if low == high:
+            return pa.nulls(rows, pa.string()) if low < 0 else repeated(self.texts[low], rows)
+        places = pa.array(self.codes, mask=self.codes < 0) if low < 0 else pa.array(self.codes)
+        return pa.array(self.texts, pa.string()).take(places)
+
+
+def repeated(text: str, rows: int) -> pa.Array:
+    """A text for each row; batches of a run share one array."""
+    room = 1 << max(rows - 1, 1).bit_length()
+    return _repeated(text, room).slice(0, rows)
+
+
+@functools.lru_cache(maxsize=64)
+def _repeated(text: str, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text), rows)
 
 
 Value: TypeAlias = Coded | pa.Array
@@ -83,9 +102,17 @@ class Evaluator:
     def __init__(self, found: Found):
         self._found = found
         self._rows = found.rows
+        self._known: dict[int, Value | None] = {}
+        """Terms by identity: a declaration uses some of them several times."""
+        self._read: dict[str, pa.Array | None] = {}
 
     def value(self, term: w.Term | str | None) -> Value | None:
         """The column of a term; None when no message has a value."""
+        if id(term) not in self._known:
+            self._known[id(term)] = self._evaluated(term)
+        return self._known[id(term)]
+
+    def _evaluated(self, term: w.Term | str | None) -> Value | None:
         match term:
             case None:
                 return None
@@ -113,11 +140,13 @@ class Evaluator:
                 raise TypeError(f"{type(term).__name__} is no column of its own")
 
     def _at(self, path: str) -> pa.Array | None:
-        found = self._found.at(path)
-        if found is None:
-            return None
-        chosen, values = found
-        return values if chosen is None else spread(values, chosen, self._rows)
+        if path not in self._read:
+            found = self._found.at(path)
+            chosen, values = (None, None) if found is None else found
+            if chosen is not None:
+                values = spread(values, chosen, self._rows)
+            self._read[path] = values
+        return self._read[path]
 
     # -- texts -------------------------------------------------------------------------------
 
@@ -137,14 +166,14 @@ class Evaluator:
         if numbers is None:
             return None
         assert isinstance(numbers, pa.Array)
-        encoded = numbers.dictionary_encode()
+        codes, dictionary = _encoded(numbers)
         texts: list[str] = []
-        places = np.full(len(encoded.dictionary) + 1, -1, np.int32)
-        for index, number in enumerate(encoded.dictionary.to_pylist()):
+        places = np.full(len(dictionary) + 1, -1, np.int32)
+        for index, number in enumerate(dictionary):
             text = term.texts.get(number, str(number) if term.digits else term.default)
             if text is not None:
                 places[index] = _place(texts, text)
-        return Coded(places[_indices(encoded)], tuple(texts))
+        return Coded(places[codes], tuple(texts))
 
     def _first(self, term: w.First) -> Value | None:
         found = [value for each in term.terms if (value := self.value(each)) is not None]
@@ -215,8 +244,9 @@ class Evaluator:
                 if value is None:
                     return np.zeros(self._rows, np.bool_)
                 assert isinstance(value, pa.Array)
-                wanted = pa.array(term.numbers, value.type)
-                return np.asarray(pc.is_in(value, wanted).to_numpy(zero_copy_only=False))
+                codes, dictionary = _encoded(value)
+                wanted = np.array([*(number in term.numbers for number in dictionary), False])
+                return np.asarray(wanted[codes])
             case w.Equal():
                 left, right = self.value(term.left), self.value(term.right)
                 if left is None or right is None:
@@ -256,6 +286,21 @@ def _indices(encoded: pa.DictionaryArray) -> NDArray[Any]:
     return np.asarray((pc.fill_null(indices, -1) if indices.null_count else indices).to_numpy())
 
 
+def _encoded(numbers: pa.Array) -> tuple[NDArray[np.int32], list[int]]:
+    """The place of each number in a list of the distinct ones; -1 for null."""
+    if numbers.type.bit_width <= 16 and not numbers.offset:
+        dtype = f"i{numbers.type.bit_width // 8}"
+        values = np.frombuffer(numbers.buffers()[1], dtype, len(numbers)).astype(np.int32)
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if high - low < _FEW:
+            values -= low
+            if numbers.null_count:
+                values[numbers.is_null().to_numpy(zero_copy_only=False)] = -1
+            return values, list(range(low, high + 1))
+    encoded = numbers.dictionary_encode()
+    return _indices(encoded).astype(np.int32), encoded.dictionary.to_pylist()
+
+
 def _coded(value: Value) -> Coded:
     """Texts as codes."""
     if isinstance(value, Coded):
@@ -269,9 +314,8 @@ def _digits(value: Value | None) -> Coded | None:
     if value is None:
         return None
     assert isinstance(value, pa.Array)
-    encoded = value.dictionary_encode()
-    texts = tuple(str(number) for number in encoded.dictionary.to_pylist())
-    return Coded(_indices(encoded).astype(np.int32), texts)
+    codes, dictionary = _encoded(value)
+    return Coded(codes, tuple(str(number) for number in dictionary))
 
 
 def _either(test: NDArray[np.bool_], then: Coded, otherwise: Coded) -> Coded:

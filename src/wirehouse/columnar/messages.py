@@ -24,7 +24,7 @@ from wirehouse.wire.protocol import Protocol
 
 from .arrays import Assembler, spread
 from .kernel import Columns, load
-from .meaning import Coded, Evaluator, Found, array_of
+from .meaning import Coded, Evaluator, Found, array_of, repeated
 from .pieces import PLACE, START, TIME, Pieces
 from .plan import Choice, Staged
 from .sealing import ConnectionKeys, Sealed, unsealed
@@ -241,7 +241,7 @@ class MessageBuilder:
             "first_ns": pa.array(numbers[TIME, piece]),
             "connection": pa.array(slices.connection),
             "direction": Coded(slices.ways.astype(np.int32), _DIRECTIONS).array(),
-            "protocol": _repeated(self.protocol.name, rows),
+            "protocol": repeated(self.protocol.name, rows),
             "ids": self._ids(found),
             "body": body,
             "sealed": pa.array(stayed),
@@ -395,10 +395,6 @@ def _without(body: pa.Array, stayed: NDArray[np.bool_]) -> pa.Array:
     import pyarrow.compute as pc
 
     return pc.if_else(pa.array(stayed), pa.scalar(None, body.type), body)
-
-
-def _repeated(text: str, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text), rows)
 
 
 def _pruned(struct: pa.StructArray, kind: pa.DataType) -> pa.StructArray:

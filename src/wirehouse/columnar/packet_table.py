@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from wirehouse.records.schema import schema
 
-from .meaning import Coded
+from .meaning import Coded, repeated
 from .window import DIRECTIONS, NOTES, Window
 
 __all__ = ["packet_batch"]
@@ -22,7 +22,7 @@ def packet_batch(window: Window) -> pa.RecordBatch:
     segment = window.note == 0
     columns = {
         "ts_ns": pa.array(window.ts_ns),
-        "file": pa.repeat(pa.scalar(window.path), len(window)),
+        "file": repeated(window.path, len(window)),
         "offset": pa.array(window.offset),
         "interface": pa.array(window.interface),
         "link": pa.array(window.link),

@@ -28,11 +28,11 @@ _SOURCES: Final = 2
 """Of each style; further shards are later half hours of the same sources."""
 _SHARES: Final = {
     "phone": (1.0, 1.5),
-    "sealed_phone": (0.15, 0.4),
+    "sealed_phone": (0.12, 0.4),
     "service": (1.2, 1.2),
     "game": (0.7, 1.0),
     "gateway": (1.3, 0.6),
-    "device": (0.5, 0.8),
+    "device": (0.4, 0.8),
     "link": (1.0, 1.0),
 }
 """How the bytes are shared among scenes, and how the moulds are, relative to each other. Scenes of

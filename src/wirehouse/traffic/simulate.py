@@ -32,6 +32,8 @@ Progress = Callable[[int, int], None]
 """Is told how many bytes are made, and of how many."""
 
 _PARTS: Final = Path("truth") / ".parts"
+_ALONE_BYTES: Final = 32_000_000
+"""Below this, starting processes takes longer than the work."""
 
 
 def simulate(
@@ -50,14 +52,18 @@ def simulate(
 
     `size` is about what the captures have together. `faults` is the share of messages that are
     spoilt. `style` is recorder, tcpdump or both. `jobs` is the number of processes, by default one
-    for each processor. A folder that is not empty is refused unless `force`, which empties it.
+    for each processor; they are started anew, so a script that asks for several must have the usual
+    `if __name__ == "__main__"`. A folder that is not empty is refused unless `force`, which empties
+    it. SimulateError says what cannot be.
     """
     total = parse_size(size) if isinstance(size, str) else size
     shards = plan(size=total, seed=seed, faults=faults, protocols=protocols, style=style)
     if jobs is not None and jobs < 1:
         raise SimulateError("jobs: wanted at least 1")
     folder = _prepared(Path(out), force)
-    workers = min(len(shards), jobs or os.cpu_count() or 1)
+    if jobs is None:
+        jobs = 1 if total < _ALONE_BYTES else os.cpu_count() or 1
+    workers = min(len(shards), jobs)
     made: list[Made] = []
     for each in _made(shards, folder, workers):
         made.append(each)

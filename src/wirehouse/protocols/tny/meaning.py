@@ -6,21 +6,21 @@ from wirehouse.wire.meaning import At, First, If, Is, Join, Meaning, Name, Named
 
 __all__ = ["MEANING", "RELAY_MEANING"]
 
-_MODES = {0: "request", 1: "response", 2: "push"}
-_RESPONSE = 1
+_MODE = Values(At("message.mode"), {0: "request", 1: "response", 2: "push"})
+_IS_RESPONSE = Is(At("message.mode"), 1)
 _SUCCESS = 100
 
 MEANING = Meaning(
     kind=First(
-        Values(At("message.mode"), _MODES),
+        _MODE,
         Named({"ping": "heartbeat", "pong": "heartbeat"}, "sealed"),
     ),
-    name=First(Values(At("message.mode"), _MODES), Name()),
+    name=First(_MODE, Name()),
     message_id=At("message.id"),
-    reply_to=If(Is(At("message.mode"), _RESPONSE), At("message.to_message")),
+    reply_to=If(_IS_RESPONSE, At("message.to_message")),
     target=Text(At("message.protocol")),
     status=If(
-        Is(At("message.mode"), _RESPONSE),
+        _IS_RESPONSE,
         Values(At("message.code"), {_SUCCESS: "ok"}, digits=True),
     ),
     body=("message.body",),
