@@ -90,7 +90,7 @@ def test_a_folder_instead_of_a_file(shell: Run, tmp_path: Path) -> None:
 
 
 def test_nobody_reads_the_output() -> None:
-    for args in (["--help"], ["demo"], ["protocols", "reference"]):
+    for args in (["--help"], ["demo", "--tour"], ["protocols", "reference"]):
         process = subprocess.Popen(
             [sys.executable, "-m", "wirehouse.cli", *args],
             stdout=subprocess.PIPE,

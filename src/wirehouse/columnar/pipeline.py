@@ -109,6 +109,7 @@ class CapturePipeline:
             shares=shares,
             facts=bool(self._tables & {"facts", "faults"}),
         )
+        self._first_share = share == 0
         self._reveal = reveal
         self._files = self._front.paths
         self._ledger = Ledger()
@@ -190,7 +191,8 @@ class CapturePipeline:
 
     def _files_said(self, window: Window) -> None:
         for _, secrets in window.secrets:
-            for problem in self._ring.add_secrets(secrets.text):
+            problems = self._ring.add_secrets(secrets.text)
+            for problem in problems if self._first_share else ():
                 self._faults.of_secrets(window.file, secrets, problem)
         for _, fault in window.file_faults:
             self._faults.of_file(window.file, fault)

@@ -12,7 +12,9 @@ itself: `find` raises `RegistryError` with one line that says what is wrong with
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -81,10 +83,16 @@ def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
     return found, broken
 
 
-def _points() -> list[EntryPoint]:
+def _points() -> tuple[EntryPoint, ...]:
+    """What the packages on the path bring; looked up once for each path."""
+    return _points_on(tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=4)
+def _points_on(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - the key
     from importlib.metadata import entry_points  # slow, and only plugins need it
 
-    return list(entry_points(group=GROUP))
+    return tuple(entry_points(group=GROUP))
 
 
 def _packages(points: Iterable[EntryPoint]) -> str:
