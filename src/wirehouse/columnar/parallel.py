@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from .pipeline import Item
 from .read import PLAIN, ReadOptions, finished
-from .workers import Workers, open_windows
+from .workers import FILTERED, Workers, open_windows
 
 __all__ = ["SMALL_BYTES", "Faults", "Progress", "read_parallel", "read_windows"]
 
@@ -89,8 +89,8 @@ def read_windows(
     )
     with closing(opened):
         windows = _watched(opened, on_faults, progress, marks)
-        if count > 1 and chosen.table in PLAIN:
-            chosen = replace(chosen, filter=None)  # the workers have filtered
+        if count > 1 and chosen.table in FILTERED:
+            chosen = replace(chosen, filter=None)
         if chosen.table in PLAIN:
             for window in windows:
                 yield finished(chosen, [window])

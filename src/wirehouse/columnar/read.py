@@ -156,6 +156,9 @@ def _plain(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[
 def _of_protocol(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     if options.protocol is None or "protocol" not in batch.schema.names:
         yield batch
+    elif options.table == "messages":  # a batch has messages of one protocol, and its struct
+        if options.protocol in batch.schema.names:
+            yield batch
     else:
         yield batch.filter(pc.equal(batch.column("protocol"), options.protocol))
 

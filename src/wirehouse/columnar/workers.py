@@ -29,8 +29,10 @@ from wirehouse.records.rows import WANTED, MessageRow
 from .pipeline import CapturePipeline, Item
 from .read import PLAIN, ReadOptions, finished, sources
 
-__all__ = ["Workers", "open_windows"]
+__all__ = ["FILTERED", "Workers", "open_windows"]
 
+FILTERED: Final = frozenset(PLAIN) - {"faults"}
+"""Tables whose rows are filtered by the workers; of `faults`, everybody wants to know all."""
 _AHEAD: Final = 1
 """Windows of a worker that are made and wait to be sent."""
 _BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
@@ -74,7 +76,7 @@ class Workers:
         end. Raises what a worker raised. The workers end with the generator."""
         try:
             self._start()
-            while all(worker.has_window() for worker in self._workers):
+            while self._has_window():
                 yield self._window()
         finally:
             for worker in self._workers:
@@ -89,6 +91,12 @@ class Workers:
                 self._workers.append(_Worker(self._files, options))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _has_window(self) -> bool:
+        more = {worker.has_window() for worker in self._workers}
+        if len(more) > 1:
+            raise RuntimeError("workers cut the capture into different windows")
+        return more.pop()
 
     def _window(self) -> Iterator[Item]:
         for worker in self._workers:
@@ -178,13 +186,12 @@ def _send(pipe: Connection, outbox: queue.Queue[_Packed | Exception | None]) -> 
 
 def _slim(window: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
     """A window without what its reader has no use for."""
-    if options.table not in PLAIN:
+    if options.table not in FILTERED:
         for table, found in window:
             yield table, _selected(found, _TOLD_COLUMNS) if table == "messages" else found
         return
     items = list(window)
-    if options.table != "faults":
-        yield from (item for item in items if item[0] == "faults")
+    yield from (item for item in items if item[0] == "faults")
     columns = options.columns
     wanted = None if columns is None else {path.partition(".")[0] for path in columns}
     for batch in finished(replace(options, columns=None), [items]):
