@@ -15,7 +15,13 @@ from wirehouse.traffic import simulate
 
 from .captures_dpkt import read_with_dpkt
 from .captures_made import many_connections, one_connection, prefix, simulated
-from .captures_parquet import finished_tables, read_all, through, write_finished
+from .captures_parquet import (
+    finished_tables,
+    read_all,
+    through,
+    write_finished,
+    write_finished_alike,
+)
 from .captures_reader import Reading, reading
 from .captures_recorder import FRAMES, recorder_passes
 from .captures_report import Findings, at_least, at_most
@@ -106,6 +112,7 @@ def parquet(plan: Plan) -> Findings:
         out.mkdir(exist_ok=True)
         passes: dict[str, Callable[[], None]] = {
             "write": partial(write_finished, tables, out),
+            "write with our encodings": partial(write_finished_alike, tables, out),
             "through": partial(through, capture, out),
             "read": partial(read_all, capture),
         }

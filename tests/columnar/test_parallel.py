@@ -125,7 +125,7 @@ def test_every_table_is_tried() -> None:
 
 
 @pytest.mark.usefixtures("threads")
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=16, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     option=st.sampled_from(OPTIONS),
     jobs=st.integers(2, 6),
@@ -246,7 +246,7 @@ def test_an_error_of_a_worker_is_raised_as_it_was(
 
     monkeypatch.setattr(workers, "open_windows", fail)
     with pytest.raises(RuntimeError, match="ZeroDivisionError: by zero"):
-        rows(read_parallel(files, jobs=3, small_bytes=0))
+        rows(read_parallel(files, jobs=2, small_bytes=0))
 
 
 # -- real processes --------------------------------------------------------------------------

@@ -37,6 +37,7 @@ def info(paths: tuple[str, ...], *, as_json: bool) -> int:
 
 def repair(path: str, out: str | None, *, as_json: bool) -> None:
     """Makes a whole file."""
+    _check_readable(path)
     try:
         told = repair_capture(path, out)
     except ValueError as error:
@@ -70,6 +71,7 @@ def redact(
     as_json: bool,
 ) -> None:
     """Makes a copy that may be shown."""
+    _check_readable(path)
     pseudonyms = (seed or secrets.token_hex(16)) if addresses else None
     try:
         told = redact_capture(
@@ -95,6 +97,12 @@ def redact(
         f"hidden besides: {hidden:,} of {told.payload_bytes:,} bytes of payload,"
         f" {told.emptied_bytes:,} bytes outside of packets"
     )
+
+
+def _check_readable(path: str) -> None:
+    """Raises OSError before anything is written."""
+    with open(path, "rb"):
+        pass
 
 
 # -- words -----------------------------------------------------------------------------------

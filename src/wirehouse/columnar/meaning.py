@@ -59,6 +59,10 @@ Value: TypeAlias = Coded | pa.Array
 """A column of texts or numbers; a test is an array of booleans without nulls."""
 
 
+_Part: TypeAlias = tuple[NDArray[np.intp] | None, Value | None]
+"""Some rows (None for all), ascending, and their values (None for none)."""
+
+
 def array_of(value: Value | None, rows: int, kind: pa.DataType) -> pa.Array:
     """A finished column."""
     if value is None:
@@ -124,14 +128,11 @@ class Evaluator:
                 return self._found.name
             case w.Named():
                 return self._named(term)
-            case w.Values():
-                return self._values(term)
-            case w.Text():
-                return _digits(self.value(term.of))
+            case w.Values() | w.Text() | w.Join():
+                rows, value = self._narrow(term)
+                return value if rows is None else _scattered(value, rows, self._rows)
             case w.First():
-                return self._first(term)
-            case w.Join():
-                return self._join(term)
+                return _first([self._narrow(each) for each in term.terms], self._rows)
             case w.RowField():
                 return self._row_field(term)
             case w.If():
@@ -149,6 +150,28 @@ class Evaluator:
         return self._read[path]
 
     # -- texts -------------------------------------------------------------------------------
+
+    def _narrow(self, term: w.Term) -> _Part:
+        """A term that is about one body, on the messages that have it; any other on all."""
+        only = _bodies(term)
+        body = only.pop() if len(only) == 1 else ""
+        rows, values = self._found.structs.get(body, (None, None))
+        if rows is None or values is None:
+            return None, self._plainly(term)
+        inner = Found(len(rows))
+        inner.structs = {body: (None, values)}
+        return rows, Evaluator(inner)._plainly(term)
+
+    def _plainly(self, term: w.Term) -> Value | None:
+        match term:
+            case w.Values():
+                return self._values(term)
+            case w.Text():
+                return _digits(self.value(term.of))
+            case w.Join():
+                return self._join(term)
+            case _:
+                return self.value(term)
 
     def _named(self, term: w.Named) -> Coded:
         """A text for each name; messages without a name have none."""
@@ -175,30 +198,13 @@ class Evaluator:
                 places[index] = _place(texts, text)
         return Coded(places[codes], tuple(texts))
 
-    def _first(self, term: w.First) -> Value | None:
-        found = [value for each in term.terms if (value := self.value(each)) is not None]
-        if not found:
-            return None
-        if all(isinstance(each, Coded) for each in found):
-            first = found[0]
-            for each in found[1:]:
-                assert isinstance(first, Coded)
-                assert isinstance(each, Coded)
-                first = _either(first.codes >= 0, first, each)
-            return first
-        arrays = [each.array() if isinstance(each, Coded) else each for each in found]
-        return arrays[0] if len(arrays) == 1 else pc.coalesce(*arrays)
-
     def _join(self, term: w.Join) -> Value | None:
         found = [value for each in term.terms if (value := self.value(each)) is not None]
         if not found:
             return None
-        coded = [_coded(each) for each in found]
-        if len(coded) == 1:
-            return coded[0]
-        joined = coded[0]
-        for each in coded[1:]:
-            joined = _pairs(joined, each, term.separator)
+        joined = _coded(found[0])
+        for each in found[1:]:
+            joined = _pairs(joined, _coded(each), term.separator)
         return joined
 
     # -- rows --------------------------------------------------------------------------------
@@ -320,19 +326,61 @@ def _digits(value: Value | None) -> Coded | None:
 
 def _either(test: NDArray[np.bool_], then: Coded, otherwise: Coded) -> Coded:
     """Codes of one column where a test holds, of another where not."""
-    texts = list(then.texts)
-    moved = np.array([*(_place(texts, text) for text in otherwise.texts), -1], np.int32)
-    return Coded(np.where(test, then.codes, moved[otherwise.codes]), tuple(texts))
+    moved = np.where(otherwise.codes < 0, -1, otherwise.codes + len(then.texts))
+    return Coded(np.where(test, then.codes, moved).astype(np.int32), then.texts + otherwise.texts)
+
+
+# -- columns of some rows --------------------------------------------------------------------
+
+
+def _bodies(term: object) -> set[str]:
+    """The first names of all paths in a term; with another source of values, more than one."""
+    match term:
+        case w.At():
+            return {term.path.partition(".")[0]}
+        case w.Text() | w.Values():
+            return _bodies(term.of)
+        case w.Join():
+            return set().union(*(_bodies(each) for each in term.terms))
+        case _:
+            return {"", "other"}
+
+
+def _scattered(value: Value | None, rows: NDArray[np.intp], total: int) -> Value | None:
+    """A column of some rows as one of all."""
+    if isinstance(value, Coded):
+        codes = np.full(total, -1, np.int32)
+        codes[rows] = value.codes
+        return Coded(codes, value.texts)
+    return None if value is None else spread(value, rows, total)
+
+
+def _first(parts: list[_Part], total: int) -> Value | None:
+    """Of each row the first value that some part has."""
+    found = [(rows, value) for rows, value in parts if value is not None]
+    if not found:
+        return None
+    if all(isinstance(value, Coded) for _, value in found):
+        codes, texts = np.full(total, -1, np.int32), list[str]()
+        for rows, value in reversed(found):
+            assert isinstance(value, Coded)
+            has = value.codes >= 0
+            codes[has if rows is None else rows[has]] = value.codes[has] + len(texts)
+            texts += value.texts
+        return Coded(codes, tuple(texts))
+    whole = [value if rows is None else _scattered(value, rows, total) for rows, value in found]
+    arrays = [value.array() if isinstance(value, Coded) else value for value in whole]
+    return arrays[0] if len(arrays) == 1 else pc.coalesce(*arrays)
 
 
 def _pairs(left: Coded, right: Coded, separator: str) -> Coded:
     """Two columns of texts joined; where one has no value, the other alone."""
     width = len(right.texts) + 1
     combined = (left.codes.astype(np.int64) + 1) * width + right.codes + 1
-    found, codes = np.unique(combined, return_inverse=True)
+    codes, found = _encoded(pa.array(combined))
     texts: list[str] = []
     places = np.full(len(found), -1, np.int32)
-    for index, pair in enumerate(found.tolist()):
+    for index, pair in enumerate(found):
         one, other = divmod(pair, width)
         parts = [left.texts[one - 1]] if one else []
         parts += [right.texts[other - 1]] if other else []

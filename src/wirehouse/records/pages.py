@@ -21,13 +21,20 @@ __all__ = ["main", "page"]
 
 _HEADER = f"""# Tables
 
-Every table that Wirehouse makes of captures, column by column; schema version {VERSION}. Columns carry
-their units in their names: `_ns` is nanoseconds (since 1970 for a time), `_bytes` is bytes. Any column
-may be null; its line says when. Integers are signed; an unsigned 64-bit number is the int64 of the same
-bits. How rows come about is told in [From captures to tables](../concepts/captures.md) and
-[Matching](../concepts/matching.md).
+Every table that Wirehouse makes of captures, column by column; schema version {VERSION}. Columns
+carry their units in their names: `_ns` is nanoseconds (since 1970 for a time), `_bytes` is bytes.
+Any column may be null; its line says when. Integers are signed; an unsigned 64-bit number is the
+int64 of the same bits. How rows come about is told in
+[From captures to tables](../concepts/captures.md) and [Matching](../concepts/matching.md).
 
 *Made from the schemas by `python -m wirehouse.records.pages`.*
+"""
+
+_STRUCTS = """
+Beside these columns `messages` has one struct for each protocol, of which at most one is not null.
+Secret fields are null unless asked for. A self-describing value is a list of nodes in preorder:
+`parent` is the place of the containing node in the list, -1 for the first; `name` the key in a map;
+`type` the type number; the value is in `int`, `float`, `text` or `bytes`.
 """
 
 
@@ -49,13 +56,7 @@ def _table(name: str, columns: pa.Schema) -> Iterator[str]:
 
 def _structs() -> Iterator[str]:
     """The struct of each protocol, to its leaves."""
-    yield (
-        "Beside these columns `messages` has one struct for each protocol, of which at most one is not"
-        " null. Secret fields are null unless asked for. A self-describing value is a list of nodes in"
-        " preorder: `parent` is the place of the containing node in the list, -1 for the first;"
-        " `name` the key in a map; `type` the type number; the value is in `int`, `float`, `text` or"
-        " `bytes`.\n"
-    )
+    yield _STRUCTS.lstrip()
     for name in registry.BUILT_IN:
         yield f"### messages.{name}\n\n| field | type | meaning |\n|---|---|---|"
         for path, field in _leaves(struct_type(registry.find(name)), ""):

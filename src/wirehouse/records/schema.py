@@ -45,7 +45,7 @@ COMMON: Final = _table(
     (
         "kind",
         _TEXT,
-        "request, response, part, trace, event, push, handshake, heartbeat, control, relay, sealed.",
+        "request, response, part, trace, event, push, handshake, heartbeat, control, relay, sealed",
     ),
     ("name", _TEXT, "Name of the message in its protocol."),
     ("message_id", _INT, "Its id; null where the protocol has none."),

@@ -40,7 +40,7 @@ MEANING = Meaning(
     ),
     message_id=At("seq"),
     reply_to=At("reply_to"),
-    target=Text(First(*(At(f"{name}.business_cmd") for name in (*_BUSINESS, "err")))),
+    target=First(*(Text(At(f"{name}.business_cmd")) for name in (*_BUSINESS, "err"))),
     status=First(Named({"rep": "ok"}), Text(At("err.error_number"))),
     reason=Values(At("fin.reason_number"), _REASONS, digits=True),
     body=tuple(f"{name}.data" for name in _BUSINESS),
