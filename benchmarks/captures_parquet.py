@@ -1,8 +1,8 @@
 """From a capture to Parquet, beside writing the finished tables: what reading costs on top.
 
 Both write one file for each protocol. The finished tables are in memory before the clock starts.
-pyarrow writes them as it does by default; we write as `wirehouse read` does, with encodings that
-fit the columns. What pyarrow takes with those encodings is reported as well.
+pyarrow writes them as it does by default; we write as `wirehouse read` does, with encodings
+that fit the columns. What pyarrow takes with those encodings is reported as well.
 """
 
 from __future__ import annotations

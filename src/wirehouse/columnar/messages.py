@@ -97,7 +97,9 @@ class MessageBuilder:
         columns = self._kernels.frames.decode(slices.data, slices.starts, slices.stops, slices.ways)
         assembler = Assembler(columns, reveal=self._reveal)
         rows = len(slices)
-        struct = assembler.struct(self._whole, rows)
+        closed = keys is None and self._sealed.always
+        kind = self.schema.field(self.protocol.name).type if closed else self._whole
+        struct = assembler.struct(kind, rows)
         found = self._found(columns, assembler, struct)
         odd = np.zeros(rows, np.bool_)
         odd[columns.bad] = True

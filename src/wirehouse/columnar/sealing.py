@@ -49,6 +49,8 @@ class Sealed:
     def __init__(self, protocol: Protocol, dialect: str):
         self._names = [path.split(".") for path in protocol.meaning.sealed]
         self._marked = protocol.name == "comet" and dialect != "hipush"
+        self.always = bool(self._names) and protocol.name != "comet"
+        """Whether a body that may be sealed always is: without a key there are no bodies."""
         self._never = protocol.name == "comet" and dialect == "hipush"
 
     def mask(self, slices: Slices, columns: Columns, assembler: Assembler) -> NDArray[np.bool_]:
