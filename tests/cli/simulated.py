@@ -1,5 +1,4 @@
-"""Captures for the tests of the commands that read them: a few hundred connections' worth of bytes,
-with faults, made once for each test file."""
+"""Small captures of every protocol, with faults, for the commands that read them."""
 
 from __future__ import annotations
 

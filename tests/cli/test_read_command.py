@@ -20,7 +20,6 @@ import pytest
 import zstandard
 
 from wirehouse.cli import read as read_command
-from wirehouse.cli import read_writers
 from wirehouse.columnar.read import TABLES, ReadOptions, table_schema
 
 from .conftest import SOURCES, Run
@@ -148,7 +147,7 @@ def test_row_groups_are_not_as_small_as_windows(
     out = tmp_path / "out.parquet"
     assert run("read", str(traffic), "-o", str(out)).code == 0
     assert pq.ParquetFile(out).num_row_groups == 1
-    monkeypatch.setattr(read_writers, "_GROUP_ROWS", 200)
+    monkeypatch.setattr("wirehouse.columnar.parquet._ROW_GROUP", 200)
     assert run("read", str(traffic), "-o", str(out)).code == 0
     assert pq.ParquetFile(out).num_row_groups > 3
 
@@ -399,6 +398,17 @@ def test_an_output_that_fails_leaves_nothing(run: Run, traffic: Path, tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {"some.keys", "out.csv"}
     assert run("read", str(traffic), "-o", str(out)).code == 0
     assert out.read_text(encoding="utf-8").startswith("ts_ns,first_ns,")
+
+
+def test_what_is_read_is_not_written_over(run: Run, traffic: Path, tmp_path: Path) -> None:
+    path = tmp_path / "some.pcap"
+    path.write_bytes(data := Path(captures_of(traffic)[0]).read_bytes())
+    other = tmp_path / "other.csv"
+    other.symlink_to(path)
+    code, out, err = run("read", str(tmp_path), "-o", str(other))
+    assert (code, out) == (2, "")
+    assert err == f"wirehouse: {other} is what is read: write somewhere else\n"
+    assert path.read_bytes() == data
 
 
 def test_a_full_disk(run: Run, traffic: Path) -> None:

@@ -125,7 +125,7 @@ def test_every_table_is_tried() -> None:
 
 
 @pytest.mark.usefixtures("threads")
-@settings(max_examples=16, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     option=st.sampled_from(OPTIONS),
     jobs=st.integers(2, 6),

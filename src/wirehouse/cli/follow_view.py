@@ -123,7 +123,7 @@ class View:
             parts.append(f"{row['missing_bytes']:,} bytes missing")
         if row["present_bytes"]:
             parts.append(f"{row['present_bytes']:,} bytes not decoded")
-        if row["detail"]:
+        if row["detail"] and not row["missing_bytes"]:
             parts.append(printable(row["detail"]))
         yield self._line(row["ts_ns"], click.style("✗", fg="red"), ", ".join(parts))
         if self._hex and row["bytes"]:

@@ -43,6 +43,7 @@ Examples:
   wirehouse demo
   wirehouse protocols show comet.auth
   wirehouse decode comet --direction c2s --hex 000106
+  wirehouse read edge.pcapng --table calls --filter 'latency_ns > 50ms'
 
 Exit codes: 0 success, 1 bad data, 2 bad usage.
 """

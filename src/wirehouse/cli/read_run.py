@@ -30,6 +30,8 @@ from .read_words import counted
 
 __all__ = ["Request", "Tally", "progress_bar", "run"]
 
+_UNKNOWN_WIDTH: Final = 80
+"""Of a terminal that does not say."""
 _SUFFIXES: Final = {
     ".json": "json",
     ".jsonl": "json",
@@ -39,6 +41,7 @@ _SUFFIXES: Final = {
     ".arrow": "arrow",
     ".txt": "table",
 }
+"""By the name of an output: its form."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def run(request: Request) -> int:
     except ValueError as error:
         raise click.UsageError(f"--columns: {error}") from error
     files = captures(request.files)
+    _check_output(request.output, files)
     tally = Tally()
     try:
         all_read = _FORMS[form](_Job(request, files, options, tally, _is_watched(request, form)))
@@ -103,6 +107,14 @@ def run(request: Request) -> int:
     if request.table != "faults":
         tally.note(request.files, all_read=all_read)
     return 0
+
+
+def _check_output(output: str | None, files: list[str]) -> None:
+    """Refuses to write over what is read."""
+    if output is not None and os.path.exists(output):
+        for file in files:
+            if os.path.samefile(output, file):
+                raise CommandError(f"{output} is what is read: write somewhere else", BAD_USAGE)
 
 
 def _form(request: Request) -> str:
@@ -234,7 +246,7 @@ def _width(request: Request) -> int | None:
     """Of the terminal; None when there is none."""
     if request.output is not None or not sys.stdout.isatty():
         return None
-    return os.get_terminal_size(sys.stdout.fileno()).columns
+    return os.get_terminal_size(sys.stdout.fileno()).columns or _UNKNOWN_WIDTH
 
 
 _FORMS: Final[dict[str, Callable[[_Job], bool]]] = {

@@ -34,10 +34,6 @@ MERGED: Final = {"messages": "ts_ns", "packets": "offset"}
 """By table: the column that says how the rows of a window follow each other."""
 _LINES: Final = 256
 """Lines that are written at a time."""
-_GROUP_ROWS: Final = 131_072
-"""Rows of a row group of Parquet."""
-_GROUP_BYTES: Final = 64 << 20
-"""Bytes of a row group, in memory."""
 
 
 # -- text ------------------------------------------------------------------------------------
@@ -116,13 +112,13 @@ def _write_lines(lines: Iterator[str], stream: BinaryIO) -> int:
 
 def write_parquet(windows: Windows, stream: BinaryIO, schema: pa.Schema, limit: int | None) -> int:
     """Parquet, in row groups of some size; how many rows."""
-    import pyarrow.parquet as pq
+    from wirehouse.columnar.parquet import ParquetOut
 
     count = 0
-    with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
-        for table in _groups(_limited(windows, limit), schema):
-            writer.write_table(table)
-            count += table.num_rows
+    with ParquetOut(stream, schema) as out:
+        for batch in _limited(windows, limit):
+            out.write(batch)
+            count += batch.num_rows
     return count
 
 
@@ -148,20 +144,6 @@ def _limited(windows: Windows, limit: int | None) -> Iterator[pa.RecordBatch]:
             left -= min(left, batch.num_rows)
             if left == 0:
                 return
-
-
-def _groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        held.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(held, schema)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held, schema)
 
 
 # -- files -----------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ class Kernels:
         self._module = _module(protocol, dialect)
         self._scan = getattr(self._module, f"scan_{protocol.model(dialect).name}")
         self._least = max(protocol.model(dialect).min_size, 1)
-        self._plans = {each.layout.name: each.found for each in decoders(protocol, dialect)}
+        self._plans = _plans(protocol, dialect)
         self._decoders: dict[str, Decoder] = {}
 
     @functools.cached_property
@@ -172,12 +172,18 @@ class Kernels:
             self._decoder(name).decode(nothing, none, none)
 
 
-@functools.cache
 def load(protocol: Protocol, dialect: str | None = None) -> Kernels:
-    """The kernels of a protocol, loaded once."""
+    """The kernels of a protocol, with scratch of their own: for one thread at a time."""
     return Kernels(protocol, protocol.dialect(dialect))
 
 
+@functools.cache
+def _plans(protocol: Protocol, dialect: str) -> dict[str, Plan]:
+    """What each decoder writes."""
+    return {each.layout.name: each.found for each in decoders(protocol, dialect)}
+
+
+@functools.cache
 def _module(protocol: Protocol, dialect: str) -> ModuleType:
     if protocol.name in registry.BUILT_IN:
         return importlib.import_module(f"wirehouse.columnar.kernels.{protocol.name}_{dialect}")

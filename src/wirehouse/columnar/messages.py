@@ -88,13 +88,14 @@ class MessageBuilder:
         self.schema = messages_schema([protocol.name])
         self._files = files
         self._reveal = reveal
-        self._kernels = load(protocol, dialect)
+        self.kernels = load(protocol, dialect)
+        """What finds and decodes its frames."""
         self._whole = struct_type(protocol, whole=True)
         self._sealed = Sealed(protocol, dialect)
 
     def build(self, slices: Slices, keys: ConnectionKeys | None = None) -> Built:
         """The messages in some slices; `keys` open what is sealed."""
-        columns = self._kernels.frames.decode(slices.data, slices.starts, slices.stops, slices.ways)
+        columns = self.kernels.frames.decode(slices.data, slices.starts, slices.stops, slices.ways)
         assembler = Assembler(columns, reveal=self._reveal)
         rows = len(slices)
         closed = keys is None and self._sealed.always
@@ -175,7 +176,7 @@ class MessageBuilder:
         odd: NDArray[np.bool_],
     ) -> None:
         name = staged.layout.name
-        columns = self._kernels.stage(name).decode(slices.data, starts, stops)
+        columns = self.kernels.stage(name).decode(slices.data, starts, stops)
         odd[rows[columns.bad]] = True
         values = Assembler(columns, reveal=self._reveal).struct(
             self._whole.field(name).type, len(rows)
@@ -209,7 +210,7 @@ class MessageBuilder:
     @functools.cache  # noqa: B019 - one builder for each protocol
     def _names_of_bodies(self) -> frozenset[str]:
         choice = next(
-            (s for _, s in self._kernels.frames.plan.shape.fields if isinstance(s, Choice)), None
+            (s for _, s in self.kernels.frames.plan.shape.fields if isinstance(s, Choice)), None
         )
         return frozenset(() if choice is None else choice.names)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,8 @@ __all__ = ["ParquetOut"]
 
 _ROW_GROUP: Final = 131_072
 """Rows that are written together: statistics pay off, and memory stays small."""
+_HELD_BYTES: Final = 64 << 20
+"""Bytes after which a group is written, however few rows it has."""
 _RISING: Final = frozenset({"ts_ns", "first_ns", "last_ns", "offset", "request_ns", "response_ns"})
 """Columns that go up from row to row."""
 
@@ -30,12 +32,13 @@ _RISING: Final = frozenset({"ts_ns", "first_ns", "last_ns", "offset", "request_n
 class ParquetOut:
     """One Parquet file under construction."""
 
-    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema):
+    def __init__(self, out: str | os.PathLike[str] | BinaryIO, schema: pa.Schema):
+        """`out` is a path, or a file that is open for writing."""
         self._schema = schema
         self._held: list[pa.RecordBatch] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._writer = pq.ParquetWriter(
-            os.fspath(path),
+            os.fspath(out) if isinstance(out, str | os.PathLike) else out,
             schema,
             use_dictionary=_dictionaries(schema),
             column_encoding={
@@ -47,7 +50,8 @@ class ParquetOut:
         """Adds rows."""
         self._held.append(batch)
         self._rows += batch.num_rows
-        if self._rows >= _ROW_GROUP:
+        self._bytes += batch.nbytes
+        if self._rows >= _ROW_GROUP or self._bytes >= _HELD_BYTES:
             self._flush()
 
     def close(self) -> None:
@@ -69,7 +73,8 @@ class ParquetOut:
     def _flush(self) -> None:
         if not self._rows:
             return
-        held, self._held, self._rows = self._held, [], 0
+        held, self._held = self._held, []
+        self._rows = self._bytes = 0
         table = pa.Table.from_batches(held, schema=self._schema)
         self._writer.write_table(table, row_group_size=_ROW_GROUP)
 

@@ -34,7 +34,6 @@ from .completion import Delivered, delivered, order, pieces_in_order
 from .coverage import coverage_batch
 from .faults import FaultRows
 from .frontend import WINDOW_BYTES, FrontEnd
-from .kernel import load
 from .ledger import IGNORED, UNDECIDED, Ledger
 from .lifecycle import Lifecycle
 from .messages import Built, MessageBuilder, Slices, pieces_of
@@ -287,7 +286,7 @@ class CapturePipeline:
         faulty[list(self._readers)] = True
         faulty[streams[window.run_gap[runs] > 0]] = True
         plain = runs[~faulty[streams]]
-        frames = load(spoken.protocol, self._chooser.dialect(spoken.protocol)).scan(
+        frames = spoken.builder.kernels.scan(
             window.data, window.run_start[plain], window.run_stop[plain]
         )
         read: list[_Found] = []

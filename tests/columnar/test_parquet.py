@@ -1,0 +1,55 @@
+"""Parquet files: what was written is read again, with the schema of the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from wirehouse.columnar.parquet import ParquetOut
+from wirehouse.columnar.read import TABLES, ReadOptions, read_batches, table_schema
+from wirehouse.traffic import simulate
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    out = tmp_path_factory.mktemp("simulated") / "out"
+    simulate(out, size=300_000, seed=9, faults=0.01, style="tcpdump", jobs=1)
+    return sorted(out.glob("*.pcap"))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_comes_back(table: str, files: list[Path], tmp_path: Path) -> None:
+    options = ReadOptions(table=table)
+    wanted = table_schema(options)
+    batches = list(read_batches(files, options))
+    with ParquetOut(tmp_path / "out.parquet", wanted) as out:
+        for batch in batches:
+            out.write(batch)
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert found.equals(pa.Table.from_batches(batches, schema=wanted))
+    assert (found.schema.metadata or {})[b"wirehouse_version"] == b"1"
+
+
+def test_times_are_stored_as_differences(files: list[Path], tmp_path: Path) -> None:
+    options = ReadOptions(protocol="comet")
+    with (
+        (tmp_path / "out.parquet").open("wb") as stream,
+        ParquetOut(stream, table_schema(options)) as out,
+    ):
+        for batch in read_batches(files, options):
+            out.write(batch)
+    group = pq.ParquetFile(tmp_path / "out.parquet").metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    assert "DELTA_BINARY_PACKED" in columns["ts_ns"].encodings
+    assert "RLE_DICTIONARY" in columns["kind"].encodings
+    assert "RLE_DICTIONARY" not in columns["connection"].encodings
+
+
+def test_a_table_without_rows_is_a_file_with_its_columns(tmp_path: Path) -> None:
+    wanted = table_schema(ReadOptions(table="calls"))
+    with ParquetOut(tmp_path / "out.parquet", wanted):
+        pass
+    assert pq.read_table(tmp_path / "out.parquet").schema.equals(wanted)
