@@ -16,13 +16,11 @@ from .assembly import Conflict, Data, Event, Gap, StreamAssembler
 from .choice import Chooser, Sniffer
 from .connections import Connection
 from .coverage import StreamCoverage
-from .framing import sentence
 from .items import Direction, Segment
 from .keys import KeyRing
-from .limits import FAULT_BYTES
 from .messages import MessageRows
 from .opening import Openings
-from .streams import Fault, Frame, FrameReader, Read, conflict_fault
+from .streams import Fault, Frame, FrameReader, Read, conflict_fault, frame_fault
 
 __all__ = ["WAITING_LIMIT", "Context", "Conversation", "TableRow"]
 
@@ -217,7 +215,7 @@ class Conversation:
         try:
             opened = self._openings.open(frame.message, frame.raw, coverage.direction)
         except WireError as error:
-            yield from self._fault(stream, _unopened(frame, error))
+            yield from self._fault(stream, frame_fault(frame, error))
             return
         coverage.messages += 1
         if opened.sealed:
@@ -255,17 +253,3 @@ class Conversation:
             "detail": fault.detail,
             "bytes": fault.bytes,
         }
-
-
-def _unopened(frame: Frame, error: WireError) -> Fault:
-    """A frame that has a key and does not open with it breaks a rule by its content."""
-    return Fault(
-        frame.start,
-        len(frame.raw),
-        0,
-        error.code,
-        error.field or None,
-        sentence(error),
-        frame.raw[:FAULT_BYTES],
-        frame.place(),
-    )

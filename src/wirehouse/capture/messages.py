@@ -21,9 +21,9 @@ from .items import Direction
 from .opening import Opened
 from .streams import Frame
 
-__all__ = ["MessageRows"]
+__all__ = ["TUNNEL_HEAD", "MessageRows"]
 
-_TUNNEL_HEAD: Final = 36
+TUNNEL_HEAD: Final = 36
 """Bytes before the message in a TUNNEL_RELAY: all its other fields have a fixed size."""
 
 
@@ -66,7 +66,7 @@ class MessageRows:
         carried = registry.find(protocol.meaning.inner[1])
         said = self.describer(carried, describer.dialect)(None, {"message": inner})
         number = tunnel_connection(tunnel.instance_id, tunnel.tunnel_id)
-        yield self._row(carried, frame, _TUNNEL_HEAD, said, number, direction, connection)
+        yield self._row(carried, frame, TUNNEL_HEAD, said, number, direction, connection)
 
     def _row(
         self,

@@ -18,11 +18,22 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
+from wirehouse.wire.errors import WireError
+
 from .assembly import Conflict, Data, Gap
 from .framing import BadFrame, BadHead, Framing, Good, Need, sentence
 from .limits import FAULT_BYTES
 
-__all__ = ["Fault", "Frame", "FrameReader", "Piece", "Place", "Read", "conflict_fault"]
+__all__ = [
+    "Fault",
+    "Frame",
+    "FrameReader",
+    "Piece",
+    "Place",
+    "Read",
+    "conflict_fault",
+    "frame_fault",
+]
 
 
 class Place(NamedTuple):
@@ -345,6 +356,20 @@ class FrameReader:
         assert self._fault is not None
         found.append(self._fault.closed())
         self._fault = None
+
+
+def frame_fault(frame: Frame, error: WireError) -> Fault:
+    """A frame that is delimited and breaks a rule by its content."""
+    return Fault(
+        frame.start,
+        len(frame.raw),
+        0,
+        error.code,
+        error.field or None,
+        sentence(error),
+        frame.raw[:FAULT_BYTES],
+        frame.place(),
+    )
 
 
 def conflict_fault(conflict: Conflict) -> Fault:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from wirehouse.capture.messages import TUNNEL_HEAD
 from wirehouse.protocols import registry
 from wirehouse.records.message import SEMANTIC
 from wirehouse.records.schema import COMMON
@@ -28,7 +29,7 @@ from .meaning import Coded, Evaluator, Found, array_of, repeated
 from .pieces import PLACE, START, TIME, Pieces
 from .plan import Choice, Staged
 from .sealing import ConnectionKeys, Sealed, unsealed
-from .tunnels import TUNNEL_HEAD, tunnel_connections
+from .tunnels import tunnel_connections
 
 __all__ = ["Built", "MessageBuilder", "Slices", "pieces_of"]
 

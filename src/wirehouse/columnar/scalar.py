@@ -13,13 +13,11 @@ import numpy as np
 
 from wirehouse.capture.assembly import Data, Gap
 from wirehouse.capture.choice import Chooser
-from wirehouse.capture.framing import sentence
 from wirehouse.capture.items import Direction
 from wirehouse.capture.keys import KeyRing
-from wirehouse.capture.limits import FAULT_BYTES
 from wirehouse.capture.messages import MessageRows
 from wirehouse.capture.opening import Openings
-from wirehouse.capture.streams import Fault, Frame, FrameReader, Piece
+from wirehouse.capture.streams import Fault, Frame, FrameReader, Piece, frame_fault
 from wirehouse.wire.errors import DecodeError, WireError
 from wirehouse.wire.protocol import Protocol
 
@@ -79,7 +77,7 @@ class Scalar:
             )
         except DecodeError as error:
             frame = Frame(None, raw, start, last.delivered_ns, pieces)
-            return Outcome(last.delivered, len(raw), [], False, _fault(frame, error))
+            return Outcome(last.delivered, len(raw), [], False, frame_fault(frame, error))
         frame = Frame(message, raw, start, last.delivered_ns, pieces)
         return self.frame(protocol, frame, direction, connection)
 
@@ -92,7 +90,7 @@ class Scalar:
         try:
             opened = self.openings(protocol, connection).open(frame.message, frame.raw, direction)
         except WireError as error:
-            return Outcome(arrival, size, [], False, _fault(frame, error))
+            return Outcome(arrival, size, [], False, frame_fault(frame, error))
         rows = list(self._rows.rows(protocol, frame, opened, connection, direction))
         return Outcome(arrival, size, rows, opened.sealed, None)
 
@@ -185,17 +183,3 @@ class Scalar:
 
 def _direction(way: int) -> Direction:
     return DIRECTIONS[way]
-
-
-def _fault(frame: Frame, error: WireError) -> Fault:
-    """A frame whose content breaks a rule."""
-    return Fault(
-        frame.start,
-        len(frame.raw),
-        0,
-        error.code,
-        error.field or None,
-        sentence(error),
-        frame.raw[:FAULT_BYTES],
-        frame.place(),
-    )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TUNNEL_HEAD", "tunnel_connections"]
-
-TUNNEL_HEAD: Final = 36
-"""Bytes of a TUNNEL_RELAY before its message: all its other fields have a fixed size."""
+__all__ = ["tunnel_connections"]
 
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)

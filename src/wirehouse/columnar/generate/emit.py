@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from wirehouse.wire import model as m
+from wirehouse.wire.generate.frames import part_size
 from wirehouse.wire.generate.protobuf import protobuf_keys
 from wirehouse.wire.views.arrow import alternative_names
 
@@ -35,7 +36,7 @@ from ..plan import (
 )
 from .text import KernelCode
 
-__all__ = ["POSITION", "WAYS", "Emitter", "Scope", "part_size"]
+__all__ = ["POSITION", "WAYS", "Emitter", "Scope"]
 
 _UNSIGNED = {1: "int16", 2: "int32", 3: "int32", 4: "int64", 8: "int64"}
 _SIGNED = {1: "int8", 2: "int16", 3: "int32", 4: "int32", 8: "int64"}
@@ -43,21 +44,6 @@ WAYS = ("c2s", "s2c")
 """The directions, by the numbers that kernels have for them."""
 POSITION = "int32"
 """Places in a buffer: one buffer is far below 2 GiB."""
-
-
-def part_size(part: m.Part) -> int:
-    """The bytes of a part of fixed size."""
-    match part:
-        case m.Field():
-            return m.type_size(part.type)[0]
-        case m.Const():
-            return len(part.value)
-        case m.BitGroup():
-            return part.size
-        case m.Options() | m.Body():
-            return 0
-        case _:
-            return part.type.size
 
 
 def _is_fixed(part: m.Part) -> bool:

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from wirehouse.wire import model as m
 from wirehouse.wire.generate.code import Structs as StructFormats
-from wirehouse.wire.generate.frames import HeadFrame, frame_kind
+from wirehouse.wire.generate.frames import HeadFrame, frame_kind, part_size
 from wirehouse.wire.generate.rows import MESSAGE_LIMIT
 from wirehouse.wire.views.arrow import alternative_names
 
 from ..plan import Binary, Empty, Maybe, Plan, RowList, Shape, Structs, Table
-from .emit import POSITION, Emitter, Scope, part_size
+from .emit import POSITION, Emitter, Scope
 from .text import KernelCode
 
 __all__ = ["DecodeFrame", "scan_function"]

@@ -16,7 +16,7 @@ from .code import Code, Structs, local
 from .reader import Reader, closed_check, const_check, const_type, construct, function_name
 from .writer import Writer
 
-__all__ = ["HeadFrame", "frame_kind"]
+__all__ = ["HeadFrame", "frame_kind", "part_size"]
 
 _DERIVED = (m.Length, m.Tag, m.TagConst, m.OptionBits, m.OptionsLength)
 
@@ -52,7 +52,7 @@ class HeadFrame:
         self.head: list[m.Part] = []
         self.tail: list[m.Part] = []
         self.split()
-        self.size = sum(_size(part) for part in self.head)
+        self.size = sum(part_size(part) for part in self.head)
         self.length = next((p for p in self.head if isinstance(p, m.Length)), None)
         self.options = next((p for p in layout.parts if isinstance(p, m.Options)), None)
         self.body = layout.body
@@ -108,7 +108,9 @@ class HeadFrame:
     def minimum(self) -> int:
         """The least that the length may say: its own minimum, and the fixed parts behind it."""
         assert self.length is not None
-        fixed = sum(_size(p) for p in self.tail if isinstance(p, (*_DERIVED, m.BitGroup, m.Const)))
+        fixed = sum(
+            part_size(p) for p in self.tail if isinstance(p, (*_DERIVED, m.BitGroup, m.Const))
+        )
         fixed += sum(
             m.type_size(p.type)[0]
             for p in self.tail
@@ -142,7 +144,7 @@ class HeadFrame:
         offset = 0
         for part in self.head:
             self.peek_part(code, part, offset)
-            offset += _size(part)
+            offset += part_size(part)
         need = self.size + (self.layout_rest() if self.kind == "body" else 0)
         code(f"raise NeedMore({need} - (end - pos))")
         return f"{code}\n"
@@ -234,7 +236,7 @@ class HeadFrame:
             )
             if name in names:
                 return offset
-            offset += _size(part)
+            offset += part_size(part)
         return offset
 
     def tag_name(self) -> str:
@@ -383,7 +385,7 @@ class HeadFrame:
         shell.__dict__.update(self.__dict__)
         shell.head, shell.size = list(tail), 0
         stored = shell.read_head(code, base=f"pos + {self.size}")
-        code(f"pos += {self.size + sum(_size(p) for p in tail)}")
+        code(f"pos += {self.size + sum(part_size(p) for p in tail)}")
         return stored
 
     def read_body(self, code: Code, suffix: str) -> None:
@@ -404,7 +406,7 @@ class HeadFrame:
         parts = [part for part in self.layout.parts if not isinstance(part, m.Body)]
         offset = self.offset_of(self.tag_name())
         if all(_is_fixed(part) for part in parts):
-            return f"pos - {sum(_size(part) for part in parts) - offset}"
+            return f"pos - {sum(part_size(part) for part in parts) - offset}"
         return f"stop - {local(self.length.name)} - {self.size} + {offset}"
 
     # -- encoding ----------------------------------------------------------------------------
@@ -487,7 +489,8 @@ def _with_tag_shifts(part: m.BitGroup) -> m.BitGroup:
     return m.BitGroup(part.size, bits)
 
 
-def _size(part: m.Part) -> int:
+def part_size(part: m.Part) -> int:
+    """The bytes of a part of fixed size."""
     match part:
         case m.Field():
             return m.type_size(part.type)[0]
@@ -518,7 +521,7 @@ def _head_size(layout: m.Layout) -> int:
     for part in layout.parts:
         if isinstance(part, m.Body):
             break
-        size += _size(part)
+        size += part_size(part)
         if isinstance(part, m.Length):
             break
     return size
