@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,15 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirehouse.protocols import registry
+from wirehouse.records import ENGINES
 from wirehouse.records.batches import batch_from_rows, fault_rows, message_rows
-from wirehouse.records.calls import CallsEngine
-from wirehouse.records.connections import ConnectionsEngine
-from wirehouse.records.deliveries import DeliveriesEngine
 from wirehouse.records.engine import Engine, tell
 from wirehouse.records.filter import compile_filter
 from wirehouse.records.rows import Event, Fact, in_order
 from wirehouse.records.schema import schema
-from wirehouse.records.tunnels import TunnelsEngine
 
 from .frontend import WINDOW_BYTES
 from .holding import HeldBack
@@ -38,13 +35,8 @@ __all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_s
 
 PLAIN: Final = ("messages", "packets", "faults", "coverage")
 """Tables that a capture holds."""
-DERIVED: Final[dict[str, Callable[[], Engine[Any]]]] = {
-    "calls": CallsEngine,
-    "deliveries": DeliveriesEngine,
-    "connections": ConnectionsEngine,
-    "tunnels": TunnelsEngine,
-}
-"""Tables that are made of others, each with its engine."""
+DERIVED: Final = tuple(ENGINES)
+"""Tables that are made of others, each by its engine."""
 TABLES: Final = (*PLAIN, *DERIVED)
 _SOURCES: Final = ("messages", "faults", "connections", "facts")
 """What engines are told."""
@@ -164,7 +156,7 @@ def _of_protocol(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.Rec
 
 
 def _derived(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
-    engine = DERIVED[options.table]()
+    engine: Engine[Any] = ENGINES[options.table]()
     held = HeldBack()
     for window in windows:
         for event in held.passed(_events(window, held)):
