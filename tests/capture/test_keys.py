@@ -237,3 +237,10 @@ def test_keys_that_come_later_are_used_from_then_on() -> None:
     assert found.open(message, b"", "s2c").sealed
     assert made.add_secrets(line(COMET, connection=5)) == []
     assert found.open(message, b"", "s2c").body == b"text"
+
+
+def test_a_key_log_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="keys: not a key log"):
+        KeyRing().load(path)

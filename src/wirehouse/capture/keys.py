@@ -66,7 +66,10 @@ class KeyRing:
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Adds a key log. Raises ValueError for a line that is none, and OSError."""
-        text = Path(path).read_text(encoding="utf-8")
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{os.fspath(path)}: not a key log: not text in UTF-8") from error
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 self.add(line)
