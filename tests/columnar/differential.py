@@ -126,10 +126,10 @@ def spoilt(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def write_capture(path: Path, name: str, count: int, seed: int) -> None:
+def write_capture(path: Path, name: str, count: int, seed: int, port: int | None = None) -> None:
     """A capture in which connections carry these messages, a few in each packet."""
     rng = random.Random(f"capture {name} {seed}")
-    port = registry.find(name).port
+    port = registry.find(name).port if port is None else port
     assert port is not None
     with path.open("wb") as out:
         writer = PcapWriter(out, link=f.LINK_RAW)

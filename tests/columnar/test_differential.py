@@ -36,3 +36,12 @@ def test_both_readers_agree_whatever_the_windows(name: str, tmp_path: Path) -> N
     whole = rows(1 << 25)
     assert rows(777) == whole
     assert rows(40_000) == whole
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_both_readers_agree_when_a_port_speaks_another_protocol(name: str, tmp_path: Path) -> None:
+    """What comes to the port of comet, and to one that nobody knows, whose bytes must tell."""
+    for port in (9620, 12_345):
+        path = tmp_path / f"{port}.pcap"
+        write_capture(path, name, 900, seed=3, port=port)
+        assert differences([str(path)]) == []
