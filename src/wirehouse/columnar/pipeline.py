@@ -13,7 +13,6 @@ The rules are in `docs/concepts/captures.md`; the reference is `wirehouse.captur
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -27,7 +26,6 @@ from wirehouse.capture.items import Direction
 from wirehouse.capture.keys import KeyRing
 from wirehouse.capture.messages import MessageRows
 from wirehouse.capture.streams import Fault, Frame, FrameReader, conflict_fault
-from wirehouse.records.schema import schema
 from wirehouse.wire.protocol import Protocol
 
 from .completion import Delivered, delivered, order, pieces_in_order
@@ -42,25 +40,18 @@ from .scalar import Outcome, Scalar
 from .sealing import ConnectionKeys
 from .sniffing import sniff
 from .window import DIRECTIONS, ENDINGS, Window
+from .window_rows import WindowRows, chunks
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "TABLES", "CapturePipeline", "Item"]
+__all__ = ["TABLES", "CapturePipeline", "Item"]
 
 TABLES: Final = ("messages", "packets", "faults", "coverage", "facts", "connections")
 """What can be asked for. `facts` and `connections` are lists of events for the engines of
 `wirehouse.records`, not batches. With `connections` comes `waiting`: connections of which more is
 known than was yielded, and since when."""
-BATCH_ROWS: Final = 32_768
-"""Rows of a batch, at most."""
-BATCH_BYTES: Final = 8 << 20
-"""Bytes of frames in a batch, unless a single frame has more."""
-
 Item = tuple[str, pa.RecordBatch | list[Any]]
 """The name of a table, and a batch of it; or a list of events."""
 _OPEN: Final = ENDINGS.index("open")
 
-_Placed = tuple[pa.RecordBatch, NDArray[np.int64]]
-"""A batch, and the number of the packet that completed each row."""
-_Tables = dict[Protocol, list[_Placed]]
 _Found = tuple[int, Frame | Fault]
 """A stream, and what was read in it."""
 
@@ -325,12 +316,12 @@ class CapturePipeline:
         read: list[_Found],
     ) -> Iterator[Item]:
         """Batches of slices, and the rows of frames that were read one by one among them."""
-        tables: _Tables = {}
+        rows = WindowRows()
         outcomes: list[tuple[int, Outcome]] = []
         known = self._ring.knows(spoken.protocol.name)
         keys = spoken.keys if known else None
         all_scalar = spoken.needs_context and known
-        for begin, end in _chunks(slices):
+        for begin, end in chunks(slices):
             part = slices.take(slice(begin, end))
             if all_scalar:
                 odd = np.arange(begin, end)
@@ -339,10 +330,10 @@ class CapturePipeline:
                 self._account(part, built, streams[begin:end])
                 odd = built.odd + begin
                 places = arrival[begin:end]
-                _put(tables, spoken.protocol, built.batch, places[built.rows])
+                rows.add(spoken.protocol.name, built.batch, places[built.rows])
                 if built.inner is not None:
-                    carried, batch, rows = built.inner
-                    _put(tables, carried, batch, places[rows])
+                    carried, batch, carriers = built.inner
+                    rows.add(carried.name, batch, places[carriers])
             for at in odd.tolist():
                 outcome = self._scalar.slice(
                     spoken.protocol,
@@ -356,8 +347,8 @@ class CapturePipeline:
                 stream = int(streams[at])
                 outcomes.append((stream, self._located(window, outcome, stream)))
         outcomes += [(stream, self._outcome(spoken, stream, each)) for stream, each in read]
-        self._settle(spoken, outcomes, tables)
-        yield from self._emitted(tables)
+        self._settle(spoken, outcomes, rows)
+        yield from self._emitted(rows)
 
     def _learn(self, spoken: _Protocol, read: list[_Found]) -> None:
         """What frames that were read one by one say about keys."""
@@ -378,13 +369,9 @@ class CapturePipeline:
             self._ledger.add("undecryptable", mine[built.sealed], sizes[built.sealed])
 
     def _settle(
-        self,
-        spoken: _Protocol,
-        outcomes: list[tuple[int, Outcome]],
-        tables: _Tables,
+        self, spoken: _Protocol, outcomes: list[tuple[int, Outcome]], rows: WindowRows
     ) -> None:
         """Counts what was read one by one, and makes rows of it."""
-        rows: dict[str, tuple[list[dict[str, Any]], list[int]]] = {}
         for stream, outcome in outcomes:
             one = np.array([stream])
             if outcome.fault is not None:
@@ -395,16 +382,7 @@ class CapturePipeline:
                 continue
             self._ledger.add("messages", one, 1)
             self._ledger.add("undecryptable" if outcome.sealed else "decoded", one, outcome.size)
-            for row in outcome.rows:
-                held, places = rows.setdefault(row["protocol"], ([], []))
-                held.append(row)
-                places.append(outcome.arrival)
-        for name, (held, places) in rows.items():
-            batch = pa.RecordBatch.from_pylist(held, schema=schema("messages", [name]))
-            protocol = next(
-                (each for each in tables if each.name == name), _named(spoken.protocol, name)
-            )
-            _put(tables, protocol, batch, np.array(places, np.int64))
+        rows.add_outcomes([outcome for _, outcome in outcomes])
 
     # -- streams with faults -----------------------------------------------------------------
 
@@ -481,7 +459,7 @@ class CapturePipeline:
 
     def _end_readers(self, window: Window) -> Iterator[Item]:
         """Ends the readers of streams that have ended."""
-        tables: _Tables = {}
+        rows = WindowRows()
         for stream, by in zip(window.ended.tolist(), window.ended_by.tolist(), strict=True):
             reader = self._readers.pop(stream, None)
             if reader is None:
@@ -490,14 +468,13 @@ class CapturePipeline:
             found = reader.end(still_open=by == _OPEN)
             self._ledger.add("ignored", np.array([stream]), reader.ignored_bytes)
             outcomes = [(stream, self._outcome(spoken, stream, each)) for each in found]
-            self._settle(spoken, outcomes, tables)
-        yield from self._emitted(tables)
+            self._settle(spoken, outcomes, rows)
+        yield from self._emitted(rows)
 
-    def _emitted(self, tables: _Tables) -> Iterator[Item]:
+    def _emitted(self, rows: WindowRows) -> Iterator[Item]:
         if "messages" in self._tables:
-            for batches in tables.values():
-                for batch in _in_order(batches):
-                    yield "messages", batch
+            for batch in rows.batches():
+                yield "messages", batch
 
     # -- coverage ----------------------------------------------------------------------------
 
@@ -523,45 +500,3 @@ class CapturePipeline:
                 if spoken.keys is not None:
                     spoken.keys.forget(connection)
         self._ledger.forget(retired)
-
-
-def _chunks(slices: Slices) -> Iterator[tuple[int, int]]:
-    """Ranges of slices, each for one batch."""
-    sizes = np.cumsum(slices.stops - slices.starts)
-    begin = 0
-    while begin < len(slices):
-        before = sizes[begin - 1] if begin else 0
-        end = int(np.searchsorted(sizes, before + BATCH_BYTES, side="right"))
-        end = max(begin + 1, min(end, begin + BATCH_ROWS))
-        yield begin, end
-        begin = end
-
-
-def _put(
-    tables: _Tables,
-    protocol: Protocol,
-    batch: pa.RecordBatch,
-    places: NDArray[np.int64],
-) -> None:
-    if batch.num_rows:
-        tables.setdefault(protocol, []).append((batch, places))
-
-
-def _named(spoken: Protocol, name: str) -> Protocol:
-    from wirehouse.protocols import registry
-
-    return spoken if spoken.name == name else registry.find(name)
-
-
-def _in_order(batches: list[_Placed]) -> Iterator[pa.RecordBatch]:
-    """Batches whose rows follow each other in the order of packets."""
-    ends = [(places[0], places[-1]) for _, places in batches]
-    sorted_already = all(one[1] <= other[0] for one, other in itertools.pairwise(ends))
-    inside = all((places[1:] >= places[:-1]).all() for _, places in batches)
-    if sorted_already and inside:
-        yield from (batch for batch, _ in batches)
-        return
-    table = pa.Table.from_batches([batch for batch, _ in batches])
-    sequence = np.argsort(np.concatenate([places for _, places in batches]), kind="stable")
-    whole = table.take(pa.array(sequence)).combine_chunks()
-    yield from whole.to_batches(max_chunksize=BATCH_ROWS)

@@ -29,7 +29,8 @@ from wirehouse.records.schema import schema
 
 from .frontend import WINDOW_BYTES
 from .holding import HeldBack
-from .pipeline import BATCH_ROWS, CapturePipeline, Item
+from .pipeline import CapturePipeline, Item
+from .window_rows import BATCH_ROWS
 
 __all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_schema"]
 
