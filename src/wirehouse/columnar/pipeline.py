@@ -114,6 +114,8 @@ class CapturePipeline:
         self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
         """Streams with an unfinished frame, and when its first byte was captured."""
         self._delivered = Delivered(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._ended = np.empty(0, np.bool_)
+        """Which streams ended in this window."""
         self._by_port = np.full(65_536, UNDECIDED, np.int16)
 
     def batches(self) -> Iterator[Item]:
@@ -194,22 +196,22 @@ class CapturePipeline:
             fault = conflict_fault(conflict)
             self._faults.of_stream(self._front.streams, stream, self._name(stream), fault)
         numbers = self._ledger.entries["protocol"][window.run_stream]
-        ended = np.zeros(len(self._front.streams), np.bool_)
-        ended[window.ended] = True
+        self._ended = np.zeros(len(self._front.streams), np.bool_)
+        self._ended[window.ended] = True
         self._delivered = delivered(window.pieces, window.run_start)
-        self._ignore(window, numbers, ended)
+        self._ignore(window, numbers)
         for number in np.unique(numbers[numbers >= 0]).tolist():
             runs = np.flatnonzero(numbers == number)
-            yield from self._messages(window, self._protocols[number], runs, ended)
+            yield from self._messages(window, self._protocols[number], runs)
         yield from self._end_readers(window)
         yield from self._retire(window)
 
-    def _ignore(self, window: Window, numbers: NDArray[np.int16], ended: NDArray[np.bool_]) -> None:
+    def _ignore(self, window: Window, numbers: NDArray[np.int16]) -> None:
         """Bytes of streams without a protocol; those of undecided streams are kept."""
         sizes = window.run_stop - window.run_start
         ignored = numbers == IGNORED
         self._ledger.add("ignored", window.run_stream[ignored], sizes[ignored])
-        waiting = (numbers == UNDECIDED) & ~ended[window.run_stream]
+        waiting = (numbers == UNDECIDED) & ~self._ended[window.run_stream]
         runs = np.flatnonzero(waiting)
         filled = runs[window.run_stop[runs] > window.run_start[runs]]
         self._keep(
@@ -269,7 +271,6 @@ class CapturePipeline:
         window: Window,
         spoken: _Protocol,
         runs: NDArray[np.intp],
-        ended: NDArray[np.bool_],
     ) -> Iterator[Item]:
         """The messages of one protocol in a window."""
         streams = window.run_stream[runs]
@@ -288,7 +289,7 @@ class CapturePipeline:
             mine = runs[streams == stream]
             read += self._read(window, spoken, stream, [(run, None) for run in mine.tolist()])
         self._learn(spoken, read)
-        self._leave(window, spoken, plain[~frames.wrong], frames.reached[~frames.wrong], ended)
+        self._leave(window, spoken, plain[~frames.wrong], frames.reached[~frames.wrong])
         first = pieces_in_order(window.pieces, frames.starts)
         last = pieces_in_order(window.pieces, frames.stops - 1)
         arrival = self._delivered.arrival[last]
@@ -345,7 +346,7 @@ class CapturePipeline:
                     int(slices.connection[at]),
                 )
                 stream = int(streams[at])
-                outcomes.append((stream, self._located(window, outcome, stream)))
+                outcomes.append((stream, self._located(window, outcome)))
         outcomes += [(stream, self._outcome(spoken, stream, each)) for stream, each in read]
         self._settle(spoken, outcomes, rows)
         yield from self._emitted(rows)
@@ -402,15 +403,12 @@ class CapturePipeline:
         last = int(runs[-1][0])
         left = reader.unfinished
         room = int(window.run_stop[last]) - int(window.run_start[last])
-        if left is None or left > room or stream in self._ending(window):
+        if left is None or left > room or self._ended[stream]:
             self._readers[stream] = reader
         elif left:
             stop = window.run_stop[[last]]
             self._keep(window, np.array([stream], np.int32), stop - left, stop)
         return [(stream, each) for each in found]
-
-    def _ending(self, window: Window) -> set[int]:
-        return set(window.ended.tolist())
 
     def _outcome(self, spoken: _Protocol, stream: int, found: Frame | Fault) -> Outcome:
         if isinstance(found, Fault):
@@ -420,17 +418,11 @@ class CapturePipeline:
         connection = int(streams.connection[stream])
         return self._scalar.frame(spoken.protocol, found, direction, connection)
 
-    def _located(self, window: Window, outcome: Outcome, stream: int) -> Outcome:
+    def _located(self, window: Window, outcome: Outcome) -> Outcome:
         """A fault in places of the stream instead of the window's bytes."""
         if outcome.fault is None:
             return outcome
-        run = int(
-            np.flatnonzero(
-                (window.run_stream == stream)
-                & (window.run_start <= outcome.fault.start)
-                & (window.run_stop > outcome.fault.start)
-            )[0]
-        )
+        run = int(np.searchsorted(window.run_start, outcome.fault.start, side="right")) - 1
         moved = outcome.fault.start - int(window.run_start[run]) + int(window.run_offset[run])
         return outcome._replace(fault=outcome.fault._replace(start=moved))
 
@@ -440,13 +432,12 @@ class CapturePipeline:
         spoken: _Protocol,
         runs: NDArray[np.intp],
         reached: NDArray[np.int64],
-        ended: NDArray[np.bool_],
     ) -> None:
         """What is unfinished is kept; where the stream has ended, a reader says what it is."""
         stops = window.run_stop[runs]
         left = np.flatnonzero(reached < stops)
         streams = window.run_stream[runs[left]]
-        over = ended[streams]
+        over = self._ended[streams]
         keep = left[~over]
         self._keep(window, window.run_stream[runs[keep]], reached[keep], stops[keep])
         for at in left[over].tolist():
