@@ -176,8 +176,12 @@ class StreamAssembler:
 
     @property
     def waiting_since_ns(self) -> int | None:
-        """When the first of what waits behind a hole was captured; None when nothing waits."""
-        return self._oldest_ns if self._waiting else None
+        """When a hole showed that is not given up: by what waits behind it, or by how far the
+        stream is known to reach. None when there is none."""
+        shown = [self._oldest_ns] if self._waiting else []
+        if self._reach is not None and self._reach.position > self.position and not self._over:
+            shown.append(self._reach.ts_ns)
+        return min(shown, default=None)
 
     @property
     def finished(self) -> bool:
