@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wirehouse.capture.limits import Limits
+from wirehouse.columnar.blocks import OFFSET
+from wirehouse.columnar.scan import Scanner
 from wirehouse.protocols.comet import layout as comet
 from wirehouse.traffic import PROTOCOLS, simulate
 
@@ -36,6 +39,8 @@ TOGETHER = 1_000
 """Connections that are open at the same time."""
 PACKETS = 10
 """Of each connection."""
+_HALF_HOUR_S = 1_800
+"""What a simulation lasts."""
 CHUNK = 4_096
 """Packets of a single connection that are made at a time."""
 
@@ -57,12 +62,25 @@ def simulated(
     joined = folder.with_suffix(".pcap")
     with joined.open("wb") as out:
         out.write(PCAP_HEAD)
+        taps: list[str] = []
         for path in sorted(folder.glob("*.pcap")):
-            with path.open("rb") as part:
-                part.seek(len(PCAP_HEAD))
-                shutil.copyfileobj(part, out, 1 << 20)
+            tap = path.stem.rpartition("-")[0]
+            taps += [] if tap in taps else [tap]
+            out.write(_later(path, taps.index(tap) * _HALF_HOUR_S)[len(PCAP_HEAD) :])
     shutil.rmtree(folder)
     return joined
+
+
+def _later(path: Path, seconds: int) -> bytes:
+    """A capture whose packets came so much later: every tap sees the same half hour."""
+    data = np.fromfile(path, np.uint8)
+    scanner = Scanner(str(path), window_bytes=1 << 26, limits=Limits())
+    for rows in scanner.windows():
+        places = rows.wide[OFFSET, : rows.count][:, None] + np.arange(4)
+        times = np.ascontiguousarray(data[places]).view("<u4") + np.uint32(seconds)
+        data[places] = times.view(np.uint8)
+    scanner.close()
+    return data.tobytes()
 
 
 def prefix(capture: Path, size: int, path: Path) -> Path:

@@ -34,6 +34,7 @@ from .faults import FaultRows
 from .frontend import WINDOW_BYTES, FrontEnd
 from .ledger import IGNORED, UNDECIDED, Ledger
 from .lifecycle import Lifecycle
+from .memory import keep_memory_flat
 from .messages import Built, MessageBuilder, Slices, pieces_of
 from .packet_table import packet_batch
 from .scalar import Outcome, Scalar
@@ -86,6 +87,7 @@ class CapturePipeline:
         unknown = sorted(set(tables).difference(TABLES))
         if unknown:
             raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+        keep_memory_flat()
         self._tables = frozenset(tables)
         self._chooser = Chooser(ports=ports, protocol=protocol, dialects=dialects)
         self._ring = KeyRing()
@@ -482,12 +484,9 @@ class CapturePipeline:
                 "coverage",
                 coverage_batch(self._front.streams, self._ledger, retired, names, self._files),
             )
-        for stream in retired.tolist():
-            name = int(self._ledger.entries["protocol"][stream])
-            if name >= 0 and self._ring.version:
-                connection = int(self._front.streams.connection[stream])
-                spoken = self._protocols[name]
-                self._scalar.forget(spoken.protocol, connection)
-                if spoken.keys is not None:
-                    spoken.keys.forget(connection)
+        gone = self._front.streams.connection[retired].tolist()
+        self._scalar.forget(gone)
+        for spoken in self._protocols:
+            if spoken.keys is not None:
+                spoken.keys.forget(gone)
         self._ledger.forget(retired)

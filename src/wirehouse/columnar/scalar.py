@@ -7,6 +7,7 @@ is sealed. So the two readers cannot disagree about what is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ class Scalar:
         self._chooser = chooser
         self._ring = ring
         self._rows = rows
-        self._openings: dict[tuple[str, int], Openings] = {}
+        self._openings: dict[int, Openings] = {}
         self.told: dict[str, dict[int, tuple[str, str]]] = {}
         """By protocol and connection: what messages that kernels read said about keys."""
 
@@ -96,19 +97,20 @@ class Scalar:
 
     def openings(self, protocol: Protocol, connection: int) -> Openings:
         """What opens the sealed parts of a connection."""
-        key = protocol.name, connection
-        if key not in self._openings:
+        if connection not in self._openings:
             describer = self._rows.describer(protocol)
-            self._openings[key] = Openings(self._ring, describer, connection)
-        found = self._openings[key]
+            self._openings[connection] = Openings(self._ring, describer, connection)
+        found = self._openings[connection]
         told = self.told[protocol.name].get(connection) if protocol.name in self.told else None
         if told is not None:
             found.told(*told)
         return found
 
-    def forget(self, protocol: Protocol, connection: int) -> None:
-        """A connection is gone."""
-        self._openings.pop((protocol.name, connection), None)
+    def forget(self, connections: Iterable[int]) -> None:
+        """These connections are gone."""
+        if self._openings:
+            for connection in connections:
+                self._openings.pop(connection, None)
 
     def _pieces(self, window: Window, when: Delivered, start: int, stop: int) -> list[Piece]:
         """The pieces of a slice, in places of the window's bytes."""

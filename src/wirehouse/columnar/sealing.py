@@ -10,6 +10,7 @@ scalar openers (`wirehouse.capture.opening`).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -120,11 +121,14 @@ class ConnectionKeys:
             for way in (0, 1):
                 self._ciphers.pop((connection, way), None)
 
-    def forget(self, connection: int) -> None:
-        """A connection is gone."""
-        self.told.pop(connection, None)
-        for way in (0, 1):
-            self._ciphers.pop((connection, way), None)
+    def forget(self, connections: Iterable[int]) -> None:
+        """These connections are gone."""
+        if not self.told and not self._ciphers:
+            return
+        for connection in connections:
+            self.told.pop(connection, None)
+            for way in (0, 1):
+                self._ciphers.pop((connection, way), None)
 
     def cipher(self, connection: int, way: int) -> tuple[Any, bytes] | None:
         """An encryptor of counter blocks and the IV; None when there is no such key."""
