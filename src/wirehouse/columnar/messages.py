@@ -7,7 +7,6 @@ that wait for a key. What becomes of them is the caller's, who has the scalar co
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +92,10 @@ class MessageBuilder:
         """What finds and decodes its frames."""
         self._whole = struct_type(protocol, whole=True)
         self._sealed = Sealed(protocol, dialect)
+        choices = (s for _, s in self.kernels.frames.plan.shape.fields if isinstance(s, Choice))
+        self._bodies = frozenset(name for choice in choices for name in choice.names)
+        self._carried: MessageBuilder | None = None
+        """Builds the messages that these carry, in the same dialect."""
 
     def build(self, slices: Slices, keys: ConnectionKeys | None = None) -> Built:
         """The messages in some slices; `keys` open what is sealed."""
@@ -201,19 +204,12 @@ class MessageBuilder:
         for at in range(kind.num_fields):
             field = kind.field(at)
             staged = found.structs.get(field.name)
-            if staged is None or field.name in self._names_of_bodies():
+            if staged is None or field.name in self._bodies:
                 children.append(struct.field(at))
             else:
                 rows, values = staged
                 children.append(values if rows is None else spread(values, rows, found.rows))
         return pa.StructArray.from_arrays(children, fields=list(kind))
-
-    @functools.cache  # noqa: B019 - one builder for each protocol
-    def _names_of_bodies(self) -> frozenset[str]:
-        choice = next(
-            (s for _, s in self.kernels.frames.plan.shape.fields if isinstance(s, Choice)), None
-        )
-        return frozenset(() if choice is None else choice.names)
 
     # -- columns -----------------------------------------------------------------------------
 
@@ -303,8 +299,9 @@ class MessageBuilder:
         if not len(rows):
             return None
         carried = registry.find(name)
-        builder = _builder(self, carried)
-        batch = builder.in_tunnels(slices.take(rows), values, stage)
+        if self._carried is None:
+            self._carried = MessageBuilder(carried, self.dialect, self._files, reveal=self._reveal)
+        batch = self._carried.in_tunnels(slices.take(rows), values, stage)
         return carried, batch, rows
 
     def in_tunnels(self, links: Slices, tunnels: pa.StructArray, stage: str) -> pa.RecordBatch:
@@ -335,12 +332,6 @@ class MessageBuilder:
         batch = self._batch(slices, found, struct, self._body(found), closed)
         at = batch.schema.get_field_index("tunnel_link")
         return batch.set_column(at, batch.schema.field(at), pa.array(links.connection))
-
-
-@functools.cache
-def _builder(outer: MessageBuilder, carried: Protocol) -> MessageBuilder:
-    """The builder of the messages that another protocol's carry, in the same dialect."""
-    return MessageBuilder(carried, outer.dialect, outer._files, reveal=outer._reveal)
 
 
 # -- arrays ----------------------------------------------------------------------------------
