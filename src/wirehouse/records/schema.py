@@ -18,7 +18,7 @@ import pyarrow as pa
 
 __all__ = ["COMMON", "TABLES", "VERSION", "schema"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Counts the additions to the schemas."""
 
 _INT = pa.int64()
@@ -34,6 +34,8 @@ _PLACE = (
     ("file", _TEXT, "The capture file, as it was named to the reader."),
     ("offset", _INT, "Where in the (uncompressed) file, in bytes."),
 )
+
+_MINUTE = ("minute_ns", _INT, "Beginning of the minute, ns since 1970.")
 
 COMMON: Final = _table(
     "One row for each message; beside these columns, a struct with all fields of its protocol.",
@@ -221,6 +223,60 @@ TABLES: Final[dict[str, pa.Schema]] = {
         ("bytes_c2s", _INT, "Bytes of these."),
         ("bytes_s2c", _INT, "Bytes of these."),
         ("late_messages", _INT, "How many of them came after its end."),
+    ),
+    "traffic_minutes": _table(
+        "Messages by minute.",
+        _MINUTE,
+        ("protocol", _TEXT, "Name of the protocol."),
+        ("direction", _TEXT, "c2s or s2c."),
+        ("kind", _TEXT, "As in messages."),
+        ("messages", _INT, "How many."),
+        ("bytes", _INT, "Bytes of their frames."),
+    ),
+    "latency_minutes": _table(
+        "Calls with a latency by the minute of their answer, in buckets that are always the same: "
+        "eight to each doubling of the latency. Their counts can be added up exactly.",
+        _MINUTE,
+        ("protocol", _TEXT, "Name of the protocol."),
+        ("target", _TEXT, "What is called; null when that is not known."),
+        ("bucket", pa.int32(), "Number of the bucket, in the order of latency."),
+        ("from_ns", _INT, "The least latency of the bucket."),
+        ("below_ns", _INT, "The least latency of the next bucket."),
+        ("calls", _INT, "How many."),
+        ("latency_ns", _INT, "The sum of their latencies."),
+    ),
+    "delivery_minutes": _table(
+        "Deliveries by the minute in which they were published, else first sent, else acknowledged.",
+        _MINUTE,
+        ("protocol", _TEXT, "Name of the protocol."),
+        ("topic", _TEXT, "Where they were published; null without a recorder's fact."),
+        ("deliveries", _INT, "How many: notifications times clients."),
+        ("sent", _INT, "Those that were sent."),
+        ("acked", _INT, "Those that were sent and acknowledged."),
+        ("unacked", _INT, "Those that were sent and not acknowledged."),
+        ("unknown", _INT, "Those whose acknowledgement may be among what is missing."),
+        ("unsent", _INT, "Those that were published and never sent."),
+        ("orphans", _INT, "Those that were acknowledged, and the sending was not seen."),
+        ("sends", _INT, "How often they were sent, all together."),
+        ("latency_ns", _INT, "The sum of the times from first sending to acknowledgement."),
+    ),
+    "error_minutes": _table(
+        "What went wrong, by minute.",
+        _MINUTE,
+        ("what", _TEXT, "failed (an answer other than ok), lost, unknown (calls), or fault."),
+        ("protocol", _TEXT, "Name of the protocol; null when a fault is outside of streams."),
+        ("target", _TEXT, "What was called; null for faults."),
+        ("code", _TEXT, "The status of the answer, the cause, or the code of the fault."),
+        ("errors", _INT, "How many."),
+    ),
+    "talker_minutes": _table(
+        "The twenty connections with the most bytes of each minute.",
+        _MINUTE,
+        ("rank", pa.int32(), "1 for the one with the most bytes."),
+        ("protocol", _TEXT, "Name of the protocol."),
+        ("connection", _INT, "Id of the connection, or of the tunnel."),
+        ("messages", _INT, "Its messages in this minute."),
+        ("bytes", _INT, "Bytes of their frames."),
     ),
 }
 """The tables with fixed columns. `messages` is made by `messages_schema`."""
