@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirehouse.columnar.parquet import ParquetOut
 from wirehouse.columnar.pipeline import CapturePipeline
+from wirehouse.tables.parquet import ParquetOut
 
 __all__ = ["finished_tables", "read_all", "through", "write_finished", "write_finished_alike"]
 

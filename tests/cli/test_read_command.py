@@ -147,7 +147,7 @@ def test_row_groups_are_not_as_small_as_windows(
     out = tmp_path / "out.parquet"
     assert run("read", str(traffic), "-o", str(out)).code == 0
     assert pq.ParquetFile(out).num_row_groups == 1
-    monkeypatch.setattr("wirehouse.columnar.parquet._ROW_GROUP", 200)
+    monkeypatch.setattr("wirehouse.tables.parquet._ROW_GROUP", 200)
     assert run("read", str(traffic), "-o", str(out)).code == 0
     assert pq.ParquetFile(out).num_row_groups > 3
 

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirehouse.columnar.read import TABLES, ReadOptions, table_schema
-from wirehouse.lake.options import OPTIONS, OptionError, Request, parse
+from wirehouse.lake.options import FILES, OPTIONS, OptionError, Pace, Request, parse
 from wirehouse.protocols import registry
+
+KNOWN = {*map(str.lower, OPTIONS), "paths"}
 
 
 def refused(**options: str) -> str:
@@ -40,10 +42,19 @@ def test_every_option_arrives(tmp_path: Path) -> None:
             "reveal": "TRUE",
             "partitions": "7",
             "pushdown": "true",
+            "payload": "hash",
+            "mode": "FAILFAST",
+            "maxFilesPerTrigger": "5",
+            "maxBytesPerTrigger": "2MB",
+            "settle": "1.5",
+            "lateness": "2m",
+            "after": '{"tap": 7, "edge": [9, [3, 4]]}',
         }
     )
     assert found.paths == ("captures",)
     assert (found.partitions, found.pushdown) == (7, True)
+    assert (found.hashed, found.failfast, found.files) == (True, True, False)
+    assert found.pace == Pace(5, 2_000_000, 1.5, 120.0, {"tap": 7, "edge": [9, [3, 4]]})
     assert found.read == ReadOptions(
         table="messages",
         protocol="comet",
@@ -69,6 +80,15 @@ def test_payload_none_leaves_the_bytes_out() -> None:
     assert "body" not in table_schema(parse({"payload": "none"}).read).names
     assert "bytes" not in table_schema(parse({"payload": "none", "table": "faults"}).read).names
     assert parse({"payload": "none", "table": "calls"}).read.columns is None
+    assert parse({"payload": "hash"}).read.columns is None
+
+
+def test_the_table_of_files_has_few_options() -> None:
+    found = parse({"table": "files", "path": "captures"})
+    assert found == Request(("captures",), ReadOptions(), files=True)
+    for option, value in (("columns", "path"), ("filter", "bytes > 5"), ("protocol", "comet")):
+        said = refused(**{"table": "files", option: value})
+        assert said == f"{option}: not for the table files; use select and where"
 
 
 def test_key_logs_are_found_by_glob_and_named_absolutely(
@@ -81,7 +101,7 @@ def test_key_logs_are_found_by_glob_and_named_absolutely(
     assert parse({"keys": "*.keys"}).read.keys == wanted
 
 
-@given(st.text(min_size=1).filter(lambda name: name.lower() not in (*OPTIONS, "paths")))
+@given(st.text(min_size=1).filter(lambda name: name.lower() not in KNOWN))
 def test_an_unknown_option_is_refused(name: str) -> None:
     said = refused(**{name: "x"})
     assert all(known in said for known in OPTIONS)
@@ -90,7 +110,7 @@ def test_an_unknown_option_is_refused(name: str) -> None:
 @pytest.mark.parametrize("option", ["table", "protocol", "speaks"])
 def test_an_unknown_name_is_refused_with_the_known_ones(option: str) -> None:
     said = refused(**{option: "nothing"})
-    known = TABLES if option == "table" else registry.names()
+    known = (*TABLES, FILES) if option == "table" else registry.names()
     assert said == f"{option}: there is no 'nothing'; there are {', '.join(known)}"
 
 
@@ -106,7 +126,17 @@ def test_an_unknown_name_is_refused_with_the_known_ones(option: str) -> None:
         ("columns", "ts_ns,nothing", "columns: no column 'nothing'; there are ts_ns"),
         ("columns", "comet.nothing", "columns: no column 'nothing' in comet; there are"),
         ("filter", "nothing > 5", "filter: no column is called 'nothing'"),
-        ("payload", "some", "payload: there is no 'some'; there are full, none"),
+        ("payload", "some", "payload: there is no 'some'; there are full, hash, none"),
+        ("mode", "drop", "mode: there is no 'drop'; there are permissive, failfast"),
+        ("maxFilesPerTrigger", "0", "maxFilesPerTrigger: wanted a number such as 100, not '0'"),
+        ("maxFilesPerTrigger", "5s", "maxFilesPerTrigger: wanted a number such as 100, not '5s'"),
+        ("maxBytesPerTrigger", "1 GB", "maxBytesPerTrigger: wanted a number such as 200MB, not"),
+        ("maxBytesPerTrigger", "1XB", "maxBytesPerTrigger: wanted a number such as 200MB, not"),
+        ("settle", "-1", "settle: wanted seconds, or a time such as 10m, not '-1'"),
+        ("settle", "soon", "settle: wanted seconds, or a time such as 10m, not 'soon'"),
+        ("lateness", "1MB", "lateness: wanted seconds, or a time such as 10m, not '1MB'"),
+        ("after", "7", 'after: wanted sequences by source, as {"tap-a": 7}, not'),
+        ("after", '{"tap": "x"}', 'after: wanted sequences by source, as {"tap-a": 7}, not'),
         ("reveal", "yes", "reveal: wanted true or false, not 'yes'"),
         ("pushdown", "1", "pushdown: wanted true or false, not '1'"),
         ("partitions", "0", "partitions: wanted a number from 1 to 10000, not '0'"),

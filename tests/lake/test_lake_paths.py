@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.lake.paths import PathError, captures
+from wirehouse.lake import paths
+from wirehouse.lake.paths import PathError
 
 Make = Callable[..., list[str]]
+
+
+def captures(asked: list[str]) -> list[str]:
+    """The files of all captures."""
+    return [each.path for files in paths.captures(asked) for each in files]
+
+
+def sources(asked: list[str]) -> list[list[str]]:
+    """The names of the files of each capture."""
+    return [[each.name for each in files] for files in paths.captures(asked)]
 
 
 @pytest.fixture
@@ -30,16 +41,33 @@ def test_a_file_is_read_whatever_its_name(make: Make) -> None:
     assert captures(make("capture")) == make("capture")
 
 
-def test_a_folder_stands_for_its_captures_by_name(make: Make, tmp_path: Path) -> None:
-    wanted = make("a.pcap", "b.pcapng.gz", "c.PCAP", "d.cap.zst")
-    make("edge.pcapng.open", "truth.json", "edge.keys", "below/e.pcap", ".pcap")
+def test_a_folder_stands_for_the_captures_in_it_and_below(make: Make, tmp_path: Path) -> None:
+    wanted = make("a.pcap", "b.pcapng.gz", "below/e.pcap", "c.PCAP", "d.cap.zst")
+    make("edge.pcapng.open", "truth.json", "edge.keys", ".pcap", ".hidden/f.pcap")
     assert captures([str(tmp_path)]) == wanted
+
+
+def test_a_folder_and_a_glob_have_a_capture_for_each_source(make: Make, tmp_path: Path) -> None:
+    make("tap-2.pcap", "tap-10.pcap", "monday.pcap", "rack/tap-1.pcap", "rack/tap-2.pcap")
+    rack = ["tap-1.pcap", "tap-2.pcap"]
+    tap = ["tap-2.pcap", "tap-10.pcap"]
+    assert sources([str(tmp_path)]) == [["monday.pcap"], rack, tap]
+    assert sources([f"{tmp_path}/**/tap*.pcap"]) == [rack, tap]
+    assert sources([f"{tmp_path}/r*"]) == [rack]
+
+
+def test_files_that_are_named_are_one_capture_in_their_order(make: Make, tmp_path: Path) -> None:
+    first, second, third = make("x.pcap", "tap-1.pcap", "y")
+    assert sources([third, first]) == [["y", "x.pcap"]]
+    assert sources([f"{third},{second},{first}"]) == [["y", "tap-1.pcap", "x.pcap"]]
+    assert sources([first, str(tmp_path)]) == [["x.pcap"], ["tap-1.pcap"]]
 
 
 def test_globs(make: Make, tmp_path: Path) -> None:
     first, second, third = make("x1.pcap", "x2.pcap", "deep/x3.pcap")
     assert captures([f"{tmp_path}/x?.pcap"]) == [first, second]
     assert captures([f"{tmp_path}/**/x*.pcap"]) == [third, first, second]
+    assert captures([f"{tmp_path}/*"]) == [third, first, second]
     assert captures([f"{tmp_path}/de*"]) == [third]
 
 
@@ -83,6 +111,12 @@ def test_what_cannot_be_read(path: str, said: str) -> None:
 def test_a_folder_without_captures(tmp_path: Path) -> None:
     with pytest.raises(PathError, match="no captures in this folder"):
         captures([str(tmp_path)])
+
+
+def test_a_glob_of_folders_may_have_some_without_captures(make: Make, tmp_path: Path) -> None:
+    [wanted] = make("one/a.pcap")
+    (tmp_path / "two").mkdir()
+    assert captures([f"{tmp_path}/*"]) == [wanted]
 
 
 def test_no_path_at_all() -> None:

@@ -11,7 +11,8 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
 
 from wirehouse.columnar.read import PLAIN, TABLES
 from wirehouse.lake import WirehouseSource
-from wirehouse.lake.source import CaptureReader, PushdownReader, Share
+from wirehouse.lake.packing import Share, Work
+from wirehouse.lake.source import CaptureReader, PushdownReader
 from wirehouse.traffic import simulate
 
 
@@ -45,8 +46,13 @@ def test_the_tasks_together_read_everything_once(spoilt: Path, table: str) -> No
 
 
 def test_small_captures_are_one_task(captures: Path) -> None:
-    found = reader(captures).partitions()
-    assert found == [Share(tuple(sorted(map(str, captures.glob("*.pcap*")))), 0, 1)]
+    [found] = reader(captures).partitions()
+    edge, tap = (
+        Share(tuple(sorted(map(str, captures.glob(style)))))
+        for style in ("edge-a-*.pcapng", "tap-a-*.pcap")
+    )
+    assert isinstance(found, Work)
+    assert sorted(found.shares) == [edge, tap]
 
 
 def test_large_captures_are_several_but_not_too_many(tmp_path: Path) -> None:

@@ -169,17 +169,19 @@ def _of_connections() -> Iterator[Event]:
     yield Fact(0, "publish", None, {"id": "m9", "client": "ann"})
 
 
-_KINDS = [list(each()) for each in (_of_esnp, _of_comet, _of_magline, _of_tunnels, _of_connections)]
+KINDS = [list(each()) for each in (_of_esnp, _of_comet, _of_magline, _of_tunnels, _of_connections)]
+"""All events that can be drawn, those of a kind together."""
 _STEPS = st.sampled_from([0, 1, SECOND, 4 * SECOND, 11 * SECOND])
 
 
 def events(max_size: int = 30) -> st.SearchStrategy[list[Event]]:
     """What could be seen of a few connections, however absurd."""
-    one = st.one_of(*(st.sampled_from(kind) for kind in _KINDS))
-    return st.lists(st.tuples(_STEPS, one), max_size=max_size).map(_timed)
+    one = st.one_of(*(st.sampled_from(kind) for kind in KINDS))
+    return st.lists(st.tuples(_STEPS, one), max_size=max_size).map(timed)
 
 
-def _timed(drawn: list[tuple[int, Event]]) -> list[Event]:
+def timed(drawn: list[tuple[int, Event]]) -> list[Event]:
+    """Events with their times; given is how long after the one before each happens."""
     found: list[Event] = []
     ts_ns = 0
     for step, event in drawn:

@@ -28,7 +28,7 @@ from wirehouse.protocols import registry
 from wirehouse.wire.errors import WireError
 from wirehouse.wire.protocol import Protocol
 
-__all__ = ["KEPT_SECRETS", "KeyRing", "Keys", "Selector", "opener_class"]
+__all__ = ["KEPT_SECRETS", "KeyRing", "Keys", "Secret", "Selector", "opener_class"]
 
 KEPT_SECRETS: Final = 65_536
 """Lines from captures that are kept, the newest: a recording has one for each of its connections,
@@ -40,6 +40,8 @@ Selector: TypeAlias = tuple[str, str, str | int]
 """The name of a protocol, what tells a connection, and its value; ("tny", "", "") is for all."""
 Keys: TypeAlias = dict[str, Any]
 """What an opener is made with."""
+Secret: TypeAlias = tuple[Selector, Keys]
+"""A line that a capture holds."""
 
 
 @functools.cache
@@ -94,6 +96,20 @@ class KeyRing:
         while len(self._order) > KEPT_SECRETS:
             self._drop_secret(self._order.popleft())
         return problems
+
+    def secrets(self) -> tuple[list[Secret], set[str]]:
+        """The lines from captures that are kept, the oldest first; for which protocols there were
+        any keys."""
+        lines = {selector: iter(keys) for selector, keys in self._secret.items()}
+        return [(each, next(lines[each])) for each in self._order], set(self._protocols)
+
+    def restore(self, secrets: list[Secret], protocols: set[str]) -> None:
+        """Adds what `secrets` gave."""
+        for selector, keys in secrets:
+            self._secret.setdefault(selector, []).append(keys)
+            self._order.append(selector)
+        self._protocols |= protocols
+        self.version += 1
 
     def knows(self, protocol: str) -> bool:
         """Whether there are, or were, keys for any connection of a protocol."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from wirehouse.protocols.comet.layout import Auth
 from wirehouse.protocols.magline.layout import Frame, Syn
@@ -21,7 +21,7 @@ from wirehouse.wire.protocol import Protocol as WireProtocol
 from .items import Direction
 from .keys import KeyRing, Keys, Selector, opener_class
 
-__all__ = ["Opened", "Openings", "keys_told"]
+__all__ = ["Opened", "Openings", "Remembered", "keys_told"]
 
 
 class Opened(NamedTuple):
@@ -38,8 +38,24 @@ class Opened(NamedTuple):
 _NOTHING: Final = Opened({}, None, False)
 
 
+class Remembered(NamedTuple):
+    """What the openings of a connection have to know to go on later."""
+
+    selectors: list[Selector]
+    keys: list[Keys]
+    openers: dict[Direction, list[tuple[int, Any]]]
+    """In the order in which they are tried: the number of each as they were made of the keys, and
+    what it remembers."""
+
+
 class _Opener(Protocol):
     def open(self, message: Any, raw: bytes) -> dict[str, Any]: ...
+
+
+class _Remembering(_Opener, Protocol):
+    """An opener of a protocol in which a message can be opened only after those before it."""
+
+    memory: Any
 
 
 def _magline_name(message: Any) -> tuple[str, str] | None:
@@ -78,6 +94,7 @@ class Openings:
         self._version = -1
         self._keys: list[Keys] = []
         self._openers: dict[Direction, list[_Opener]] = {}
+        self._as_made: dict[Direction, list[_Opener]] = {}
         self._stages = _staged(describer.protocol, describer.dialect)
         self._model = describer.protocol.model(describer.dialect)
 
@@ -109,12 +126,40 @@ class Openings:
             keys = self._ring.candidates(self._selectors)
             if keys != self._keys or not self._openers:
                 self._keys = keys
-                self._openers = {"c2s": self._made("c2s"), "s2c": self._made("s2c")}
+                self._make()
 
     def _select(self, selector: Selector) -> None:
         if selector not in self._selectors:
             self._selectors[1:-1] = [selector]
             self._version = -1
+
+    def remembered(self) -> Remembered | None:
+        """What is needed to go on later; None when that is nothing."""
+        if not self._keys and len(self._selectors) == 2:
+            return None
+        openers = {
+            direction: [(made.index(each), _memory(each)) for each in self._openers[direction]]
+            for direction, made in self._as_made.items()
+        }
+        return Remembered(self._selectors, self._keys, openers)
+
+    def go_on(self, remembered: Remembered) -> None:
+        """Others have read the messages so far, and this is what they knew."""
+        self._selectors = list(remembered.selectors)
+        self._keys = remembered.keys
+        if not remembered.openers:
+            return
+        self._make()
+        for direction, known in remembered.openers.items():
+            made = self._as_made[direction]
+            self._openers[direction] = [made[at] for at, _ in known]
+            for at, memory in known:
+                if memory is not None:
+                    cast(_Remembering, made[at]).memory = memory
+
+    def _make(self) -> None:
+        self._as_made = {"c2s": self._made("c2s"), "s2c": self._made("s2c")}
+        self._openers = {direction: list(made) for direction, made in self._as_made.items()}
 
     def _made(self, direction: Direction) -> list[_Opener]:
         """One opener for each of the keys that suit the dialect; without any, one without keys."""
@@ -154,6 +199,10 @@ class Openings:
         if self._describer.dialect == "hipush":
             return not self._keys
         return len(content) < 25 or content[:4] != b"\1\0\0\0"
+
+
+def _memory(opener: _Opener) -> Any:
+    return getattr(opener, "memory", None)
 
 
 def _plaintext(parts: dict[str, Any]) -> bytes | None:

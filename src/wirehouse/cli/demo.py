@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, Popen
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from .common import CONTEXT
 from .errors import BAD_USAGE, CommandError
 from .main import COMMANDS
+from .spark_session import check_spark, own_interrupts, reason, spark_failures
 
 if TYPE_CHECKING:
     from wirehouse.lake.session import SparkSession
@@ -40,7 +40,6 @@ Examples:
   wirehouse demo --tour
 """
 
-_SPARK_HINT = "pip install 'wirehouse[cli,lake,java]'; wirehouse demo --tour needs no Spark"
 _DEBUG_HINT = "WIREHOUSE_DEBUG=1 shows everything"
 
 _NEXT = """\
@@ -65,7 +64,7 @@ def command(tour: bool, size: str, seed: int, faults: float, keep: str | None) -
         for line in lines():
             click.echo(line)
         return
-    _check_spark()
+    check_spark("the demo", "wirehouse demo --tour needs no Spark")
     with _folder(keep) as folder:
         found = _run(folder, size, seed, faults)
     _show(found)
@@ -75,18 +74,6 @@ def command(tour: bool, size: str, seed: int, faults: float, keep: str | None) -
         hint = "; --keep DIR keeps the captures to look at" if keep is None else ""
         raise CommandError(f"not the truth: {wrong[0]}{more}{hint}")
     click.echo(f"All figures equal the truth: {found.count:,} of {found.count:,}.\n\n{_NEXT}")
-
-
-def _check_spark() -> None:
-    """Fails before anything slow is done."""
-    try:
-        from wirehouse.lake.java import JavaError, find_java
-    except ImportError as error:
-        raise CommandError(f"the demo needs {error.name}: {_SPARK_HINT}", BAD_USAGE) from error
-    try:
-        find_java()
-    except JavaError as error:
-        raise CommandError(str(error), BAD_USAGE) from error
 
 
 @contextmanager
@@ -107,7 +94,7 @@ def _run(folder: Path, size: str, seed: int, faults: float) -> Findings:
         with _spark(steps) as spark:
             with steps.step("loading kernels, compiled the first time"):
                 compiled.wait()
-            with _spark_failures():
+            with spark_failures():
                 return _find(spark, folder, summary, steps)
 
 
@@ -144,26 +131,14 @@ def _spark(steps: Steps) -> Iterator[SparkSession]:
     from wirehouse.lake import session
 
     try:
-        with steps.step("starting Spark"), _own_interrupts():
+        with steps.step("starting Spark"), own_interrupts():
             spark = session("wirehouse demo")
     except Exception as error:
-        raise CommandError(f"Spark does not start: {_reason(error)}; {_DEBUG_HINT}") from error
+        raise CommandError(f"Spark does not start: {reason(error)}; {_DEBUG_HINT}") from error
     try:
         yield spark
     finally:
         spark.stop()
-
-
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Spark's answer to Ctrl-C talks to a JVM that is busy, and logs pages about it."""
-    import logging
-    import signal
-
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
-    logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _find(spark: SparkSession, folder: Path, summary: Summary, steps: Steps) -> Findings:
@@ -197,18 +172,3 @@ def _show(found: Findings) -> None:
     for section, figures, right in found.sections:
         if figures or right:
             print_section(section, figures)
-
-
-@contextmanager
-def _spark_failures() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise CommandError(f"Spark failed: {_reason(error)}; {_DEBUG_HINT}") from error
-
-
-def _reason(error: Any) -> str:
-    """The line of an error that says why: of a worker's traceback, the last."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
-    return (named or lines or [type(error).__name__])[-1 if named else 0]

@@ -22,6 +22,7 @@ COMMANDS = {
     "capture": "What a capture file holds; make a broken one whole; hide what is secret.",
     "read": "Captures as tables: messages, calls, connections and more.",
     "follow": "One connection of a capture as a conversation.",
+    "lake": "Tables that are kept up to date from a folder of captures.",
     "simulate": "Make captures of simulated traffic, with the truth beside them.",
     "demo": "See it work.",
 }

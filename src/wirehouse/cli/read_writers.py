@@ -112,7 +112,7 @@ def _write_lines(lines: Iterator[str], stream: BinaryIO) -> int:
 
 def write_parquet(windows: Windows, stream: BinaryIO, schema: pa.Schema, limit: int | None) -> int:
     """Parquet, in row groups of some size; how many rows."""
-    from wirehouse.columnar.parquet import ParquetOut
+    from wirehouse.tables.parquet import ParquetOut
 
     count = 0
     with ParquetOut(stream, schema) as out:

@@ -6,6 +6,7 @@ it changes hands, the one that goes on is told where the stream stands and what 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,17 @@ class Assembler(StreamAssembler):
             return False
         beyond = self._reach is not None and self._reach.position > self.position
         return bool(self._waiting) or beyond
+
+    def files(self) -> set[int]:
+        """The numbers of the files that it refers to."""
+        found = {piece.file for piece in self._waiting}
+        return found if self._reach is None else found | {self._reach.file}
+
+    def renumber(self, files: Mapping[int, int]) -> None:
+        """Files have other numbers now."""
+        self._waiting = [each._replace(file=files[each.file]) for each in self._waiting]
+        if self._reach is not None:
+            self._reach = self._reach._replace(file=files[self._reach.file])
 
     def number(self, arrival: int) -> None:
         """Give the next segment a number, by which pieces are compared in time."""

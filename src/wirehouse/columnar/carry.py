@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from .numba_options import readonly
 from .pieces import START, Pieces, move
+from .state import CarryState
 
-__all__ = ["Carry"]
+__all__ = ["Carry", "joined"]
 
 Ints = NDArray[np.int64]
 
@@ -38,6 +39,17 @@ class Carry:
         """Copy rows into the bytes and pieces of a window."""
         _move(self, rows, to, to_piece, target, pieces)
 
+    def files(self) -> set[int]:
+        """The numbers of the files that it refers to."""
+        return set(np.unique(self.pieces.file).tolist())
+
+    def renamed(self, numbers: Ints) -> CarryState:
+        """The same with other numbers of streams, to be saved."""
+        stream = numbers[self.stream]
+        return CarryState(
+            stream, self.start, self.stop, self.first, self.last, self.data, self.pieces
+        )
+
     def renewed(
         self,
         table: NDArray[Any],
@@ -58,10 +70,11 @@ class Carry:
         begins = pieces.numbers[START]
         kept.first = np.searchsorted(begins, start, "right") - 1
         kept.last = np.searchsorted(begins, stop, "left")
-        return _joined(table, (self, left), (kept, np.arange(len(stream))))
+        return joined(table, (self, left), (kept, np.arange(len(stream))))
 
 
-def _joined(table: NDArray[Any], *parts: tuple[Carry, Ints]) -> Carry:
+def joined(table: NDArray[Any], *parts: tuple[Carry, Ints]) -> Carry:
+    """Some rows of several. The records of streams in `table` learn which row is theirs."""
     new = Carry()
     new.stream = np.concatenate([carry.stream[rows] for carry, rows in parts])
     sizes = np.concatenate([carry.stop[rows] - carry.start[rows] for carry, rows in parts])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -19,8 +21,8 @@ def coverage_batch(
     streams: Streams,
     ledger: Ledger,
     chosen: NDArray[np.int32],
-    protocols: list[str],
-    files: list[str],
+    protocols: Sequence[str],
+    files: Sequence[str],
 ) -> pa.RecordBatch:
     """The rows of some streams."""
     entries = ledger.entries[chosen]

@@ -142,7 +142,8 @@ def assign(
             )
             new = table[U(slot)]
             new.tag = tag
-            new.ours = S(mixed >> U(32)) % shares == share
+            new.hash = np.uint32(mixed >> U(32))
+            new.ours = S(new.hash) % shares == share
             insert(slot, tag, index)
             append(slot, table, state)
             state[HELD] += 1

@@ -13,22 +13,25 @@ The work is done by kernels: block scan (`scan.py`), headers (`segments.py`), co
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..capture.connections import LIMIT
-from ..capture.items import Secrets
+from ..capture.items import Fact, Secrets
 from ..capture.limits import Limits
 from . import order, slots
-from .carry import Carry
+from .carry import Carry, joined
 from .gather import Gathered, gather
 from .packets import Packets
 from .patching import Patcher
+from .resuming import CONNECTION_COLUMNS, STREAM_COLUMNS, Resumed
 from .scan import Part, Rows, Scanner, Told
-from .tracker import Tracker
+from .state import FrontState, columns
+from .tracker import Tracker, both_streams
 from .window import Streams, Window
 
 __all__ = ["WINDOW_BYTES", "FrontEnd"]
@@ -49,7 +52,8 @@ class FrontEnd:
     the connections of one share are read, and only their packets are seen; packets without a
     connection, facts and faults of files belong to share 0, secrets to all. `connections` bounds
     the connections that are held, those of all shares together. `part` reads only that part of the
-    one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over.
+    one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over;
+    with `all_facts`, every share is told all of it. `resumed` is what is known from earlier files.
     """
 
     def __init__(
@@ -64,14 +68,18 @@ class FrontEnd:
         limits: Limits = _LIMITS,
         part: Part | None = None,
         facts: bool = True,
+        all_facts: bool = False,
+        resumed: Resumed | None = None,
     ):
         if not 0 <= share < shares:
             raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
         if window_bytes < 1 or connections < 1:
             raise ValueError("window_bytes and connections: wanted 1 or more")
         several = [paths] if isinstance(paths, str | os.PathLike) else paths
-        self.paths = [os.fspath(path) for path in several]
-        """The files; streams and pieces know them by number."""
+        earlier = [] if resumed is None else resumed.files
+        self._first_file = len(earlier)
+        self.paths = [*earlier, *(os.fspath(path) for path in several)]
+        """The files, earlier ones first; streams and pieces know them by number."""
         if part is not None and len(self.paths) != 1:
             raise ValueError("part: wanted one file, of which it is a part")
         self._part = part
@@ -79,6 +87,7 @@ class FrontEnd:
         self._share = share
         self._limits = limits
         self._facts = facts
+        self._all_facts = all_facts
         self._tracker = Tracker(ports, limit=connections, share=share, shares=shares)
         self.streams = Streams(self._tracker)
         """What is known of each stream."""
@@ -88,13 +97,19 @@ class FrontEnd:
         self._gathered: Gathered | None = None
         self._number = 0
         self._packets = 0
+        if resumed is not None:
+            self._tracker.restore(resumed.connections, resumed.streams, resumed.now_ns)
+            self._patcher.restore(resumed.assemblers)
+            self._carry = joined(self._tracker.streams, *resumed.carries)
+            self._packets = resumed.packets
 
-    def windows(self) -> Iterator[Window]:
-        """All windows; the last one has no packets, but the ends of the streams that were open.
+    def windows(self, *, last: bool = True) -> Iterator[Window]:
+        """All windows; the last one, if it is wanted, is that of `end`.
 
         Raises OSError when a file cannot be opened or read.
         """
-        for file, path in enumerate(self.paths):
+        for file in range(self._first_file, len(self.paths)):
+            path = self.paths[file]
             scanner = Scanner(
                 path,
                 window_bytes=self._window_bytes,
@@ -107,7 +122,13 @@ class FrontEnd:
                     yield self._window(path, self._next_packets(rows, file), rows.told)
             finally:
                 scanner.close()
-        yield self._window("", Packets(Rows(0), file=len(self.paths) - 1, before=0), [], last=True)
+        if last:
+            yield self.end()
+
+    def end(self) -> Window:
+        """The last window: it has no packets, but the ends of the streams that were open."""
+        none = Packets(Rows(0), file=len(self.paths) - 1, before=0)
+        return self._window("", none, [], last=True)
 
     def keep(
         self, stream: NDArray[np.int32], start: NDArray[np.int64], stop: NDArray[np.int64]
@@ -128,13 +149,42 @@ class FrontEnd:
         """The streams in which something waits behind a hole, and when the first of it came."""
         return self._patcher.waiting()
 
+    # -- to go on later ----------------------------------------------------------------------
+
+    def save(self) -> tuple[FrontState, NDArray[np.int32]]:
+        """What is known between two windows; and the streams in there, by number."""
+        self._renew()
+        held = self._tracker.by_last_use()
+        connections, table = self._tracker.connections, self._tracker.streams
+        place = np.flatnonzero(connections["ours"][held]).astype(np.int32)
+        numbers = both_streams(held[place])
+        places = np.full(len(table), -1, np.int64)
+        places[numbers] = np.arange(len(numbers))
+        assemblers = {int(places[at]): each for at, each in self._patcher.assemblers.items()}
+        begun = numbers[table["packets"][numbers] > 0]
+        files = set(np.unique(table["file"][begun]).tolist()) | self._carry.files()
+        files = files.union(*(each.files() for each in assemblers.values()))
+        saved = FrontState(
+            self._tracker.now_ns,
+            self._packets,
+            len(held),
+            place,
+            columns(connections, held[place], CONNECTION_COLUMNS),
+            columns(table, numbers, STREAM_COLUMNS),
+            self._carry.renamed(places),
+            pickle.dumps(assemblers, protocol=pickle.HIGHEST_PROTOCOL),
+            {number: self.paths[number] for number in sorted(files)},
+        )
+        return saved, numbers
+
     # -- one window --------------------------------------------------------------------------
 
     def _ours(self, told: list[Told]) -> list[Told]:
         """Facts and faults are told once, secrets to everybody."""
         if self._share == 0:
             return told
-        return [(at, item) for at, item in told if isinstance(item, Secrets)]
+        wanted = (Secrets, Fact) if self._all_facts else (Secrets,)
+        return [(at, item) for at, item in told if isinstance(item, wanted)]
 
     def _next_packets(self, rows: Rows, file: int) -> Packets:
         packets = Packets(rows, file=file, before=self._packets)
@@ -209,7 +259,7 @@ class FrontEnd:
         table["state"][streams] |= order.ENDED
         connections = self._tracker.connections[streams >> 1]
         table["ending"][streams] = (
-            np.where(_over(connections), order.EXPIRED, order.OPEN)
+            np.where(slots.are_over(connections), order.EXPIRED, order.OPEN)
             if last
             else _ENDING[connections["why"]]
         )
@@ -225,9 +275,3 @@ class FrontEnd:
         table["bytes"][found] = 0
         table["pieces"][found] = 0
         return found
-
-
-def _over(connections: NDArray[Any]) -> NDArray[np.bool_]:
-    state = connections["state"]
-    closed = slots.CLOSED_C2S | slots.CLOSED_S2C
-    return np.asarray((state & slots.RESET != 0) | (state & closed == closed))

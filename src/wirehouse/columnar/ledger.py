@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .numba_options import U, kernel
 
-__all__ = ["IGNORED", "UNDECIDED", "Ledger"]
+__all__ = ["ENTRY", "IGNORED", "UNDECIDED", "Ledger"]
 
 UNDECIDED: Final = -1
 """Instead of a protocol's number: not yet known."""
@@ -21,7 +21,8 @@ IGNORED: Final = -2
 """Instead of a protocol's number: none."""
 
 _COUNTS: Final = ("decoded", "faulty", "undecryptable", "ignored", "messages", "faults")
-_ENTRY: Final = np.dtype([("protocol", "i2"), *((name, "i8") for name in _COUNTS)])
+ENTRY: Final = np.dtype([("protocol", "i2"), *((name, "i8") for name in _COUNTS)])
+"""What is known of a stream."""
 
 
 class Ledger:
@@ -32,7 +33,7 @@ class Ledger:
 
     @staticmethod
     def _room(count: int) -> NDArray[Any]:
-        entries = np.zeros(count, _ENTRY)
+        entries = np.zeros(count, ENTRY)
         entries["protocol"] = UNDECIDED
         return entries
 
@@ -42,6 +43,11 @@ class Ledger:
         if streams > held:
             self.entries = np.concatenate([self.entries, self._room(max(streams, 2 * held) - held)])
 
+    def restore(self, entries: NDArray[Any]) -> None:
+        """Go on with the entries of the first streams."""
+        self.reach(len(entries))
+        self.entries[: len(entries)] = entries
+
     def add(self, name: str, streams: NDArray[Any], amounts: NDArray[Any] | int) -> None:
         """Adds to a count; a stream may occur several times."""
         if isinstance(amounts, int):
@@ -50,7 +56,7 @@ class Ledger:
 
     def forget(self, streams: NDArray[Any]) -> None:
         """These numbers are free for other streams."""
-        blank = np.zeros(1, _ENTRY)
+        blank = np.zeros(1, ENTRY)
         blank["protocol"] = UNDECIDED
         self.entries[streams] = blank[0]
 

@@ -10,6 +10,7 @@ import socket
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wirehouse.capture.assembly import FIN, RST, SYN
 from wirehouse.records.rows import Closed, Opened
@@ -19,15 +20,16 @@ from .window import DIRECTIONS, ENDINGS, Streams, Window
 __all__ = ["Lifecycle"]
 
 _REPLACED: Final = ENDINGS.index("replaced")
+_BOTH: Final = 3
+"""FIN was seen in both directions, 1 in c2s and 2 in s2c; or RST was."""
 
 
 class Lifecycle:
     """Follows connections through the windows."""
 
     def __init__(self) -> None:
-        self._known: dict[int, set[str]] = {}
+        self._known: dict[int, int] = {}
         """Connections that are open, and the directions in which FIN was seen."""
-        self._first_side: dict[int, str] = {}
 
     def events(self, window: Window, streams: Streams) -> list[Opened | Closed]:
         """What begins and what ends in a window, in the order of its packets."""
@@ -43,25 +45,35 @@ class Lifecycle:
         begins = set(fresh)
         for at in sorted(begins.union(ending)):
             if at in begins:
-                self._known[int(connections[at])] = set()
+                self._known[int(connections[at])] = 0
                 found.append(_opened(window, at))
             if int(window.flags[at]) & (FIN | RST):
                 found += self._closed(window, at)
         found += self._gone(window, streams)
         return found
 
+    def save(self, connections: list[int]) -> NDArray[np.uint8]:
+        """What is known of connections, as a number for each."""
+        known = self._known.get
+        return np.array([known(each, -1) + 1 for each in connections], np.uint8)
+
+    def restore(self, connections: list[int], saved: list[int]) -> None:
+        """Go on with what `save` gave."""
+        found = zip(connections, saved, strict=True)
+        self._known.update({connection: seen - 1 for connection, seen in found if seen})
+
     def _closed(self, window: Window, at: int) -> list[Closed]:
-        connection, side = int(window.connection[at]), DIRECTIONS[int(window.direction[at])]
+        connection, way = int(window.connection[at]), int(window.direction[at])
         seen = self._known.get(connection)
-        if seen is None or len(seen) > 1:
+        if seen is None or seen == _BOTH:
             return []
-        first = self._first_side.setdefault(connection, side)
         if int(window.flags[at]) & RST:
-            seen |= set(DIRECTIONS)
-            return [Closed(int(window.ts_ns[at]), connection, side, "rst")]
-        seen.add(side)
-        if len(seen) < 2:
+            self._known[connection] = _BOTH
+            return [Closed(int(window.ts_ns[at]), connection, DIRECTIONS[way], "rst")]
+        self._known[connection] = seen | 1 << way
+        if seen | 1 << way != _BOTH:
             return []
+        first = DIRECTIONS[1 - way]
         return [Closed(int(window.ts_ns[at]), connection, first, "fin")]
 
     def _gone(self, window: Window, streams: Streams) -> list[Closed]:
@@ -72,8 +84,7 @@ class Lifecycle:
         ):
             connection = int(streams.connection[stream])
             seen = self._known.pop(connection, None)
-            self._first_side.pop(connection, None)
-            if seen is not None and len(seen) < 2 and ending == _REPLACED:
+            if seen is not None and seen != _BOTH and ending == _REPLACED:
                 last = int(streams.last_ns[stream])
                 found.append(Closed(last, connection, None, "anew"))
         return found

@@ -78,6 +78,16 @@ class Patcher:
             if self._assemblers.pop(stream, None) is not None:
                 self._loose.discard(stream)
 
+    @property
+    def assemblers(self) -> dict[int, Assembler]:
+        """By stream."""
+        return self._assemblers
+
+    def restore(self, assemblers: dict[int, Assembler]) -> None:
+        """Go on with these."""
+        self._assemblers = assemblers
+        self._loose = {stream for stream, each in assemblers.items() if each.loose}
+
     def waiting(self) -> dict[int, int]:
         """The streams in which something waits behind a hole, and when the first of it came."""
         since = {stream: self._assemblers[stream].waiting_since_ns for stream in self._loose}

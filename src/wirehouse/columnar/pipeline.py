@@ -14,8 +14,9 @@ The rules are in `docs/concepts/captures.md`; the reference is `wirehouse.captur
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +26,8 @@ from wirehouse.capture.choice import Chooser
 from wirehouse.capture.items import Direction
 from wirehouse.capture.keys import KeyRing
 from wirehouse.capture.messages import MessageRows
-from wirehouse.capture.streams import Fault, Frame, FrameReader, conflict_fault
-from wirehouse.wire.protocol import Protocol
+from wirehouse.capture.streams import Fault, Frame, conflict_fault
+from wirehouse.protocols import registry
 
 from .completion import Delivered, delivered, order, pieces_in_order
 from .coverage import coverage_batch
@@ -35,11 +36,13 @@ from .frontend import WINDOW_BYTES, FrontEnd
 from .ledger import IGNORED, UNDECIDED, Ledger
 from .lifecycle import Lifecycle
 from .memory import keep_memory_flat
-from .messages import Built, MessageBuilder, Slices, pieces_of
+from .messages import Built, Slices, pieces_of
 from .packet_table import packet_batch
+from .readers import Reader
+from .resuming import LEDGER_COLUMNS, Resumed
 from .scalar import Outcome, Scalar
-from .sealing import ConnectionKeys
-from .sniffing import sniff
+from .spoken import Spoken, Tongues
+from .state import Odd, PipelineState, columns
 from .window import DIRECTIONS, ENDINGS, Window
 from .window_rows import WindowRows, chunks
 
@@ -55,16 +58,6 @@ _OPEN: Final = ENDINGS.index("open")
 
 _Found = tuple[int, Frame | Fault]
 """A stream, and what was read in it."""
-
-
-class _Protocol(NamedTuple):
-    """What belongs to one protocol."""
-
-    protocol: Protocol
-    builder: MessageBuilder
-    keys: ConnectionKeys | None
-    needs_context: bool
-    """Whether opening a message needs all earlier ones: then keys make every message scalar."""
 
 
 class CapturePipeline:
@@ -83,6 +76,8 @@ class CapturePipeline:
         window_bytes: int = WINDOW_BYTES,
         share: int = 0,
         shares: int = 1,
+        state: PipelineState | Sequence[PipelineState] | None = None,
+        all_facts: bool = False,
     ):
         unknown = sorted(set(tables).difference(TABLES))
         if unknown:
@@ -93,6 +88,8 @@ class CapturePipeline:
         self._ring = KeyRing()
         for path in keys:
             self._ring.load(path)
+        states = [state] if isinstance(state, PipelineState) else state
+        resumed = Resumed(states, share, shares) if states else None
         self._front = FrontEnd(
             paths,
             ports=self._chooser.ports,
@@ -100,8 +97,10 @@ class CapturePipeline:
             share=share,
             shares=shares,
             facts=bool(self._tables & {"facts", "faults"}),
+            all_facts=all_facts,
+            resumed=resumed,
         )
-        self._first_share = share == 0
+        self._share, self._shares = share, shares
         self._reveal = reveal
         self._files = self._front.paths
         self._ledger = Ledger()
@@ -109,8 +108,9 @@ class CapturePipeline:
             self._chooser, self._ring, MessageRows(self._chooser, self._files, reveal=reveal)
         )
         self._faults = FaultRows(self._files)
-        self._protocols: list[_Protocol] = []
-        self._readers: dict[int, FrameReader] = {}
+        self._spoken = Tongues(self._chooser, self._ring, self._front, self._ledger, reveal=reveal)
+        self._scalar.told = self._spoken.told
+        self._readers: dict[int, Reader] = {}
         """Readers of streams that have an open fault."""
         self._lifecycle = Lifecycle()
         self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
@@ -118,17 +118,76 @@ class CapturePipeline:
         self._delivered = Delivered(np.empty(0, np.int64), np.empty(0, np.int64))
         self._ended = np.empty(0, np.bool_)
         """Which streams ended in this window."""
-        self._by_port = np.full(65_536, UNDECIDED, np.int16)
+        self._stage = "reading"
+        if resumed is not None:
+            self._resume(resumed)
 
     def batches(self) -> Iterator[Item]:
         """Everything, in the order of the files. Raises OSError when a file cannot be read."""
         for window in self.windows():
             yield from window
 
-    def windows(self) -> Iterator[Iterator[Item]]:
-        """The same, window by window; each must be read to its end before the next."""
-        for window in self._front.windows():
+    def windows(self, *, last: bool = True) -> Iterator[Iterator[Item]]:
+        """The same, window by window; each must be read to its end before the next.
+
+        The last window has no packets, but what comes of the streams that are open at the end of
+        the files. Without it, `save` and `end` can follow.
+        """
+        for window in self._front.windows(last=False):
             yield self._window(window)
+        self._stage = "read"
+        if last:
+            yield from self.end()
+
+    def end(self) -> Iterator[Iterator[Item]]:
+        """The last window, when all others were read: what there is more if nothing follows."""
+        self._must_be_read("end")
+        self._stage = "ended"
+        yield self._window(self._front.end())
+
+    def save(self) -> PipelineState:
+        """What is needed to go on with the next files, when all windows but the last were read."""
+        self._must_be_read("save")
+        front, streams = self._front.save()
+        places = {stream: at for at, stream in enumerate(streams.tolist())} if self._readers else {}
+        odd = Odd(
+            {places[stream]: reader for stream, reader in self._readers.items()},
+            self._spoken.told,
+            self._scalar.save(),
+            self._ring.secrets() if self._share == 0 else None,
+        )
+        files = {number for reader in self._readers.values() for number in reader.files()}
+        self._ledger.reach(len(self._front.streams))
+        return PipelineState(
+            self._share,
+            self._shares,
+            front,
+            {number: self._files[number] for number in sorted(files)},
+            self._spoken.names,
+            columns(self._ledger.entries, streams, LEDGER_COLUMNS),
+            self._lifecycle.save(front.connections["id"].tolist()),
+            pickle.dumps(odd, protocol=pickle.HIGHEST_PROTOCOL),
+        )
+
+    def _must_be_read(self, what: str) -> None:
+        if self._stage != "read":
+            raise ValueError(f"{what}: wanted after the windows were read, without the last one")
+
+    def _resume(self, resumed: Resumed) -> None:
+        """Take over what is known from earlier files."""
+        self._ring.restore(*resumed.secrets)
+        self._ledger.restore(resumed.ledger)
+        for name in resumed.protocols:
+            self._spoken.number(registry.find(name))
+            self._spoken.told.get(name, {}).update(resumed.told(name))
+        for stream, (reader, files) in resumed.readers.items():
+            spoken = self._spoken.of(stream)
+            assert spoken is not None
+            reader.go_on(self._scalar.framing(spoken.protocol, stream & 1), files)
+            self._readers[stream] = reader
+        self._scalar.restore(resumed.openings())
+        for connections, lives in resumed.lives:
+            self._lifecycle.restore(connections, lives)
 
     # -- windows -----------------------------------------------------------------------------
 
@@ -186,17 +245,19 @@ class CapturePipeline:
     def _files_said(self, window: Window) -> None:
         for _, secrets in window.secrets:
             problems = self._ring.add_secrets(secrets.text)
-            for problem in problems if self._first_share else ():
+            for problem in problems if self._share == 0 else ():
                 self._faults.of_secrets(window.file, secrets, problem)
         for _, fault in window.file_faults:
             self._faults.of_file(window.file, fault)
 
     def _streams(self, window: Window) -> Iterator[Item]:
-        self._choose(window)
+        self._spoken.choose(window)
         for stream, conflict in window.conflicts:
             self._ledger.add("faults", np.array([stream]), 1)
             fault = conflict_fault(conflict)
-            self._faults.of_stream(self._front.streams, stream, self._name(stream), fault)
+            spoken = self._spoken.of(stream)
+            name = None if spoken is None else spoken.protocol.name
+            self._faults.of_stream(self._front.streams, stream, name, fault)
         numbers = self._ledger.entries["protocol"][window.run_stream]
         self._ended = np.zeros(len(self._front.streams), np.bool_)
         self._ended[window.ended] = True
@@ -204,7 +265,7 @@ class CapturePipeline:
         self._ignore(window, numbers)
         for number in np.unique(numbers[numbers >= 0]).tolist():
             runs = np.flatnonzero(numbers == number)
-            yield from self._messages(window, self._protocols[number], runs)
+            yield from self._messages(window, self._spoken.all[number], runs)
         yield from self._end_readers(window)
         yield from self._retire(window)
 
@@ -220,58 +281,12 @@ class CapturePipeline:
             window, window.run_stream[filled], window.run_start[filled], window.run_stop[filled]
         )
 
-    # -- protocols ---------------------------------------------------------------------------
-
-    def _choose(self, window: Window) -> None:
-        """Gives every stream of the window its protocol, where that can be told."""
-        entries = self._ledger.entries
-        fresh = np.unique(window.run_stream[entries["protocol"][window.run_stream] == UNDECIDED])
-        self._choose_by_port(fresh)
-        fresh = fresh[entries["protocol"][fresh] == UNDECIDED]
-        for connection in np.unique(fresh >> 1).tolist():
-            decided, chosen = sniff(self._chooser, window, connection)
-            if not decided:
-                continue
-            streams = np.array([2 * connection, 2 * connection + 1], np.int32)
-            entries["protocol"][streams] = IGNORED if chosen is None else self._number(chosen)
-            if chosen is None:
-                self._front.drop(streams)
-
-    def _choose_by_port(self, streams: NDArray[np.int32]) -> None:
-        """Gives streams their protocol where a name or the server's port tells it."""
-        ports = self._front.streams.server_port(streams)
-        for port in np.unique(ports).tolist():
-            if self._by_port[port] == UNDECIDED:
-                known = self._chooser.known(port)
-                if known is not None:
-                    self._by_port[port] = self._number(known)
-        self._ledger.entries["protocol"][streams] = self._by_port[ports]
-
-    def _number(self, protocol: Protocol) -> int:
-        """The number of a protocol in the ledger."""
-        for number, each in enumerate(self._protocols):
-            if each.protocol is protocol:
-                return number
-        dialect = self._chooser.dialect(protocol)
-        builder = MessageBuilder(protocol, dialect, self._files, reveal=self._reveal)
-        keys = ConnectionKeys(protocol, self._ring) if protocol.meaning.sealed else None
-        if keys is not None:
-            self._scalar.told[protocol.name] = keys.told
-        self._protocols.append(
-            _Protocol(protocol, builder, keys, bool(protocol.meaning.transformed))
-        )
-        return len(self._protocols) - 1
-
-    def _name(self, stream: int) -> str | None:
-        number = int(self._ledger.entries["protocol"][stream])
-        return None if number < 0 else self._protocols[number].protocol.name
-
     # -- messages ----------------------------------------------------------------------------
 
     def _messages(
         self,
         window: Window,
-        spoken: _Protocol,
+        spoken: Spoken,
         runs: NDArray[np.intp],
     ) -> Iterator[Item]:
         """The messages of one protocol in a window."""
@@ -312,7 +327,7 @@ class CapturePipeline:
     def _built(
         self,
         window: Window,
-        spoken: _Protocol,
+        spoken: Spoken,
         slices: Slices,
         streams: NDArray[np.int32],
         arrival: NDArray[np.int64],
@@ -353,7 +368,7 @@ class CapturePipeline:
         self._settle(spoken, outcomes, rows)
         yield from self._emitted(rows)
 
-    def _learn(self, spoken: _Protocol, read: list[_Found]) -> None:
+    def _learn(self, spoken: Spoken, read: list[_Found]) -> None:
         """What frames that were read one by one say about keys."""
         if spoken.keys is not None and self._ring.knows(spoken.protocol.name):
             for stream, each in read:
@@ -372,7 +387,7 @@ class CapturePipeline:
             self._ledger.add("undecryptable", mine[built.sealed], sizes[built.sealed])
 
     def _settle(
-        self, spoken: _Protocol, outcomes: list[tuple[int, Outcome]], rows: WindowRows
+        self, spoken: Spoken, outcomes: list[tuple[int, Outcome]], rows: WindowRows
     ) -> None:
         """Counts what was read one by one, and makes rows of it."""
         for stream, outcome in outcomes:
@@ -392,7 +407,7 @@ class CapturePipeline:
     def _read(
         self,
         window: Window,
-        spoken: _Protocol,
+        spoken: Spoken,
         stream: int,
         runs: list[tuple[Any, int | None]],
     ) -> list[_Found]:
@@ -412,7 +427,7 @@ class CapturePipeline:
             self._keep(window, np.array([stream], np.int32), stop - left, stop)
         return [(stream, each) for each in found]
 
-    def _outcome(self, spoken: _Protocol, stream: int, found: Frame | Fault) -> Outcome:
+    def _outcome(self, spoken: Spoken, stream: int, found: Frame | Fault) -> Outcome:
         if isinstance(found, Fault):
             return Outcome(0, found.present_bytes, [], False, found)
         streams = self._front.streams
@@ -431,7 +446,7 @@ class CapturePipeline:
     def _leave(
         self,
         window: Window,
-        spoken: _Protocol,
+        spoken: Spoken,
         runs: NDArray[np.intp],
         reached: NDArray[np.int64],
     ) -> None:
@@ -457,7 +472,8 @@ class CapturePipeline:
             reader = self._readers.pop(stream, None)
             if reader is None:
                 continue
-            spoken = self._protocols[int(self._ledger.entries["protocol"][stream])]
+            spoken = self._spoken.of(stream)
+            assert spoken is not None
             found = reader.end(still_open=by == _OPEN)
             self._ledger.add("ignored", np.array([stream]), reader.ignored_bytes)
             outcomes = [(stream, self._outcome(spoken, stream, each)) for each in found]
@@ -478,15 +494,13 @@ class CapturePipeline:
             return
         if "coverage" in self._tables:
             silent = self._ledger.entries["protocol"][retired] == UNDECIDED
-            self._choose_by_port(retired[silent])
-            names = [each.protocol.name for each in self._protocols]
+            self._spoken.choose_by_port(retired[silent])
+            names = self._spoken.names
             yield (
                 "coverage",
                 coverage_batch(self._front.streams, self._ledger, retired, names, self._files),
             )
         gone = self._front.streams.connection[retired].tolist()
         self._scalar.forget(gone)
-        for spoken in self._protocols:
-            if spoken.keys is not None:
-                spoken.keys.forget(gone)
-        self._ledger.forget(retired)
+        self._spoken.forget(gone)
+        self._ledger.forget(np.concatenate([retired, retired ^ 1]))

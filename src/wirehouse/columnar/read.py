@@ -105,11 +105,13 @@ def sources(table: str) -> tuple[str, ...]:
     return (table,) if table in PLAIN else _SOURCES
 
 
-def open_pipeline(files: Sequence[str], options: ReadOptions) -> CapturePipeline:
-    """The pipeline that reads what a table is made of."""
+def open_pipeline(
+    files: Sequence[str], options: ReadOptions, also: Sequence[str] = ()
+) -> CapturePipeline:
+    """The pipeline that reads what a table is made of, and perhaps more."""
     return CapturePipeline(
         files,
-        tables=sources(options.table),
+        tables=(*sources(options.table), *also),
         ports=options.ports,
         protocol=options.speaks,
         keys=options.keys,

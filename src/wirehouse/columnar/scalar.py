@@ -14,10 +14,11 @@ import numpy as np
 
 from wirehouse.capture.assembly import Data, Gap
 from wirehouse.capture.choice import Chooser
+from wirehouse.capture.framing import Framing
 from wirehouse.capture.items import Direction
 from wirehouse.capture.keys import KeyRing
 from wirehouse.capture.messages import MessageRows
-from wirehouse.capture.opening import Openings
+from wirehouse.capture.opening import Openings, Remembered
 from wirehouse.capture.streams import Fault, Frame, FrameReader, Piece, frame_fault
 from wirehouse.wire.errors import DecodeError, WireError
 from wirehouse.wire.protocol import Protocol
@@ -25,6 +26,7 @@ from wirehouse.wire.protocol import Protocol
 from .completion import Delivered
 from .messages import pieces_of
 from .pieces import PLACE, START, TIME
+from .readers import Reader
 from .window import DIRECTIONS, Window
 
 __all__ = ["Outcome", "Scalar"]
@@ -50,6 +52,8 @@ class Scalar:
         self._ring = ring
         self._rows = rows
         self._openings: dict[int, Openings] = {}
+        self._remembered: dict[int, Remembered] = {}
+        """Of connections that were not heard of since the pipeline went on."""
         self.told: dict[str, dict[int, tuple[str, str]]] = {}
         """By protocol and connection: what messages that kernels read said about keys."""
 
@@ -100,6 +104,8 @@ class Scalar:
         if connection not in self._openings:
             describer = self._rows.describer(protocol)
             self._openings[connection] = Openings(self._ring, describer, connection)
+            if connection in self._remembered:
+                self._openings[connection].go_on(self._remembered.pop(connection))
         found = self._openings[connection]
         told = self.told[protocol.name].get(connection) if protocol.name in self.told else None
         if told is not None:
@@ -108,9 +114,19 @@ class Scalar:
 
     def forget(self, connections: Iterable[int]) -> None:
         """These connections are gone."""
-        if self._openings:
+        if self._openings or self._remembered:
             for connection in connections:
                 self._openings.pop(connection, None)
+                self._remembered.pop(connection, None)
+
+    def save(self) -> dict[int, Remembered]:
+        """What the openings of connections remember."""
+        found = {connection: each.remembered() for connection, each in self._openings.items()}
+        return self._remembered | {at: each for at, each in found.items() if each is not None}
+
+    def restore(self, remembered: dict[int, Remembered]) -> None:
+        """Go on with what `save` gave."""
+        self._remembered = remembered
 
     def _pieces(self, window: Window, when: Delivered, start: int, stop: int) -> list[Piece]:
         """The pieces of a slice, in places of the window's bytes."""
@@ -137,9 +153,13 @@ class Scalar:
 
     # -- streams -----------------------------------------------------------------------------
 
-    def reader(self, protocol: Protocol, way: int) -> FrameReader:
+    def reader(self, protocol: Protocol, way: int) -> Reader:
         """A reader for a stream with faults."""
-        return FrameReader(self._chooser.framing(protocol, _direction(way)))
+        return Reader(self.framing(protocol, way))
+
+    def framing(self, protocol: Protocol, way: int) -> Framing:
+        """How the frames of a stream are told apart."""
+        return self._chooser.framing(protocol, _direction(way))
 
     def feed(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +84,14 @@ class Sealed:
         return sealed
 
 
+class _Chosen(NamedTuple):
+    """The keys of one direction of a connection, as of a version of the key ring."""
+
+    version: int
+    keys: dict[str, Any] | None
+    cipher: tuple[Any, bytes] | None
+
+
 class ConnectionKeys:
     """Which keys the connections of a protocol have, as far as messages have told."""
 
@@ -92,16 +100,10 @@ class ConnectionKeys:
         self.ring = ring
         self.told: dict[int, tuple[str, str]] = {}
         """By connection: what its messages said about its keys, and what key logs call that."""
-        self._ciphers: OrderedDict[tuple[int, int], tuple[Any, bytes] | None] = OrderedDict()
-        self._version = -1
+        self._ciphers: OrderedDict[tuple[int, int], _Chosen] = OrderedDict()
 
     def learn(self, slices: Slices, found: Found) -> None:
         """Notes what tells a connection's keys."""
-        if self._version != self.ring.version:
-            self._version = self.ring.version
-            self._ciphers = OrderedDict(
-                (key, value) for key, value in self._ciphers.items() if value is not None
-            )
         for name, field, selector in _TELLING:
             if name not in found.structs:
                 continue
@@ -132,12 +134,14 @@ class ConnectionKeys:
 
     def cipher(self, connection: int, way: int) -> tuple[Any, bytes] | None:
         """An encryptor of counter blocks and the IV; None when there is no such key."""
-        key = connection, way
-        if key not in self._ciphers:
-            self._ciphers[key] = self._made(connection, ("c2s", "s2c")[way])
+        place = connection, way
+        chosen = self._ciphers.get(place)
+        if chosen is None or chosen.version != self.ring.version:
+            chosen = self._chosen(connection, ("c2s", "s2c")[way], chosen)
+            self._ciphers[place] = chosen
             if len(self._ciphers) > _KEPT_CIPHERS:
                 self._ciphers.popitem(last=False)
-        return self._ciphers[key]
+        return chosen.cipher
 
     def candidates(self, connection: int) -> list[dict[str, Any]]:
         """The keys that may fit a connection."""
@@ -148,18 +152,22 @@ class ConnectionKeys:
             selectors.append((name, *told))
         return self.ring.candidates([*selectors, (name, "", "")])
 
-    def _made(self, connection: int, way: str) -> tuple[Any, bytes] | None:
+    def _chosen(self, connection: int, way: str, before: _Chosen | None) -> _Chosen:
+        """The first keys that fit; if they are those from `before`, so is the cipher."""
+        version = self.ring.version
         for keys in self.candidates(connection):
             if f"{way}_enc" not in keys or f"{way}_iv" not in keys:
                 continue
             if f"{way}_mac" in keys:
-                return None
+                break
+            if before is not None and keys is before.keys:
+                return before._replace(version=version)
             try:
                 encrypt, iv = bytes.fromhex(keys[f"{way}_enc"]), bytes.fromhex(keys[f"{way}_iv"])
-                return Cipher(AES(encrypt), ECB()).encryptor(), iv
+                return _Chosen(version, keys, (Cipher(AES(encrypt), ECB()).encryptor(), iv))
             except (TypeError, ValueError):
                 continue
-        return None
+        return _Chosen(version, None, None)
 
 
 def unsealed(

@@ -37,6 +37,7 @@ __all__ = [
     "STATE_SIZE",
     "append",
     "append_over",
+    "are_over",
     "by_last_use",
     "drop",
     "insert",
@@ -60,6 +61,7 @@ CONNECTION: Final = np.dtype(
         ("over_before", "i4"),
         ("over_after", "i4"),
         ("began_seq", "u4"),
+        ("hash", "u4"),
         ("client_port", "u2"),
         ("server_port", "u2"),
         ("family", "u1"),
@@ -69,8 +71,9 @@ CONNECTION: Final = np.dtype(
     ],
     align=True,
 )
-"""A connection. `recorded` is the recorder's id or 0, `tag` the hash in the index, `state` the bits
-below, `ours` whether it belongs to our share, `why` the reason why it was dropped."""
+"""A connection. `recorded` is the recorder's id or 0, `tag` the hash in the index, `hash` the one
+that tells its share, `state` the bits below, `ours` whether it belongs to our share, `why` the
+reason why it was dropped."""
 
 CLOSED_C2S: Final = 1
 CLOSED_S2C: Final = 2
@@ -97,6 +100,13 @@ Ints = NDArray[np.int64]
 def is_over(state: Int) -> Int:
     """Whether a connection is closed from both sides, or reset."""
     return state >= RESET or state == CLOSED_C2S | CLOSED_S2C
+
+
+def are_over(connections: Table) -> NDArray[np.bool_]:
+    """The same, of many connections."""
+    state = connections["state"]
+    closed = CLOSED_C2S | CLOSED_S2C
+    return np.asarray((state & RESET != 0) | (state & closed == closed))
 
 
 @inline

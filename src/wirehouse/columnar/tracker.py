@@ -18,7 +18,7 @@ from .flows import assign
 from .order import ACTIVE, ENDING, STRANGE, STREAM, follow
 from .packets import Packets
 
-__all__ = ["Followed", "Tracker"]
+__all__ = ["Followed", "Tracker", "both_streams"]
 
 _FIRST_SLOTS: Final = 1024
 
@@ -106,11 +106,41 @@ class Tracker:
         """The streams of connections that were dropped in this window."""
         return self._streams_of(self._dropped[: self._state[slots.DROPPED]])
 
-    def held(self) -> NDArray[np.int32]:
-        """The streams of connections that are still held, the longest silent first."""
+    @property
+    def now_ns(self) -> int:
+        """The latest time that was seen."""
+        return int(self._state[slots.NOW])
+
+    def by_last_use(self) -> NDArray[np.int32]:
+        """The slots of connections that are held, those of all shares, the longest silent first."""
         found = np.empty(int(self._state[slots.HELD]), np.int32)
         slots.by_last_use(self.connections, self._state, found)
-        return self._streams_of(found)
+        return found
+
+    def held(self) -> NDArray[np.int32]:
+        """The streams of connections that are still held, the longest silent first."""
+        return self._streams_of(self.by_last_use())
+
+    def restore(self, connections: NDArray[Any], streams: NDArray[Any], now_ns: int) -> None:
+        """Hold these connections, the longest silent first, and nothing else."""
+        count = len(connections)
+        if count > len(self.connections):
+            self._grow(count + count // 2 - len(self.connections))
+        _copy(connections, self.connections)
+        _copy(streams, self.streams)
+        held = self.connections[:count]
+        _link(held, np.arange(count), "older", "newer")
+        over = np.flatnonzero(slots.are_over(held))
+        over = over[np.argsort(held["over_ns"][over], kind="stable")]
+        _link(held, over, "over_before", "over_after")
+        free = len(self.connections) - count
+        self._free[:free] = np.arange(len(self.connections) - 1, count - 1, -1)
+        self._state[slots.NOW] = now_ns
+        self._state[slots.HELD], self._state[slots.FREE] = count, free
+        self._state[[slots.OLDEST, slots.NEWEST]] = _ends(np.arange(count))
+        self._state[[slots.OVER_FIRST, slots.OVER_LAST]] = _ends(over)
+        self._index[:] = 0
+        slots.rebuild(self.connections, self._index, self._state)
 
     def recycle(self) -> NDArray[np.int32]:
         """Make the slots of dropped connections free; gives their streams."""
@@ -124,7 +154,7 @@ class Tracker:
         return streams
 
     def _streams_of(self, connections: NDArray[np.int32]) -> NDArray[np.int32]:
-        streams = (connections[:, None] * 2 + np.array([0, 1], np.int32)).ravel()
+        streams = both_streams(connections)
         return streams[self.streams["packets"][streams] > 0]
 
     def _clear(self, streams: NDArray[np.int32]) -> None:
@@ -154,11 +184,34 @@ class Tracker:
         slots.rebuild(self.connections, self._index, self._state)
 
 
+def both_streams(connections: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The streams of connections."""
+    return (connections[:, None] * 2 + np.array([0, 1], np.int32)).ravel()
+
+
 def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """A copy with zeros behind. (Copying records as bytes is ten times as fast.)"""
+    """A copy with zeros behind."""
     new = np.zeros(size, array.dtype)
-    new.view(np.uint8)[: array.nbytes] = array.view(np.uint8)
+    _copy(array, new)
     return new
+
+
+def _copy(array: NDArray[Any], target: NDArray[Any]) -> None:
+    """Copy records to the beginning of others. (As bytes, that is ten times as fast.)"""
+    target.view(np.uint8)[: array.nbytes] = array.view(np.uint8)
+
+
+def _link(held: NDArray[Any], sequence: NDArray[np.intp], before: str, after: str) -> None:
+    """Make a list of records, in this order."""
+    held[before][sequence[1:]] = sequence[:-1]
+    held[after][sequence[:-1]] = sequence[1:]
+    held[before][sequence[:1]] = -1
+    held[after][sequence[-1:]] = -1
+
+
+def _ends(sequence: NDArray[np.intp]) -> tuple[int, int]:
+    """The first and the last of a list; -1 when it is empty."""
+    return (int(sequence[0]), int(sequence[-1])) if len(sequence) else (-1, -1)
 
 
 def _power(size: int) -> int:

@@ -1,18 +1,23 @@
-"""Which files a reader of captures is asked for: files, folders, globs, several of them."""
+"""Which captures a reader is asked for: files, folders, globs, several of them.
+
+Files that are named one by one are one capture, in the given order. A folder and a glob have a
+capture for each source (`docs/concepts/lake.md`, section *Sources and admission*), with its files
+in order.
+"""
 
 from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["PathError", "captures"]
+from wirehouse.tables.inputs import Capture, discover, identified
 
-_CAPTURE: Final = re.compile(r".+\.(pcap|pcapng|cap|ntar)(\.(gz|zst))?", re.IGNORECASE)
-"""Names of captures. What is being recorded ends in `.open`, and is left alone."""
+__all__ = ["PathError", "captures", "folder"]
+
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 
@@ -20,25 +25,46 @@ class PathError(ValueError):
     """There is nothing to read at a path."""
 
 
-def captures(paths: Sequence[str]) -> list[str]:
-    """The captures at these paths, in the order in which they are to be read, each once.
+def captures(paths: Sequence[str]) -> list[list[Capture]]:
+    """The captures at these paths: the files of each, in the order in which they are to be read.
 
-    A folder stands for the captures in it, by name, not for those in folders below. The names are
-    absolute, because executors run in folders of their own.
+    Each file is named once, and absolutely, because executors run in folders of their own.
     """
     if not paths:
         raise PathError('no path: name a file, a folder or a glob, as in load("captures/")')
-    found = dict.fromkeys(each for path in paths for each in _at(path))
-    return [str(each) for each in found]
+    named: list[Capture] = []
+    found = [named]
+    for path in paths:
+        for each in _at(path):
+            if isinstance(each, Capture):
+                named.append(each)
+            else:
+                found.append(each)
+    return _each_once(found)
 
 
-def _at(path: str) -> Iterator[Path]:
+def folder(paths: Sequence[str]) -> str:
+    """The one folder that a stream reads, by its absolute name."""
+    if len(paths) != 1:
+        raise PathError('a stream reads one folder: name it, as in load("captures/")')
+    local = Path(_local(paths[0]))
+    if not local.is_dir():
+        raise PathError(f"{paths[0]}: a stream reads a folder, and there is none of this name")
+    return str(local.absolute())
+
+
+def _at(path: str) -> Iterator[Capture | list[Capture]]:
+    """Files that are named, and whole captures."""
     local = Path(_local(path))
-    if local.exists():
-        yield from _inside(local)
+    if local.is_dir():
+        found = _sources(discover(local))
+        if not found:
+            raise PathError(f"{path}: no captures in this folder (*.pcap, *.pcapng, *.gz, *.zst)")
+        yield from found
+    elif local.exists():
+        yield identified(local)
     elif matches := sorted(glob.glob(str(local), recursive=True)):
-        for each in matches:
-            yield from _inside(Path(each), strict=False)
+        yield from _matched(map(Path, matches))
     elif "," in path:  # names may hold commas; what is no name is a list
         for part in filter(None, map(str.strip, path.split(","))):
             yield from _at(part)
@@ -46,17 +72,34 @@ def _at(path: str) -> Iterator[Path]:
         raise PathError(f"{path}: there is no such file or folder")
 
 
-def _inside(path: Path, *, strict: bool = True) -> list[Path]:
-    if not path.is_dir():
-        return [path.absolute()]
-    found = sorted(each for each in path.iterdir() if _is_capture(each))
-    if strict and not found:
-        raise PathError(f"{path}: no captures in this folder (*.pcap, *.pcapng, also .gz, .zst)")
-    return [each.absolute() for each in found]
+def _matched(paths: Iterable[Path]) -> Iterator[list[Capture]]:
+    """The sources of a glob: those of the folders, and those of the files in each folder."""
+    files: dict[Path, list[Capture]] = {}
+    for path in paths:
+        if path.is_dir():
+            yield from _sources(discover(path))
+        else:
+            files.setdefault(path.parent, []).append(identified(path))
+    for found in files.values():
+        yield from _sources(found)
 
 
-def _is_capture(path: Path) -> bool:
-    return _CAPTURE.fullmatch(path.name) is not None and path.is_file()
+def _sources(files: Iterable[Capture]) -> list[list[Capture]]:
+    found: dict[str, list[Capture]] = {}
+    for each in sorted(files, key=lambda file: (file.source, file.sequence, file.path)):
+        found.setdefault(each.source, []).append(each)
+    return list(found.values())
+
+
+def _each_once(found: Iterable[Iterable[Capture]]) -> list[list[Capture]]:
+    seen: set[str] = set()
+    kept: list[list[Capture]] = []
+    for files in found:
+        new = list({each.path: each for each in files if each.path not in seen}.values())
+        seen.update(each.path for each in new)
+        if new:
+            kept.append(new)
+    return kept
 
 
 def _local(path: str) -> str:

@@ -2,60 +2,109 @@
 
     spark = session()                                    two cores of this machine
     spark = session(master="spark://head:7077", **{"spark.executor.memory": "4g"})
+    spark = session(remote="sc://head:15002")            a server of Spark Connect
 
 Nothing here is needed to read captures: `spark.read.format("wirehouse")` works in any session. What
 it adds is a Java (see `java.py`), workers that start with everything loaded (see `daemon.py`), UTC,
 and silence on the terminal unless something is wrong.
+
+Spark is imported when a session is started, not before.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 from .java import java_home
 
-__all__ = ["SparkSession", "session", "settings"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SessionError", "SparkSession", "session", "settings"]
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _LOOPBACK: Final = "127.0.0.1"
+_ANYWHERE: Final = {
+    # A crash in a worker shows the Python stack in the driver's exception.
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    # Without it, a reader that takes filters is refused (option `pushdown`).
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Settings that a session may choose for itself, wherever Spark runs."""
+_CONNECT: Final = ("grpc", "grpc_status", "google.rpc")
+"""What a client of Spark Connect needs besides Spark."""
+
+
+class SessionError(RuntimeError):
+    """A session cannot be started; the message says what to do about it."""
 
 
 def session(
-    app: str = "wirehouse", *, master: str | None = None, cores: int = 2, **conf: str
+    app: str = "wirehouse",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    cores: int = 2,
+    ui: bool = False,
+    **conf: str,
 ) -> SparkSession:
     """A Spark session; the one that runs already, if there is one.
 
-    `master` is where Spark runs, by default `cores` of this machine. `conf` has further settings
+    `master` is where Spark runs, by default `cores` of this machine; `remote` is the address of a
+    server of Spark Connect instead. `ui` switches Spark's web pages on. `conf` has further settings
     of Spark, by their full names; they win over the ones chosen here.
     """
+    if remote is not None:
+        if master is not None:
+            raise SessionError("a session has a master or a remote, not both")
+        return _connected(app, remote, conf)
     chosen = master or f"local[{cores}]"
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.appName(app).master(chosen)
-    for name, value in {**settings(chosen, cores), **conf}.items():
+    for name, value in {**settings(chosen, cores, ui=ui), **conf}.items():
         builder = builder.config(name, value)
     with _environment(_for_java(chosen)):
         return builder.getOrCreate()
 
 
-def settings(master: str, cores: int = 2) -> dict[str, str]:
+def _connected(app: str, remote: str, conf: Mapping[str, str]) -> SparkSession:
+    missing = [each for each in _CONNECT if not _is_installed(each)]
+    if missing:
+        raise SessionError(
+            f"Spark Connect needs {missing[0]}, which is missing: pip install 'wirehouse[connect]'"
+        )
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app).remote(remote)
+    for name, value in {**_ANYWHERE, **conf}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def settings(master: str, cores: int = 2, *, ui: bool = False) -> dict[str, str]:
     """The settings of Spark that a session gets on this master."""
     found = {
+        **_ANYWHERE,
         "spark.pyspark.python": _python(),
         # Workers fork from a process that has kernels and pandas loaded.
         "spark.python.daemon.module": "wirehouse.lake.daemon",
-        # A crash in a worker shows the Python stack in the driver's exception.
         "spark.python.worker.faulthandler.enabled": "true",
-        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-        # Without it, a reader that takes filters is refused (option `pushdown`).
-        "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": "true" if ui else "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     }

@@ -12,40 +12,30 @@ about as much as the whole read.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from wirehouse.columnar.read import read_batches, table_schema
+from wirehouse.columnar.read import table_schema
 
-from .options import OptionError, Request, parse
+from .options import FILES, OptionError, Request, parse
 from .paths import captures
 from .pushdown import conditions
+from .reading import done, planned, whole_schema
 from .schemas import spark_schema
+from .stream import CaptureStream
 
-__all__ = ["CaptureReader", "PushdownReader", "Share", "WirehouseSource"]
-
-_BYTES_OF_A_SHARE: Final = 32 << 20
-"""How much of a capture is worth a task of its own."""
-_MOST_SHARES: Final = 16
-"""Every task looks at every packet: with more of them, that would cost more than decoding."""
-_CROSSING: Final = frozenset({"deliveries", "connections", "tunnels", "calls"})
-"""Tables that follow clients and tunnels from one connection to another: read in one task."""
-
-
-@dataclass
-class Share(InputPartition):
-    """What one task reads: its share of the connections in these files."""
-
-    paths: tuple[str, ...]
-    share: int
-    shares: int
+__all__ = ["CaptureReader", "PushdownReader", "WirehouseSource"]
 
 
 class CaptureReader(DataSourceReader):
@@ -55,24 +45,12 @@ class CaptureReader(DataSourceReader):
         self._request = request
 
     def partitions(self) -> list[InputPartition]:
-        """The shares. Called on the driver, for every plan."""
-        paths = tuple(captures(self._request.paths))
-        shares = self._shares(paths)
-        return [Share(paths, share, shares) for share in range(shares)]
+        """The tasks. Called on the driver, for every plan."""
+        return planned(self._request, captures(self._request.paths))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a share. Called in a worker."""
-        assert isinstance(partition, Share)
-        options = replace(self._request.read, share=partition.share, shares=partition.shares)
-        yield from read_batches(partition.paths, options)
-
-    def _shares(self, paths: tuple[str, ...]) -> int:
-        if self._request.read.table in _CROSSING:
-            return 1
-        if self._request.partitions is not None:
-            return self._request.partitions
-        size = sum(os.path.getsize(path) for path in paths)
-        return min(_MOST_SHARES, 1 + size // _BYTES_OF_A_SHARE)
+        """The rows of a task. Called in a worker."""
+        return done(self._request, partition)
 
 
 class PushdownReader(CaptureReader):
@@ -103,17 +81,21 @@ class WirehouseSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the table that is asked for."""
-        return spark_schema(table_schema(self._request.read))
+        return spark_schema(whole_schema(self._request))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of captures as they are now."""
         request = _narrowed(self._request, schema)
         return PushdownReader(request) if request.pushdown else CaptureReader(request)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A reader of captures as they come."""
+        return CaptureStream(_narrowed(self._request, schema))
+
 
 def _narrowed(request: Request, schema: StructType) -> Request:
     """The request for the columns of a schema, which the user may have given."""
-    known = table_schema(request.read)
+    known = whole_schema(request)
     wanted = to_arrow_schema(schema, timezone="UTC")
     if wanted.equals(known):
         return request
@@ -123,4 +105,6 @@ def _narrowed(request: Request, schema: StructType) -> Request:
         if known.field(field.name).type != field.type:
             kind = spark_schema(known)[field.name].dataType.simpleString()
             raise OptionError(f"the column {field.name} is {kind}")
+    if request.files:
+        raise OptionError(f"the table {FILES} has all of its columns; use select")
     return replace(request, read=replace(request.read, columns=tuple(wanted.names)))

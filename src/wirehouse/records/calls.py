@@ -16,9 +16,9 @@ from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
 from .rows import Closed, FaultRow, MessageRow, Opened
 from .tunnel_ids import tunnel_connection, tunnel_of
 
-__all__ = ["CallsEngine"]
+__all__ = ["HARMLESS", "CallsEngine"]
 
-_HARMLESS: Final = frozenset({"conflict", "truncated_stream"})
+HARMLESS: Final = frozenset({"conflict", "truncated_stream"})
 """Faults that hide no whole message: the first copy was read; the receiver had no more either."""
 
 _TUNNEL_ENDS: Final = {"tunnel_disconnect": "closed", "tunnel_connect": "replaced"}
@@ -223,7 +223,7 @@ class CallsEngine(Engine[CallRow]):
 
     def fault(self, row: FaultRow) -> None:
         """Messages are missing: open calls that are matched by order are given up."""
-        if row.code in _HARMLESS:
+        if row.code in HARMLESS:
             return
         doubt = self._doubt(row.connection)
         doubt.broken(row.direction, row.ts_ns, row.code)

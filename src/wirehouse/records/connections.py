@@ -14,13 +14,15 @@ from wirehouse.protocols.comet.layout import Isp, NetworkType
 from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
 from .rows import Closed, Fact, FaultRow, MessageRow, Opened
 
-__all__ = ["ConnectionRow", "ConnectionsEngine"]
+__all__ = ["HEARTBEATS", "ISPS", "NETWORKS", "ConnectionRow", "ConnectionsEngine"]
 
-_HEARTBEATS: Final = frozenset({"heartbeat", "ping", "pin", "link_ping"})
+HEARTBEATS: Final = frozenset({"heartbeat", "ping", "pin", "link_ping"})
 """Messages that say "I am alive"; their answers are not among them."""
 _ENDS: Final = {"c2s": "client", "s2c": "server"}
-_NETWORKS: Final = {int(each): each.name.lower() for each in NetworkType}
-_ISPS: Final = {int(each): each.name.lower() for each in Isp}
+NETWORKS: Final = {int(each): each.name.lower() for each in NetworkType}
+"""What a device is connected through, by number."""
+ISPS: Final = {int(each): each.name.lower() for each in Isp}
+"""Whose network it is on, by number."""
 
 
 class ConnectionRow(msgspec.Struct, gc=False):
@@ -82,7 +84,7 @@ class ConnectionRow(msgspec.Struct, gc=False):
             self.failures += row.status is not None and row.status != "ok"
         elif kind in ("push", "event"):
             self.pushes += 1
-        if row.name in _HEARTBEATS:
+        if row.name in HEARTBEATS:
             self.heartbeats += 1
 
 
@@ -257,6 +259,6 @@ def _environ(row: ConnectionRow, fields: dict[str, Any] | None) -> None:
     """What a device says it runs on; the last word counts."""
     if fields is not None:
         network, isp = fields.get("network_type"), fields.get("isp")
-        row.network_type = None if network is None else _NETWORKS.get(network, str(network))
-        row.isp = None if isp is None else _ISPS.get(isp, str(isp))
+        row.network_type = None if network is None else NETWORKS.get(network, str(network))
+        row.isp = None if isp is None else ISPS.get(isp, str(isp))
         row.phone_type = fields.get("phone_type")

@@ -57,14 +57,15 @@ class Filter:
         """As it was written."""
         self.columns = columns
         """The columns that it looks at, without those inside of structs."""
-        self._condition = condition
+        self.condition = condition
+        """What it was read as."""
 
     def __repr__(self) -> str:
         return f"Filter({self.text!r})"
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows of a batch it is true for; unknown counts as false."""
-        return pc.fill_null(self._condition.mask(Columns(batch)), False)
+        return pc.fill_null(self.condition.mask(Columns(batch)), False)
 
     def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that it is true for."""
@@ -72,7 +73,7 @@ class Filter:
 
     def test(self, row: Mapping[str, Any]) -> bool:
         """Whether it is true for a row; what the row lacks is null."""
-        return self._condition.test(row) is True
+        return self.condition.test(row) is True
 
 
 def compile_filter(text: str, schema: pa.Schema) -> Filter:

@@ -39,6 +39,15 @@ class Opener:
         self._dialect = dialect
         self._context = PacketContext(known, _config(keys)) if keys else None
 
+    @property
+    def memory(self) -> PacketContext | None:
+        """What the packets so far have told; another opener with these keys can go on with it."""
+        return self._context
+
+    @memory.setter
+    def memory(self, context: PacketContext) -> None:
+        self._context = context
+
     def open(self, message: Any, raw: bytes) -> dict[str, object]:  # noqa: ARG002
         """`content`, the plaintext, and `message`, the Message that it holds."""
         if not isinstance(message, Packet) or not isinstance(message.body, Envelope):

@@ -1,0 +1,140 @@
+"""`wirehouse lake report`: a lake in figures, on the terminal, as JSON or as a page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import CONTEXT
+from .errors import BAD_USAGE, CommandError
+from .lake_words import WHEN, When
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wirehouse.tables.report import Report
+    from wirehouse.tables.report_sheets import Sheet
+
+__all__ = ["command"]
+
+_HELP = """What goes over the wire, how fast, and what goes wrong.
+
+Traffic, the slowest targets, what became of notifications, the clients that have trouble, errors
+and faults, and the connections with the most bytes. --html writes a page that needs no network and
+no other file.
+
+\b
+Examples:
+  wirehouse lake report lake/
+  wirehouse lake report lake/ --since 2h --top 5
+  wirehouse lake report lake/ --since 2026-01-05T14:10 --until 2026-01-05T14:20
+  wirehouse lake report lake/ --html report.html
+  wirehouse lake report lake/ --json | jq '.targets[] | {target, p99_ns}'
+
+\b
+Whole minutes are counted. Counts are exact. Percentiles come from buckets, eight to each doubling
+of the latency, and are off by an eighth at most.
+"""
+
+
+@click.command(
+    name="report", help=_HELP, short_help="What goes over the wire, how fast, and what goes wrong.",
+    context_settings=CONTEXT,
+)  # fmt: skip
+@click.argument("lake", metavar="LAKE")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@click.option("--html", "page", metavar="FILE", help="Write a page.")
+@click.option(
+    "--since",
+    type=WHEN,
+    metavar="T",
+    help="From this time, in UTC, or so long before the last message, as 2h.",
+)
+@click.option("--until", type=WHEN, metavar="T", help="Up to this time.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of each list."
+)
+def command(
+    lake: str, as_json: bool, page: str | None, since: When | None, until: When | None, top: int
+) -> None:
+    """Reports."""
+    report = _report(lake, since, until, top)
+    if page is not None:
+        _write_page(report, page)
+    if as_json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+    elif page is None:
+        _print(report)
+
+
+def _report(lake: str, since: When | None, until: When | None, top: int) -> Report:
+    from wirehouse.tables.log import Log
+    from wirehouse.tables.query import open_lake
+    from wirehouse.tables.report import end_of_messages, make_report
+
+    commit = Log(lake).snapshot().commit
+    with open_lake(lake, commit) as db:
+        end = end_of_messages(db)
+        first = since.at(end) if since is not None else None
+        last = until.at(end) if until is not None else None
+        if first is not None and last is not None and first >= last:
+            raise click.UsageError("--until must be later than --since")
+        name = Path(lake).absolute().name
+        return make_report(db, lake=name, commit=commit, since_ns=first, until_ns=last, top=top)
+
+
+def _write_page(report: Report, path: str) -> None:
+    from wirehouse.tables.report_page import PlotlyMissingError, report_page
+
+    from .read_writers import output
+
+    try:
+        text = report_page(report)
+    except PlotlyMissingError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+    with output(path) as stream:
+        stream.write(text.encode())
+    if path != "-":
+        click.echo(f"{path}: {len(text) / 1e6:.1f} MB", err=True)
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+
+    from wirehouse.tables.report_sheets import sheets, tiles, time_text
+
+    # A pipe has no width of its own, and the widest table has eleven columns.
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    overview = report.overview
+    console.print(f"{report.lake}, commit {report.commit}", style="bold", markup=False)
+    if overview.first_ns is None:
+        console.print("There are no messages in this time.")
+    else:
+        console.print(f"{time_text(overview.first_ns)} to {time_text(overview.last_ns)}, UTC")
+    figures = (figure if what == "bytes" else f"{figure} {what}" for what, figure in tiles(report))
+    console.print(", ".join(figures), highlight=False)
+    for sheet in sheets(report):
+        console.print()
+        _print_sheet(console, sheet)
+
+
+def _print_sheet(console: Console, sheet: Sheet) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(sheet.title, style="bold")
+    if not sheet.rows:
+        console.print("none")
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading, number in zip(sheet.headings, sheet.numbers, strict=True):
+        table.add_column(heading, justify="right" if number else "left", overflow="ellipsis")
+    for row in sheet.rows:
+        table.add_row(*map(Text, row))
+    console.print(table)

@@ -1,0 +1,151 @@
+"""`wirehouse lake status`: how a lake is doing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import CONTEXT
+from .lake_words import DURATION
+from .read_words import counted, printable
+
+if TYPE_CHECKING:
+    from wirehouse.tables.status import Status
+
+__all__ = ["command"]
+
+_HELP = """How a lake is doing: what is in it, how fast it goes, and what waits.
+
+With --from it also looks at the folder of captures: which of them are not in yet, and why.
+
+\b
+Examples:
+  wirehouse lake status lake/
+  wirehouse lake status lake/ --from captures/
+  wirehouse lake status lake/ --from captures/ --json | jq .lag_s
+"""
+
+
+@click.command(
+    name="status", help=_HELP, short_help="How it is doing: what is in it, and what waits.",
+    context_settings=CONTEXT,
+)  # fmt: skip
+@click.argument("lake", metavar="LAKE")
+@click.option("--from", "captures", metavar="DIR", help="The folder of captures.")
+@click.option(
+    "--lateness",
+    "lateness_s",
+    type=DURATION,
+    default="600",
+    show_default=True,
+    metavar="SECONDS",
+    help="As the lake is run with.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    type=DURATION,
+    default="10",
+    show_default=True,
+    metavar="SECONDS",
+    help="As the lake is run with.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+def command(
+    lake: str, captures: str | None, lateness_s: float, settle_s: float, as_json: bool
+) -> None:
+    """Shows it."""
+    from wirehouse.tables.status import status
+
+    found = status(lake, captures, lateness_s=lateness_s, settle_s=settle_s)
+    if as_json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    else:
+        _print(found, looked=captures is not None)
+
+
+def _print(found: Status, *, looked: bool) -> None:
+    from wirehouse.tables.report_sheets import bytes_text, time_text
+
+    click.echo(f"{found.path}: commit {found.commit}, {_age(found.age_s)} ago")
+    if found.bytes_per_s is not None and found.rows_per_s is not None:
+        click.echo(
+            f"  the last steps read {found.bytes_per_s / 1e6:,.1f} MB/s of captures,"
+            f" {found.rows_per_s:,.0f} messages/s"
+        )
+    _print_rows(
+        ("table", "rows", "not final", "files", "bytes", "from", "to"),
+        (
+            (
+                each.table, f"{each.rows:,}", f"{each.provisional_rows:,}", f"{each.files:,}",
+                bytes_text(each.bytes), time_text(each.min_ns), time_text(each.max_ns),
+            )
+            for each in found.tables
+        ),
+    )  # fmt: skip
+    _print_rows(
+        ("source", "captures", "bytes", "last", "refused"),
+        (
+            (
+                printable(each.source), f"{each.files:,}", bytes_text(each.bytes),
+                "–" if each.last_sequence is None else str(each.last_sequence),
+                f"{each.refused:,}",
+            )
+            for each in found.sources
+        ),
+    )  # fmt: skip
+    if looked:
+        _print_backlog(found)
+
+
+def _print_backlog(found: Status) -> None:
+    from wirehouse.tables.report_sheets import bytes_text
+
+    if not found.waiting:
+        click.echo("\nall captures are in")
+        return
+    click.echo(
+        f"\n{counted(found.backlog_files, 'capture')}, {bytes_text(found.backlog_bytes)}, not in;"
+        f" the oldest is {_age(found.lag_s)} old"
+    )
+    _print_rows(
+        ("capture", "bytes", "age", "why"),
+        (
+            (
+                printable(each.path), bytes_text(each.bytes), _age(each.age_s),
+                printable(each.why) or "comes with the next run",
+            )
+            for each in found.waiting
+        ),
+    )  # fmt: skip
+
+
+def _print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table of text; numbers to the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number, heading in enumerate(headings):
+        is_text = number == 0 or heading in ("why", "from", "to")
+        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    if table.row_count:
+        console = Console() if sys.stdout.isatty() else Console(width=160)
+        console.print()
+        console.print(table)
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s"

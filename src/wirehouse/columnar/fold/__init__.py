@@ -1,0 +1,11 @@
+"""What messages come to, a window at a time: calls, connections, and what crosses connections.
+
+`Fold` goes with a `CapturePipeline`, `TunnelFold` with what all folds tell about tunnels. The rules
+are those of `docs/concepts/matching.md`; the reference are the engines of `wirehouse.records`.
+"""
+
+from .fold import Fold
+from .state import FoldState
+from .tunnels import TunnelFold, tunnel_hash
+
+__all__ = ["Fold", "FoldState", "TunnelFold", "tunnel_hash"]

@@ -1,0 +1,148 @@
+"""The fold itself: events go through here one after the other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numba_options import Int, S, U, inline, kernel
+from .calls import LOST, end_calls, message_of_call, stream_broke, unsettle
+from .connections import (
+    begin_row,
+    count_fault,
+    count_message,
+    emit_row,
+    end_row,
+    fact_of_client,
+    fact_of_close,
+)
+from .tables import FREE_CALLS, FREE_SLOTS, GAVE_UP, KNOWN, Tables, find_slot, new_slot
+from .told import (
+    CLOSE,
+    END,
+    FAULT,
+    FLAGS,
+    HARMLESS,
+    KEY,
+    KIND,
+    MINE,
+    OPENED,
+    PROTOCOL,
+    SIGN_ON,
+    TS,
+    TUNNELLED,
+    WHOLE,
+    Told,
+)
+
+__all__ = ["end", "fold", "slot_of"]
+
+_RELAY: Final = KNOWN.index("relay")
+_CLOSED: Final = KNOWN.index("closed")
+
+
+@kernel
+def fold(t: Tables, e: Told, first: int) -> int:
+    """Tell events from the place `first` on, except those of connections that wait.
+
+    Returns the place of the event for which there is no room, or their number. Then the caller
+    makes room, and calls again from there.
+    """
+    for at in range(first, len(e.order)):
+        if t.counts[FREE_SLOTS] == 0 or t.counts[FREE_CALLS] == 0:
+            return at
+        i = e.order[U(at)]
+        kind = S(e.narrow[KIND, U(i)])
+        connection = S(e.wide[KEY, U(i)])
+        slot = find_slot(t, connection)
+        if slot >= 0 and _waits(t, slot, S(e.wide[TS, U(i)])):
+            e.held[U(i)] = True
+        elif kind == TUNNELLED:
+            continue
+        elif kind in (CLOSE, SIGN_ON):
+            _fact(t, e, i, slot)
+        else:
+            if slot < 0:
+                slot = _begin(t, e, i)
+            _event(t, e, i, slot, kind)
+    return len(e.order)
+
+
+@inline
+def _waits(t: Tables, slot: Int, ts_ns: Int) -> Int:
+    """Whether an event is held back; then all later ones of the connection are."""
+    found = t.connections[U(slot)]
+    if ts_ns >= found.since:
+        found.waits = 1
+    return found.waits
+
+
+@kernel
+def _begin(t: Tables, e: Told, i: Int) -> Int:
+    """A connection that was not known; perhaps one that was given up, with calls under way."""
+    slot = new_slot(t, S(e.wide[KEY, U(i)]))
+    if t.counts[GAVE_UP] and e.narrow[KIND, U(i)] != OPENED:
+        unsettle(t, slot, S(e.wide[TS, U(i)]))
+    return slot
+
+
+@inline
+def _event(t: Tables, e: Told, i: Int, slot: Int, kind: Int) -> None:
+    flags = S(e.narrow[FLAGS, U(i)])
+    if kind == OPENED:
+        if not flags & WHOLE:
+            unsettle(t, slot, S(e.wide[TS, U(i)]))
+        begin_row(t, e, i, slot)
+    elif kind == FAULT:
+        e.of_link[U(i)] = _may_be_link(t, e, i, slot)
+        e.receiver[U(i)] = t.connections[U(slot)].receiver
+        if not flags & HARMLESS:
+            stream_broke(t, e, i, slot)
+        count_fault(t, e, i, slot)
+    elif kind == END:
+        e.of_link[U(i)] = _may_be_link(t, e, i, slot)
+        end_calls(t, slot, LOST, _CLOSED)
+        end_row(t, e, i, slot)
+        emit_row(t, slot)
+    else:
+        message_of_call(t, e, i, slot)
+        count_message(t, e, i, slot)
+        e.receiver[U(i)] = t.connections[U(slot)].receiver
+
+
+@inline
+def _may_be_link(t: Tables, e: Told, i: Int, slot: Int) -> Int:
+    protocol = S(t.connections[U(slot)].protocol)
+    if protocol < 0:
+        protocol = S(e.narrow[PROTOCOL, U(i)])
+    return protocol == _RELAY or protocol < 0
+
+
+@kernel
+def _fact(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """A fact alone is no connection; but who is at the other end may be told before it begins."""
+    if e.narrow[KIND, U(i)] == CLOSE:
+        if slot >= 0 and t.connections[U(slot)].seen:
+            fact_of_close(t, e, i, slot)
+    elif e.narrow[FLAGS, U(i)] & MINE or (slot >= 0 and t.connections[U(slot)].seen):
+        if slot < 0:
+            slot = new_slot(t, S(e.wide[KEY, U(i)]))
+        fact_of_client(t, e, i, slot)
+
+
+@kernel
+def end(t: Tables, slots: NDArray[np.int32], outcome: int, cause: int) -> None:
+    """Connections are final as they stand; their open calls get this outcome."""
+    for at in range(U(len(slots))):
+        slot = S(slots[at])
+        end_calls(t, slot, outcome, cause)
+        emit_row(t, slot)
+
+
+@kernel
+def slot_of(t: Tables, connection: int) -> Int:
+    """The slot of a connection; a new one if it has none."""
+    slot = find_slot(t, connection)
+    return new_slot(t, connection) if slot < 0 else slot

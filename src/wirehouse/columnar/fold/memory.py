@@ -1,0 +1,320 @@
+"""The arrays that a fold remembers things in: room for more, and what is saved of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numba_options import S, U, kernel
+from .tables import (
+    BORN,
+    CALL,
+    CALL_TEXTS,
+    CLOSED,
+    CONNECTION,
+    CONNECTION_TEXTS,
+    COUNTS,
+    DONE,
+    ENDS,
+    FREE,
+    FREE_CALLS,
+    FREE_SLOTS,
+    GAVE_UP,
+    NO,
+    NOTHING,
+    ORDER,
+    SIGNED,
+    Tables,
+    add_call,
+    append,
+    index_calls,
+    index_slots,
+)
+from .texts import Texts
+
+__all__ = ["Memory", "Saved"]
+
+_FIRST_ROOM: Final = 1_024
+NEVER: Final = (1 << 63) - 1
+"""In place of a time from which on a connection waits: it does not."""
+_TEXTS: Final = 1 << 16
+"""So many texts are kept without a look at whether they are still used."""
+_BLANK: Final = np.zeros(1, CONNECTION)
+for _name in CONNECTION.names or ():
+    if _name.endswith("_ns") and _name != "quiet_ns":
+        _BLANK[_name] = NOTHING
+    elif _name in (*CONNECTION_TEXTS, "client_port", "server_port", "resumed"):
+        _BLANK[_name] = NO
+_BLANK["since"] = NEVER
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What is remembered of connections, and of their calls: each list in its order."""
+
+    connections: NDArray[Any]
+    oldest: NDArray[np.int64]
+    calls: NDArray[Any]
+    """`slot` is a place in `connections`."""
+    texts: list[str]
+    gave_up: bool
+
+
+class Memory:
+    """Everything about the connections of a share that is not final."""
+
+    def __init__(self) -> None:
+        self.texts = Texts()
+        self._kept_texts = 0
+        self._counts = np.zeros(COUNTS, np.int64)
+        self._connections = np.empty(0, CONNECTION)
+        self._ends = np.empty((0, ENDS), np.int32)
+        self._oldest = np.empty((0, 2), np.int64)
+        self._calls = np.empty(0, CALL)
+        self._slots = self._numbers = np.empty(0, np.int32)
+        self._free_slots = self._free_calls = self._done = np.empty(0, np.int32)
+        self._closed = np.empty(0, CONNECTION)
+        self._waiting = np.empty(0, np.int64)
+        """Slots that wait, or are to wait from some time on."""
+        self.reserve(_FIRST_ROOM, _FIRST_ROOM)
+
+    @property
+    def live_slots(self) -> NDArray[np.int32]:
+        """The slots in use, the oldest connection first."""
+        used = np.flatnonzero(self._connections["used"]).astype(np.int32)
+        return used[np.argsort(self._connections["born"][used])]
+
+    @property
+    def live_calls(self) -> int:
+        """How many calls are remembered."""
+        return len(self._calls) - int(self._counts[FREE_CALLS])
+
+    def __len__(self) -> int:
+        return len(self._connections) - int(self._counts[FREE_SLOTS])
+
+    def tables(self) -> Tables:
+        """The arrays for kernels; good until there is more room."""
+        return Tables(
+            self._connections,
+            self._ends,
+            self._oldest,
+            self._slots,
+            self._free_slots,
+            self._calls,
+            self._numbers,
+            self._free_calls,
+            self._counts,
+            self._done,
+            self._closed,
+            _BLANK,
+        )
+
+    # -- room --------------------------------------------------------------------------------
+
+    def reserve(self, connections: int, calls: int, ends: int = 0) -> None:
+        """Makes room for so many more, and for so many ends of connections."""
+        missing = connections - int(self._counts[FREE_SLOTS])
+        if missing > 0:
+            self._more_slots(max(missing, len(self._connections)))
+        missing = calls - int(self._counts[FREE_CALLS])
+        if missing > 0:
+            self._more_calls(max(missing, len(self._calls)))
+        missing = int(self._counts[CLOSED]) + ends - len(self._closed)
+        if missing > 0:
+            more = np.empty(max(missing, len(self._closed)), CONNECTION)
+            self._closed = np.concatenate([self._closed, more])
+
+    def _more_slots(self, count: int) -> None:
+        held = len(self._connections)
+        self._connections = np.concatenate([self._connections, np.repeat(_BLANK, count)])
+        ends = np.full((count, ENDS), NO, np.int32)
+        ends[:, 2::3] = 0
+        self._ends = np.concatenate([self._ends, ends])
+        self._oldest = np.concatenate([self._oldest, np.zeros((count, 2), np.int64)])
+        self._free_slots = self._freed(self._free_slots, FREE_SLOTS, held, count)
+        self._slots = np.full(_buckets(held + count), NO, np.int32)
+        index_slots(self.tables())
+
+    def _more_calls(self, count: int) -> None:
+        held = len(self._calls)
+        self._calls = np.concatenate([self._calls, np.zeros(count, CALL)])
+        self._free_calls = self._freed(self._free_calls, FREE_CALLS, held, count)
+        self._done = np.concatenate([self._done, np.empty(count, np.int32)])
+        self._numbers = np.full(_buckets(held + count), NO, np.int32)
+        index_calls(self.tables())
+
+    def _freed(
+        self, free: NDArray[np.int32], place: int, first: int, count: int
+    ) -> NDArray[np.int32]:
+        """The stack of free records with new ones, of which the first is taken first."""
+        stack = np.empty(first + count, np.int32)
+        held = int(self._counts[place])
+        stack[:count] = np.arange(first + count - 1, first - 1, -1)
+        stack[count : count + held] = free[:held]
+        self._counts[place] += count
+        return stack
+
+    # -- what is final -----------------------------------------------------------------------
+
+    def take_calls(self) -> NDArray[Any]:
+        """Calls that became final since the last time."""
+        count, free = int(self._counts[DONE]), int(self._counts[FREE_CALLS])
+        done = self._done[:count]
+        found = self._calls[done]
+        self._calls["state"][done] = FREE
+        self._free_calls[free : free + count] = done
+        self._counts[FREE_CALLS] += count
+        self._counts[DONE] = 0
+        return found
+
+    def take_connections(self) -> NDArray[Any]:
+        """Connections that became final since the last time."""
+        found = self._closed[: int(self._counts[CLOSED])].copy()
+        self._counts[CLOSED] = 0
+        return found
+
+    def take_signed(self) -> int:
+        """How many have signed on since the last time."""
+        count = int(self._counts[SIGNED])
+        self._counts[SIGNED] = 0
+        return count
+
+    def give_up(self) -> None:
+        """From now on, a connection that is not known may be one that was given up."""
+        self._counts[GAVE_UP] = 1
+
+    # -- who waits ---------------------------------------------------------------------------
+
+    def waiting(self) -> NDArray[np.int64]:
+        """Connections whose events are held back."""
+        waits = self._connections["waits"][self._waiting] != 0
+        return np.asarray(self._connections["connection"][self._waiting[waits]])
+
+    def wait(self, since: Mapping[int, int]) -> None:
+        """These slots wait from a time on, all others no more: what they held is being told."""
+        slots = np.array(list(since), np.int64)
+        over = np.setdiff1d(self._waiting, slots)
+        self._connections["waits"][over] = 0
+        self._connections["since"][over] = NEVER
+        self._connections["since"][slots] = list(since.values())
+        self._waiting = slots
+
+    # -- texts -------------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Forgets texts that are used no more, once there are many."""
+        if len(self.texts) > max(_TEXTS, 2 * self._kept_texts):
+            slots = np.flatnonzero(self._connections["used"])
+            calls = np.flatnonzero(self._calls["state"] != FREE)
+            records = (self._connections, slots, CONNECTION_TEXTS), (self._calls, calls, CALL_TEXTS)
+            kept = _used_codes(
+                [table[name][rows] for table, rows, names in records for name in names]
+            )
+            fresh = Texts(self.texts.texts[code] for code in kept.tolist())
+            moved = _moves(self.texts, fresh, kept)
+            for table, rows, names in records:
+                for name in names:
+                    table[name][rows] = moved[table[name][rows]]
+            self.texts, self._kept_texts = fresh, len(fresh)
+
+    # -- saving ------------------------------------------------------------------------------
+
+    def save(self) -> Saved:
+        """All that is remembered; nothing final may be left to take."""
+        slots = self.live_slots
+        order = np.empty(self.live_calls, np.int32)
+        calls = self._calls[order[: _calls_in_order(self.tables(), slots, order)]]
+        connections, oldest = self._connections[slots], self._oldest[slots]
+        places = np.empty(len(self._connections), np.int32)
+        places[slots] = np.arange(len(slots))
+        calls["slot"] = places[calls["slot"]]
+        texts = self.texts.texts
+        tables = (connections, CONNECTION_TEXTS), (calls, CALL_TEXTS)
+        kept = _used_codes([table[name] for table, names in tables for name in names])
+        moved = np.full(len(texts) + 1, NO, np.int32)
+        moved[kept] = np.arange(len(kept))
+        for table, names in tables:
+            for name in names:
+                table[name] = moved[table[name]]
+        words = [texts[code] for code in kept.tolist()]
+        return Saved(connections, oldest, calls, words, bool(self._counts[GAVE_UP]))
+
+    def restore(self, states: Sequence[tuple[Saved, NDArray[np.bool_]]]) -> None:
+        """Goes on from several states, each with those of its connections that are wanted."""
+        for saved, wanted in states:
+            kept = np.flatnonzero(wanted)
+            calls = saved.calls[wanted[saved.calls["slot"]]]
+            self.reserve(len(kept), len(calls))
+            slots = self._taken(self._free_slots, FREE_SLOTS, len(kept))
+            places = np.full(len(wanted), NO, np.int32)
+            places[kept] = slots
+            born = self._counts[BORN] + 1 + np.arange(len(kept))
+            self._counts[BORN] += len(kept)
+            self._connections[slots] = saved.connections[kept]
+            self._connections["born"][slots] = born
+            self._connections["since"][slots] = NEVER
+            self._oldest[slots] = saved.oldest[kept]
+            numbers = self._taken(self._free_calls, FREE_CALLS, len(calls))
+            self._calls[numbers] = calls
+            self._calls["slot"][numbers] = places[calls["slot"]]
+            codes = np.append(self.texts.coded(saved.texts), np.int32(NO))
+            for name in CONNECTION_TEXTS:
+                self._connections[name][slots] = codes[saved.connections[name][kept]]
+            for name in CALL_TEXTS:
+                self._calls[name][numbers] = codes[calls[name]]
+            self._counts[GAVE_UP] |= saved.gave_up
+            _link(self.tables(), numbers)
+            self._waiting = np.append(self._waiting, slots[self._connections["waits"][slots] != 0])
+        self._slots[:] = NO
+        index_slots(self.tables())
+
+    def _taken(self, free: NDArray[np.int32], place: int, count: int) -> NDArray[np.int32]:
+        self._counts[place] -= count
+        left = int(self._counts[place])
+        return free[left : left + count][::-1].copy()
+
+
+def _buckets(count: int) -> int:
+    return 1 << max(count - 1, 1).bit_length()
+
+
+def _used_codes(columns: Sequence[NDArray[np.int32]]) -> NDArray[np.int64]:
+    used = np.unique(np.concatenate(columns)) if columns else np.empty(0, np.int32)
+    return used[used >= 0].astype(np.int64)
+
+
+def _moves(before: Texts, after: Texts, kept: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The new code of each old one; the last place is for NO."""
+    moved = np.full(len(before) + 1, NO, np.int32)
+    moved[kept] = after.coded(before.texts[code] for code in kept.tolist())
+    return moved
+
+
+@kernel
+def _calls_in_order(t: Tables, slots: NDArray[np.int32], order: NDArray[np.int32]) -> int:
+    """Write the numbers of all calls, list after list, each from its first to its last."""
+    count = 0
+    for at in range(U(len(slots))):
+        for place in range(0, ENDS, 3):
+            call = S(t.ends[U(slots[at]), U(place)])
+            while call >= 0:
+                order[U(count)] = call
+                count += 1
+                call = S(t.calls[U(call)].after)
+    return count
+
+
+@kernel
+def _link(t: Tables, calls: NDArray[np.int32]) -> None:
+    """Put calls into the lists that they say they are in."""
+    for at in range(U(len(calls))):
+        call = S(calls[at])
+        found = t.calls[U(call)]
+        slot, which = S(found.slot), S(found.state)
+        append(t, slot, call, which)
+        if which < ORDER:
+            add_call(t, slot, call)

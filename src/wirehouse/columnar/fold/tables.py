@@ -1,0 +1,323 @@
+"""What folds remember, in arrays: connections, their calls, and lists through the calls.
+
+- `connections`: a record for each connection (`CONNECTION`), in slots that are used again.
+- `calls`: a record for each call (`CALL`) that is open, or answered so lately that a second answer
+  may come. Those of one end of a connection are linked to lists in the order of time: OPEN has the
+  open calls with an id, ANSWERED the answered ones, ORDER the open ones without id.
+- `slots` and `numbers` find a connection by its id, and a call by connection, end and id: heads of
+  chains through the records.
+
+Texts are codes (`texts.py`); those that kernels know have fixed ones. NOTHING stands for a time
+that is not known, NO for a code, a slot or a call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numba_options import Int, S, U, inline, kernel
+
+__all__ = [
+    "ANSWERED",
+    "BORN",
+    "CALL",
+    "CALL_TEXTS",
+    "CLOSED",
+    "CONNECTION",
+    "CONNECTION_TEXTS",
+    "COUNTS",
+    "DONE",
+    "ENDS",
+    "FREE",
+    "FREE_CALLS",
+    "FREE_SLOTS",
+    "GAVE_UP",
+    "KNOWN",
+    "NO",
+    "NOTHING",
+    "OPEN",
+    "ORDER",
+    "SIGNED",
+    "Tables",
+    "add_call",
+    "append",
+    "find_call",
+    "find_slot",
+    "free_slot",
+    "index_calls",
+    "index_slots",
+    "new_slot",
+    "remove",
+    "remove_call",
+]
+
+NO: Final = -1
+NOTHING: Final = -(1 << 63)
+
+KNOWN: Final = (
+    *("ok", "", "relay", "client", "server", "closed", "replaced", "unfinished", "unsettled"),
+    *("limit", "sealed", "gateway"),
+)
+"""Texts with a fixed code: their place here."""
+
+CONNECTION_TEXTS: Final = (
+    *("protocol", "client_address", "server_address", "client", "closed_by", "closed_how"),
+    *("close_reason", "network_type", "isp", "phone_type"),
+    *("caller", "signed_on", "receiver", "broken_c2s", "broken_s2c"),
+)
+_TIMES: Final = (
+    *("signed_on_ns", "opened_ns", "closed_ns", "first_ns", "last_ns", "handshake_ns", "shake_ns"),
+    *("quiet_ns", "broken_c2s_ns", "broken_s2c_ns"),
+)
+_COUNTED: Final = (
+    *("messages_c2s", "messages_s2c", "bytes_c2s", "bytes_s2c", "requests", "failures", "pushes"),
+    *("heartbeats", "faults", "gaps", "missing_bytes"),
+)
+CONNECTION: Final = np.dtype(
+    [
+        ("connection", "i8"),
+        ("born", "i8"),
+        ("since", "i8"),
+        *((name, "i8") for name in (*_TIMES, *_COUNTED)),
+        *((name, "i4") for name in (*CONNECTION_TEXTS, "client_port", "server_port", "chain")),
+        *((name, "i1") for name in ("used", "seen", "waits", "resumed", "unsettled", "awaited")),
+        *((name, "i1") for name in ("caller_confirmed", "confirmed", "receiver_confirmed")),
+    ],
+    align=True,
+)
+"""A connection. Most fields are columns of its row; beside them:
+
+- `born` counts connections; `used` says that the slot is taken, `seen` that there is a row.
+- `waits`: its events are held back; from `since` on, they are to be.
+- `caller`, `signed_on` and `receiver`: who is signed on, as `calls`, `connections` and `deliveries`
+  see it; and whether the server has confirmed it.
+- `shake_ns`: when a handshake began.
+- What is in doubt: `unsettled`, the directions `awaited` (as bits), the last activity `quiet_ns`
+  while it was unsettled, and for each direction where it broke last, and the code.
+"""
+
+CALL_TEXTS: Final = ("protocol", "target", "status", "reason", "client", "cause")
+CALL: Final = np.dtype(
+    [
+        *(
+            (name, "i8")
+            for name in (
+                *("connection", "message_id", "request_ns", "response_ns", "first_part_ns"),
+                *("request_bytes", "response_bytes", "parts", "requests", "traces", "duplicates"),
+                "tunnel_link",
+            )
+        ),
+        *((name, "i4") for name in (*CALL_TEXTS, "slot", "chain", "before", "after")),
+        *((name, "i1") for name in ("way", "state", "numbered", "outcome")),
+    ],
+    align=True,
+)
+"""A call. `way` is the direction of its request, `state` the list in which it is, or FREE;
+`numbered` says whether it has a `message_id`. `tunnel_link` is 0 outside of tunnels."""
+
+FREE, OPEN, ANSWERED, ORDER = range(4)
+"""States of a call: none, or its list."""
+
+ENDS: Final = 18
+"""For each slot: of both ends, and of each of their three lists: first, last, and number."""
+
+FREE_SLOTS, FREE_CALLS, DONE, CLOSED, SIGNED, BORN, GAVE_UP = range(7)
+COUNTS: Final = 7
+"""Places in `counts`: how many slots and calls are free; how many calls and connections are final,
+and how many have signed on; how many connections there ever were; whether some were given up."""
+
+Table = NDArray[Any]
+Codes = NDArray[np.int32]
+Ints = NDArray[np.int64]
+
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX: Final = np.uint64(0xFF51AFD7ED558CCD)
+
+
+class Tables(NamedTuple):
+    """All arrays that kernels work on."""
+
+    connections: Table
+    ends: Codes
+    """See `ENDS`."""
+    oldest: Ints
+    """For each slot, of both ends: no later than the first of its answered calls."""
+    slots: Codes
+    free_slots: Codes
+    calls: Table
+    numbers: Codes
+    free_calls: Codes
+    counts: Ints
+    done: Codes
+    """Calls that are final; their records are free once they are taken."""
+    closed: Table
+    """Connections that are final."""
+    blank: Table
+    """The one record of a connection of which nothing is known."""
+
+
+# -- lists -------------------------------------------------------------------------------------
+
+
+@inline
+def _place(way: Int, which: Int) -> Int:
+    """Where `ends` has a list."""
+    return S(way) * 9 + (S(which) - 1) * 3
+
+
+@kernel
+def append(t: Tables, slot: Int, call: Int, which: Int) -> None:
+    """Put a call at the end of a list."""
+    found = t.calls[U(call)]
+    at = _place(found.way, which)
+    last = S(t.ends[U(slot), U(at + 1)])
+    found.state = which
+    found.before, found.after = last, NO
+    if last >= 0:
+        t.calls[U(last)].after = call
+    else:
+        t.ends[U(slot), U(at)] = call
+    t.ends[U(slot), U(at + 1)] = call
+    t.ends[U(slot), U(at + 2)] += 1
+
+
+@kernel
+def remove(t: Tables, slot: Int, call: Int) -> None:
+    """Take a call out of its list."""
+    found = t.calls[U(call)]
+    at = _place(found.way, found.state)
+    before, after = S(found.before), S(found.after)
+    if before >= 0:
+        t.calls[U(before)].after = after
+    else:
+        t.ends[U(slot), U(at)] = after
+    if after >= 0:
+        t.calls[U(after)].before = before
+    else:
+        t.ends[U(slot), U(at + 1)] = before
+    t.ends[U(slot), U(at + 2)] -= 1
+    found.state = FREE
+
+
+# -- calls by number ---------------------------------------------------------------------------
+
+
+@inline
+def _bucket(slot: Int, way: Int, number: Int, numbers: Codes) -> Int:
+    value = (U(number) + U(S(slot) * 2 + S(way)) * _SPREAD) * _MIX
+    return S((value ^ (value >> U(32))) & U(len(numbers) - 1))
+
+
+@kernel
+def find_call(t: Tables, slot: Int, way: Int, number: Int) -> Int:
+    """The call with this id, open or answered, or NO."""
+    call = S(t.numbers[U(_bucket(slot, way, number, t.numbers))])
+    while call >= 0:
+        found = t.calls[U(call)]
+        if found.message_id == number and found.slot == slot and found.way == way:
+            return call
+        call = S(found.chain)
+    return NO
+
+
+@inline
+def add_call(t: Tables, slot: Int, call: Int) -> None:
+    """Let a call be found by its id; there is no other with it."""
+    found = t.calls[U(call)]
+    at = _bucket(slot, found.way, found.message_id, t.numbers)
+    found.chain = t.numbers[U(at)]
+    t.numbers[U(at)] = call
+
+
+@kernel
+def remove_call(t: Tables, slot: Int, call: Int) -> None:
+    """Let a call be found no more."""
+    found = t.calls[U(call)]
+    at = _bucket(slot, found.way, found.message_id, t.numbers)
+    other = S(t.numbers[U(at)])
+    if other == call:
+        t.numbers[U(at)] = found.chain
+        return
+    while S(t.calls[U(other)].chain) != call:
+        other = S(t.calls[U(other)].chain)
+    t.calls[U(other)].chain = found.chain
+
+
+@kernel
+def index_calls(t: Tables) -> None:
+    """Let all calls be found in an empty index."""
+    for call in range(len(t.calls)):
+        found = t.calls[U(call)]
+        if found.numbered and OPEN <= found.state <= ANSWERED:
+            add_call(t, S(found.slot), call)
+
+
+# -- connections by id -------------------------------------------------------------------------
+
+
+@inline
+def _slot_bucket(connection: Int, slots: Codes) -> Int:
+    value = U(connection) * _MIX
+    return S((value ^ (value >> U(32))) & U(len(slots) - 1))
+
+
+@inline
+def find_slot(t: Tables, connection: Int) -> Int:
+    """The slot of a connection, or NO."""
+    slot = S(t.slots[U(_slot_bucket(connection, t.slots))])
+    while slot >= 0:
+        found = t.connections[U(slot)]
+        if found.connection == connection:
+            break
+        slot = S(found.chain)
+    return slot
+
+
+@kernel
+def new_slot(t: Tables, connection: Int) -> Int:
+    """A slot for a connection of which nothing is known; there is room."""
+    t.counts[FREE_SLOTS] -= 1
+    slot = S(t.free_slots[U(t.counts[FREE_SLOTS])])
+    found = t.connections[U(slot)]
+    found.connection = connection
+    found.used = 1
+    t.counts[BORN] += 1
+    found.born = t.counts[BORN]
+    _add_slot(t, slot)
+    return slot
+
+
+@inline
+def _add_slot(t: Tables, slot: Int) -> None:
+    found = t.connections[U(slot)]
+    at = _slot_bucket(found.connection, t.slots)
+    found.chain = t.slots[U(at)]
+    t.slots[U(at)] = slot
+
+
+@kernel
+def free_slot(t: Tables, slot: Int) -> None:
+    """Forget a connection."""
+    found = t.connections[U(slot)]
+    at = _slot_bucket(found.connection, t.slots)
+    other = S(t.slots[U(at)])
+    if other == slot:
+        t.slots[U(at)] = found.chain
+    else:
+        while S(t.connections[U(other)].chain) != slot:
+            other = S(t.connections[U(other)].chain)
+        t.connections[U(other)].chain = found.chain
+    t.connections[U(slot)] = t.blank[0]
+    t.free_slots[U(t.counts[FREE_SLOTS])] = slot
+    t.counts[FREE_SLOTS] += 1
+
+
+@kernel
+def index_slots(t: Tables) -> None:
+    """Let all connections be found in an empty index."""
+    for slot in range(len(t.connections)):
+        if t.connections[U(slot)].used:
+            _add_slot(t, slot)

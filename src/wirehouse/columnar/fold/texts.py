@@ -1,0 +1,71 @@
+"""Texts as codes, so that kernels need not look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .tables import KNOWN, NO
+
+__all__ = ["Texts", "indices_of"]
+
+Codes = NDArray[np.int32]
+
+
+class Texts:
+    """All texts that are known, each with its place in a list as its code."""
+
+    def __init__(self, texts: Iterable[str] = ()):
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._array = pa.array([], pa.string())
+        for text in (*KNOWN, *texts):
+            self.code(text)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def code(self, text: str | None) -> int:
+        """The code of a text; NO for none."""
+        if text is None:
+            return NO
+        found = self._codes.get(text)
+        if found is None:
+            found = self._codes[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+    def coded(self, texts: Iterable[str | None]) -> Codes:
+        """The codes of some texts."""
+        return np.fromiter(map(self.code, texts), np.int32)
+
+    def codes(self, array: pa.Array) -> Codes | int:
+        """The codes of a column; NO when it is all null."""
+        if array.null_count == len(array):
+            return NO
+        indices, dictionary = indices_of(array)
+        return np.append(self.coded(dictionary), np.int32(NO))[indices]
+
+    def array(self, codes: Codes) -> pa.Array:
+        """The column that has these codes."""
+        if len(self._array) < len(self.texts):
+            self._array = pa.array(self.texts, pa.string())
+        missing = codes < 0
+        return self._array.take(pa.array(codes, mask=missing if missing.any() else None))
+
+    def list_of(self, codes: Iterable[int]) -> list[str | None]:
+        """The texts that have these codes."""
+        return [None if code < 0 else self.texts[code] for code in codes]
+
+
+def indices_of(array: pa.Array) -> tuple[Codes, list[str]]:
+    """A column as places in the list of its distinct texts; -1 for null."""
+    encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
+    indices = encoded.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices, -1)
+    return np.asarray(indices.to_numpy(), np.int32), encoded.dictionary.to_pylist()

@@ -1,0 +1,129 @@
+"""The events of a window in arrays: what kernels are told, and what they tell of each event.
+
+`wide` and `narrow` have a row for each column. Columns of events that are no messages go by other
+names, below.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "ADDRESS",
+    "BY",
+    "CLIENT",
+    "CLIENT_PORT",
+    "CLOSE",
+    "CODE",
+    "CONFIRMS",
+    "CONTROL",
+    "END",
+    "EXTRA",
+    "FAULT",
+    "FIRST",
+    "FLAGS",
+    "FROM_SERVER",
+    "GAP",
+    "HANDSHAKE",
+    "HARMLESS",
+    "HEARTBEAT",
+    "HOW",
+    "KEY",
+    "KIND",
+    "KINDS",
+    "LINK",
+    "MINE",
+    "NARROW",
+    "NUMBER",
+    "NUMBERED",
+    "OPENED",
+    "OTHER",
+    "PART",
+    "PROTOCOL",
+    "PUSH",
+    "RANKS",
+    "REASON",
+    "REPLIES",
+    "REPLY",
+    "REQUEST",
+    "RESPONSE",
+    "RESUMES",
+    "SEALED",
+    "SERVER_ADDRESS",
+    "SERVER_PORT",
+    "SIGN_ON",
+    "SIZE",
+    "STATUS",
+    "TARGET",
+    "TRACE",
+    "TS",
+    "TUNNELLED",
+    "WHOLE",
+    "WIDE",
+    "Told",
+]
+
+TS, FIRST, KEY, NUMBER, REPLY, SIZE, LINK = range(7)
+WIDE: Final = 7
+"""Rows of `wide`: when it happened, and when it began; the connection; ids; bytes, or those that
+are missing; the link of a message in a tunnel, or 0."""
+CLIENT_PORT: Final = NUMBER
+SERVER_PORT: Final = REPLY
+
+KIND, FLAGS, TARGET, STATUS, REASON, CLIENT, PROTOCOL, EXTRA = range(8)
+NARROW: Final = 8
+"""Rows of `narrow`: a kind and flags, as below; codes of texts; a place in `extras`, or NO."""
+ADDRESS: Final = TARGET
+SERVER_ADDRESS: Final = STATUS
+CODE: Final = TARGET
+BY: Final = STATUS
+HOW: Final = REASON
+
+OPENED, CLOSE, SIGN_ON, FAULT, REQUEST, RESPONSE, PART, TRACE, SEALED, PUSH = range(10)
+HANDSHAKE, CONTROL, OTHER, TUNNELLED, END = range(10, 15)
+"""Kinds: a connection begins; two kinds of fact; a fault; kinds of messages, those in tunnels for
+themselves; a connection ends."""
+KINDS: Final = {
+    "request": REQUEST,
+    "response": RESPONSE,
+    "part": PART,
+    "trace": TRACE,
+    "sealed": SEALED,
+    "push": PUSH,
+    "event": PUSH,
+    "handshake": HANDSHAKE,
+    "control": CONTROL,
+}
+"""By the column `kind` of messages; all others are OTHER."""
+RANKS: Final = np.array([0, 1, 1, 2, *[3] * 10, 4])
+"""By kind: which of several events comes first at one and the same time."""
+
+FROM_SERVER, NUMBERED, REPLIES, HEARTBEAT, CONFIRMS, RESUMES, WHOLE, HARMLESS, GAP, MINE = (
+    1 << bit for bit in range(10)
+)
+"""Flags. Of messages: who sent it (also of faults), whether it has an id and answers one, is a
+heartbeat, confirms a client, wants to resume. Of an opened connection: whether its beginning
+was seen. Of faults: whether it hides no message, whether it is a gap. Of a fact: whether its
+connection, known or not, belongs to this share."""
+
+
+class Told(NamedTuple):
+    """Events, and what becomes known about them."""
+
+    wide: NDArray[np.int64]
+    narrow: NDArray[np.int32]
+    extras: NDArray[np.int32]
+    """What a device says about itself: codes of network, isp and phone."""
+    order: NDArray[np.int64]
+    """The events in the order in which they are told."""
+    held: NDArray[np.bool_]
+    """Those that are held back."""
+    receiver: NDArray[np.int32]
+    """Who was signed on, as deliveries see it: a code or NO."""
+    of_link: NDArray[np.bool_]
+    """Faults and ends of connections that are links, or may be."""
+    signed: NDArray[Any]
+    """Three rows: events with which a client signed on, the client, the protocol."""

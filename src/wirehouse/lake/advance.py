@@ -1,0 +1,246 @@
+"""The engine of a lake: takes it forward, one committed step after the other.
+
+    with Writer(root, create=settings.to_record()) as writer:
+        Engine(spark, writer, settings).advance(inputs)
+
+Whatever calls it, a run over everything that is there or a stream, the tables are the same: they
+depend on the files that were admitted, not on the steps in which they came. What a step is made of
+is told in `docs/concepts/lake.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from wirehouse.records.schema import schema
+from wirehouse.tables.entries import Input, Record
+from wirehouse.tables.errors import LakeError
+from wirehouse.tables.parquet import ParquetOut, stats
+from wirehouse.tables.writer import Writer
+
+from .decoding import STATE, Decoded, DecodeTask, decode
+from .joining import join
+from .outputs import Written
+from .planning import shares_of
+from .settings import Settings
+from .step import LakeFile, Step
+from .tasks import run_tasks
+from .tunnelling import EVENTS, SHARES, Tunnelled, TunnelTask, tunnel
+from .tunnelling import STATE as TUNNEL_STATE
+
+__all__ = ["Engine", "OnStep"]
+
+OnStep = Callable[[str], None]
+"""Is told the name of each part of a step before it is done."""
+
+_CONSUMED: Final = ("_connections", "_tunnel_events")
+"""Tables whose final rows are used up within a step."""
+_DETAILS: Final = {
+    "late_file": "a later file of its source was read before it came",
+    "vanished_file": "it was gone when its turn had come",
+    "unreadable_file": "it could not be opened",
+}
+
+
+class _Unreadable(Exception):
+    """A capture turned out to be gone, or not to be readable."""
+
+    def __init__(self, path: str, code: str):
+        super().__init__(path)
+        self.path = path
+        self.code = code
+
+
+class Engine:
+    """Takes a lake forward."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        writer: Writer,
+        settings: Settings,
+        *,
+        keys: Iterable[str] = (),
+        workers: int = 2,
+        lateness_s: float = 600,
+        window_bytes: int | None = None,
+        on_step: OnStep | None = None,
+    ):
+        """`workers`: how many tasks run at once. `lateness_s`: how far sources may be apart."""
+        self._spark = spark
+        self._writer = writer
+        self._settings = settings.agreed(writer.snapshot.settings)
+        self._keys = tuple(map(os.path.abspath, keys))
+        self._workers = workers
+        self._lateness_ns = int(lateness_s * 1e9)
+        self._window_bytes = window_bytes
+        self._on_step = on_step or (lambda _: None)
+
+    def advance(self, inputs: Sequence[Input]) -> Record | None:
+        """Reads captures, in this order, and commits what they come to; None when there are none.
+
+        Captures with a fault are not read, only told. One that turns out to be gone or unreadable
+        is treated so, and the rest is done without it. Raises LakeError when nothing was committed.
+        """
+        wanted = list(inputs)
+        while wanted:
+            try:
+                return self._step(wanted)
+            except _Unreadable as found:
+                wanted = [_blamed(each, found) for each in wanted]
+        return None
+
+    # -- one step ------------------------------------------------------------------------------
+
+    def _step(self, inputs: Sequence[Input]) -> Record:
+        began = time.monotonic()
+        good = [each for each in inputs if each.fault is None]
+        with self._writer.begin() as transaction:
+            step = Step(self._writer, transaction)
+            self._on_step("decode")
+            self._decode(step, good)
+            self._refuse(step, [each for each in inputs if each.fault is not None])
+            if "tunnels" in self._settings.tables or "calls" in self._settings.tables:
+                self._on_step("tunnels")
+                self._tunnels(step)
+            self._on_step("join")
+            join(self._spark, step, self._settings, self._now_ns(step))
+            for table in _CONSUMED:
+                step.remove(step.new(table, provisional=False))
+            rows = step.hand_over()
+            for each in inputs:
+                transaction.consume(each)
+            figures: dict[str, Any] = {
+                "rows": {table: count for table, count in rows.items() if table[0] != "_"},
+                "seconds": round(time.monotonic() - began, 3),
+                "bytes": sum(each.bytes for each in good),
+            }
+            return transaction.commit("advance", figures, on_step=self._on_step)
+
+    def _decode(self, step: Step, inputs: Sequence[Input]) -> None:
+        by_source: dict[str, list[Input]] = {}
+        for each in inputs:
+            by_source.setdefault(each.source, []).append(each)
+        sizes = {source: sum(i.bytes for i in files) for source, files in by_source.items()}
+        shares = shares_of(sizes, self._workers)
+        tasks = [
+            DecodeTask(
+                source=source,
+                files=tuple(each.path for each in files),
+                share=share,
+                shares=shares[source],
+                states=tuple(file.path for file in _of_source(step.kept(STATE), source)),
+                work=step.work("decode"),
+                settings=self._settings,
+                keys=self._keys,
+                window_bytes=self._window_bytes,
+            )
+            for source, files in sorted(by_source.items(), key=lambda item: -sizes[item[0]])
+            for share in range(shares[source])
+        ]
+        done = run_tasks(self._spark, decode, tasks, Decoded)
+        for each in done:
+            _check(each)
+        for source in by_source:
+            self._replace(step, source, [each for each in done if each.source == source])
+
+    def _replace(self, step: Step, source: str, done: Sequence[Decoded]) -> None:
+        """The state and the provisional files of a source are those of this step."""
+        before = _of_source(step.kept(STATE), source)
+        times = [file.max_ns for file in before if file.max_ns is not None]
+        times += [w.max_ns for each in done for w in each.written if w.max_ns is not None]
+        for table in step.tables():
+            step.remove(file for file in _of_source(step.kept(table), source) if file.provisional)
+        step.remove(before)
+        for each in done:
+            written = [
+                msgspec.structs.replace(file, max_ns=max(times, default=None))
+                if file.table == STATE
+                else file
+                for file in each.written
+            ]
+            step.add(written, source=source, share=each.share, shares=each.shares)
+
+    def _refuse(self, step: Step, refused: Sequence[Input]) -> None:
+        """Captures that are not read are told in `faults`."""
+        if not refused:
+            return
+        columns = schema("faults")
+        rows = [
+            {
+                "file": each.path,
+                "offset": 0,
+                "present_bytes": each.bytes,
+                "missing_bytes": 0,
+                "code": each.fault,
+                "detail": _DETAILS[each.fault or ""],
+            }
+            for each in refused
+        ]
+        path = f"{step.work('refused')}/refused.parquet"
+        with ParquetOut(path, columns) as out:
+            out.write(pa.RecordBatch.from_pylist(rows, columns))
+        known = stats(path)
+        step.add([Written(table="faults", path=path, rows=known.rows, bytes=known.bytes)])
+
+    def _tunnels(self, step: Step) -> None:
+        if not step.touched(EVENTS):
+            return
+        states = {file.share: file for file in step.kept(TUNNEL_STATE)}
+        tasks = [
+            TunnelTask(
+                share=share,
+                final=_paths(step.new(EVENTS, provisional=False)),
+                provisional=_paths(step.files(EVENTS, provisional=True)),
+                state=states[share].path if share in states else None,
+                work=step.work("tunnels"),
+            )
+            for share in range(SHARES)
+        ]
+        done = run_tasks(self._spark, tunnel, tasks, Tunnelled)
+        step.remove(states.values())
+        step.remove(step.kept("tunnels", provisional=True))
+        step.remove(file for file in step.kept("calls", provisional=True) if file.source is None)
+        for each in done:
+            step.add(each.written, share=each.share, shares=SHARES)
+
+    def _now_ns(self, step: Step) -> int:
+        """A time of the captures before which nothing is expected any more."""
+        reached: dict[str | None, int] = {}
+        for file in step.files(STATE):
+            if file.max_ns is not None:
+                reached[file.source] = max(file.max_ns, reached.get(file.source, 0))
+        return min(reached.values(), default=0) - self._lateness_ns
+
+
+# -- small things --------------------------------------------------------------------------------
+
+
+def _of_source(files: Iterable[LakeFile], source: str) -> list[LakeFile]:
+    return [file for file in files if file.source == source]
+
+
+def _paths(files: Iterable[LakeFile]) -> tuple[str, ...]:
+    return tuple(file.path for file in files)
+
+
+def _check(done: Decoded) -> None:
+    failure = done.failure
+    if failure is None:
+        return
+    if failure.path is not None and failure.code is not None:
+        raise _Unreadable(failure.path, failure.code)
+    raise LakeError(f"{failure.text}; nothing was committed: make room and run it again")
+
+
+def _blamed(each: Input, found: _Unreadable) -> Input:
+    if each.path != found.path:
+        return each
+    return msgspec.structs.replace(each, fault=found.code)

@@ -1,0 +1,108 @@
+"""The files that a task writes: one for each table, final or not, and each protocol's messages."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+import pyarrow as pa
+
+from wirehouse.records.crossing import CROSSING
+from wirehouse.records.schema import schema
+from wirehouse.tables.parquet import ParquetOut, stats
+
+__all__ = ["Outputs", "Written"]
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a task has written."""
+
+    table: str
+    path: str
+    rows: int
+    bytes: int
+    min_ns: int | None = None
+    max_ns: int | None = None
+    provisional: bool = False
+    protocol: str | None = None
+
+
+class Outputs:
+    """Files under construction in a folder of their own; a file exists once it has a row."""
+
+    def __init__(self, work: str):
+        self._folder = Path(work) / uuid.uuid4().hex
+        self._folder.mkdir(parents=True)
+        self._open: dict[tuple[str, str | None, bool], tuple[Path, ParquetOut]] = {}
+        self._written: list[Written] = []
+        self.provisional = False
+        """Whether what is written now is what would be, if the input ended here."""
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Adds rows to a table."""
+        if batch.num_rows:
+            self._out(table, batch).write(batch)
+
+    def state(self, table: str, data: bytes) -> None:
+        """Adds a file with a task's state."""
+        path = self._folder / f"{table.strip('_')}.state"
+        path.write_bytes(data)
+        self._written.append(Written(table=table, path=str(path), rows=0, bytes=len(data)))
+
+    def close(self) -> list[Written]:
+        """Finishes all files, and says what there is."""
+        for (table, protocol, provisional), (path, out) in self._open.items():
+            out.close()
+            found = stats(path)
+            self._written.append(
+                Written(
+                    table=table,
+                    path=str(path),
+                    rows=found.rows,
+                    bytes=found.bytes,
+                    min_ns=found.min_ns,
+                    max_ns=found.max_ns,
+                    provisional=provisional,
+                    protocol=protocol,
+                )
+            )
+        self._open.clear()
+        return self._written
+
+    def _out(self, table: str, batch: pa.RecordBatch) -> ParquetOut:
+        protocol = batch.schema.names[-1] if table == "messages" else None
+        key = (table, protocol, self.provisional)
+        if key not in self._open:
+            name = "-".join(
+                [
+                    protocol or table.strip("_"),
+                    *(["open"] if self.provisional else []),
+                    uuid.uuid4().hex[:12],
+                ]
+            )
+            path = self._folder / f"{name}.parquet"
+            self._open[key] = path, ParquetOut(path, _schema(table, protocol))
+        return self._open[key][1]
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Files that were not finished are closed, so that nothing stays open; nobody names them."""
+        for _, out in self._open.values():
+            with contextlib.suppress(Exception):
+                out.close()
+
+
+def _schema(table: str, protocol: str | None) -> pa.Schema:
+    if table in CROSSING:
+        return CROSSING[table]
+    return schema(table.removeprefix("_"), () if protocol is None else (protocol,))

@@ -1,0 +1,211 @@
+"""Does a lake agree with itself? Looks at its log, and at the files that the log names.
+
+    for problem in check("lake"):
+        print(problem)
+
+Nothing is changed. Whether the tables are what the captures say is not looked at here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .entries import AddedFile, read_checkpoint, read_record
+from .errors import DamagedError, LakeError
+from .layout import Layout
+from .log import Log
+from .parquet import stats
+from .reading import batches
+from .snapshot import Snapshot
+
+__all__ = ["Problem", "check"]
+
+_SUMS = (
+    ("payload_bytes", ("new_bytes", "duplicate_bytes")),
+    ("span_bytes", ("new_bytes", "gap_bytes")),
+    ("new_bytes", ("decoded_bytes", "faulty_bytes", "undecryptable_bytes", "ignored_bytes")),
+)
+"""What must be the sum of what, in each row of `coverage`."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that does not agree."""
+
+    code: str
+    """missing_file, wrong_size, wrong_rows, damaged_file, orphan, hole, damaged_log, order,
+    coverage, provisional, checkpoint"""
+    where: str
+    detail: str
+    harmless: bool = False
+    """True for what is merely of no use: files that no record names."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.detail}"
+
+
+def check(root: str | os.PathLike[str]) -> list[Problem]:
+    """Everything that is wrong with a lake. Raises LakeError when there is none, or a newer one."""
+    log = Log(root)
+    found = list(_log_problems(log))
+    try:
+        snapshot = log.snapshot()
+    except LakeError:
+        if not found:
+            raise
+        return found
+    found += _checkpoint_problems(log)
+    found += _order_problems(snapshot)
+    found += _provisional_problems(log, snapshot)
+    broken = list(_file_problems(log.layout, snapshot))
+    found += broken
+    if not any(each.where.startswith("coverage/") for each in broken):
+        found += _coverage_problems(log.layout.root)
+    found += _orphans(log.layout, snapshot)
+    return found
+
+
+# -- the log -----------------------------------------------------------------------------------
+
+
+def _log_problems(log: Log) -> Iterator[Problem]:
+    """Numbers that are missing, and records that cannot be read."""
+    records, checkpoints = log.layout.logged()
+    if not records:
+        return
+    known = set(records)
+    for number in range(records[0], records[-1]):
+        if number not in known:
+            yield _log_problem("hole", log.layout.record(number), "missing")
+    if records[0] > 0 and not any(each >= records[0] - 1 for each in checkpoints):
+        yield _log_problem("hole", log.layout.record(records[0] - 1), "missing")
+    for number in records:
+        path = log.layout.record(number)
+        try:
+            record = read_record(path)
+        except DamagedError:
+            yield _log_problem("damaged_log", path, "cannot be read")
+            continue
+        if record.commit != number:
+            yield _log_problem("damaged_log", path, f"says that it is commit {record.commit}")
+
+
+def _log_problem(code: str, path: Path, detail: str) -> Problem:
+    return Problem(code, f"_log/{path.name}", detail)
+
+
+def _checkpoint_problems(log: Log) -> Iterator[Problem]:
+    """Checkpoints that cannot be read, or say something else than the records."""
+    records, checkpoints = log.layout.logged()
+    made = Snapshot()
+    for number in checkpoints:
+        path = log.layout.checkpoint(number)
+        try:
+            said = read_checkpoint(path)
+        except DamagedError:
+            yield _log_problem("checkpoint", path, "cannot be read; delete it")
+            continue
+        if records[: number + 1] != list(range(number + 1)):
+            continue  # the records that it was made of are not all there
+        for at in range(made.commit + 1, number + 1):
+            made.apply(read_record(log.layout.record(at)))
+        wanted = made.to_checkpoint()
+        if (said.files, said.inputs, said.settings) != (
+            wanted.files,
+            wanted.inputs,
+            wanted.settings,
+        ):
+            yield _log_problem("checkpoint", path, "does not say what the records say; delete it")
+
+
+def _order_problems(snapshot: Snapshot) -> Iterator[Problem]:
+    """Inputs whose sequence does not rise."""
+    for name, source in snapshot.sources.items():
+        last: int | None = None
+        for each in source.inputs:
+            if each.fault == "late_file":
+                continue
+            if last is not None and each.sequence <= last:
+                detail = f"number {each.sequence} was read after number {last}"
+                yield Problem("order", name or each.name, detail)
+            last = each.sequence
+
+
+def _provisional_problems(log: Log, snapshot: Snapshot) -> Iterator[Problem]:
+    """Provisional files that the last step of their source should have replaced."""
+    steps: dict[str, int] = {}
+    for number in log.layout.logged()[0]:
+        for each in read_record(log.layout.record(number)).inputs:
+            if each.fault != "late_file":
+                steps[each.source] = number
+    for file in snapshot.all_files():
+        last = -1 if file.source is None else steps.get(file.source, -1)
+        if file.provisional and file.commit < last:
+            detail = f"provisional, and commit {last} went on with {file.source}"
+            yield Problem("provisional", file.path, detail)
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def _file_problems(layout: Layout, snapshot: Snapshot) -> Iterator[Problem]:
+    for file in snapshot.all_files():
+        try:
+            path = layout.resolve(file.path, snapshot)
+        except LakeError:
+            yield Problem("missing_file", file.path, "the log names this file, it is not there")
+            continue
+        size = path.stat().st_size
+        if size != file.bytes:
+            detail = f"{size:,} bytes; the log says {file.bytes:,}"
+            yield Problem("wrong_size", file.path, detail)
+        elif path.suffix == ".parquet":
+            yield from _parquet_problems(file, path)
+
+
+def _parquet_problems(file: AddedFile, path: Path) -> Iterator[Problem]:
+    try:
+        known = stats(path)
+    except (pa.ArrowException, OSError) as error:
+        yield Problem("damaged_file", file.path, f"no Parquet file: {error}")
+        return
+    if known.rows != file.rows:
+        detail = f"{known.rows:,} rows; the log says {file.rows:,}"
+        yield Problem("wrong_rows", file.path, detail)
+
+
+def _coverage_problems(root: Path) -> Iterator[Problem]:
+    """Streams whose bytes do not add up."""
+    columns = ["connection", *{name: None for total, parts in _SUMS for name in (total, *parts)}]
+    for batch in batches(root, "coverage", columns=columns):
+        for total, parts in _SUMS:
+            added = batch.column(parts[0])
+            for part in parts[1:]:
+                added = pc.add(added, batch.column(part))
+            wrong = pc.filter(batch.column("connection"), pc.not_equal(added, batch.column(total)))
+            for connection in wrong.unique().to_pylist():
+                detail = f"{total} of connection {connection} is not {' + '.join(parts)}"
+                yield Problem("coverage", "coverage", detail)
+
+
+def _orphans(layout: Layout, snapshot: Snapshot) -> Iterator[Problem]:
+    """Files that no record names: what was killed left them. Those that readers may still need
+    after they were removed are none."""
+    named = {each.path for each in snapshot.all_files()} | snapshot.removed.keys()
+    for folder in sorted(layout.root.iterdir()):
+        if not folder.is_dir() or folder in (layout.log, layout.staging):
+            continue
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(layout.root).as_posix()
+            if path.is_file() and name not in named:
+                yield Problem("orphan", name, "no record names this file", harmless=True)
+    for path in sorted(layout.staging.iterdir()) if layout.staging.is_dir() else []:
+        if path.name != snapshot.staging:
+            name = path.relative_to(layout.root).as_posix()
+            detail = "what a run is about to commit, or a killed one left"
+            yield Problem("orphan", name, detail, harmless=True)

@@ -1,0 +1,87 @@
+"""Forgets what is old: files of tables, files that were removed, and records of the log.
+
+    expire("lake", older_than_s=30 * 86_400)
+
+A file goes when the latest time in it is older than that: whole files only, so that some rows may
+stay a while longer. Provisional files and state stay, and so does the knowledge which captures were
+read: none is read twice. Records that old go once a checkpoint has all that they say.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from .entries import Record, read_record, time_ns_of
+from .errors import LakeError
+from .layout import PUBLIC_TABLES, is_public
+from .sweeping import KEPT_COMMITS, KEPT_S
+from .writer import Writer
+
+__all__ = ["expire"]
+
+
+def expire(
+    root: str | os.PathLike[str],
+    older_than_s: float,
+    *,
+    tables: Iterable[str] | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> Record | None:
+    """Forgets what is older; gives the commit that did it, None when no file was that old."""
+    if older_than_s <= 0:
+        raise LakeError(f"{older_than_s:g} s: say how old files have to be")
+    wanted = frozenset(PUBLIC_TABLES if tables is None else tables)
+    before_ns = clock() - int(older_than_s * 1e9)
+    with Writer(root, clock=clock) as writer:
+        made = _drop(writer, wanted, before_ns)
+        _fold_log(writer, min(before_ns, clock() - int(KEPT_S * 1e9)))
+        return made
+
+
+def _drop(writer: Writer, tables: frozenset[str], before_ns: int) -> Record | None:
+    """Removes the files that are old, in one commit."""
+    old = [
+        each
+        for each in writer.snapshot.all_files()
+        if each.table in tables
+        and is_public(each.table)
+        and not each.provisional
+        and each.max_ns is not None
+        and each.max_ns < before_ns
+    ]
+    if not old:
+        return None
+    with writer.begin() as step:
+        for each in old:
+            step.remove(each.path)
+        figures = {
+            "before_ns": before_ns,
+            "files": len(old),
+            "rows": sum(each.rows for each in old),
+            "bytes": sum(each.bytes for each in old),
+        }
+        return step.commit("expire", figures)
+
+
+def _fold_log(writer: Writer, before_ns: int) -> None:
+    """Deletes records that are old, and the checkpoints between them, behind a new checkpoint."""
+    layout, log = writer.layout, writer.log
+    records, checkpoints = layout.logged()
+    old = []
+    for number in records[: -KEPT_COMMITS or None]:
+        if time_ns_of(read_record(layout.record(number)).time) >= before_ns:
+            break
+        old.append(number)
+    if not old:
+        return
+    last = writer.snapshot.commit
+    writer.checkpoint()
+    if log.snapshot().to_checkpoint() != writer.snapshot.to_checkpoint():
+        raise LakeError(f"{layout.checkpoint(last)}: was written, and says something else")
+    for number in old:
+        layout.record(number).unlink()
+    for number in checkpoints:
+        if number < last:
+            layout.checkpoint(number).unlink()

@@ -1,0 +1,310 @@
+"""The queries of a report, in DuckDB's SQL, over the tables of a lake.
+
+What is counted by minute comes from the roll-ups; what is asked by client or connection comes from
+the tables themselves. Every order is complete, so that the same lake gives the same report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+__all__ = [
+    "MINUTE_NS",
+    "Scope",
+    "clients",
+    "error_steps",
+    "errors",
+    "faults",
+    "latency",
+    "latency_cells",
+    "overview",
+    "protocols",
+    "talkers",
+    "targets",
+    "topics",
+    "traffic",
+]
+
+MINUTE_NS: Final = 60_000_000_000
+
+_CALL_TIME: Final = "coalesce(request_ns, response_ns)"
+_DELIVERY_TIME: Final = "coalesce(published_ns, first_sent_ns, acked_ns)"
+
+_ENDS: Final = """
+    SELECT connection, min(client) AS client, min(address) AS address FROM (
+        SELECT connection, client, client_address AS address FROM connections
+        UNION ALL
+        SELECT connection, NULL, user_address FROM tunnels
+    ) GROUP BY connection
+"""
+"""By id of a connection or tunnel: who is at its end."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a report is about."""
+
+    since_ns: int | None
+    until_ns: int | None
+    """These times, if any, are the beginnings of minutes."""
+    step_ns: int = MINUTE_NS
+    top: int = 20
+
+    def with_step(self, step_ns: int) -> Scope:
+        """The same, in longer steps."""
+        return replace(self, step_ns=step_ns)
+
+    def holds(self, time: str) -> str:
+        """The condition that a time is in it. With bounds, what has no time is not."""
+        bounds = []
+        if self.since_ns is not None:
+            bounds.append(f"{time} >= {self.since_ns}")
+        if self.until_ns is not None:
+            bounds.append(f"{time} < {self.until_ns}")
+        return " AND ".join(bounds) or "TRUE"
+
+    @property
+    def start(self) -> str:
+        """The step that a minute belongs to."""
+        return f"minute_ns // {self.step_ns} * {self.step_ns}"
+
+
+def overview(scope: Scope) -> str:
+    """One row."""
+    minutes = scope.holds("minute_ns")
+    return f"""
+        SELECT coalesce(sum(messages), 0)::BIGINT AS messages,
+            coalesce(sum(bytes), 0)::BIGINT AS bytes,
+            (SELECT count(*) FROM connections WHERE {scope.holds("first_ns")}) AS connections,
+            (SELECT count(*) FROM tunnels WHERE {scope.holds("first_ns")}) AS tunnels,
+            (SELECT count(*) FROM calls WHERE {scope.holds(_CALL_TIME)}) AS calls,
+            (SELECT coalesce(sum(deliveries), 0)::BIGINT FROM delivery_minutes
+                WHERE {minutes}) AS deliveries,
+            (SELECT count(*) FROM faults WHERE {scope.holds("ts_ns")}) AS faults,
+            min(minute_ns) AS first_ns, max(minute_ns) + {MINUTE_NS} AS last_ns
+        FROM traffic_minutes WHERE {minutes}
+    """
+
+
+_OUTCOMES: Final = ("answered", "failed", "lost", "unknown", "open", "orphan")
+
+
+def protocols(scope: Scope) -> str:
+    """A row for each protocol, and one for what has none."""
+    outcomes = ", ".join(f"count_if(outcome = '{each}') AS {each}" for each in _OUTCOMES)
+    figures = ("messages", "bytes", "connections", "calls", *_OUTCOMES, "faults")
+    sums = ", ".join(f"coalesce(sum({each}), 0)::BIGINT AS {each}" for each in figures)
+    return f"""
+        SELECT * FROM (
+            SELECT protocol, {sums} FROM (
+                SELECT protocol, messages, bytes FROM traffic_minutes
+                WHERE {scope.holds("minute_ns")}
+                UNION ALL BY NAME
+                SELECT protocol, count(*) AS connections FROM connections
+                WHERE {scope.holds("first_ns")} GROUP BY protocol
+                UNION ALL BY NAME
+                SELECT protocol, count(*) AS calls, {outcomes} FROM calls
+                WHERE {scope.holds(_CALL_TIME)} GROUP BY protocol
+                UNION ALL BY NAME
+                SELECT protocol, count(*) AS faults FROM faults
+                WHERE {scope.holds("ts_ns")} GROUP BY protocol
+            ) GROUP BY protocol
+        ) ORDER BY messages DESC, protocol
+    """
+
+
+def traffic(scope: Scope) -> str:
+    """Messages by step and protocol."""
+    return f"""
+        SELECT {scope.start} AS start_ns, protocol,
+            sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes
+        FROM traffic_minutes WHERE {scope.holds("minute_ns")}
+        GROUP BY ALL ORDER BY ALL
+    """
+
+
+# -- latencies -------------------------------------------------------------------------------
+
+
+def _percentiles(keys: Sequence[str], source: str) -> str:
+    """Counts and percentiles by keys, of buckets with these, `from_ns`, `calls` and so on.
+
+    The percentile p lies in the bucket where the calls that were counted so far reach p of all, as
+    far into it as the share of its calls that are needed. The highest latency of a row is less than
+    its bound, and no more than what its sum leaves when all other calls have the least.
+    """
+    by = ", ".join(keys)
+    found = ", ".join(
+        f"least(arg_min(from_ns + (below_ns - from_ns) * ({p} * total / 100 - (upto - calls))"
+        f" / calls, bucket) FILTER (upto * 100 >= {p} * total), max(highest))::BIGINT AS p{p}_ns"
+        for p in (50, 90, 99)
+    )
+    return f"""
+        SELECT {by}, sum(calls)::BIGINT AS calls,
+            (sum(latency_ns) / sum(calls))::BIGINT AS mean_ns, {found},
+            max(highest)::BIGINT AS max_ns
+        FROM (
+            SELECT *, sum(calls) OVER (PARTITION BY {by} ORDER BY bucket) AS upto,
+                sum(calls) OVER (PARTITION BY {by}) AS total
+            FROM (
+                SELECT {by}, bucket, from_ns, below_ns, sum(calls) AS calls,
+                    sum(latency_ns) AS latency_ns,
+                    max(least(below_ns - 1, greatest(from_ns,
+                        latency_ns - (calls - 1) * from_ns))) AS highest
+                FROM ({source}) GROUP BY ALL
+            )
+        ) GROUP BY {by}
+    """
+
+
+def targets(scope: Scope) -> str:
+    """The slowest targets, by p99."""
+    source = f"FROM latency_minutes WHERE {scope.holds('minute_ns')}"
+    return f"""
+        FROM ({_percentiles(("protocol", "target"), source)})
+        ORDER BY p99_ns DESC, calls DESC, protocol, target LIMIT {scope.top}
+    """
+
+
+def latency(scope: Scope) -> str:
+    """Percentiles of all calls by step."""
+    source = f"""
+        SELECT *, {scope.start} AS start_ns FROM latency_minutes
+        WHERE {scope.holds("minute_ns")}
+    """
+    return f"""
+        SELECT start_ns, calls, p50_ns, p90_ns, p99_ns
+        FROM ({_percentiles(("start_ns",), source)}) ORDER BY start_ns
+    """
+
+
+def latency_cells(scope: Scope) -> str:
+    """Calls by step and half doubling of the latency: four buckets each."""
+    return f"""
+        SELECT {scope.start} AS start_ns, min(from_ns) AS from_ns, max(below_ns) AS below_ns,
+            sum(calls)::BIGINT AS calls
+        FROM (
+            SELECT minute_ns, bucket // 4 AS cell, calls,
+                min(from_ns) OVER (PARTITION BY bucket // 4) AS from_ns,
+                max(below_ns) OVER (PARTITION BY bucket // 4) AS below_ns
+            FROM latency_minutes WHERE {scope.holds("minute_ns")}
+        ) GROUP BY {scope.start}, cell ORDER BY start_ns, from_ns
+    """
+
+
+# -- deliveries ------------------------------------------------------------------------------
+
+
+def _delivery_buckets(scope: Scope) -> str:
+    """Deliveries in the buckets that latencies of calls are in."""
+    return f"""
+        SELECT protocol, topic, count(*) AS calls, sum(n) AS latency_ns,
+            CASE WHEN n < 8 THEN n ELSE 8 * (e - 2) + ((n >> (e - 3)) & 7) END AS bucket,
+            CASE WHEN n < 8 THEN n ELSE (n >> (e - 3)) << (e - 3) END AS from_ns,
+            CASE WHEN n < 8 THEN n + 1 ELSE ((n >> (e - 3)) + 1) << (e - 3) END AS below_ns
+        FROM (
+            SELECT protocol, topic, greatest(latency_ns, 0) AS n,
+                length(bin(greatest(latency_ns, 0))) - 1 AS e
+            FROM deliveries
+            WHERE latency_ns IS NOT NULL AND {scope.holds(_DELIVERY_TIME)}
+        ) GROUP BY ALL
+    """
+
+
+def topics(scope: Scope) -> str:
+    """The topics with the most that was not acknowledged."""
+    figures = ("sent", "acked", "unacked", "unknown", "unsent", "orphans", "sends")
+    sums = ", ".join(f"sum({each})::BIGINT AS {each}" for each in figures)
+    return f"""
+        WITH latencies AS ({_percentiles(("protocol", "topic"), _delivery_buckets(scope))}),
+        funnels AS (
+            SELECT protocol, topic, sum(deliveries - orphans)::BIGINT AS published, {sums}
+            FROM delivery_minutes WHERE {scope.holds("minute_ns")} GROUP BY ALL
+        )
+        SELECT funnels.*, p50_ns, p99_ns FROM funnels LEFT JOIN latencies
+            ON funnels.protocol IS NOT DISTINCT FROM latencies.protocol
+            AND funnels.topic IS NOT DISTINCT FROM latencies.topic
+        ORDER BY published - acked DESC, published DESC, funnels.protocol, funnels.topic
+        LIMIT {scope.top}
+    """
+
+
+# -- what went wrong -------------------------------------------------------------------------
+
+
+def clients(scope: Scope) -> str:
+    """The clients with the most calls that failed, were lost or are unknown; faults; reconnects."""
+    figures = ("calls", "failed", "lost", "unknown", "connections", "reconnects", "faults")
+    sums = ", ".join(f"coalesce(sum({each}), 0)::BIGINT AS {each}" for each in figures)
+    return f"""
+        WITH ends AS ({_ENDS}), called AS (
+            SELECT protocol, connection, client, count(*) AS calls,
+                count_if(outcome = 'failed') AS failed, count_if(outcome = 'lost') AS lost,
+                count_if(outcome = 'unknown') AS unknown
+            FROM calls WHERE {scope.holds(_CALL_TIME)} GROUP BY ALL
+        ), seen AS (
+            SELECT protocol, coalesce(called.client, ends.client) AS client, address,
+                calls, failed, lost, unknown
+            FROM called LEFT JOIN ends USING (connection)
+            UNION ALL BY NAME
+            SELECT protocol, client, client_address AS address, 1 AS connections,
+                (previous_connection IS NOT NULL)::INTEGER AS reconnects, faults
+            FROM connections WHERE {scope.holds("first_ns")}
+        ), summed AS (
+            SELECT protocol, client, CASE WHEN client IS NULL THEN address END AS address, {sums}
+            FROM seen GROUP BY ALL
+        )
+        FROM summed WHERE failed + lost + unknown + faults + reconnects > 0
+        ORDER BY failed + lost + unknown DESC, faults DESC, reconnects DESC,
+            protocol, client, address
+        LIMIT {scope.top}
+    """
+
+
+def errors(scope: Scope) -> str:
+    """Calls that went wrong, by code."""
+    return f"""
+        SELECT what, protocol, code, sum(errors)::BIGINT AS errors, count(target) AS targets,
+            first(target ORDER BY errors DESC, target) AS target
+        FROM (
+            SELECT what, protocol, code, target, sum(errors) AS errors
+            FROM error_minutes WHERE what <> 'fault' AND {scope.holds("minute_ns")} GROUP BY ALL
+        ) GROUP BY what, protocol, code
+        ORDER BY errors DESC, what, protocol, code LIMIT {scope.top}
+    """
+
+
+def error_steps(scope: Scope) -> str:
+    """What went wrong by step."""
+    return f"""
+        SELECT {scope.start} AS start_ns, what, sum(errors)::BIGINT AS errors
+        FROM error_minutes WHERE minute_ns IS NOT NULL AND {scope.holds("minute_ns")}
+        GROUP BY ALL ORDER BY ALL
+    """
+
+
+def faults(scope: Scope) -> str:
+    """Bytes that would not decode, by reason."""
+    return f"""
+        SELECT code, protocol, count(*) AS faults, count(DISTINCT connection) AS connections,
+            coalesce(sum(present_bytes), 0)::BIGINT AS present_bytes,
+            coalesce(sum(missing_bytes), 0)::BIGINT AS missing_bytes
+        FROM faults WHERE {scope.holds("ts_ns")}
+        GROUP BY code, protocol ORDER BY faults DESC, code, protocol
+    """
+
+
+def talkers(scope: Scope) -> str:
+    """The connections with the most bytes in the minutes in which they were among the top."""
+    return f"""
+        WITH ends AS ({_ENDS}), loud AS (
+            SELECT protocol, connection, count(*) AS minutes, sum(messages)::BIGINT AS messages,
+                sum(bytes)::BIGINT AS bytes
+            FROM talker_minutes WHERE {scope.holds("minute_ns")} GROUP BY ALL
+            ORDER BY bytes DESC, connection, protocol LIMIT {scope.top}
+        )
+        SELECT protocol, connection, client, address, minutes, messages, bytes
+        FROM loud LEFT JOIN ends USING (connection) ORDER BY bytes DESC, connection, protocol
+    """

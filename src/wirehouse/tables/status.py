@@ -1,0 +1,206 @@
+"""How a lake is doing: what is in it, what waits, and how fast it goes.
+
+status("lake", "captures").backlog_files
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from .entries import Record, time_ns_of
+from .inputs import LATENESS_S, SETTLE_S, admit, discover
+from .layout import is_public
+from .log import Log
+from .snapshot import Snapshot
+
+__all__ = ["SourceStatus", "Status", "TableStatus", "WaitingFile", "status"]
+
+_LAST_COMMITS = 10
+"""So many steps are looked at to say how fast it goes."""
+
+
+class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a table has."""
+
+    table: str
+    files: int
+    rows: int
+    bytes: int
+    provisional_rows: int
+    """Those that the next step of their source may change."""
+    min_ns: int | None
+    max_ns: int | None
+
+
+class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What was consumed of a source."""
+
+    source: str
+    files: int
+    """Read, not refused."""
+    bytes: int
+    refused: int
+    last_sequence: int | None
+
+
+class WaitingFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A capture that is not in."""
+
+    path: str
+    source: str
+    sequence: int
+    bytes: int
+    age_s: float
+    """Since it was last written to."""
+    why: str
+    """Empty when the next run takes it."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A lake at one moment."""
+
+    path: str
+    commit: int
+    time: str
+    """Of that commit, ISO 8601."""
+    age_s: float
+    """Since that commit."""
+    schema: int
+    tables: list[TableStatus]
+    sources: list[SourceStatus]
+    rows_per_s: float | None
+    """Of messages, in the last steps; None when there was none."""
+    bytes_per_s: float | None
+    """Of captures, in the last steps."""
+    waiting: list[WaitingFile] = []
+    backlog_files: int = 0
+    backlog_bytes: int = 0
+    lag_s: float = 0.0
+    """Age of the oldest capture that is not in."""
+
+
+def status(
+    root: str | os.PathLike[str],
+    captures: str | os.PathLike[str] | None = None,
+    *,
+    lateness_s: float = LATENESS_S,
+    settle_s: float = SETTLE_S,
+    now_ns: int | None = None,
+) -> Status:
+    """How a lake is doing; with its folder of captures, also what waits there. Raises LakeError."""
+    now = time.time_ns() if now_ns is None else now_ns
+    log = Log(root)
+    snapshot = log.snapshot()
+    waiting = [] if captures is None else _waiting(captures, snapshot, now, lateness_s, settle_s)
+    steps = _last_steps(log, snapshot.commit)
+    return Status(
+        path=str(log.layout.root),
+        commit=snapshot.commit,
+        time=snapshot.time,
+        age_s=(now - time_ns_of(snapshot.time)) / 1e9,
+        schema=snapshot.schema,
+        tables=_tables(snapshot),
+        sources=_sources(snapshot),
+        rows_per_s=_rate(steps, _message_rows),
+        bytes_per_s=_rate(steps, _input_bytes),
+        waiting=waiting,
+        backlog_files=len(waiting),
+        backlog_bytes=sum(each.bytes for each in waiting),
+        lag_s=max((each.age_s for each in waiting), default=0.0),
+    )
+
+
+def _tables(snapshot: Snapshot) -> list[TableStatus]:
+    found = []
+    for table, files in sorted(snapshot.tables.items()):
+        if not is_public(table) or not files:
+            continue
+        every = files.values()
+        found.append(
+            TableStatus(
+                table=table,
+                files=len(files),
+                rows=sum(each.rows for each in every),
+                bytes=sum(each.bytes for each in every),
+                provisional_rows=sum(each.rows for each in every if each.provisional),
+                min_ns=min(
+                    (each.min_ns for each in every if each.min_ns is not None), default=None
+                ),
+                max_ns=max(
+                    (each.max_ns for each in every if each.max_ns is not None), default=None
+                ),
+            )
+        )
+    return found
+
+
+def _known(times: Iterable[int | None]) -> list[int]:
+    return [each for each in times if each is not None]
+
+
+def _sources(snapshot: Snapshot) -> list[SourceStatus]:
+    found = []
+    for name, source in sorted(snapshot.sources.items()):
+        read = [each for each in source.inputs if each.fault is None]
+        found.append(
+            SourceStatus(
+                source=name,
+                files=len(read),
+                bytes=sum(each.bytes for each in read),
+                refused=len(source.inputs) - len(read),
+                last_sequence=source.last,
+            )
+        )
+    return found
+
+
+def _waiting(
+    captures: str | os.PathLike[str],
+    snapshot: Snapshot,
+    now_ns: int,
+    lateness_s: float,
+    settle_s: float,
+) -> list[WaitingFile]:
+    found = admit(discover(captures), snapshot, now_ns, lateness_s=lateness_s, settle_s=settle_s)
+    entries = [(each, "") for each in found.admitted]
+    entries += [(each.consumed(), why) for each, why in found.waiting]
+    return [
+        WaitingFile(
+            path=each.path,
+            source=each.source,
+            sequence=each.sequence,
+            bytes=each.bytes,
+            age_s=max(0.0, (now_ns - each.mtime_ns) / 1e9),
+            why=why,
+        )
+        for each, why in sorted(entries, key=lambda entry: (entry[0].source, entry[0].sequence))
+    ]
+
+
+# -- how fast ----------------------------------------------------------------------------------
+
+
+def _last_steps(log: Log, last: int) -> list[Record]:
+    """The last commits that read captures."""
+    oldest = min(log.layout.logged()[0], default=last + 1)
+    records = log.records(since=max(oldest, last - _LAST_COMMITS + 1))
+    return [each for each in records if each.kind == "advance" and "seconds" in each.figures]
+
+
+def _message_rows(record: Record) -> int:
+    return sum(
+        each.rows for each in record.add if each.table == "messages" and not each.provisional
+    )
+
+
+def _input_bytes(record: Record) -> int:
+    return sum(each.bytes for each in record.inputs if each.fault is None)
+
+
+def _rate(steps: list[Record], measure: Callable[[Record], int]) -> float | None:
+    seconds = sum(float(each.figures["seconds"]) for each in steps)
+    return sum(map(measure, steps)) / seconds if seconds > 0 else None

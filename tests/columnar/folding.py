@@ -1,0 +1,239 @@
+"""Folds and engines side by side: the same windows told to both, and their tables compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wirehouse.columnar.fold import Fold, FoldState, TunnelFold
+from wirehouse.columnar.fold.hashing import id_hash
+from wirehouse.columnar.pipeline import CapturePipeline, Item
+from wirehouse.columnar.read import ReadOptions, finished
+from wirehouse.records.crossing import CROSSING
+from wirehouse.records.schema import schema
+
+TABLES = ("calls", "connections", "deliveries", "tunnels")
+Window = list[Item]
+Rows = dict[str, Counter[str]]
+
+
+def windows_of(paths: Sequence[str], **options: Any) -> list[Window]:
+    """The windows of a capture, with all that engines are told."""
+    pipeline = CapturePipeline(
+        paths, tables=("messages", "faults", "connections", "facts"), **options
+    )
+    return [list(window) for window in pipeline.windows()]
+
+
+def engine_rows(windows: Sequence[Window]) -> Rows:
+    """What the engines make of all windows, one after the other."""
+    found = {}
+    for table in TABLES:
+        batches = finished(ReadOptions(table=table), windows)
+        rows = pa.Table.from_batches(batches, schema=schema(table)).to_pylist()
+        found[table] = Counter(map(repr, rows))
+    return found
+
+
+def fold_rows(windows: Sequence[Window], steps: Sequence[tuple[int, int]]) -> list[Rows]:
+    """What folds make of them after each step.
+
+    A step is the number of windows up to its end, and its number of shares. The states of all
+    shares are saved after a step, and taken over by all shares of the next.
+    """
+    lake = _Lake()
+    found = []
+    for start, (stop, shares) in zip([0, *(stop for stop, _ in steps)], steps, strict=False):
+        found.append(lake.advance(windows[start:stop], shares))
+    return found
+
+
+def differences(wanted: Rows, given: Rows) -> list[str]:
+    """Rows that only one of the two has; a few examples of each table."""
+    found: list[str] = []
+    for table in TABLES:
+        missing, surplus = wanted[table] - given[table], given[table] - wanted[table]
+        found += [f"{table}, engine only: {row}" for row in list(missing.elements())[:3]]
+        found += [f"{table}, fold only:   {row}" for row in list(surplus.elements())[:3]]
+    return found
+
+
+class _Lake:
+    """Final rows of all steps so far, and the states after the last."""
+
+    def __init__(self) -> None:
+        self._final: dict[str, list[dict[str, Any]]] = {}
+        self._states: list[FoldState] = []
+        self._tunnels: list[bytes] = []
+
+    def advance(self, windows: Sequence[Window], shares: int) -> Rows:
+        """Takes a step, and gives all rows as if the input ended behind it."""
+        before = [FoldState.from_bytes(state.to_bytes()) for state in self._states]
+        folds = [Fold(share=share, shares=shares, state=before) for share in range(shares)]
+        for window in windows:
+            for share, fold in enumerate(folds):
+                _gather(self._final, fold.window(list(_of_share(window, share, shares))))
+        self._states = [fold.save({}) for fold in folds]
+        saved = [state.to_bytes() for state in self._states]
+        provisional: dict[str, list[dict[str, Any]]] = {}
+        for fold in folds:
+            _gather(provisional, fold.finish())
+        assert saved == [state.to_bytes() for state in self._states]
+        self._tunnel_step(provisional, shares)
+        return _merged(self._final, provisional)
+
+    def _tunnel_step(self, provisional: dict[str, list[dict[str, Any]]], shares: int) -> None:
+        events = [_events(rows.pop("_tunnel_events", [])) for rows in (self._final, provisional)]
+        folds = [TunnelFold(share, shares, self._tunnels) for share in range(shares)]
+        self._tunnels = []
+        for fold in folds:
+            fold.feed(events[0])
+            _gather(self._final, fold.take())
+            self._tunnels.append(fold.save())
+            fold.feed(events[1])
+            _gather(provisional, fold.finish())
+
+
+def _events(rows: list[dict[str, Any]]) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pylist(rows, schema=CROSSING["_tunnel_events"])]
+
+
+def _gather(
+    rows: dict[str, list[dict[str, Any]]], batches: Iterable[tuple[str, pa.RecordBatch]]
+) -> None:
+    for table, batch in batches:
+        wanted = CROSSING[table] if table in CROSSING else schema(table)
+        assert batch.schema.equals(wanted, check_metadata=True)
+        batch.validate(full=True)
+        rows.setdefault(table, []).extend(batch.to_pylist())
+
+
+# -- shares of a window ------------------------------------------------------------------------
+
+
+def _of_share(window: Window, share: int, shares: int) -> Iterator[Item]:
+    """What the pipeline of a share would yield; facts are told to all."""
+
+    def mine(connection: int) -> bool:
+        return id_hash(connection) % shares == share
+
+    for table, found in window:
+        match table:
+            case "facts":
+                yield table, found
+            case "waiting":
+                yield table, {each: since for each, since in found.items() if mine(each)}
+            case "connections":
+                yield table, [event for event in found if mine(event.connection)]
+            case _:
+                assert isinstance(found, pa.RecordBatch)
+                column = found.column("connection")
+                if table == "messages":
+                    column = pc.coalesce(found.column("tunnel_link"), column)
+                keep = [each is not None and mine(each) for each in column.to_pylist()]
+                yield table, found.filter(pa.array(keep, pa.bool_()))
+
+
+# -- tables across connections -------------------------------------------------------------------
+
+
+def _merged(
+    final: dict[str, list[dict[str, Any]]], provisional: dict[str, list[dict[str, Any]]]
+) -> Rows:
+    both = {
+        table: final.get(table, []) + provisional.get(table, []) for table in (*CROSSING, *TABLES)
+    }
+    both["deliveries"] = _deliveries(both)
+    both["connections"] = _with_previous(both["connections"], both["_sign_ons"])
+    return {table: Counter(map(repr, both[table])) for table in TABLES}
+
+
+def _deliveries(rows: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """`deliveries` from its parts."""
+    found: dict[Any, dict[str, Any]] = {}
+    for part in rows["_delivery_parts"]:
+        assert (part["client"] is None) != (part["connection"] is None)
+        _add_part(found, part)
+    for fact in rows["_publications"]:
+        if fact["client"] is not None:
+            _of(found, fact["protocol"], fact["client"], fact["notification"])
+    facts: dict[str, tuple[int, int, Any]] = {}
+    for at, fact in enumerate(rows["_publications"]):
+        told = (fact["ts_ns"], at, fact["topic"])
+        facts[fact["notification"]] = min(told, facts.get(fact["notification"], told))
+    faults: dict[Any, int] = {}
+    for each in rows["_delivery_faults"]:
+        whom = _whom(each)
+        faults[whom] = max(each["ts_ns"], faults.get(whom, 0))
+    for (_, whom, notification), row in found.items():
+        if notification in facts:
+            row["published_ns"], _, row["topic"] = facts[notification]
+        _conclude(row, faults.get(whom))
+    return list(found.values())
+
+
+def _whom(row: dict[str, Any]) -> Any:
+    return row["connection"] if row["client"] is None else row["client"]
+
+
+def _of(found: dict[Any, dict[str, Any]], protocol: str, whom: Any, number: str) -> dict[str, Any]:
+    if (protocol, whom, number) not in found:
+        row: dict[str, Any] = dict.fromkeys(schema("deliveries").names)
+        client = whom if isinstance(whom, str) else None
+        row |= {"notification": number, "protocol": protocol, "client": client}
+        row |= {"sends": 0, "acks": 0}
+        found[protocol, whom, number] = row
+    return found[protocol, whom, number]
+
+
+def _add_part(found: dict[Any, dict[str, Any]], part: dict[str, Any]) -> None:
+    row = _of(found, part["protocol"], _whom(part), part["notification"])
+    row["sends"] += part["sends"]
+    row["acks"] += part["acks"]
+    for time, connection, best in (
+        ("first_sent_ns", "first_connection", min),
+        ("last_sent_ns", "last_connection", max),
+        ("acked_ns", "acked_connection", min),
+    ):
+        pairs = [(each[time], each[connection]) for each in (row, part) if each[time] is not None]
+        if pairs:
+            row[time], row[connection] = best(pairs)
+    times = [each["published_ns"] for each in (row, part) if each["published_ns"] is not None]
+    row["published_ns"] = min(times, default=None)
+    heard = [part[name] for name in ("last_sent_ns", "acked_ns") if part[name] is not None]
+    assert part["last_event_ns"] >= max(heard)
+
+
+def _conclude(row: dict[str, Any], hidden: int | None) -> None:
+    sent, acked = row["first_sent_ns"], row["acked_ns"]
+    if sent is None:
+        row["outcome"] = "unsent" if acked is None else "orphan"
+    elif acked is not None:
+        row["outcome"], row["latency_ns"] = "acked", acked - sent
+    else:
+        row["outcome"] = "unacked" if hidden is None or hidden < sent else "unknown"
+
+
+def _with_previous(
+    connections: list[dict[str, Any]], sign_ons: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    by_client: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for each in sign_ons:
+        times = by_client.setdefault((each["protocol"], each["client"]), [])
+        times.append((each["ts_ns"], each["connection"]))
+    previous = {
+        (client, later[1], later[0]): earlier[1]
+        for (_, client), told in by_client.items()
+        for earlier, later in pairwise(sorted(told))
+    }
+    found = []
+    for row in connections:
+        assert row["previous_connection"] is None
+        key = (row["client"], row["connection"], row["signed_on_ns"])
+        found.append(row | {"previous_connection": previous.get(key)})
+    return found

@@ -1,0 +1,122 @@
+"""Windows of made-up events, as a pipeline would yield them; written by hand or drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from hypothesis import strategies as st
+from tests.columnar.folding import Window
+from tests.records import scenes
+from tests.records.scenes import SECOND, ask, message, timed
+
+from wirehouse.records.rows import WANTED, Closed, Event, Fact, FaultRow, MessageRow, Opened
+from wirehouse.records.schema import schema
+
+
+def window_of(events: Sequence[Event], waiting: dict[int, int] | None = None) -> Window:
+    """One window with these events, in the order in which a pipeline yields its tables."""
+    found: Window = [
+        ("connections", [each for each in events if isinstance(each, Opened | Closed)]),
+        ("facts", [each for each in events if isinstance(each, Fact)]),
+    ]
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for each in events:
+        if isinstance(each, MessageRow):
+            rows.setdefault(each.protocol, []).append(_message(each))
+    for protocol, listed in rows.items():
+        batch = pa.RecordBatch.from_pylist(listed, schema=schema("messages", [protocol]))
+        found.append(("messages", batch))
+    found.append(("waiting", waiting or {}))  # type: ignore[arg-type]
+    faults = [msgspec.to_builtins(each) for each in events if isinstance(each, FaultRow)]
+    if faults:
+        found.append(("faults", pa.RecordBatch.from_pylist(faults, schema=schema("faults"))))
+    return found
+
+
+def _message(row: MessageRow) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(row)
+    fields = found.pop("fields") or {}
+    for name, path in WANTED.get((row.protocol, row.name), {}).items():
+        if fields.get(name) is not None:
+            struct = found.setdefault(row.protocol, {})
+            _put(struct, path.split("."), fields[name])
+    return found
+
+
+def _put(struct: dict[str, Any], path: list[str], value: Any) -> None:
+    first, *rest = path
+    if first.endswith("[]"):
+        struct[first[:-2]] = [{rest[0]: each} for each in value]
+    elif rest:
+        _put(struct.setdefault(first, {}), rest, value)
+    else:
+        struct[first] = value
+
+
+def tunnelled(event: Event) -> bool:
+    """Whether it concerns a tunnel or its link."""
+    inside = isinstance(event, MessageRow) and event.tunnel_link is not None
+    return inside or event.connection in scenes.LINKS
+
+
+# -- at random -----------------------------------------------------------------------------------
+
+
+def _more() -> Iterator[Event]:
+    """What the scenes of engines have none of."""
+    phone: dict[str, Any] = {"connection": 2, "protocol": "comet"}
+    listed = {"ids": ["m1", "m3"], "direction": "s2c"}
+    yield message(0, "response", name="message_list", fields={"ts": [5, 6]}, **listed, **phone)
+    yield message(0, "response", name="message_list", fields={"ts": [7]}, **listed, **phone)
+    huge = {"ts": (1 << 62) // 1_000_000}
+    yield message(0, "push", name="message", ids=["m2"], fields=huge, **phone)
+    said: dict[str, Any] = {"network_type": 1, "isp": 99, "phone_type": "a phone"}
+    for fields in (said, said | {"phone_type": None, "isp": 1}):
+        yield ask(0, name="report_environ", fields=fields, **phone)
+    yield message(0, "control", reason="", connection=3, protocol="magline")
+    resume = {"fields": {"resume_sid": b"7"}, "direction": "c2s"}
+    yield message(0, "handshake", name="syn", connection=3, protocol="magline", **resume)
+    yield Fact(0, "close", 1, {"side": "client"})
+    yield Fact(0, "sign_on", 4, {"client": "bob"})
+    yield Closed(0, 2, None, "anew")
+    yield Opened(0, 1, None, "10.0.0.1", 5, "10.0.0.2", 6)
+
+
+ALL = [*scenes.KINDS, list(_more())]
+APART = [[event for event in kind if not tunnelled(event)] for kind in ALL]
+APART = [kind for kind in APART if kind]
+
+
+def drawn_events(kinds: list[list[Event]], *, ties: bool) -> st.SearchStrategy[list[Event]]:
+    """What could be seen of a few connections, however absurd.
+
+    With `ties`, events may happen at one and the same time.
+    """
+    steps = st.sampled_from([0, 0, 1, SECOND, 4 * SECOND, 11 * SECOND][0 if ties else 2 :])
+    # Drawn by number: a strategy should not have all events in its name.
+    one = st.tuples(steps, st.integers(0, len(kinds) - 1), st.integers(0, 1_000))
+    return st.lists(one, max_size=60).map(lambda drawn: _chosen(kinds, drawn))
+
+
+def _chosen(kinds: list[list[Event]], drawn: list[tuple[int, int, int]]) -> list[Event]:
+    return timed([(step, kinds[kind][at % len(kinds[kind])]) for step, kind, at in drawn])
+
+
+CUTS = st.lists(st.integers(0, 60), max_size=3).map(sorted)
+"""Where windows end."""
+
+
+def cut(
+    events: Sequence[Event], cuts: Sequence[int], waiting: Sequence[dict[int, int]] = ()
+) -> list[Window]:
+    """A window for each stretch of events, in each of which some connections wait."""
+    places = [0, *cuts, len(events)]
+    waits = [*waiting, *({} for _ in places)]
+    return [
+        window_of(events[start:stop], waits[number])
+        for number, (start, stop) in enumerate(pairwise(places))
+    ]

@@ -1,0 +1,39 @@
+"""Over simulated captures folds give the rows of the engines, in however many steps and shares."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.columnar.folding import Window, differences, engine_rows, fold_rows, windows_of
+
+from wirehouse.traffic import simulate
+
+
+def _simulated(folder: Path, style: str, faults: float, size: int, seed: int) -> list[Window]:
+    simulate(folder, size=size, seed=seed, faults=faults, style=style, jobs=1)
+    files = sorted(str(path) for path in folder.glob("*.pcap*"))
+    keys = sorted(str(path) for path in folder.glob("*.keys"))
+    return windows_of(files, keys=keys, window_bytes=100_000)
+
+
+@pytest.mark.parametrize("style", ["recorder", "tcpdump"])
+@pytest.mark.parametrize("faults", [0.0, 0.01])
+def test_the_rows_are_those_of_the_engines(tmp_path: Path, style: str, faults: float) -> None:
+    windows = _simulated(tmp_path, style, faults, size=1_500_000, seed=3)
+    assert len(windows) > 10
+    [given] = fold_rows(windows, [(len(windows), 1)])
+    wanted = engine_rows(windows)
+    assert all(wanted.values())
+    assert differences(wanted, given) == []
+
+
+@pytest.mark.parametrize("style", ["recorder", "tcpdump"])
+def test_cut_into_steps_with_other_shares_each(tmp_path: Path, style: str) -> None:
+    windows = _simulated(tmp_path, style, 0.01, size=1_000_000, seed=4)
+    chance = random.Random(5)
+    cuts = sorted(chance.sample(range(1, len(windows)), 5))
+    steps = [(cut, chance.randint(1, 4)) for cut in [*cuts, len(windows)]]
+    for (stop, _), given in zip(steps, fold_rows(windows, steps), strict=True):
+        assert differences(engine_rows(windows[:stop]), given) == []

@@ -1,0 +1,197 @@
+"""The reader of a stream, without Spark: what a batch has, and that it stays the same."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+)
+
+from wirehouse.columnar.read import DERIVED, ReadOptions, read_batches
+from wirehouse.lake import WirehouseSource
+from wirehouse.lake.files import FILE_SCHEMA
+from wirehouse.lake.options import OptionError, parse
+from wirehouse.lake.paths import PathError
+from wirehouse.lake.stream import CaptureStream
+
+NOW = 1_800_000_000 * 10**9
+ALL = ReadAllAvailable()
+
+
+def made(folder: Path, *names: str, size: int = 100, age_s: float = 3_600) -> None:
+    """Files that were last written to so long ago."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+        written = NOW - int(age_s * 1e9)
+        os.utime(path, ns=(written, written))
+
+
+def stream(folder: Path, **options: str) -> CaptureStream:
+    given = {"path": str(folder), "table": "files", **options}
+    return CaptureStream(parse(given), clock=lambda: NOW)
+
+
+def names(found: CaptureStream, start: dict[str, object], end: dict[str, object]) -> list[str]:
+    """The files of a batch, by the rows of its tasks."""
+    tasks = found.partitions(start, end)
+    batches = [batch for task in tasks for batch in found.read(task)]
+    rows = pa.Table.from_batches(batches, FILE_SCHEMA).to_pylist()
+    return [os.path.basename(row["path"]) for row in rows]
+
+
+def test_a_batch_has_what_is_admitted(tmp_path: Path) -> None:
+    made(tmp_path, "a-0.pcap", "a-1.pcap", "rack/b.pcap", "notes.txt", "c-0.pcapng.open")
+    made(tmp_path, "fresh-0.pcap", age_s=5)
+    made(tmp_path, "gap-0.pcap", "gap-2.pcap", age_s=60)
+    found = stream(tmp_path)
+    end = found.latestOffset(found.initialOffset(), ALL)
+    assert end == {"a": 1, "gap": 0, "rack/b": 0}
+    assert names(found, {}, end) == ["a-0.pcap", "a-1.pcap", "gap-0.pcap", "b.pcap"]
+    assert found.latestOffset(end, ALL) == end
+
+
+def test_settle_and_lateness_are_options(tmp_path: Path) -> None:
+    made(tmp_path, "fresh-0.pcap", age_s=5)
+    made(tmp_path, "gap-0.pcap", "gap-2.pcap", age_s=60)
+    found = stream(tmp_path, settle="3s", lateness="1m")
+    assert found.latestOffset({}, ALL) == {"fresh": 0, "gap": [2, [1, 1]]}
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "batches"),
+    [
+        ({}, ALL, [4]),
+        ({"maxFilesPerTrigger": "3"}, ReadMaxFiles(3), [3, 1]),
+        ({"maxBytesPerTrigger": "250B"}, ReadMaxBytes(250), [2, 2]),
+        ({"maxBytesPerTrigger": "1"}, ReadMaxBytes(1), [1, 1, 1, 1]),
+        ({"maxFilesPerTrigger": "3", "maxBytesPerTrigger": "200"}, ReadMaxFiles(3), [2, 2]),
+        ({"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1kB"}, ReadMaxFiles(1), [1, 1, 1, 1]),
+    ],
+)
+def test_limits(
+    tmp_path: Path, options: dict[str, str], limit: ReadLimit, batches: list[int]
+) -> None:
+    made(tmp_path, "a-0.pcap", "a-1.pcap", "b-0.pcap", "b-1.pcap")
+    found = stream(tmp_path, **options)
+    assert found.getDefaultReadLimit() == limit
+    start: dict[str, object] = {}
+    seen: list[int] = []
+    while (end := found.latestOffset(start, limit)) != start:
+        seen.append(len(names(found, start, end)))
+        start = end
+    assert seen == batches
+    assert found.latestOffset({}, ALL) == {"a": 1, "b": 1}
+
+
+def test_it_says_how_far_it_could_go(tmp_path: Path) -> None:
+    made(tmp_path, "a-0.pcap", "a-1.pcap")
+    found = stream(tmp_path)
+    assert found.reportLatestOffset() is None
+    assert found.latestOffset({}, ReadMaxFiles(1)) == {"a": 0}
+    assert found.reportLatestOffset() == {"a": 1}
+
+
+def test_available_now_is_what_was_there(tmp_path: Path) -> None:
+    made(tmp_path, "a-0.pcap")
+    found = stream(tmp_path)
+    found.prepareForTriggerAvailableNow()
+    made(tmp_path, "a-1.pcap", "b.pcap")
+    assert found.latestOffset({}, ALL) == {"a": 0}
+    assert found.latestOffset({"a": 0}, ALL) == {"a": 0}
+    assert stream(tmp_path).latestOffset({"a": 0}, ALL) == {"a": 1, "b": 0}
+
+
+def test_a_stream_may_begin_behind_files(tmp_path: Path) -> None:
+    made(tmp_path, "a-0.pcap", "a-1.pcap", "a-2.pcap")
+    found = stream(tmp_path, after='{"a": 1}')
+    assert found.initialOffset() == {"a": 1}
+    assert names(found, {"a": 1}, found.latestOffset({"a": 1}, ALL)) == ["a-2.pcap"]
+
+
+def test_a_batch_that_is_repeated_is_the_same_whatever_came_since(tmp_path: Path) -> None:
+    made(tmp_path, "a-0.pcap", "a-2.pcap", "a-3.pcap")
+    end = stream(tmp_path).latestOffset({}, ALL)
+    made(tmp_path, "a-1.pcap", "a-4.pcap", "b.pcap")
+    again = stream(tmp_path)
+    assert names(again, {}, end) == ["a-0.pcap", "a-2.pcap", "a-3.pcap"]
+    following = again.latestOffset(end, ALL)
+    assert names(again, end, following) == ["a-4.pcap", "b.pcap"]
+
+
+def test_a_file_that_went_away_is_no_row_of_files_and_an_error_for_its_messages(
+    tmp_path: Path,
+) -> None:
+    made(tmp_path, "a-0.pcap", "a-1.pcap")
+    end = stream(tmp_path).latestOffset({}, ALL)
+    (tmp_path / "a-0.pcap").unlink()
+    assert names(stream(tmp_path), {}, end) == ["a-1.pcap"]
+    with pytest.raises(ValueError, match="file 0 of the source 'a' was taken before, and is gone"):
+        stream(tmp_path, table="messages").partitions({}, end)
+
+
+def test_rows_of_a_batch_are_those_of_each_source(captures: Path) -> None:
+    source = WirehouseSource({"path": str(captures), "settle": "0", "lateness": "0"})
+    found = source.streamReader(source.schema())
+    assert isinstance(found, CaptureStream)
+    end = found.latestOffset({}, ALL)
+    tasks = found.partitions({}, end)
+    rows = [row for task in tasks for batch in found.read(task) for row in batch.to_pylist()]
+    wanted = [
+        row
+        for style in ("edge-a-*.pcapng", "tap-a-*.pcap")
+        for batch in read_batches(sorted(captures.glob(style)), ReadOptions())
+        for row in batch.to_pylist()
+    ]
+    assert len(wanted) > 100
+    assert sorted(map(repr, rows)) == sorted(map(repr, wanted))
+
+
+def test_first_ns_is_that_of_the_first_packet(captures: Path, tmp_path: Path) -> None:
+    made(tmp_path, "nonsense.pcap")
+    for folder, known in ((captures, True), (tmp_path, False)):
+        found = stream(folder)
+        end = found.latestOffset({}, ALL)
+        [task] = found.partitions({}, end)
+        for row in pa.Table.from_batches(found.read(task)).to_pylist():
+            options = ReadOptions(table="packets", columns=("ts_ns",))
+            times = [
+                time["ts_ns"]
+                for batch in read_batches([row["path"]], options)
+                for time in batch.to_pylist()
+            ]
+            assert bool(times) == known
+            assert row["first_ns"] == (times[0] if times else None)
+
+
+# -- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", DERIVED)
+def test_tables_with_a_memory_are_for_a_lake(tmp_path: Path, table: str) -> None:
+    with pytest.raises(OptionError, match=f"{table} follows connections .* wirehouse lake run"):
+        stream(tmp_path, table=table)
+
+
+@pytest.mark.parametrize("paths", [{}, {"path": "nowhere"}, {"paths": '["a", "b"]'}])
+def test_a_stream_reads_one_folder(paths: dict[str, str]) -> None:
+    with pytest.raises(PathError, match=r"a stream reads (one|a) folder"):
+        CaptureStream(parse({"table": "files", **paths}))
+
+
+def test_the_clock_is_that_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").touch()
+    request = parse({"path": str(tmp_path), "table": "files"})
+    assert CaptureStream(request).latestOffset({}, ALL) == {}
+    old = time.time_ns() - 11 * 10**9
+    os.utime(tmp_path / "a.pcap", ns=(old, old))
+    assert CaptureStream(request).latestOffset({}, ALL) == {"a": 0}
