@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
 from wirehouse.columnar.read import PLAIN, TABLES
 from wirehouse.lake import WirehouseSource
 from wirehouse.lake.packing import Share, Work
+from wirehouse.lake.reading import FaultError
 from wirehouse.lake.source import CaptureReader, PushdownReader
 from wirehouse.traffic import simulate
 
@@ -91,3 +93,54 @@ def test_conditions_may_look_at_columns_that_are_not_wanted(captures: Path) -> N
     assert isinstance(found, PushdownReader)
     assert list(found.pushFilters([EqualTo(("protocol",), "comet")])) == []
     assert rows(found) == rows(reader(captures, columns="ts_ns", filter='protocol == "comet"'))
+
+
+def test_payload_may_be_hashed(captures: Path) -> None:
+    for table, column in (("messages", "body"), ("faults", "bytes")):
+        options = {"table": table, "columns": f"file,offset,{column}"}
+        plain = whole(reader(captures, **options))
+        hashed = whole(reader(captures, **options, payload="hash"))
+        assert hashed == [
+            {**row, column: None if row[column] is None else sha256(row[column]).digest()}
+            for row in plain
+        ]
+    assert {len(row["body"]) for row in whole(reader(captures, payload="hash"))} == {32}
+    assert whole(reader(captures, payload="hash", columns="name"))
+
+
+def whole(found: CaptureReader) -> list[dict[str, Any]]:
+    """All rows of all tasks, as they come."""
+    batches = [batch for part in found.partitions() for batch in found.read(part)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("table", ["messages", "packets", "coverage", "faults", "calls"])
+def test_failfast_raises_at_the_first_fault(spoilt: Path, captures: Path, table: str) -> None:
+    options = {"table": table, "mode": "failfast"}
+    with pytest.raises(FaultError) as error:
+        whole(reader(spoilt, **options, keys=f"{spoilt}/*.keys"))
+    faults = whole(reader(spoilt, table="faults", keys=f"{spoilt}/*.keys"))
+    assert str(error.value) in {
+        f"{row['file']}, offset {row['offset']}: {row['code']} ({row['detail']}); with the option"
+        " mode=permissive it is a row of the table faults instead"
+        for row in faults
+    }
+    keys = f"{captures}/*.keys"
+    assert whole(reader(captures, **options, keys=keys)) == whole(
+        reader(captures, table=table, keys=keys)
+    )
+
+
+def test_the_captures_themselves(captures: Path) -> None:
+    rows = whole(reader(captures, table="files"))
+    assert [(row["source"], row["sequence"]) for row in rows] == [
+        ("edge-a", 0),
+        ("edge-a", 1),
+        ("tap-a", 0),
+        ("tap-a", 1),
+    ]
+    paths = [Path(row["path"]) for row in rows]
+    assert paths == sorted(captures.glob("*.pcap*"))
+    assert [row["bytes"] for row in rows] == [path.stat().st_size for path in paths]
+    assert [row["mtime_ns"] for row in rows] == [path.stat().st_mtime_ns for path in paths]
+    assert all(row["first_ns"] > 0 for row in rows)

@@ -143,8 +143,10 @@ def test_bytes_that_do_not_add_up(lake: Path) -> None:
         add_rows(step, "coverage", wrong)
         step.commit("advance")
     assert sorted(each.detail for each in check(lake)) == [
-        "new_bytes of connection 5 is not decoded_bytes + faulty_bytes + undecryptable_bytes"
-        " + ignored_bytes",
+        (
+            "new_bytes of connection 5 is not decoded_bytes + faulty_bytes + undecryptable_bytes"
+            " + ignored_bytes"
+        ),
         "payload_bytes of connection 1 is not new_bytes + duplicate_bytes",
     ]
 

@@ -49,7 +49,7 @@ _DETAILS: Final = {
 }
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """A capture turned out to be gone, or not to be readable."""
 
     def __init__(self, path: str, code: str):
@@ -93,7 +93,7 @@ class Engine:
         while wanted:
             try:
                 return self._step(wanted)
-            except _Unreadable as found:
+            except _UnreadableError as found:
                 wanted = [_blamed(each, found) for each in wanted]
         return None
 
@@ -146,8 +146,8 @@ class Engine:
             for share in range(shares[source])
         ]
         done = run_tasks(self._spark, decode, tasks, Decoded)
-        for each in done:
-            _check(each)
+        for result in done:
+            _check(result)
         for source in by_source:
             self._replace(step, source, [each for each in done if each.source == source])
 
@@ -236,11 +236,11 @@ def _check(done: Decoded) -> None:
     if failure is None:
         return
     if failure.path is not None and failure.code is not None:
-        raise _Unreadable(failure.path, failure.code)
+        raise _UnreadableError(failure.path, failure.code)
     raise LakeError(f"{failure.text}; nothing was committed: make room and run it again")
 
 
-def _blamed(each: Input, found: _Unreadable) -> Input:
+def _blamed(each: Input, found: _UnreadableError) -> Input:
     if each.path != found.path:
         return each
     return msgspec.structs.replace(each, fault=found.code)

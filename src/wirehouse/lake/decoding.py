@@ -1,8 +1,8 @@
 """The first stage of a step: captures to tables, in a worker.
 
-A task has a share of the connections of one source. It goes on from the state that the last step left,
-whatever number of shares that step had, writes what is final, its own state, and then, marked as
-provisional, what there would be if the source ended here.
+A task has a share of the connections of one source. It goes on from the state that the last step
+left, whatever number of shares that step had, writes what is final, its own state, and then, marked
+as provisional, what there would be if the source ended here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from wirehouse.columnar.fold import Fold, FoldState
 from wirehouse.columnar.pipeline import CapturePipeline, Item
 from wirehouse.columnar.state import PipelineState
 
+from wirehouse.tables.errors import LakeError
+
 from .outputs import Outputs, Written
 from .settings import Settings
 
@@ -34,7 +36,7 @@ FOLDED: Final = frozenset(
 """Tables for which messages are folded, not only decoded."""
 _CONNECTIONS: Final = "_connections"
 """Rows of connections that lack what only all connections together tell."""
-_STATE_LEVEL: Final = 1
+_STATE_VERSION: Final = 1
 
 
 class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a task could not be done: one line for a person, and the file that is to blame, if one is."""
+    """Why a task could not be done, for a person, and the file that is to blame, if one is."""
 
     text: str
     path: str | None = None
@@ -163,11 +165,16 @@ def _passed(outputs: Outputs, window: Iterable[Item]) -> Iterator[Item]:
 
 
 def _packed(pipeline: PipelineState, fold: FoldState | None) -> bytes:
-    data = pickle.dumps((pipeline, fold), protocol=5)
-    return zstandard.ZstdCompressor(level=_STATE_LEVEL).compress(data)
+    folded = zstandard.ZstdCompressor(level=1).compress(pickle.dumps(fold, protocol=5))
+    return msgspec.msgpack.encode((_STATE_VERSION, pipeline.to_bytes(), folded))
 
 
 def _load(path: str) -> tuple[PipelineState, FoldState | None]:
-    data = zstandard.ZstdDecompressor().decompress(Path(path).read_bytes())
-    found: tuple[PipelineState, FoldState | None] = pickle.loads(data)
-    return found
+    """A state that an earlier step wrote. It is a pickle: the lake's folder is to be trusted."""
+    version, pipeline, folded = msgspec.msgpack.decode(
+        Path(path).read_bytes(), type=tuple[int, bytes, bytes]
+    )
+    if version != _STATE_VERSION:
+        raise LakeError(f"{path}: state of version {version}; this is version {_STATE_VERSION}")
+    fold: FoldState | None = pickle.loads(zstandard.ZstdDecompressor().decompress(folded))
+    return PipelineState.from_bytes(pipeline), fold

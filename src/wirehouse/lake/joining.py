@@ -1,8 +1,8 @@
 """The third stage of a step: tables across connections and roll-ups, by Spark's JVM.
 
-Each function here makes one table, or a few that belong together, from the files of a step, and says
-which files come and which go. They know nothing of each other, so they run side by side; a table
-that nothing in the step has touched costs nothing.
+Each function here makes one table, or a few that belong together, from the files of a step, and
+says which files come and which go. They know nothing of each other, so they run side by side; a
+table that nothing in the step has touched costs nothing.
 """
 
 from __future__ import annotations

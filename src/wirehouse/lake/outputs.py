@@ -96,7 +96,7 @@ class Outputs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Files that were not finished are closed, so that nothing stays open; nobody names them."""
+        """Closes files that were not finished; nobody names them."""
         for _, out in self._open.values():
             with contextlib.suppress(Exception):
                 out.close()

@@ -13,7 +13,7 @@ __all__ = ["shares_of", "workers_of"]
 _BYTES_OF_A_SHARE: Final = 8 << 20
 """How much of a source is worth a task of its own."""
 _MOST_SHARES: Final = 16
-"""Every share of a source looks at all of its packets: with more, that would cost more than it saves."""
+"""Every share of a source looks at all of its packets: more of them would cost more than save."""
 _LOCAL: Final = re.compile(r"local\[(\d+)[^\]]*\]")
 _CLUSTER: Final = re.compile(r"local-cluster\[(\d+),\s*(\d+),.*\]")
 

@@ -43,7 +43,7 @@ class _Base(NamedTuple):
 
 class _Rollup(NamedTuple):
     bases: tuple[_Base, ...]
-    count: Callable[..., DataFrame]
+    counted: Callable[..., DataFrame]
 
 
 _ROLLUPS: Final[dict[str, _Rollup]] = {
@@ -66,7 +66,7 @@ def rolled(spark: SparkSession, step: Step, table: str) -> tuple[list[Written], 
         first_ns, last_ns = 0, -1
     else:
         first_ns, last_ns = span
-    counted = rollup.count(
+    counted = rollup.counted(
         *(
             read(spark, _overlapping(step, base, first_ns, last_ns), base.table, base.columns)
             for base in rollup.bases

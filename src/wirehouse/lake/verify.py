@@ -1,17 +1,18 @@
 """Is a lake what its captures say? Derives a share of its connections anew, and compares.
 
-    problems = verify("lake", sample=Fraction(1, 16))
+    problems = verify("lake", shares=16)
 
-Three looks: at the log and its files (`wirehouse.tables.check`), at the roll-ups, which must say what
-the tables say, and at a sample of the connections of each source, which is read from the captures in
-one go, without any state in between, and must come to the same rows. No Spark is needed.
+Three looks: at the log and its files (`wirehouse.tables.check`); at the roll-ups, which must say
+what the tables say; and at a sample of the connections of each source, which is read from the
+captures in one go, without any state in between, and must come to the same rows. No Spark is
+needed.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import duckdb
@@ -69,19 +70,33 @@ def verify(
     One of `shares` parts of the connections of each source is derived anew; another one after each
     commit. Raises LakeError when there is no lake.
     """
-    snapshot = Log(lake).snapshot()
+    log = Log(lake)
+    snapshot = log.snapshot()
     progress("the log and its files")
-    problems = [str(each) for each in check(lake)]
+    problems = [str(each) for each in check(lake) if not each.harmless]
     if problems:
         return problems
+    expired_ns = _expired_ns(log)
     with open_lake(lake, snapshot.commit) as db:
-        progress("the roll-ups")
         settings = Settings.of_record(snapshot.settings)
-        problems += _sums(db, settings)
+        if expired_ns is None:
+            progress("the roll-ups")
+            problems += _sums(db, settings)
+        sample = _Sample(db, snapshot, settings, snapshot.commit % shares, shares, expired_ns)
         for source in sorted(snapshot.sources):
             progress(f"source {source}")
-            problems += _source(db, snapshot, settings, source, shares, tuple(keys))
+            problems += sample.problems(source, tuple(map(os.path.abspath, keys)))
     return problems
+
+
+def _expired_ns(log: Log) -> int | None:
+    """Before this time, rows may have been dropped."""
+    times = [
+        each.figures["before_ns"]
+        for each in log.records(min(log.layout.logged()[0], default=0))
+        if each.kind == "expire" and "before_ns" in each.figures
+    ]
+    return max(times, default=None)
 
 
 def _sums(db: duckdb.DuckDBPyConnection, settings: Settings) -> list[str]:
@@ -97,107 +112,111 @@ def _sums(db: duckdb.DuckDBPyConnection, settings: Settings) -> list[str]:
     return problems
 
 
-def _source(
-    db: duckdb.DuckDBPyConnection,
-    snapshot: Snapshot,
-    settings: Settings,
-    source: str,
-    shares: int,
-    keys: tuple[str, ...],
-) -> list[str]:
-    files = [each.path for each in snapshot.sources[source].inputs if each.fault is None]
-    if not files:
-        return []
-    gone = [path for path in files if not os.path.exists(path)]
-    if gone:
-        return [f"{source}: cannot be derived anew: {gone[0]} is gone (and {len(gone) - 1} more)"]
-    with tempfile.TemporaryDirectory(prefix="wirehouse-verify-") as work:
-        done = decode(
-            DecodeTask(
-                source=source,
-                files=tuple(files),
-                share=snapshot.commit % shares,
-                shares=shares,
-                states=(),
-                work=work,
-                settings=settings,
-                keys=tuple(map(os.path.abspath, keys)),
+class _Sample:
+    """A share of the connections of each source, derived anew."""
+
+    def __init__(
+        self,
+        db: duckdb.DuckDBPyConnection,
+        snapshot: Snapshot,
+        settings: Settings,
+        share: int,
+        shares: int,
+        expired_ns: int | None,
+    ):
+        self._db = db
+        self._snapshot = snapshot
+        self._settings = settings
+        self._share, self._shares = share, shares
+        self._expired_ns = expired_ns
+
+    def problems(self, source: str, keys: tuple[str, ...]) -> list[str]:
+        """Where the lake differs from the captures of a source."""
+        inputs = self._snapshot.sources[source].inputs
+        files = [each.path for each in inputs if each.fault is None]
+        if not files:
+            return []
+        gone = [path for path in files if not os.path.exists(path)]
+        if gone:
+            more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+            return [f"{source}: cannot be derived anew: {gone[0]} is gone{more}"]
+        with tempfile.TemporaryDirectory(prefix="wirehouse-verify-") as work:
+            done = decode(
+                DecodeTask(
+                    source=source,
+                    files=tuple(files),
+                    share=self._share,
+                    shares=self._shares,
+                    states=(),
+                    work=work,
+                    settings=self._settings,
+                    keys=keys,
+                )
             )
+            if done.failure is not None:
+                return [f"{source}: {done.failure.text}"]
+            return [f"{source}: {problem}" for problem in self._compared(done.written)]
+
+    def _compared(self, written: Sequence[Written]) -> Iterator[str]:
+        coverage = [each.path for each in written if each.table == "coverage"]
+        if not coverage:
+            return
+        self._db.execute(
+            "create or replace temp table sampled as select distinct connection from "
+            f"read_parquet({coverage!r})"
         )
-        if done.failure is not None:
-            return [f"{source}: {done.failure.text}"]
-        return [
-            f"{source}: {problem}" for problem in _compared(db, done.written, settings, snapshot)
+        for derived, table in _COMPARED.items():
+            if table in self._settings.tables:
+                for protocol, paths in self._groups(written, derived, table).items():
+                    yield from self._differences(table, protocol, paths)
+
+    def _groups(
+        self, written: Sequence[Written], derived: str, table: str
+    ) -> dict[str | None, list[str]]:
+        """The files of a table that were derived, by protocol where the table has one set each."""
+        known = {each.protocol for each in self._snapshot.files(table)}
+        found: dict[str | None, list[str]] = {protocol: [] for protocol in known or {None}}
+        for each in written:
+            if each.table == derived:
+                found.setdefault(each.protocol, []).append(each.path)
+        return found
+
+    def _differences(self, table: str, protocol: str | None, paths: Sequence[str]) -> Iterator[str]:
+        columns, whose = self._columns(table, protocol), self._whose(table, protocol)
+        here = f"select {columns} from {table} where {whose}"
+        files = f"read_parquet({list(paths)!r}, union_by_name=true)"
+        anew = f"select {columns} from {files} where {whose}" if paths else f"{here} and false"
+        missing, extra = (
+            self._db.sql(f"select count(*) from (({one}) except all ({other}))").fetchall()[0][0]
+            for one, other in ((anew, here), (here, anew))
+        )
+        name = table if protocol is None else f"{table} of {protocol}"
+        if missing:
+            yield f"{name}: {missing} rows are missing or different"
+        if extra:
+            yield f"{name}: {extra} rows are in the lake that the captures do not give"
+
+    def _whose(self, table: str, protocol: str | None) -> str:
+        """Which rows are compared."""
+        place = _PLACE.get(table, "connection")
+        conditions = [f"{place} in (select connection from sampled)"]
+        if table in _CONDITION:
+            conditions.append(_CONDITION[table])
+        if protocol is not None:
+            conditions.append(f"protocol = '{protocol}'")
+        if self._expired_ns is not None:
+            conditions.append(f"{_TIME[table]} >= {self._expired_ns}")
+        return " and ".join(conditions)
+
+    def _columns(self, table: str, protocol: str | None) -> str:
+        if table == "connections":
+            return "* exclude (previous_connection)"
+        if table != "messages":
+            return "*"
+        found = self._db.sql("select * from messages limit 0")
+        names = [
+            f'"{name}"'
+            for name, kind in zip(found.columns, found.types, strict=True)
+            if not str(kind).startswith("STRUCT") or str(kind).endswith("[]") or name == protocol
         ]
-
-
-def _compared(
-    db: duckdb.DuckDBPyConnection,
-    written: Sequence[Written],
-    settings: Settings,
-    snapshot: Snapshot,
-) -> list[str]:
-    coverage = [each.path for each in written if each.table == "coverage"]
-    if not coverage:
-        return []
-    db.execute(
-        "create or replace temp table sampled as select distinct connection from "
-        f"read_parquet({coverage!r})"
-    )
-    problems = []
-    for derived, table in _COMPARED.items():
-        if table in settings.tables:
-            groups: dict[str | None, list[str]] = {}
-            for each in written:
-                if each.table == derived:
-                    groups.setdefault(each.protocol, []).append(each.path)
-            if table == "messages":
-                for protocol in {each.protocol for each in snapshot.files(table)} - groups.keys():
-                    groups[protocol] = []
-            elif not groups:
-                groups[None] = []
-            for protocol, paths in groups.items():
-                problems += _differences(db, table, protocol, paths)
-    return problems
-
-
-def _differences(
-    db: duckdb.DuckDBPyConnection, table: str, protocol: str | None, paths: Sequence[str]
-) -> list[str]:
-    place, time = _PLACE.get(table, "connection"), _TIME[table]
-    whose = [f"{place} in (select connection from sampled)"]
-    whose += [_CONDITION[table]] if table in _CONDITION else []
-    whose += [f"protocol = '{protocol}'"] if protocol is not None else []
-    columns = "* exclude (previous_connection)" if table == "connections" else "*"
-    if table == "messages":
-        others = "', '".join(_structs(db, protocol))
-        columns = f"columns(c -> c not in ('{others}'))"
-    here = f"select {columns} from {table} where {' and '.join(whose)}"
-    anew = (
-        f"select {columns} from read_parquet({list(paths)!r}, union_by_name=true)"
-        f" where {' and '.join(whose)}"
-        if paths
-        else f"{here} and false"
-    )
-    del time
-    counts = [
-        db.sql(f"select count(*) from (({one}) except all ({other}))").fetchall()[0][0]
-        for one, other in ((anew, here), (here, anew))
-    ]
-    name = table if protocol is None else f"{table} of {protocol}"
-    problems = []
-    if counts[0]:
-        problems.append(f"{name}: {counts[0]} rows are missing or different")
-    if counts[1]:
-        problems.append(f"{name}: {counts[1]} rows are in the lake that the captures do not give")
-    return problems
-
-
-def _structs(db: duckdb.DuckDBPyConnection, protocol: str | None) -> list[str]:
-    """The columns with the fields of other protocols."""
-    found = db.sql("select * from messages limit 0")
-    return [
-        name
-        for name, kind in zip(found.columns, found.types, strict=True)
-        if str(kind).startswith("STRUCT") and name != protocol
-    ]
+        return ", ".join(names)

@@ -166,5 +166,5 @@ def _join(group: Group, sources: list[Path], target: Path, work: Path) -> None:
 
 def _order(table: str, columns: pa.Schema) -> str:
     times = time_columns(table)
-    ties = [name for name in _TIES if name in columns.names]
+    ties = [f'"{name}"' for name in _TIES if name in columns.names]
     return ", ".join([f"coalesce({', '.join(times)})", *times, *ties])

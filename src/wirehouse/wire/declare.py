@@ -13,6 +13,7 @@ import inspect
 import itertools
 import re
 import textwrap
+import threading
 import types
 import typing
 from contextvars import ContextVar
@@ -41,7 +42,12 @@ def snake_case(name: str) -> str:
 
 def build(cls: type, dialect: str = "seed") -> m.Layout:
     """The layout that a class declares, as this dialect has it; always the same object."""
-    return _build(cls, dialect)
+    with _ONE_THREAD:
+        return _build(cls, dialect)
+
+
+_ONE_THREAD = threading.RLock()
+"""Of two threads, one builds. `ast` of Python 3.11 also fails when two parse at once."""
 
 
 @functools.cache
