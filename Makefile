@@ -112,12 +112,13 @@ soak: setup ## full counts of fuzzing and of comparisons; writes soak/*.json
 	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json
 
 .PHONY: bench
-bench: system setup node ## codecs, sessions, kernels and captures beside their peers; JSON records
+bench: system setup node ## codecs, sessions, kernels, captures and the lake beside their peers; JSON records
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.wire --json benchmarks/results/wire.json
 	$(BIN)/python -m benchmarks.sessions --json benchmarks/results/sessions.json
 	$(BIN)/python -m benchmarks.columnar --json benchmarks/results/columnar.json
 	$(BIN)/python -m benchmarks.captures --json benchmarks/results/captures.json
+	$(BIN)/python -m benchmarks.lake --json benchmarks/results/lake.json
 
 .PHONY: demo
 demo: setup ## simulate traffic, read it with Spark, compare every figure with the truth

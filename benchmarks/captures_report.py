@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.captures` found: figures, floors and aims; as a table and as JSON."""
+"""What a run found: figures, floors and aims; as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from wirehouse import __version__
 from .report import Rule
 
 __all__ = ["Figure", "Findings", "at_least", "at_most", "record", "table"]
+
+PACKAGES = ("numba", "numpy", "pyarrow", "dpkt", "cryptography")
+"""What the figures of `benchmarks.captures` depend on."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,15 @@ class Findings:
         self.figures.append(Figure(what, round(value, 4), unit))
 
 
-def at_least(what: str, found: float, floor: float, aim: float | None = None) -> list[Rule]:
+def at_least(what: str, found: float, floor: float | None, aim: float | None = None) -> list[Rule]:
     """Judges something that should be large."""
     found = round(found, 2)
-    rules = [Rule("floor", what, f">= {floor:g}", found, found >= floor)]
-    return rules if aim is None else [*rules, Rule("aim", what, f">= {aim:g}", found, found >= aim)]
+    wanted = {"floor": floor, "aim": aim}
+    return [
+        Rule(kind, what, f">= {least:g}", found, found >= least)
+        for kind, least in wanted.items()
+        if least is not None
+    ]
 
 
 def at_most(what: str, found: float, most: float) -> list[Rule]:
@@ -64,13 +71,14 @@ def table(parts: Iterable[Findings]) -> str:
     return "\n".join(lines)
 
 
-def record(parts: Mapping[str, Findings], settings: Mapping[str, Any]) -> dict[str, Any]:
+def record(
+    parts: Mapping[str, Findings], settings: Mapping[str, Any], packages: Sequence[str] = PACKAGES
+) -> dict[str, Any]:
     """All figures, with what they were made with; nothing that names the machine."""
-    names: Sequence[str] = ("numba", "numpy", "pyarrow", "dpkt", "cryptography")
     return {
         "python": platform.python_version(),
         "architecture": platform.machine(),
-        "versions": {"wirehouse": __version__, **{name: version(name) for name in names}},
+        "versions": {"wirehouse": __version__, **{name: version(name) for name in packages}},
         "settings": dict(settings),
         "results": {name: asdict(part) for name, part in parts.items()},
     }

@@ -69,7 +69,8 @@ class _Lake:
     def __init__(self) -> None:
         self._final: dict[str, list[dict[str, Any]]] = {}
         self._states: list[FoldState] = []
-        self._tunnels: list[bytes] = []
+        self._tunnels: list[bytes | None] = [None, None]
+        """Of the two shares of tunnels."""
 
     def advance(self, windows: Sequence[Window], shares: int) -> Rows:
         """Takes a step, and gives all rows as if the input ended behind it."""
@@ -84,17 +85,16 @@ class _Lake:
         for fold in folds:
             _gather(provisional, fold.finish())
         assert saved == [state.to_bytes() for state in self._states]
-        self._tunnel_step(provisional, shares)
+        self._tunnel_step(provisional)
         return _merged(self._final, provisional)
 
-    def _tunnel_step(self, provisional: dict[str, list[dict[str, Any]]], shares: int) -> None:
+    def _tunnel_step(self, provisional: dict[str, list[dict[str, Any]]]) -> None:
         events = [_events(rows.pop("_tunnel_events", [])) for rows in (self._final, provisional)]
-        folds = [TunnelFold(share, shares, self._tunnels) for share in range(shares)]
-        self._tunnels = []
-        for fold in folds:
+        for share, before in enumerate(self._tunnels):
+            fold = TunnelFold(share, len(self._tunnels), before)
             fold.feed(events[0])
             _gather(self._final, fold.take())
-            self._tunnels.append(fold.save())
+            self._tunnels[share] = fold.save()
             fold.feed(events[1])
             _gather(provisional, fold.finish())
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from wirehouse.columnar.read import TABLES
-from wirehouse.lake.options import OPTIONS
+from wirehouse.lake.options import FILES, OPTIONS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "spark.md").read_text("utf-8")
 
@@ -26,7 +26,9 @@ def test_python_runs(
     exec(program, names)
     assert names["spark"] is not None
     assert spark.catalog.tableExists("calls")
-    assert "p99_ms" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "p99_ms" in out
+    assert spark.table("names").count() > 10
 
 
 def test_sql_runs(spark: SparkSession, captures: Path) -> None:
@@ -38,4 +40,4 @@ def test_sql_runs(spark: SparkSession, captures: Path) -> None:
 
 def test_every_table_and_option_is_described() -> None:
     described = set(re.findall(r"^\| `(\w+)`", GUIDE, re.MULTILINE))
-    assert described == {*TABLES, *OPTIONS} - {"path"}
+    assert described == {*TABLES, FILES, *OPTIONS} - {"path"}

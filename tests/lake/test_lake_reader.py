@@ -95,16 +95,16 @@ def test_conditions_may_look_at_columns_that_are_not_wanted(captures: Path) -> N
     assert rows(found) == rows(reader(captures, columns="ts_ns", filter='protocol == "comet"'))
 
 
-def test_payload_may_be_hashed(captures: Path) -> None:
+def test_payload_may_be_hashed(captures: Path, spoilt: Path) -> None:
     for table, column in (("messages", "body"), ("faults", "bytes")):
         options = {"table": table, "columns": f"file,offset,{column}"}
-        plain = whole(reader(captures, **options))
-        hashed = whole(reader(captures, **options, payload="hash"))
+        plain = whole(reader(spoilt, **options))
+        assert any(row[column] for row in plain)
+        hashed = whole(reader(spoilt, **options, payload="hash"))
         assert hashed == [
             {**row, column: None if row[column] is None else sha256(row[column]).digest()}
             for row in plain
         ]
-    assert {len(row["body"]) for row in whole(reader(captures, payload="hash"))} == {32}
     assert whole(reader(captures, payload="hash", columns="name"))
 
 

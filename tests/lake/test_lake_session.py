@@ -42,6 +42,29 @@ def test_python_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings("local[2]")["spark.pyspark.python"] == "/opt/python"
 
 
+def test_pages_are_for_those_who_ask() -> None:
+    assert settings("local[2]")["spark.ui.enabled"] == "false"
+    assert settings("local[2]", ui=True)["spark.ui.enabled"] == "true"
+
+
+def test_what_needs_no_spark_does_not_import_it() -> None:
+    program = (
+        "import sys, wirehouse.lake; from wirehouse.lake import session;"
+        "assert callable(session);"
+        "assert not [name for name in sys.modules if name.startswith('pyspark')];"
+        "from wirehouse.lake import WirehouseSource; assert 'pyspark' in sys.modules;"
+        "print(WirehouseSource.name())"
+    )
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == "wirehouse\n"
+
+
+def test_the_package_has_no_more_than_it_says() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        exec("from wirehouse.lake import nothing")
+
+
 def loaded(worker: str) -> list[str]:
     """What of the slow modules a daemon for these workers has loaded; it says nothing itself."""
     program = (

@@ -182,3 +182,10 @@ def test_bad_bytes_are_rows_and_no_failure(spark: SparkSession, tmp_path: Path) 
     assert load(spark, tmp_path).count() == 0
     faults = load(spark, tmp_path, table="faults").collect()
     assert [row.code for row in faults] == ["unknown_file"]
+
+
+def test_bad_bytes_are_a_failure_to_those_who_ask(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "noise.pcap").write_bytes(b"\x00nothing that is known" * 20)
+    said = failure(load(spark, tmp_path, mode="failfast"))
+    assert f"FaultError: {tmp_path}/noise.pcap, offset 0: unknown_file" in said
+    assert "mode=permissive" in said

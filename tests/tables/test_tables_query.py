@@ -78,17 +78,19 @@ def test_a_lake_as_it_was(lake: Path) -> None:
     assert table(lake, "messages", commit=1).num_rows == 0
 
 
-def older_lake(lake: Path) -> None:
-    """Adds a file that lacks a column, and fields in a struct and in a list of structs."""
+def older_columns() -> pa.Schema:
+    """The columns of `messages` without one, and without some fields of ESNP."""
     whole = messages_schema(["esnp"])
     esnp = whole.field("esnp").type
     fields = [_poorer(esnp.field(at)) for at in range(esnp.num_fields)]
     old = [each for each in whole if each.name not in ("esnp", "sealed")]
-    columns = pa.schema([*old, pa.field("esnp", pa.struct(fields))])
-    rows = [
-        message(5, "esnp", esnp={fields[0].name: [{fields[0].type.value_type.field(0).name: 1}]}),
-        message(6, "esnp"),
-    ]
+    return pa.schema([*old, pa.field("esnp", pa.struct(fields))])
+
+
+def older_lake(lake: Path) -> None:
+    """Adds a file that lacks a column, and fields in a struct and in a list of structs."""
+    columns = older_columns()
+    rows = [message(5, "esnp", esnp={"rows": [{"type": 1}]}), message(6, "esnp")]
     with Writer(lake) as writer, writer.begin() as step:
         path = step.work("old") / "old.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=columns), path)

@@ -11,7 +11,7 @@ nothing is raised but OSError, when a file cannot be opened or read. The rules a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .files import Feed, open_feed
 from .items import Element, Fact, FileFault, Item, Packet, Secrets
@@ -19,7 +19,7 @@ from .limits import FAULT_BYTES, Limits
 from .pcap import MAGICS, read_pcap
 from .pcapng import BEGINS, read_pcapng, section_order
 
-__all__ = ["elements", "read", "read_bytes"]
+__all__ = ["elements", "knows", "read", "read_bytes"]
 
 _ITEMS = (Packet, Fact, Secrets, FileFault)
 _DEFAULT = Limits()
@@ -43,13 +43,25 @@ def read_bytes(data: bytes, *, limits: Limits = _DEFAULT) -> Iterator[Element]:
     return _elements(Feed(iter([data] if data else [])), limits)
 
 
+def knows(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> bool:
+    """Whether a file begins like a capture; no more of it is read. Raises OSError."""
+    with open_feed(path, limits) as feed:
+        return _format(feed) is not None
+
+
 def _elements(feed: Feed, limits: Limits) -> Iterator[Element]:
+    found = _format(feed)
+    return _unknown(feed) if found is None else found(feed, limits)
+
+
+def _format(feed: Feed) -> Callable[[Feed, Limits], Iterator[Element]] | None:
+    """What reads a file, as its first bytes tell."""
     head = feed.take(0, 12)
     if head[:4] in MAGICS:
-        return read_pcap(feed, limits)
+        return read_pcap
     if head[:4] == BEGINS and (len(head) < 12 or section_order(head)):
-        return read_pcapng(feed, limits)
-    return _unknown(feed)
+        return read_pcapng
+    return None
 
 
 def _unknown(feed: Feed) -> Iterator[FileFault]:

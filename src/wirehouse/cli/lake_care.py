@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import CONTEXT, json_line
-from .lake_words import DURATION, SIZE
+from .lake_words import duration, size
 from .read_words import counted
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ Examples:
 @click.option(
     "--size",
     "size_bytes",
-    type=SIZE,
+    type=size,
     default="256MB",
     show_default=True,
     help="How large files become.",
@@ -84,7 +84,7 @@ def compact(lake: str, size_bytes: int, as_json: bool) -> None:
 @click.option(
     "--older",
     "older_s",
-    type=DURATION,
+    type=duration,
     required=True,
     metavar="AGE",
     help="How old it has to be, such as 30d.",
@@ -123,8 +123,14 @@ def export(lake: str, out: str, form: str, tables: tuple[str, ...], as_json: boo
     """Exports."""
     from wirehouse.tables.export import export as work
 
-    work(lake, out, format=form, tables=tables or None)
+    found = work(lake, out, "delta" if form == "delta" else "iceberg", tables or None)
     if as_json:
-        click.echo(json_line({"out": out, "format": form, "tables": list(tables) or None}))
-    else:
-        click.echo(f"{out}: exported as {form}")
+        import msgspec
+
+        click.echo(json_line(msgspec.to_builtins(found)))
+        return
+    for each in found:
+        click.echo(
+            f"{each.path}: {counted(each.files, 'file')}, {counted(each.rows, 'row')};"
+            f" {each.added:,} added, {each.removed:,} removed"
+        )

@@ -10,13 +10,10 @@ import click
 
 from .common import CONTEXT
 from .errors import BAD_USAGE, CommandError
-from .lake_words import WHEN, When
+from .lake_words import When, when
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from wirehouse.tables.report import Report
-    from wirehouse.tables.report_sheets import Sheet
 
 __all__ = ["command"]
 
@@ -49,11 +46,11 @@ of the latency, and are off by an eighth at most.
 @click.option("--html", "page", metavar="FILE", help="Write a page.")
 @click.option(
     "--since",
-    type=WHEN,
+    type=when,
     metavar="T",
     help="From this time, in UTC, or so long before the last message, as 2h.",
 )
-@click.option("--until", type=WHEN, metavar="T", help="Up to this time.")
+@click.option("--until", type=when, metavar="T", help="Up to this time.")
 @click.option(
     "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of each list."
 )
@@ -104,37 +101,27 @@ def _write_page(report: Report, path: str) -> None:
 
 
 def _print(report: Report) -> None:
-    from rich.console import Console
-
     from wirehouse.tables.report_sheets import sheets, tiles, time_text
 
-    # A pipe has no width of its own, and the widest table has eleven columns.
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    from .lake_table import print_table
+
     overview = report.overview
-    console.print(f"{report.lake}, commit {report.commit}", style="bold", markup=False)
+    click.secho(f"{report.lake}, commit {report.commit}", bold=True)
     if overview.first_ns is None:
-        console.print("There are no messages in this time.")
+        click.echo("There are no messages in this time.")
     else:
-        console.print(f"{time_text(overview.first_ns)} to {time_text(overview.last_ns)}, UTC")
-    figures = (figure if what == "bytes" else f"{figure} {what}" for what, figure in tiles(report))
-    console.print(", ".join(figures), highlight=False)
+        click.echo(f"{time_text(overview.first_ns)} to {time_text(overview.last_ns)}, UTC")
+    figures = [figure if what == "bytes" else f"{figure} {what}" for what, figure in tiles(report)]
+    click.echo(f"{', '.join(figures[:4])}\n{', '.join(figures[4:])}")
+    hidden: dict[str, None] = {}
     for sheet in sheets(report):
-        console.print()
-        _print_sheet(console, sheet)
-
-
-def _print_sheet(console: Console, sheet: Sheet) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    console.print(sheet.title, style="bold")
-    if not sheet.rows:
-        console.print("none")
-        return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading, number in zip(sheet.headings, sheet.numbers, strict=True):
-        table.add_column(heading, justify="right" if number else "left", overflow="ellipsis")
-    for row in sheet.rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
+        click.echo()
+        click.secho(sheet.title, bold=True)
+        if sheet.rows:
+            hidden |= dict.fromkeys(
+                print_table(sheet.headings, sheet.numbers, sheet.rows, sheet.minor)
+            )
+        else:
+            click.echo("none")
+    if hidden:
+        click.echo(f"no room for {', '.join(hidden)}; --json has all", err=True)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import CONTEXT
-from .lake_words import DURATION, SIZE, pairs
+from .lake_words import duration, pairs, size
 from .read_inputs import Reading, reading_options
 
 if TYPE_CHECKING:
     from wirehouse.lake.run import Outcome
+    from wirehouse.lake.session import SparkSession
     from wirehouse.lake.settings import Settings
 
     from .lake_watch import Watcher
+    from .spark_session import Sparks
 
 __all__ = ["command"]
 
@@ -44,7 +46,7 @@ Examples:
 @click.option(
     "--trigger",
     "trigger_s",
-    type=DURATION,
+    type=duration,
     default="10",
     show_default=True,
     metavar="SECONDS",
@@ -54,12 +56,12 @@ Examples:
     "--max-files", type=click.IntRange(min=1), metavar="N", help="Captures of one step at most."
 )
 @click.option(
-    "--max-bytes", type=SIZE, metavar="SIZE", help="Bytes of one step at most, such as 1GB."
+    "--max-bytes", type=size, metavar="SIZE", help="Bytes of one step at most, such as 1GB."
 )
 @click.option(
     "--lateness",
     "lateness_s",
-    type=DURATION,
+    type=duration,
     default="600",
     show_default=True,
     metavar="SECONDS",
@@ -68,7 +70,7 @@ Examples:
 @click.option(
     "--settle",
     "settle_s",
-    type=DURATION,
+    type=duration,
     default="10",
     show_default=True,
     metavar="SECONDS",
@@ -113,9 +115,7 @@ def command(
         Sparks("wirehouse lake run", master=master, remote=remote, conf=given) as sparks,
         spark_failures(),
     ):
-        outcome = _run(
-            captures, lake, stream, settings, reading.keys, watcher, spark=sparks.start, **pace
-        )
+        outcome = _run(captures, lake, stream, settings, reading.keys, watcher, sparks, **pace)
     print_outcome(lake, outcome, watcher.commit, as_json=as_json)
 
 
@@ -143,13 +143,20 @@ def _run(
     settings: Settings | None,
     keys: tuple[str, ...],
     watcher: Watcher,
+    sparks: Sparks,
     **more: Any,
 ) -> Outcome:
     from wirehouse.lake.run import run
 
+    def start() -> SparkSession:
+        session = sparks.start()
+        watcher.ready()
+        return session
+
     return run(
         lake,
         captures,
+        spark=start,
         settings=settings,
         keys=keys,
         stream=stream,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import CONTEXT
-from .lake_words import DURATION
+from .lake_table import print_table
+from .lake_words import duration
 from .read_words import counted, printable
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ Examples:
 @click.option(
     "--lateness",
     "lateness_s",
-    type=DURATION,
+    type=duration,
     default="600",
     show_default=True,
     metavar="SECONDS",
@@ -47,7 +49,7 @@ Examples:
 @click.option(
     "--settle",
     "settle_s",
-    type=DURATION,
+    type=duration,
     default="10",
     show_default=True,
     metavar="SECONDS",
@@ -87,6 +89,7 @@ def _print(found: Status, *, looked: bool) -> None:
             )
             for each in found.tables
         ),
+        "not final", "files",
     )  # fmt: skip
     _print_rows(
         ("source", "captures", "bytes", "last", "refused"),
@@ -107,7 +110,7 @@ def _print_backlog(found: Status) -> None:
     from wirehouse.tables.report_sheets import bytes_text
 
     if not found.waiting:
-        click.echo("\nall captures are in")
+        click.echo("\nno captures are waiting")
         return
     click.echo(
         f"\n{counted(found.backlog_files, 'capture')}, {bytes_text(found.backlog_bytes)}, not in;"
@@ -117,7 +120,7 @@ def _print_backlog(found: Status) -> None:
         ("capture", "bytes", "age", "why"),
         (
             (
-                printable(each.path), bytes_text(each.bytes), _age(each.age_s),
+                printable(os.path.basename(each.path)), bytes_text(each.bytes), _age(each.age_s),
                 printable(each.why) or "comes with the next run",
             )
             for each in found.waiting
@@ -125,23 +128,14 @@ def _print_backlog(found: Status) -> None:
     )  # fmt: skip
 
 
-def _print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], *minor: str) -> None:
     """A table of text; numbers to the right."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for number, heading in enumerate(headings):
-        is_text = number == 0 or heading in ("why", "from", "to")
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    if table.row_count:
-        console = Console() if sys.stdout.isatty() else Console(width=160)
-        console.print()
-        console.print(table)
+    found = list(rows)
+    if not found:
+        return
+    numbers = [at > 0 and heading != "why" for at, heading in enumerate(headings)]
+    click.echo()
+    print_table(headings, numbers, found, minor)
 
 
 def _age(seconds: float) -> str:

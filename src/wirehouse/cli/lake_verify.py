@@ -10,7 +10,7 @@ import click
 
 from .common import CONTEXT, json_line
 from .errors import BAD_DATA
-from .lake_words import SHARE
+from .lake_words import share
 from .read_words import counted, printable
 
 __all__ = ["command"]
@@ -37,7 +37,7 @@ Examples:
 @click.option(
     "--sample",
     "shares",
-    type=SHARE,
+    type=share,
     default="1/16",
     show_default=True,
     metavar="PART",

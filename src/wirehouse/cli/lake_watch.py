@@ -41,6 +41,10 @@ class Watcher:
         self._files = 0
         self._bytes = 0
 
+    def ready(self) -> None:
+        """Spark is there, or a step is over."""
+        self._say("waiting for captures" if self._stream else "looking for captures")
+
     def step(self, name: str) -> None:
         """A part of a step begins."""
         self._say(_DOING.get(name, "committing"))
@@ -60,7 +64,7 @@ class Watcher:
                 f" in {seconds:.1f} s; {len(found.waiting):,} waiting",
                 highlight=False,
             )
-        self._say("waiting for captures" if self._stream else "looking for captures")
+        self.ready()
 
     def _say(self, what: str) -> None:
         if self._progress is not None and self._task is not None:
@@ -99,7 +103,7 @@ def print_outcome(lake: str, outcome: Outcome, commit: int | None, *, as_json: b
         _print_files(title, files)
     if outcome.rows:
         width = max(map(len, outcome.rows))
-        click.echo("  rows that are final:")
+        click.echo("  rows added:")
         for table, count in outcome.rows.items():
             click.echo(f"    {table:<{width}}  {count:>14,}")
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "read": "Captures as tables: messages, calls, connections and more.",
     "follow": "One connection of a capture as a conversation.",
     "lake": "Tables that are kept up to date from a folder of captures.",
+    "doctor": "Whether this machine has what Spark and lakes need.",
     "simulate": "Make captures of simulated traffic, with the truth beside them.",
     "demo": "See it work.",
 }

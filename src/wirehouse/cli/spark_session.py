@@ -74,10 +74,12 @@ def own_interrupts() -> Iterator[None]:
 
 @contextmanager
 def spark_failures() -> Iterator[None]:
-    """Failures of Spark are one line; what a command says itself stays."""
+    """Failures of Spark are one line; what a command, a lake or the disk says stays."""
+    from wirehouse.tables.errors import LakeError
+
     try:
         yield
-    except (CommandError, OSError):
+    except (CommandError, LakeError, OSError):
         raise
     except Exception as error:
         raise CommandError(f"Spark failed: {reason(error)}; {_DEBUG}") from error

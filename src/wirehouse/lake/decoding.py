@@ -8,20 +8,16 @@ as provisional, what there would be if the source ended here.
 from __future__ import annotations
 
 import errno
-import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pyarrow as pa
-import zstandard
 
 from wirehouse.columnar.fold import Fold, FoldState
 from wirehouse.columnar.pipeline import CapturePipeline, Item
 from wirehouse.columnar.state import PipelineState
-
-from wirehouse.tables.errors import LakeError
 
 from .outputs import Outputs, Written
 from .settings import Settings
@@ -36,7 +32,6 @@ FOLDED: Final = frozenset(
 """Tables for which messages are folded, not only decoded."""
 _CONNECTIONS: Final = "_connections"
 """Rows of connections that lack what only all connections together tell."""
-_STATE_VERSION: Final = 1
 
 
 class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,16 +160,13 @@ def _passed(outputs: Outputs, window: Iterable[Item]) -> Iterator[Item]:
 
 
 def _packed(pipeline: PipelineState, fold: FoldState | None) -> bytes:
-    folded = zstandard.ZstdCompressor(level=1).compress(pickle.dumps(fold, protocol=5))
-    return msgspec.msgpack.encode((_STATE_VERSION, pipeline.to_bytes(), folded))
+    return msgspec.msgpack.encode((pipeline.to_bytes(), None if fold is None else fold.to_bytes()))
 
 
 def _load(path: str) -> tuple[PipelineState, FoldState | None]:
-    """A state that an earlier step wrote. It is a pickle: the lake's folder is to be trusted."""
-    version, pipeline, folded = msgspec.msgpack.decode(
-        Path(path).read_bytes(), type=tuple[int, bytes, bytes]
+    """A state that an earlier step wrote. It holds pickles: the lake's folder is to be trusted."""
+    pipeline, fold = msgspec.msgpack.decode(
+        Path(path).read_bytes(), type=tuple[bytes, bytes | None]
     )
-    if version != _STATE_VERSION:
-        raise LakeError(f"{path}: state of version {version}; this is version {_STATE_VERSION}")
-    fold: FoldState | None = pickle.loads(zstandard.ZstdDecompressor().decompress(folded))
-    return PipelineState.from_bytes(pipeline), fold
+    folded = None if fold is None else FoldState.from_bytes(fold)
+    return PipelineState.from_bytes(pipeline), folded

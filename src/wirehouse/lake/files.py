@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from wirehouse.capture.items import Packet
 from wirehouse.capture.limits import Limits
-from wirehouse.capture.reader import read
+from wirehouse.capture.reader import knows, read
 from wirehouse.tables.inputs import Capture
 
 __all__ = ["FILE_SCHEMA", "Listing", "file_rows", "first_ns", "listings"]
@@ -68,9 +68,10 @@ def file_rows(files: Sequence[Capture]) -> Iterator[pa.RecordBatch]:
 def first_ns(path: str | os.PathLike[str]) -> int | None:
     """When the first packet of a capture was captured; None when there is none to be seen."""
     try:
-        for item in islice(read(path, limits=_FIRST), _LOOKED_AT):
-            if isinstance(item, Packet):
-                return item.ts_ns
+        if knows(path, limits=_FIRST):  # anything else would be read to its end
+            for item in islice(read(path, limits=_FIRST), _LOOKED_AT):
+                if isinstance(item, Packet):
+                    return item.ts_ns
     except OSError:
         pass
     return None

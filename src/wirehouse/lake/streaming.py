@@ -15,7 +15,6 @@ next run, and nothing can be done twice or be left out because a checkpoint and 
 from __future__ import annotations
 
 import json
-import re
 import signal
 import threading
 import time
@@ -28,6 +27,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from .offsets import cursors
+from .reasons import reason
 
 __all__ = ["Batch", "StreamError", "follow"]
 
@@ -36,7 +36,6 @@ _LOOK_S: Final = 0.2
 _REMEMBERED: Final = "spark.sql.streaming.numRecentProgressUpdates"
 _MOST_REMEMBERED: Final = "1000"
 """So many batches may be planned while a step is under way; more of them become one step."""
-_RAISED: Final = re.compile(r"[\w.]+(?:Error|Exception): (.+)")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -141,14 +140,7 @@ def _offset(value: Any) -> dict[str, Any]:
 def _check(query: Any) -> None:
     error = query.exception()
     if error is not None:
-        raise StreamError(f"the stream ended: {_reason(str(error))}") from error
-
-
-def _reason(text: str) -> str:
-    """The line that says why: the last of a Python traceback, else the first."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = [found[1] for line in lines if (found := _RAISED.fullmatch(line))]
-    return said[-1] if said else (lines or ["nobody knows why"])[0]
+        raise StreamError(f"the stream ended: {reason(str(error))}") from error
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from wirehouse.columnar.kernel import load
 from wirehouse.columnar.read import ReadOptions, read_batches
 from wirehouse.protocols import registry
 
-__all__ = ["warm"]
+__all__ = ["small_captures", "warm"]
 
 _HEARTBEAT: Final = bytes.fromhex("000106")
 """A whole frame of comet."""
@@ -31,12 +31,13 @@ def warm() -> None:
         with contextlib.suppress(Exception):
             load(protocol).warm()
     with tempfile.TemporaryDirectory(prefix="wirehouse-warm-") as folder:
-        for path in _captures(Path(folder)):
+        for path in small_captures(Path(folder)):
             for _ in read_batches([path], ReadOptions(speaks="comet")):
                 pass
 
 
-def _captures(folder: Path) -> list[Path]:
+def small_captures(folder: Path) -> list[Path]:
+    """Makes a capture of each format in a folder, with one message of comet in it."""
     recorder = Recorder(folder, source="warm")
     recorder.open(1, ("10.0.0.1", 50_000), ("10.0.0.2", 80), "comet", 0)
     recorder.record(1, "c2s", _HEARTBEAT, 0)

@@ -20,7 +20,7 @@ import msgspec
 
 from wirehouse.capture.items import Section
 from wirehouse.capture.limits import Limits
-from wirehouse.capture.reader import elements
+from wirehouse.capture.reader import elements, knows
 
 from .entries import Input
 from .errors import LakeError
@@ -168,7 +168,8 @@ def _files(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
 def _origin(path: str) -> tuple[str, int] | None:
     """What the section header of a recording says; None when it is none, or cannot be read."""
     try:
-        first = next(elements(path, limits=_HEAD), None)
+        # What is no capture at all would be read to its end.
+        first = next(elements(path, limits=_HEAD), None) if knows(path, limits=_HEAD) else None
     except OSError:
         return None
     if isinstance(first, Section) and first.source is not None and first.sequence is not None:

@@ -101,7 +101,7 @@ def report_page(report: Report) -> str:
 def _plotly() -> str:
     """plotly.js; the import takes a while, so it is made only when a page is."""
     try:
-        from plotly.offline import get_plotlyjs
+        from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
     except ImportError as error:
         raise PlotlyMissingError from error
     text: str = get_plotlyjs()

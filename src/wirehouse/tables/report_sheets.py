@@ -41,6 +41,8 @@ class Sheet:
     headings: tuple[str, ...]
     numbers: tuple[bool, ...]
     """By column: whether it has numbers."""
+    minor: tuple[str, ...]
+    """Columns that can be done without where there is no room."""
     rows: list[tuple[str, ...]]
 
 
@@ -150,6 +152,7 @@ _SHEETS: Final = (
             _PROTOCOL, _count("messages"), _bytes("bytes"), _count("connections"), _count("calls"),
             _count("failed"), _count("lost"), _count("unknown"), _count("faults"),
         ),
+        ("connections", "lost"),
     ),
     (
         "targets",
@@ -163,6 +166,7 @@ _SHEETS: Final = (
             _duration("p50", "p50_ns"), _duration("p90", "p90_ns"), _duration("p99", "p99_ns"),
             _duration("max", "max_ns"),
         ),
+        ("protocol", "mean", "p90"),
     ),
     (
         "topics",
@@ -177,6 +181,7 @@ _SHEETS: Final = (
             _Column("acked %", lambda row: _share(row.acked, row.published)),
             _duration("p50", "p50_ns"), _duration("p99", "p99_ns"),
         ),
+        ("protocol", "sent", "unknown", "p50"),
     ),
     (
         "clients",
@@ -189,6 +194,7 @@ _SHEETS: Final = (
             _WHO, _PROTOCOL, _count("calls"), _count("failed"), _count("lost"), _count("unknown"),
             _count("connections"), _count("reconnects"), _count("faults"),
         ),
+        ("protocol", "connections"),
     ),
     (
         "errors",
@@ -201,6 +207,7 @@ _SHEETS: Final = (
             _name("what"), _PROTOCOL, _name("code"), _count("errors"), _count("targets"),
             _name("most often", "target"),
         ),
+        ("targets",),
     ),
     (
         "faults",
@@ -210,6 +217,7 @@ _SHEETS: Final = (
             _name("reason", "code"), _PROTOCOL, _count("faults"), _count("connections"),
             _bytes("bytes", "present_bytes"), _bytes("missing", "missing_bytes"),
         ),
+        ("connections",),
     ),
     (
         "talkers",
@@ -219,6 +227,7 @@ _SHEETS: Final = (
             _Column("connection", lambda row: str(row.connection), number=False), _PROTOCOL, _WHO,
             _count("minutes"), _count("messages"), _bytes("bytes"),
         ),
+        ("protocol", "minutes"),
     ),
 )  # fmt: skip
 
@@ -228,13 +237,21 @@ def sheets(report: Report) -> list[Sheet]:
     return [_sheet(report, *each) for each in _SHEETS]
 
 
-def _sheet(report: Report, name: str, title: str, about: str, columns: Sequence[_Column]) -> Sheet:
+def _sheet(
+    report: Report,
+    name: str,
+    title: str,
+    about: str,
+    columns: Sequence[_Column],
+    minor: tuple[str, ...],
+) -> Sheet:
     return Sheet(
         name,
         title,
         about,
         tuple(column.heading for column in columns),
         tuple(column.number for column in columns),
+        minor,
         [tuple(column.text(row) for column in columns) for row in getattr(report, name)],
     )
 

@@ -7,5 +7,6 @@ are those of `docs/concepts/matching.md`; the reference are the engines of `wire
 from .fold import Fold
 from .state import FoldState
 from .tunnels import TunnelFold, tunnel_hash
+from .warming import warm
 
-__all__ = ["Fold", "FoldState", "TunnelFold", "tunnel_hash"]
+__all__ = ["Fold", "FoldState", "TunnelFold", "tunnel_hash", "warm"]

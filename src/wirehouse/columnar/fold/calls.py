@@ -297,7 +297,7 @@ def _request(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
 @kernel
 def _await(t: Tables, slot: Int, call: Int) -> None:
     """An open call that has an id; the oldest is given up when there are too many."""
-    append(t, slot, call, OPEN)
+    append(t, slot, call, S(OPEN))
     add_call(t, slot, call)
     way = S(t.calls[U(call)].way)
     if _count(t, slot, way, OPEN) > _OPEN_LIMIT:
@@ -312,10 +312,10 @@ def _request_in_order(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
     if t.connections[U(slot)].unsettled:
         _end(t, call, UNKNOWN, _UNSETTLED)
         return
-    append(t, slot, call, ORDER)
+    append(t, slot, call, S(ORDER))
     if _count(t, slot, way, ORDER) > _OPEN_LIMIT:
         unsettle(t, slot, S(e.wide[TS, U(i)]))
-        _give_up_order(t, slot, _LIMIT)
+        _give_up_order(t, slot, S(_LIMIT))
 
 
 @kernel
@@ -346,7 +346,7 @@ def _response(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
         if e.wide[TS, U(i)] - found.response_ns <= DUPLICATE_WINDOW_NS:
             found.duplicates += 1
             return
-    _orphan(t, e, i, slot, asked, NO)
+    _orphan(t, e, i, slot, asked, S(NO))
 
 
 @kernel
@@ -360,7 +360,7 @@ def _answered(t: Tables, e: Told, i: Int, slot: Int, call: Int) -> None:
         t.oldest[U(slot), U(way)] = ts_ns
     elif ts_ns - t.oldest[U(slot), U(way)] > EXPIRE_AFTER_NS or held >= _ANSWERED_LIMIT:
         _expire(t, slot, way, ts_ns)
-    append(t, slot, call, ANSWERED)
+    append(t, slot, call, S(ANSWERED))
 
 
 @kernel
@@ -398,7 +398,7 @@ def _response_in_order(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
     if t.connections[U(slot)].unsettled:
         # It answered some call, which must not count as lost for want of an answer.
         _broken(t, slot, way, S(e.wide[TS, U(i)]), _UNSETTLED)
-        _orphan(t, e, i, slot, asked, _UNSETTLED)
+        _orphan(t, e, i, slot, asked, S(_UNSETTLED))
         return
     call = _first(t, slot, asked, ORDER)
     if call >= 0:
@@ -414,7 +414,7 @@ def _response_in_order(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
                 _answered(t, e, i, slot, call)
                 return
             call = S(t.calls[U(call)].after)
-    _orphan(t, e, i, slot, asked, NO)
+    _orphan(t, e, i, slot, asked, S(NO))
 
 
 @kernel

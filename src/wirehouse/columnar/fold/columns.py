@@ -24,7 +24,15 @@ from .hashing import id_hash
 from .tables import NO
 from .texts import Texts, indices_of
 
-__all__ = ["Columns", "Source", "named", "usable_faults", "wanted_of"]
+__all__ = [
+    "Columns",
+    "Source",
+    "from_server",
+    "named",
+    "numbers_of",
+    "usable_faults",
+    "wanted_of",
+]
 
 Source: TypeAlias = tuple[str, Any]
 """The name of a table, and a batch of it; or a list of events."""
@@ -111,9 +119,9 @@ class Columns:
         wide[k.FIRST] = pc.coalesce(batch.column("first_ns"), batch.column("ts_ns")).to_numpy()
         wide[k.KEY] = batch.column("connection").to_numpy()
         wide[k.SIZE] = batch.column("size_bytes").to_numpy()
-        flags = _from_server(batch.column("direction")).astype(np.int32)
-        flags |= _numbers(batch.column("message_id"), wide[k.NUMBER]) * np.int32(k.NUMBERED)
-        flags |= _numbers(batch.column("reply_to"), wide[k.REPLY]) * np.int32(k.REPLIES)
+        flags = from_server(batch.column("direction")).astype(np.int32)
+        flags |= numbers_of(batch.column("message_id"), wide[k.NUMBER]) * np.int32(k.NUMBERED)
+        flags |= numbers_of(batch.column("reply_to"), wide[k.REPLY]) * np.int32(k.REPLIES)
         kinds, kind_texts = indices_of(batch.column("kind"))
         narrow[k.KIND] = np.array([k.KINDS.get(text, k.OTHER) for text in kind_texts])[kinds]
         for row, name in (
@@ -125,7 +133,7 @@ class Columns:
             narrow[row] = code(batch.column(name))
         protocol = batch.column("protocol")[0].as_py()
         narrow[k.PROTOCOL] = self._texts.code(protocol)
-        inside = _numbers(batch.column("tunnel_link"), wide[k.LINK])
+        inside = numbers_of(batch.column("tunnel_link"), wide[k.LINK])
         if inside.any():
             narrow[k.KIND, inside] = k.TUNNELLED
             wide[k.KEY, inside] = wide[k.LINK, inside]
@@ -174,7 +182,7 @@ class Columns:
             np.int32,
         )
         narrow[k.KIND] = k.FAULT
-        narrow[k.FLAGS] = flags[codes] | _from_server(batch.column("direction"))
+        narrow[k.FLAGS] = flags[codes] | from_server(batch.column("direction"))
         narrow[k.CODE] = self._texts.codes(batch.column("code"))
         narrow[k.PROTOCOL] = self._texts.codes(batch.column("protocol"))
 
@@ -244,13 +252,13 @@ def _length(found: Any) -> int:
     return int(found.num_rows) if isinstance(found, pa.RecordBatch) else len(found)
 
 
-def _from_server(directions: pa.Array) -> NDArray[np.int32]:
+def from_server(directions: pa.Array) -> NDArray[np.int32]:
     """1 where the server speaks."""
     codes, texts = indices_of(directions)
-    return np.array([text == "s2c" for text in texts], np.int32)[codes]
+    return np.array([*(text == "s2c" for text in texts), False], np.int32)[codes]
 
 
-def _numbers(column: pa.Array, values: NDArray[np.int64]) -> Mask:
+def numbers_of(column: pa.Array, values: NDArray[np.int64]) -> Mask:
     """Writes the numbers of a column, 0 where there is none; tells where there is one."""
     if column.null_count == len(column):
         return np.zeros(len(column), np.bool_)

@@ -35,8 +35,8 @@ from .hashing import id_hash
 from .held import held_sources, of_connections
 from .kernels import end, fold, slot_of
 from .memory import Memory
-from .state import FoldState
 from .output import calls_batch, connections_batch, sign_ons_batch
+from .state import FoldState
 from .tables import KNOWN, NO
 from .tunnel_rows import tunnel_rows
 

@@ -103,7 +103,7 @@ def _event(t: Tables, e: Told, i: Int, slot: Int, kind: Int) -> None:
         count_fault(t, e, i, slot)
     elif kind == END:
         e.of_link[U(i)] = _may_be_link(t, e, i, slot)
-        end_calls(t, slot, LOST, _CLOSED)
+        end_calls(t, slot, S(LOST), S(_CLOSED))
         end_row(t, e, i, slot)
         emit_row(t, slot)
     else:

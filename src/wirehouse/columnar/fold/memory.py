@@ -93,6 +93,11 @@ class Memory:
         """How many calls are remembered."""
         return len(self._calls) - int(self._counts[FREE_CALLS])
 
+    @property
+    def slots(self) -> int:
+        """How many slots there are, used or not."""
+        return len(self._connections)
+
     def __len__(self) -> int:
         return len(self._connections) - int(self._counts[FREE_SLOTS])
 
@@ -243,8 +248,12 @@ class Memory:
         words = [texts[code] for code in kept.tolist()]
         return Saved(connections, oldest, calls, words, bool(self._counts[GAVE_UP]))
 
-    def restore(self, states: Sequence[tuple[Saved, NDArray[np.bool_]]]) -> None:
-        """Goes on from several states, each with those of its connections that are wanted."""
+    def restore(self, states: Sequence[tuple[Saved, NDArray[np.bool_]]]) -> list[NDArray[np.int32]]:
+        """Goes on from several states, each with those of its connections that are wanted.
+
+        Gives the slots of these, for each state.
+        """
+        found = []
         for saved, wanted in states:
             kept = np.flatnonzero(wanted)
             calls = saved.calls[wanted[saved.calls["slot"]]]
@@ -269,8 +278,10 @@ class Memory:
             self._counts[GAVE_UP] |= saved.gave_up
             _link(self.tables(), numbers)
             self._waiting = np.append(self._waiting, slots[self._connections["waits"][slots] != 0])
+            found.append(slots)
         self._slots[:] = NO
         index_slots(self.tables())
+        return found
 
     def _taken(self, free: NDArray[np.int32], place: int, count: int) -> NDArray[np.int32]:
         self._counts[place] -= count

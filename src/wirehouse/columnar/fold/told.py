@@ -12,14 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ABOUT",
     "ADDRESS",
     "BY",
+    "CARRIER",
     "CLIENT",
     "CLIENT_PORT",
     "CLOSE",
     "CODE",
     "CONFIRMS",
+    "CONNECT",
+    "CONNECTED",
     "CONTROL",
+    "DISCONNECT",
     "END",
     "EXTRA",
     "FAULT",
@@ -31,6 +36,7 @@ __all__ = [
     "HARMLESS",
     "HEARTBEAT",
     "HOW",
+    "INSTANCE",
     "KEY",
     "KIND",
     "KINDS",
@@ -46,6 +52,7 @@ __all__ = [
     "PUSH",
     "RANKS",
     "REASON",
+    "REFUSED",
     "REPLIES",
     "REPLY",
     "REQUEST",
@@ -60,7 +67,12 @@ __all__ = [
     "TARGET",
     "TRACE",
     "TS",
+    "TUNNEL",
     "TUNNELLED",
+    "USER_FAMILY",
+    "USER_HIGH",
+    "USER_LOW",
+    "USER_PORT",
     "WHOLE",
     "WIDE",
     "Told",
@@ -72,6 +84,10 @@ WIDE: Final = 7
 are missing; the link of a message in a tunnel, or 0."""
 CLIENT_PORT: Final = NUMBER
 SERVER_PORT: Final = REPLY
+INSTANCE: Final = NUMBER
+TUNNEL: Final = REPLY
+USER_HIGH: Final = FIRST
+USER_LOW: Final = SIZE
 
 KIND, FLAGS, TARGET, STATUS, REASON, CLIENT, PROTOCOL, EXTRA = range(8)
 NARROW: Final = 8
@@ -80,12 +96,17 @@ ADDRESS: Final = TARGET
 SERVER_ADDRESS: Final = STATUS
 CODE: Final = TARGET
 BY: Final = STATUS
+USER_PORT: Final = STATUS
+USER_FAMILY: Final = REASON
 HOW: Final = REASON
 
 OPENED, CLOSE, SIGN_ON, FAULT, REQUEST, RESPONSE, PART, TRACE, SEALED, PUSH = range(10)
 HANDSHAKE, CONTROL, OTHER, TUNNELLED, END = range(10, 15)
 """Kinds: a connection begins; two kinds of fact; a fault; kinds of messages, those in tunnels for
 themselves; a connection ends."""
+CONNECT, CONNECTED, REFUSED, DISCONNECT, CARRIER, ABOUT = range(15, 21)
+"""Kinds for the fold of tunnels: packets of a link about a tunnel. Those that do nothing but show
+that it is there are ABOUT."""
 KINDS: Final = {
     "request": REQUEST,
     "response": RESPONSE,
@@ -98,7 +119,7 @@ KINDS: Final = {
     "control": CONTROL,
 }
 """By the column `kind` of messages; all others are OTHER."""
-RANKS: Final = np.array([0, 1, 1, 2, *[3] * 10, 4])
+RANKS: Final = np.array([0, 1, 1, 2, *[3] * 10, 4, *[3] * 6])
 """By kind: which of several events comes first at one and the same time."""
 
 FROM_SERVER, NUMBERED, REPLIES, HEARTBEAT, CONFIRMS, RESUMES, WHOLE, HARMLESS, GAP, MINE = (

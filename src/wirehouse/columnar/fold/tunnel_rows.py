@@ -18,6 +18,7 @@ from wirehouse.records.crossing import CROSSING
 from wirehouse.records.rows import WANTED
 from wirehouse.records.tunnel_ids import tunnel_of
 
+from ..meaning import repeated
 from ..tunnels import tunnel_connections
 from . import told as k
 from .columns import Columns, named, wanted_of
@@ -50,68 +51,78 @@ def tunnel_rows(
         if table != "messages" or not batch.num_rows:
             continue
         here = slice(int(columns.starts[at]), int(columns.starts[at + 1]))
+        passed, links = ~told.held[here], columns.wide[k.KEY, here]
         if batch.column("tunnel_link").null_count < batch.num_rows:
-            inside = (columns.narrow[k.KIND, here] == k.TUNNELLED) & ~told.held[here]
-            rows = np.flatnonzero(inside)
-            tunnels = batch.column("connection").to_numpy()[rows]
+            inside = columns.narrow[k.KIND, here] == k.TUNNELLED
+            yield from _messages(batch, np.flatnonzero(inside & passed), links, numbers[here])
         elif batch.column("protocol")[0].as_py() == _RELAY:
-            rows, tunnels = _packets(batch, ~told.held[here], numbers[here])
-        else:
-            continue
-        if len(rows):
-            yield _messages(batch, rows, tunnels, columns.wide[k.KEY, here], numbers[here])
+            yield from _packets(batch, passed, links, numbers[here])
     yield from _of_links(columns, told, texts, numbers)
 
 
-def _packets(batch: pa.RecordBatch, told: NDArray[np.bool_], numbers: Ints) -> tuple[Rows, Ints]:
-    """The packets about tunnels, and the tunnels; of those that carry messages, the first of each.
+def _messages(
+    batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints
+) -> Iterator[pa.RecordBatch]:
+    """Messages in tunnels."""
+    if len(rows):
+        made = _columns(batch, rows, links, numbers)
+        yield _batch(made | {"tunnel": made["connection"]}, len(rows))
+
+
+def _packets(
+    batch: pa.RecordBatch, passed: NDArray[np.bool_], links: Ints, numbers: Ints
+) -> Iterator[pa.RecordBatch]:
+    """The packets about tunnels; of those that carry messages, the first of each tunnel.
 
     Their messages are told for themselves, and after the first the tunnel is known.
     """
     names, name_texts = indices_of(batch.column("name"))
     targets, target_texts = indices_of(batch.column("target"))
     about = np.array([text.startswith("tunnel_") for text in name_texts])[names]
-    ids = _ids(target_texts)
-    rows = np.flatnonzero(told & about & np.append(ids != 0, False)[targets])
+    instances, ids, good = _ids(target_texts)
+    rows = np.flatnonzero(passed & about & np.append(good, False)[targets])
     rows = rows[np.argsort(numbers[rows], kind="stable")]
-    tunnels = ids[targets[rows]]
     carriers = np.isin(rows, named(names, name_texts, _CARRIER))
-    _, firsts = np.unique(tunnels[carriers], return_index=True)
+    _, firsts = np.unique(targets[rows[carriers]], return_index=True)
     kept = ~carriers
     kept[np.flatnonzero(carriers)[firsts]] = True
-    return rows[kept], tunnels[kept]
-
-
-def _ids(targets: list[str]) -> Ints:
-    """The connection ids of tunnels; 0 for what is no tunnel."""
-    pairs = [tunnel_of(text) for text in targets]
-    good = np.array([pair is not None for pair in pairs], np.bool_)
-    numbers = np.array(
-        [[number & _MASK for number in pair or (0, 0)] for pair in pairs], np.uint64
-    ).reshape(-1, 2)
-    instances, tunnels = numbers.view(np.int64).T
-    return np.where(good, tunnel_connections(instances, tunnels), 0)
-
-
-def _messages(
-    batch: pa.RecordBatch, rows: Rows, tunnels: Ints, links: Ints, numbers: Ints
-) -> pa.RecordBatch:
-    picked = pa.array(rows)
-    made = {name: batch.column(name).take(picked) for name in ("ts_ns", *_OF_MESSAGE)}
+    rows = rows[kept]
+    if not len(rows):
+        return
+    made = _columns(batch, rows, links, numbers)
+    instances, ids = instances[targets[rows]], ids[targets[rows]]
     made |= {
-        "event": pa.repeat(pa.scalar("message"), len(rows)),
-        "tunnel": pa.array(tunnels),
-        "rank": pa.repeat(pa.scalar(int(k.RANKS[k.OTHER])), len(rows)),
-        "link": pa.array(links[rows]),
-        "number": pa.array(numbers[rows]),
+        "tunnel": pa.array(tunnel_connections(instances, ids)),
+        "target": pa.nulls(len(rows), pa.string()),
+        "instance_id": pa.array(instances),
+        "tunnel_id": pa.array(ids),
     }
-    names, texts = indices_of(made["name"])
     for protocol, name in _OF_PACKETS:
-        places = named(names, texts, name)
+        places = np.flatnonzero(np.isin(rows, named(names, name_texts, name)))
         for values in wanted_of(batch, (protocol, name), rows[places]):
             for column, found in zip(WANTED[protocol, name], values, strict=True):
                 made[column] = _spread(found, places, len(rows), _SCHEMA.field(column).type)
-    return _batch(made, len(rows))
+    yield _batch(made, len(rows))
+
+
+def _ids(targets: list[str]) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Instance and number of tunnels, and whether a target names one at all."""
+    pairs = [tunnel_of(text) for text in targets]
+    good = np.array([pair is not None for pair in pairs], np.bool_)
+    masked = [[number & _MASK for number in pair or (0, 0)] for pair in pairs]
+    numbers = np.array(masked, np.uint64).reshape(-1, 2).astype(np.int64)
+    return numbers[:, 0], numbers[:, 1], good
+
+
+def _columns(batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints) -> dict[str, pa.Array]:
+    """What messages and packets have in common."""
+    picked = pa.array(rows)
+    return {name: batch.column(name).take(picked) for name in ("ts_ns", *_OF_MESSAGE)} | {
+        "event": repeated("message", len(rows)),
+        "rank": pa.array(np.full(len(rows), k.RANKS[k.OTHER])),
+        "link": pa.array(links[rows]),
+        "number": pa.array(numbers[rows]),
+    }
 
 
 def _spread(values: pa.Array, places: Rows, rows: int, kind: pa.DataType) -> pa.Array:
@@ -129,9 +140,9 @@ def _of_links(
         if not len(rows):
             continue
         made: dict[str, Any] = {
-            "event": pa.repeat(pa.scalar(event), len(rows)),
+            "event": repeated(event, len(rows)),
             "ts_ns": pa.array(columns.wide[k.TS, rows]),
-            "rank": pa.repeat(pa.scalar(int(k.RANKS[kind])), len(rows)),
+            "rank": pa.array(np.full(len(rows), k.RANKS[kind])),
             "link": pa.array(columns.wide[k.KEY, rows]),
             "number": pa.array(numbers[rows]),
             "connection": pa.array(columns.wide[k.KEY, rows]),

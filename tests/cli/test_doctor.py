@@ -1,0 +1,261 @@
+"""`wirehouse doctor`: each cause is named, with what to do; and a machine that is well."""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from wirehouse.lake import checkup as module
+from wirehouse.lake import checkup_programs, java
+from wirehouse.lake.checkup import Check, checkup
+from wirehouse.lake.checkup_programs import Failure, spark_trial, warming, worker_python
+
+from .conftest import Run
+
+GB = 10**9
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that need no time."""
+    for name in ("worker_python", "warming", "spark_trial"):
+        monkeypatch.setattr(module, name, lambda _, name=name: f"{name} ran")
+
+
+def check(name: str, **options: Any) -> Check:
+    found = {each.name: each for each in checkup(**{"spark": False, **options})}
+    return found[name]
+
+
+def program(folder: Path, text: str) -> Path:
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+# -- the command -----------------------------------------------------------------------------
+
+
+def test_a_machine_that_is_well(run: Run, tmp_path: Path) -> None:
+    found = run("doctor", "--lake", str(tmp_path / "lake"))
+    assert found.code == 0, found.out
+    states = {line.split()[0] for line in found.lines if not line.startswith(" ")}
+    assert states <= {"ok", "warning"}
+    assert any(line.startswith("ok       Spark              4.") for line in found.lines)
+
+
+@pytest.mark.usefixtures("quick")
+def test_json_and_the_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    found = run("doctor", "--json")
+    assert found.code == 1
+    checks = [json.loads(line) for line in found.lines]
+    assert {each["name"]: each["state"] for each in checks}["Java"] == "failed"
+    assert checks[-1] == {
+        "name": "Spark",
+        "state": "warning",
+        "found": "not tried",
+        "advice": "first mend: Java",
+    }
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_to_do_stands_below(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    lines = run("doctor", "--no-spark").lines
+    place = lines.index(f"failed   {'Java':17}  JAVA_HOME is /nowhere, which has no bin/java")
+    assert lines[place + 1].strip().startswith("unset it, or install Java 17 or newer")
+
+
+@pytest.mark.usefixtures("quick")
+def test_programs_run_unless_they_are_not_wanted() -> None:
+    names = [each.name for each in checkup()]
+    assert names[-3:] == ["Python of workers", "kernels", "Spark"]
+    assert [each.name for each in checkup(spark=False)] == names[:-2]
+
+
+# -- causes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr(java, "_bundled", lambda: None)
+    found = check("Java")
+    assert (found.state, found.found) == ("failed", "Spark needs Java, and there is none")
+    assert found.advice == "install Java 17 or newer, or `pip install 'wirehouse[java]'`"
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    program(tmp_path, "echo 'openjdk version \"11.0.2\"' >&2").rename(tmp_path / "bin" / "java")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = check("Java")
+    assert (found.state, found.found) == ("failed", f"JAVA_HOME is {tmp_path}, which is Java 11")
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "advice"),
+    [
+        ("pandas", "3.1.1", "pip install 'pandas>=2.2,<3'"),
+        ("pyspark", "4.1.2", "pip install 'pyspark>=4.2'"),
+        ("numba", "0.67.0rc1", "pip install 'numba>=0.68,<0.69'"),
+        ("pyspark", None, "pip install 'wirehouse[lake]'"),
+    ],
+)
+@pytest.mark.usefixtures("quick")
+def test_packages(
+    monkeypatch: pytest.MonkeyPatch, package: str, version: str | None, advice: str
+) -> None:
+    real = importlib.metadata.version
+
+    def installed(name: str) -> str:
+        if name != package:
+            return real(name)
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", installed)
+    found = check(package)
+    assert (found.state, found.found) == ("failed", version or "not installed")
+    assert found.advice == advice
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 4))
+    assert check("Python") == Check("Python", "failed", "3.10.4", "install Python 3.11 or newer")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_kernel_cache_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    found = check("kernel cache")
+    assert (found.state, found.found) == ("failed", f"{tmp_path / 'file'} is read-only")
+    assert "NUMBA_CACHE_DIR" in found.advice
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    assert check("kernel cache").state == "ok"
+
+
+@pytest.mark.usefixtures("quick")
+def test_kernels_may_be_kept_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    real = module._is_writable
+
+    def writable(place: Path) -> bool:
+        return place.name != "__pycache__" and real(place)
+
+    monkeypatch.setattr(module, "_is_writable", writable)
+    assert check("kernel cache") == Check("kernel cache", "ok", str(tmp_path / "numba"))
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(0.1 * GB, "failed"), (1 * GB, "warning"), (50 * GB, "ok")]
+)
+@pytest.mark.usefixtures("quick")
+def test_full_disks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, state: str
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(int(free)))
+    for name in ("temporary files", "lake"):
+        found = check(name, lake=tmp_path / "not" / "yet")
+        assert found.state == state
+        assert ("the disk is full" in found.found) == (state == "failed")
+        assert bool(found.advice) == (state != "ok")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_lake_in_a_strange_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    assert check("lake", lake=tmp_path / "file").found == f"{tmp_path / 'file'} is no folder"
+    assert check("lake: links", lake=tmp_path).state == "ok"
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    found = check("lake: links", lake=tmp_path)
+    assert (found.state, found.found) == ("failed", f"{tmp_path}: Operation not permitted")
+    assert "wirehouse lake export" in found.advice
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        found = check(f"port {port}", ports=[port])
+    assert (found.state, found.found) == ("failed", "taken")
+    assert check(f"port {port}", ports=[port]).state == "ok"
+
+
+# -- programs --------------------------------------------------------------------------------
+
+
+def failure(run: Any, limit_s: float = 60) -> Failure:
+    with pytest.raises(Failure) as error:
+        run(limit_s)
+    return error.value
+
+
+def test_the_python_of_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert worker_python(60).endswith(f"({sys.executable})")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/no/python")
+    found = failure(worker_python)
+    assert found.found == "PYSPARK_PYTHON is /no/python, which is no program"
+    assert found.advice.startswith("unset PYSPARK_PYTHON")
+    other = program(tmp_path, """echo '{"version": [3, 9, 1]}'""")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(other))
+    assert "is Python 3.9.1, and this is 3." in failure(worker_python).found
+    here = list(sys.version_info[:3])
+    other.write_text(f'#!/bin/sh\necho \'{{"version": {here}, "missing": "wirehouse"}}\'\n')
+    found = failure(worker_python)
+    assert found.found == f"{other} has no wirehouse"
+    assert found.advice == f"{other} -m pip install 'wirehouse[lake]'"
+
+
+def test_programs_that_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = program(tmp_path, "echo 'x.SomeError: it is raining' >&2; echo later >&2; exit 3")
+    monkeypatch.setattr(checkup_programs.sys, "executable", str(broken))
+    assert failure(spark_trial).found == "Spark fails: it is raining"
+    assert failure(warming).found == "kernels do not compile: it is raining"
+    program(tmp_path, "exit 3")
+    assert failure(warming).found == "kernels do not compile: exit code 3"
+    program(tmp_path, """echo '{"spark": "4.3.0", "messages": 0}'""")
+    assert failure(spark_trial).found == "a job read 0 messages instead of 2"
+
+
+def test_a_program_that_does_not_end_is_ended_with_what_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slow = program(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; wait")
+    monkeypatch.setattr(checkup_programs.sys, "executable", str(slow))
+    assert failure(spark_trial, 1).found == "Spark fails: no answer within 1 s"
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"

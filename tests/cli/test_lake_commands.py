@@ -1,0 +1,239 @@
+"""`wirehouse lake`: its commands, how they look at a lake and after it, and lakes that are none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tables.simulated_lake import captures, lake
+
+from wirehouse.cli.lake import _PLACES
+from wirehouse.tables.layout import PUBLIC_TABLES
+from wirehouse.tables.log import Log
+from wirehouse.tables.query import open_lake
+from wirehouse.tables.writer import Writer
+
+from .conftest import Run
+
+__all__ = ["captures", "lake"]
+
+READERS = (["status"], ["sql", "select 1"], ["report"], ["verify"], ["compact"])
+
+
+def arguments(command: list[str], lake: Path) -> list[str]:
+    name, *more = command
+    return ["lake", name, str(lake), *more]
+
+
+@pytest.fixture
+def copy(lake: Path, tmp_path: Path) -> Path:
+    """A lake to change."""
+    return shutil.copytree(lake, tmp_path / "copy")
+
+
+# -- the group -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", _PLACES)
+def test_help_has_examples(run: Run, command: str) -> None:
+    found = run("lake", command, "--help")
+    assert (found.code, found.err) == (0, "")
+    assert f"  wirehouse lake {command} " in found.out
+    assert "--json" in found.out
+
+
+def test_the_commands_are_listed(run: Run) -> None:
+    found = run("lake", "--help")
+    listed = found.out.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed if line.strip()] == list(_PLACES)
+
+
+def test_an_unknown_command(run: Run) -> None:
+    found = run("lake", "drain")
+    assert found.code == 2
+    assert found.err.startswith(
+        "wirehouse: no command of lake is called 'drain'; there are run, status, sql,"
+    )
+
+
+# -- lakes that are none ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_no_lake(run: Run, tmp_path: Path, command: list[str]) -> None:
+    for place in (tmp_path, tmp_path / "nothing"):
+        found = run(*arguments(command, place))
+        assert (found.code, found.out) == (2, "")
+        assert found.err == (
+            f"wirehouse: {place}: there is no lake; `wirehouse lake run` makes one\n"
+        )
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+@pytest.mark.parametrize(("field", "word"), [("format", "format"), ("schema", "version")])
+def test_a_newer_lake(run: Run, copy: Path, command: list[str], field: str, word: str) -> None:
+    record = Log(copy).layout.record(1)
+    record.write_text(json.dumps({**json.loads(record.read_text()), field: 99}))
+    found = run(*arguments(command, copy))
+    assert (found.code, found.out) == (2, "")
+    assert f"{word} 99" in found.err
+    assert "update it" in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_a_damaged_log(run: Run, copy: Path) -> None:
+    Log(copy).layout.record(1).write_text("{")
+    found = run("lake", "status", str(copy))
+    assert (found.code, found.out) == (1, "")
+    assert "damaged" in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_somebody_else_is_writing(run: Run, copy: Path) -> None:
+    with Writer(copy):
+        found = run("lake", "compact", str(copy))
+    assert (found.code, found.out) == (2, "")
+    assert found.err.count("\n") == 1
+
+
+def test_something_is_not_installed(run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.delitem(sys.modules, "wirehouse.tables.query", raising=False)
+    found = run("lake", "report", str(lake))
+    assert found.code == 2
+    assert found.err == "wirehouse: lakes need duckdb: pip install 'wirehouse[cli,lake,java]'\n"
+
+
+# -- status ----------------------------------------------------------------------------------
+
+
+def test_status(run: Run, lake: Path, captures: Path) -> None:
+    found = run("lake", "status", str(lake), "--from", str(captures))
+    assert (found.code, found.err) == (0, "")
+    assert found.lines[0].startswith(f"{lake}: commit 1, ")
+    with open_lake(lake) as db:
+        counts = {
+            name: db.sql(f"select count(*) from {name}").fetchall()[0][0] for name in PUBLIC_TABLES
+        }
+    cells = [line.split() for line in found.lines]
+    shown = {line[0]: line[1] for line in cells if len(line) > 1}
+    for name, count in counts.items():
+        assert shown[name] == f"{count:,}"
+    assert shown["edge-a"] == shown["tap-a"] != "0"
+    assert found.lines[-1] == "no captures are waiting"
+
+
+def test_status_says_what_waits(run: Run, lake: Path, captures: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(captures, tmp_path / "captures")
+    shutil.copy(next(folder.glob("*.pcap")), folder / "tap-x-00000007.pcap")
+    args = ("lake", "status", str(lake), "--from", str(folder))
+    found = run(*args)
+    assert found.code == 0
+    assert "1 capture," in found.out
+    assert "may still be written to" in found.out
+    data = json.loads(run(*args, "--settle", "0", "--json").out)
+    (waiting,) = data["waiting"]
+    assert (waiting["source"], waiting["why"]) == ("tap-x", "number 6 is missing")
+    assert data["backlog_files"] == 1
+    found = run(*args, "--settle", "0", "--lateness", "0")
+    assert "comes with the next run" in found.out
+
+
+def test_status_without_captures(run: Run, lake: Path, tmp_path: Path) -> None:
+    found = run("lake", "status", str(lake), "--from", str(tmp_path / "nothing"))
+    assert (found.code, found.out) == (2, "")
+    assert found.err.count("\n") == 1
+
+
+# -- care ------------------------------------------------------------------------------------
+
+
+def rows(lake: Path, table: str) -> Any:
+    with open_lake(lake) as db:
+        return sorted(db.sql(f"select * from {table}").fetchall(), key=str)
+
+
+def test_expire(run: Run, copy: Path) -> None:
+    found = run("lake", "expire", str(copy), "--older", "36500d")
+    assert (found.code, found.out) == (0, f"{copy}: nothing is that old\n")
+    assert json.loads(run("lake", "expire", str(copy), "--older", "36500d", "--json").out) is None
+    assert rows(copy, "calls")
+    found = run("lake", "expire", str(copy), "--older", "1s")
+    assert found.code == 0
+    assert found.out == f"{copy}: commit 2; {len(PUBLIC_TABLES)} files forgotten\n"
+    assert rows(copy, "calls") == []
+
+
+def test_expire_needs_an_age(run: Run, copy: Path) -> None:
+    assert "Missing option '--older'" in run("lake", "expire", str(copy)).err
+    found = run("lake", "expire", str(copy), "--older", "0")
+    assert (found.code, found.err.count("\n")) == (2, 1)
+    assert Log(copy).last() == 1
+
+
+def test_compact(run: Run, copy: Path) -> None:
+    before = rows(copy, "calls")
+    files = sorted((copy / "calls").rglob("*.parquet"))
+    with Writer(copy) as writer, writer.begin() as step:
+        work = step.work("again") / "calls.parquet"
+        shutil.copy(files[0], work)
+        step.add("calls", work)
+        step.commit("advance")
+    found = run("lake", "compact", str(copy), "--size", "1GB")
+    assert (found.code, found.err) == (0, "")
+    assert found.out == f"{copy}: commit 3; 2 files became 1\n"
+    assert rows(copy, "calls") == sorted(before * 2, key=str)
+    found = run("lake", "compact", str(copy))
+    assert found.out == f"{copy}: no files are small enough to be joined\n"
+    assert json.loads(run("lake", "compact", str(copy), "--json").out) is None
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_export(run: Run, lake: Path, tmp_path: Path, form: str) -> None:
+    args = ("lake", "export", str(lake), str(tmp_path), "--format", form, "--table", "calls")
+    found = run(*args)
+    count = len(rows(lake, "calls"))
+    assert (found.code, found.err) == (0, "")
+    assert found.out == f"{tmp_path}/calls: 1 file, {count:,} rows; 1 added, 0 removed\n"
+    (again,) = json.loads(run(*args, "--json").out)
+    assert (again["table"], again["rows"], again["added"]) == ("calls", count, 0)
+
+
+def test_an_export_of_what_is_not_there(run: Run, lake: Path, tmp_path: Path) -> None:
+    args = ("lake", "export", str(lake), str(tmp_path), "--format", "delta")
+    found = run(*args, "--table", "nope")
+    assert (found.code, found.err.count("\n")) == (2, 1)
+    assert "no table is called 'nope'" in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- verify ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("problems", "code", "out"),
+    [
+        ([], 0, "lake: all is well\n"),
+        (["calls: 3 rows are missing"], 1, "lake: 1 problem\n  calls: 3 rows are missing\n"),
+    ],
+)
+def test_verify(
+    run: Run, monkeypatch: pytest.MonkeyPatch, problems: list[str], code: int, out: str
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def verify(lake: str, **more: Any) -> list[str]:
+        asked.update(more, lake=lake)
+        return problems
+
+    monkeypatch.setattr("wirehouse.lake.verify.verify", verify)
+    found = run("lake", "verify", "lake", "--sample", "1/4", "--keys", "a.keys")
+    assert (found.code, found.out, found.err) == (code, out, "")
+    assert (asked["lake"], asked["shares"], asked["keys"]) == ("lake", 4, ("a.keys",))
+    found = run("lake", "verify", "lake", "--json")
+    assert (found.code, asked["shares"]) == (code, 16)
+    assert json.loads(found.out) == {"lake": "lake", "problems": problems}

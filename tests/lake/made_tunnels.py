@@ -1,0 +1,59 @@
+"""A capture of tunnels that move from link to link, with calls in them; made up at random."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tests.columnar.differential import _Talk
+
+from wirehouse.capture.format import LINK_RAW
+from wirehouse.capture.writer import PcapWriter
+from wirehouse.protocols.tny import layout as tny
+
+__all__ = ["write_tunnels"]
+
+_NOW = 1_767_225_600_000_000_000
+_MS = 1_000_000
+
+
+def write_tunnels(
+    path: Path, rng: random.Random, *, links: int = 4, tunnels: int = 6, events: int = 200, lost: float = 0
+) -> None:
+    """Writes it. Every packet has a time of its own."""
+    talks = [_Talk(number, tny.RELAY.port or 0) for number in range(1, links + 1)]
+    on = dict.fromkeys(range(1, tunnels + 1), talks[0])
+    asked: list[tuple[int, int]] = []
+    with path.open("wb") as out:
+        writer = PcapWriter(out, link=LINK_RAW, nano=True)
+        for number in range(events):
+            tunnel = rng.randrange(1, tunnels + 1)
+            if rng.random() < 0.2:
+                on[tunnel] = rng.choice(talks)
+            way, body = _said(rng, tunnel, number, asked)
+            frame = tny.RELAY.encode(tny.RelayPacket(id=number, arguments=body))
+            packet = on[tunnel].segment(way, frame)
+            if rng.random() >= lost:
+                writer.packet(_NOW + number * 20 * _MS, packet)
+
+
+def _said(
+    rng: random.Random, tunnel: int, number: int, asked: list[tuple[int, int]]
+) -> tuple[int, tny.Arguments]:
+    ids: dict[str, int] = {"instance_id": 7, "tunnel_id": tunnel}
+    match rng.choice(["connect", "connected", "disconnect", "switch", *(["relay"] * 12)]):
+        case "connect":
+            return 0, tny.TunnelConnect(ip=b"\x0a\0\0\1", port=tunnel, **ids)
+        case "connected":
+            return 1, tny.TunnelConnected(result=rng.random() < 0.8, **ids)
+        case "disconnect":
+            return rng.randrange(2), tny.TunnelDisconnect(**ids)
+        case "switch":
+            return 0, tny.TunnelSwitchLink(**ids)
+    waiting = [each for each in asked if each[0] == tunnel]
+    if waiting and rng.random() < 0.6:
+        _, call = rng.choice(waiting)
+        answer = tny.Message(id=number, mode=tny.Mode.RESPONSE, to_message=call, code=100)
+        return 1, tny.TunnelRelay(message=answer, **ids)
+    asked.append((tunnel, number))
+    return 0, tny.TunnelRelay(message=tny.Message(id=number, protocol=1001), **ids)
