@@ -91,12 +91,17 @@ APART = [[event for event in kind if not tunnelled(event)] for kind in ALL]
 APART = [kind for kind in APART if kind]
 
 
-def drawn_events(kinds: list[list[Event]], *, ties: bool) -> st.SearchStrategy[list[Event]]:
-    """What could be seen of a few connections, however absurd.
+FORWARD = (1, SECOND, 4 * SECOND, 11 * SECOND)
+"""How long after the one before an event happens."""
+WITH_TIES = (0, 0, *FORWARD)
+BACK_AND_FORTH = (-3 * SECOND, *WITH_TIES)
 
-    With `ties`, events may happen at one and the same time.
-    """
-    steps = st.sampled_from([0, 0, 1, SECOND, 4 * SECOND, 11 * SECOND][0 if ties else 2 :])
+
+def drawn_events(
+    kinds: list[list[Event]], times: Sequence[int] = WITH_TIES
+) -> st.SearchStrategy[list[Event]]:
+    """What could be seen of a few connections, however absurd."""
+    steps = st.sampled_from(times)
     # Drawn by number: a strategy should not have all events in its name.
     one = st.tuples(steps, st.integers(0, len(kinds) - 1), st.integers(0, 1_000))
     return st.lists(one, max_size=60).map(lambda drawn: _chosen(kinds, drawn))

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.columnar.folding import Window, differences, engine_rows, fold_rows
-from tests.columnar.folding_scenes import ALL, APART, CUTS, cut, drawn_events
+from tests.columnar.folding_scenes import (
+    ALL,
+    APART,
+    BACK_AND_FORTH,
+    CUTS,
+    FORWARD,
+    cut,
+    drawn_events,
+)
 from tests.records.scenes import SECOND
 
 from wirehouse.columnar.fold import fold as folding
@@ -24,7 +32,7 @@ def _agree(windows: list[Window], shares: list[int]) -> None:
         assert differences(engine_rows(windows[: number + 1]), rows) == []
 
 
-@given(events=drawn_events(ALL, ties=False), cuts=CUTS, shares=SHARES)
+@given(events=drawn_events(ALL, FORWARD), cuts=CUTS, shares=SHARES)
 def test_the_rows_are_those_of_the_engines(
     events: list[Event], cuts: list[int], shares: list[int]
 ) -> None:
@@ -32,7 +40,7 @@ def test_the_rows_are_those_of_the_engines(
 
 
 @given(
-    events=drawn_events(APART, ties=True),
+    events=drawn_events(APART, BACK_AND_FORTH),
     cuts=CUTS,
     shares=SHARES,
     waiting=st.lists(
@@ -47,7 +55,7 @@ def test_while_connections_wait(
     _agree(cut(events, cuts, waiting), shares)
 
 
-@given(events=drawn_events(APART, ties=True), cuts=CUTS)
+@given(events=drawn_events(APART), cuts=CUTS)
 def test_with_little_room(events: list[Event], cuts: list[int]) -> None:
     windows = cut(events, cuts)
     with pytest.MonkeyPatch.context() as patch:

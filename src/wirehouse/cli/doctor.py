@@ -17,7 +17,8 @@ __all__ = ["command"]
 _HELP = """Whether this machine has what Spark and lakes need.
 
 Looks at Python, Java, packages, disks and ports, compiles kernels, and runs a tiny job. Each line
-says what was found, and what to do if that is not good. The exit code is 1 when something would fail.
+says what was found, and what to do if that is not good. The exit code is 1 when something would
+fail.
 
 \b
 Examples:
