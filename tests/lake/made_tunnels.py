@@ -18,7 +18,13 @@ _MS = 1_000_000
 
 
 def write_tunnels(
-    path: Path, rng: random.Random, *, links: int = 4, tunnels: int = 6, events: int = 200, lost: float = 0
+    path: Path,
+    rng: random.Random,
+    *,
+    links: int = 4,
+    tunnels: int = 6,
+    events: int = 200,
+    lost: float = 0,
 ) -> None:
     """Writes it. Every packet has a time of its own."""
     talks = [_Talk(number, tny.RELAY.port or 0) for number in range(1, links + 1)]

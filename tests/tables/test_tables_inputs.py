@@ -51,6 +51,10 @@ def test_names_tell_source_and_sequence(tmp_path: Path) -> None:
         "tap10.ntar.zst": ("tap", 10),
         "monday.pcap": ("monday", 0),
         "11.pcap": ("", 11),
+        "ring_00012_20240131235959.pcapng": ("ring", 12),
+        "trace.pcap": ("trace", 0),
+        "trace.pcap2": ("trace", 2),
+        "trace.pcap03.gz": ("trace", 3),
         "tap-20240131235959.pcap": ("tap", 20_240_131_235_959),
         "tap-1234567890123456789.pcap": ("tap-1234567890123456789", 0),
     }

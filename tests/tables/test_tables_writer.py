@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from wirehouse.tables import sweeping
 from wirehouse.tables.errors import LakeError
+from wirehouse.tables.layout import Layout
 from wirehouse.tables.log import CHECKPOINT_EVERY, FORMAT, Log
 from wirehouse.tables.reading import table
 from wirehouse.tables.writer import Writer
@@ -238,6 +240,33 @@ def test_without_locks_another_writer_may_roll_forward(lake: Path) -> None:
         step.commit("advance", on_step=before)
     assert table(lake, "calls").num_rows == 6
     assert files(lake) == ["calls/1/part.parquet", "calls/2/part.parquet"]
+
+
+@pytest.mark.usefixtures("lockless")
+def test_without_locks_a_commit_that_was_faster_than_the_sweeper_stays(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = sweeping._delete
+
+    def too_late(layout: Layout, path: Path) -> None:
+        """The owner commits between the sweeper's look at the log and its deleting."""
+        Log(lake).link(path / "record.json", 1)
+        original(layout, path)
+
+    with Writer(lake) as first:
+        step = first.begin()
+        add_rows(step, "calls", [call(1)])
+
+        def before(name: str) -> None:
+            if name == "link":
+                monkeypatch.setattr(sweeping, "_delete", too_late)
+                with Writer(lake):
+                    pass
+                monkeypatch.setattr(sweeping, "_delete", original)
+
+        step.commit("advance", on_step=before)
+    assert files(lake) == ["calls/1/part.parquet"]
+    assert table(lake, "calls").num_rows == 1
 
 
 # -- making a lake -----------------------------------------------------------------------------

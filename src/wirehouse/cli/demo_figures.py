@@ -171,7 +171,7 @@ def make_views(spark: SparkSession, folder: Path) -> None:
         reader = spark.read.format("wirehouse").option("table", table).option("keys", keys)
         if table in _COLUMNS:
             reader = reader.option("columns", _COLUMNS[table])
-        reader.load(str(folder)).cache().createOrReplaceTempView(table)
+        reader.load(f"{folder}/*.pcap*").cache().createOrReplaceTempView(table)
 
 
 def compute(spark: SparkSession, section: Section) -> Figures:

@@ -45,8 +45,12 @@ SETTLE_S: Final = 10.0
 """How long a file is left alone after it was last written to."""
 _COUNTED: Final = 1_000_000
 """Numbers that are further apart than this do not count files: they are dates, or times."""
-_NAME: Final = re.compile(r"(?P<stem>.+)\.(pcap|pcapng|cap|ntar)(\.(gz|zst))?", re.IGNORECASE)
+_NAME: Final = re.compile(
+    r"(?P<stem>.+)\.(pcap|pcapng|cap|ntar)(?P<rotated>\d{0,9})(\.(gz|zst))?", re.IGNORECASE
+)
 _NUMBERED: Final = re.compile(r"(?P<source>(.*\D)?)(?P<number>\d{1,18})")
+_RING: Final = re.compile(r"(?P<source>.+)_(?P<number>\d{5,9})_\d{14}")
+"""How dumpcap names the files of a ring: a number, and when each was begun."""
 _HEAD: Final = Limits(chunk_bytes=4_096)
 """Of a file only its first section header is read."""
 
@@ -137,7 +141,7 @@ def identified(path: str | os.PathLike[str]) -> Capture:
     """One capture, whatever its name, as its own folder would list it. Raises OSError."""
     found = Path(path).absolute()
     match = _NAME.fullmatch(found.name)
-    stem = found.name if match is None else match["stem"]
+    stem = found.name if match is None else _stem(match)
     return Watch(found.parent)._capture(str(found), stem, found.stat())
 
 
@@ -162,7 +166,12 @@ def _files(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
             except OSError:
                 continue  # it went away in between
             if os.path.isfile(path):
-                yield path, match["stem"], status
+                yield path, _stem(match), status
+
+
+def _stem(match: re.Match[str]) -> str:
+    """The name without its extension; tcpdump puts its number behind that: trace.pcap2."""
+    return f"{match['stem']}-{match['rotated']}" if match["rotated"] else match["stem"]
 
 
 def _origin(path: str) -> tuple[str, int] | None:
@@ -179,6 +188,8 @@ def _origin(path: str) -> tuple[str, int] | None:
 
 def _named(stem: str) -> tuple[str, int]:
     """Source and sequence, as the name tells."""
+    if ring := _RING.fullmatch(stem):
+        return ring["source"], int(ring["number"])
     match = _NUMBERED.fullmatch(stem)
     if match is None:
         return stem, 0

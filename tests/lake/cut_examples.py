@@ -1,0 +1,125 @@
+"""The same traffic in other files, in another order, in other steps: examples, each by a seed.
+
+Each function gives what differs from the engines, which read the uncut captures at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.lake.cut_captures import Piece, arrive, cut, waves
+from tests.lake.engine_here import run_here, unlike_engines_here
+from tests.lake.lakes import PLACES, unlike_engines
+from tests.lake.made_tunnels import write_tunnels
+
+from wirehouse.lake import planning
+from wirehouse.lake.run import Outcome, run
+from wirehouse.lake.verify import verify
+from wirehouse.tables.log import Log
+from wirehouse.traffic import simulate
+
+__all__ = ["at_every_commit", "cut_here", "cut_with_spark", "tunnels_here"]
+
+_FAR = 86_400.0
+"""A lateness that no simulation exceeds: nothing is settled before all of it is in."""
+
+
+def cut_here(folder: Path, seed: int) -> list[str]:
+    """Simulated traffic, without a JVM."""
+    rng = random.Random(seed)
+    keys = _simulated(folder, rng)
+    pieces = cut(folder / "sim", rng, most_sources=rng.randint(1, 3))
+    _in_waves(folder, pieces, keys, rng)
+    return unlike_engines_here(folder / "lake", captures_in(folder / "sim"), keys, PLACES)
+
+
+def tunnels_here(folder: Path, seed: int) -> list[str]:
+    """Tunnels that move from link to link, some with gaps, without a JVM."""
+    rng = random.Random(seed)
+    (folder / "sim").mkdir()
+    write_tunnels(folder / "sim" / "relay.pcap", rng, lost=rng.choice([0, 0.05]))
+    _in_waves(folder, cut(folder / "sim", rng, most_files=9), (), rng)
+    return unlike_engines_here(folder / "lake", captures_in(folder / "sim"), (), PLACES)
+
+
+def at_every_commit(folder: Path, seed: int) -> list[str]:
+    """After each commit: what the engines make of the files that are in, places and all."""
+    rng = random.Random(seed)
+    keys = _simulated(folder, rng)
+    problems: list[str] = []
+    arrive(folder / "in", cut(folder / "sim", rng))
+
+    def look(_: object) -> None:
+        sources = Log(folder / "lake").snapshot().sources.values()
+        files = [Path(each.path) for source in sources for each in source.inputs]
+        problems.extend(unlike_engines_here(folder / "lake", files, keys))
+
+    run_here(folder / "lake", folder / "in", keys=keys, max_files=2, committed=look)
+    return problems
+
+
+def cut_with_spark(spark: SparkSession, folder: Path, seed: int) -> list[str]:
+    """Simulated traffic, with everything: streams and runs take turns, shares change."""
+    rng = random.Random(seed)
+    keys = _simulated(folder, rng)
+    pieces = cut(folder / "sim", rng, most_sources=2, most_files=3)
+    stream = rng.random() < 0.5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "_BYTES_OF_A_SHARE", 1)
+        for wave in waves(pieces, rng, 3):
+            arrive(folder / "in", wave)
+            outcome = run(
+                folder / "lake",
+                folder / "in",
+                spark=lambda: spark,
+                keys=keys,
+                stream=stream,
+                available_now=stream,
+                max_files=rng.choice([None, 3]),
+                lateness_s=_FAR,
+            )
+            stream = not stream
+    return [
+        *unread(outcome),
+        *unlike_engines(folder / "lake", captures_in(folder / "sim"), keys, without=PLACES),
+        *verify(folder / "lake", keys=keys, shares=1),
+    ]
+
+
+def captures_in(folder: Path) -> list[Path]:
+    """The captures of a simulation."""
+    return sorted(folder.glob("*.pcap*"))
+
+
+def unread(outcome: Outcome) -> list[str]:
+    """Captures that a run did not read."""
+    waiting = [f"{capture.name}: {why}" for capture, why in outcome.waiting]
+    return waiting + [f"{each.path}: {each.fault}" for each in outcome.refused]
+
+
+def _simulated(folder: Path, rng: random.Random) -> list[str]:
+    """Makes captures; gives their key logs."""
+    simulate(
+        folder / "sim", size=200_000, seed=rng.randrange(999), faults=rng.choice([0, 0.01]), jobs=1
+    )
+    return [str(path) for path in sorted((folder / "sim").glob("*.keys"))]
+
+
+def _in_waves(
+    folder: Path, pieces: Sequence[Piece], keys: Sequence[str], rng: random.Random
+) -> None:
+    for wave in waves(pieces, rng, rng.randint(1, 4)):
+        arrive(folder / "in", wave)
+        outcome = run_here(
+            folder / "lake",
+            folder / "in",
+            keys=keys,
+            workers=rng.randint(1, 3),
+            max_files=rng.choice([None, 1, 2, 3]),
+            window_bytes=rng.choice([None, 3_000, 50_000]),
+        )
+    assert unread(outcome) == []
