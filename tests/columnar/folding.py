@@ -14,19 +14,20 @@ from wirehouse.columnar.fold import Fold, FoldState, TunnelFold
 from wirehouse.columnar.fold.hashing import id_hash
 from wirehouse.columnar.pipeline import CapturePipeline, Item
 from wirehouse.columnar.read import ReadOptions, finished
+from wirehouse.columnar.state import PipelineState
 from wirehouse.records.crossing import CROSSING
 from wirehouse.records.schema import schema
 
 TABLES = ("calls", "connections", "deliveries", "tunnels")
+_TABLES = ("messages", "faults", "connections", "facts")
+_Rows = dict[str, list[dict[str, Any]]]
 Window = list[Item]
 Rows = dict[str, Counter[str]]
 
 
 def windows_of(paths: Sequence[str], **options: Any) -> list[Window]:
     """The windows of a capture, with all that engines are told."""
-    pipeline = CapturePipeline(
-        paths, tables=("messages", "faults", "connections", "facts"), **options
-    )
+    pipeline = CapturePipeline(paths, tables=_TABLES, **options)
     return [list(window) for window in pipeline.windows()]
 
 
@@ -46,10 +47,10 @@ def fold_rows(windows: Sequence[Window], steps: Sequence[tuple[int, int]]) -> li
     A step is the number of windows up to its end, and its number of shares. The states of all
     shares are saved after a step, and taken over by all shares of the next.
     """
-    lake = _Lake()
+    taken = Steps()
     found = []
     for start, (stop, shares) in zip([0, *(stop for stop, _ in steps)], steps, strict=False):
-        found.append(lake.advance(windows[start:stop], shares))
+        found.append(taken.windows(windows[start:stop], shares))
     return found
 
 
@@ -63,32 +64,61 @@ def differences(wanted: Rows, given: Rows) -> list[str]:
     return found
 
 
-class _Lake:
+class Steps:
     """Final rows of all steps so far, and the states after the last."""
 
     def __init__(self) -> None:
-        self._final: dict[str, list[dict[str, Any]]] = {}
+        self._pipelines: list[PipelineState] = []
+        self._final = _Rows()
         self._states: list[FoldState] = []
         self._tunnels: list[bytes | None] = [None, None]
         """Of the two shares of tunnels."""
 
-    def advance(self, windows: Sequence[Window], shares: int) -> Rows:
-        """Takes a step, and gives all rows as if the input ended behind it."""
-        before = [FoldState.from_bytes(state.to_bytes()) for state in self._states]
-        folds = [Fold(share=share, shares=shares, state=before) for share in range(shares)]
+    def files(self, paths: Sequence[str], shares: int, **options: Any) -> Rows:
+        """Takes a step with further files, each share with a pipeline of its own."""
+        folds, provisional, saved = self._folds(shares), _Rows(), []
+        self._states = []
+        for share, fold in enumerate(folds):
+            pipeline = CapturePipeline(
+                paths,
+                tables=_TABLES,
+                share=share,
+                shares=shares,
+                state=self._pipelines,
+                all_facts=True,
+                **options,
+            )
+            for window in pipeline.windows(last=False):
+                _gather(self._final, fold.window(window))
+            saved.append(pipeline.save())
+            self._states.append(fold.save(saved[-1].hashes()))
+            for window in pipeline.end():
+                _gather(provisional, fold.window(window))
+            _gather(provisional, fold.finish())
+        self._pipelines = saved
+        self._tunnel_step(provisional)
+        return _merged(self._final, provisional)
+
+    def windows(self, windows: Sequence[Window], shares: int) -> Rows:
+        """Takes a step with further windows, and gives all rows as if the input ended there."""
+        folds = self._folds(shares)
         for window in windows:
             for share, fold in enumerate(folds):
                 _gather(self._final, fold.window(list(_of_share(window, share, shares))))
         self._states = [fold.save({}) for fold in folds]
         saved = [state.to_bytes() for state in self._states]
-        provisional: dict[str, list[dict[str, Any]]] = {}
+        provisional = _Rows()
         for fold in folds:
             _gather(provisional, fold.finish())
         assert saved == [state.to_bytes() for state in self._states]
         self._tunnel_step(provisional)
         return _merged(self._final, provisional)
 
-    def _tunnel_step(self, provisional: dict[str, list[dict[str, Any]]]) -> None:
+    def _folds(self, shares: int) -> list[Fold]:
+        before = [FoldState.from_bytes(state.to_bytes()) for state in self._states]
+        return [Fold(share=share, shares=shares, state=before) for share in range(shares)]
+
+    def _tunnel_step(self, provisional: _Rows) -> None:
         events = [_events(rows.pop("_tunnel_events", [])) for rows in (self._final, provisional)]
         for share, before in enumerate(self._tunnels):
             fold = TunnelFold(share, len(self._tunnels), before)
@@ -103,9 +133,7 @@ def _events(rows: list[dict[str, Any]]) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pylist(rows, schema=CROSSING["_tunnel_events"])]
 
 
-def _gather(
-    rows: dict[str, list[dict[str, Any]]], batches: Iterable[tuple[str, pa.RecordBatch]]
-) -> None:
+def _gather(rows: _Rows, batches: Iterable[tuple[str, pa.RecordBatch]]) -> None:
     for table, batch in batches:
         wanted = CROSSING[table] if table in CROSSING else schema(table)
         assert batch.schema.equals(wanted, check_metadata=True)
@@ -142,9 +170,7 @@ def _of_share(window: Window, share: int, shares: int) -> Iterator[Item]:
 # -- tables across connections -------------------------------------------------------------------
 
 
-def _merged(
-    final: dict[str, list[dict[str, Any]]], provisional: dict[str, list[dict[str, Any]]]
-) -> Rows:
+def _merged(final: _Rows, provisional: _Rows) -> Rows:
     both = {
         table: final.get(table, []) + provisional.get(table, []) for table in (*CROSSING, *TABLES)
     }
@@ -153,7 +179,7 @@ def _merged(
     return {table: Counter(map(repr, both[table])) for table in TABLES}
 
 
-def _deliveries(rows: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _deliveries(rows: _Rows) -> list[dict[str, Any]]:
     """`deliveries` from its parts."""
     found: dict[Any, dict[str, Any]] = {}
     for part in rows["_delivery_parts"]:

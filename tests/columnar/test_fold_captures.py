@@ -6,7 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.columnar.folding import Window, differences, engine_rows, fold_rows, windows_of
+from tests.columnar.folding import Steps, Window, differences, engine_rows, fold_rows, windows_of
+from tests.columnar.steps import split
 
 from wirehouse.traffic import simulate
 
@@ -37,3 +38,19 @@ def test_cut_into_steps_with_other_shares_each(tmp_path: Path, style: str) -> No
     steps = [(cut, chance.randint(1, 4)) for cut in [*cuts, len(windows)]]
     for (stop, _), given in zip(steps, fold_rows(windows, steps), strict=True):
         assert differences(engine_rows(windows[:stop]), given) == []
+
+
+@pytest.mark.parametrize("style", ["recorder", "tcpdump"])
+def test_with_pipelines_that_go_on(tmp_path: Path, style: str) -> None:
+    simulate(tmp_path, size=400_000, seed=6, faults=0.01, style=style, jobs=1)
+    options = {
+        "keys": sorted(str(path) for path in tmp_path.glob("*.keys")),
+        "window_bytes": 60_000,
+    }
+    chance = random.Random(7)
+    first, *_ = sorted(tmp_path.glob("*.pcap*"))
+    taken, files = Steps(), list[str]()
+    for path in split(first, 4, chance):
+        files.append(path)
+        given = taken.files([path], chance.randint(1, 3), **options)
+        assert differences(engine_rows(windows_of(files, **options)), given) == []

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import LessThan
 
 from wirehouse.capture.items import Packet
 from wirehouse.capture.reader import read
 from wirehouse.capture.writer import PcapWriter
 from wirehouse.columnar.read import ReadOptions, read_batches
+from wirehouse.lake import WirehouseSource
 from wirehouse.lake.options import parse
 from wirehouse.lake.packing import Work
 from wirehouse.lake.paths import captures as found_captures
 from wirehouse.lake.pruning import Range, wanted
 from wirehouse.lake.reading import planned, rows
+from wirehouse.lake.source import PushdownReader
 from wirehouse.traffic import simulate
 
 FILES = 24
@@ -87,6 +90,17 @@ def test_what_comes_later_is_not_read_and_not_missed(cut: Path, table: str, plac
     files = read_files(cut, table=table, filter=condition)
     assert files == [f"tap-{number:02d}.pcap" for number in range(len(files))]
     assert (len(files) < FILES) == (place < 0.9)
+
+
+def test_conditions_of_a_query_count_as_well(cut: Path) -> None:
+    source = WirehouseSource({"path": str(cut), "pushdown": "true"})
+    reader = source.reader(source.schema())
+    assert isinstance(reader, PushdownReader)
+    end = times(cut)[100]
+    assert list(reader.pushFilters([LessThan(("ts_ns",), end)])) == []
+    [task] = reader.partitions()
+    assert isinstance(task, Work)
+    assert 0 < len(task.shares[0].paths) < FILES
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])

@@ -74,6 +74,7 @@ def test_what_follows_clients_is_one_task(captures: Path, table: str) -> None:
 def test_only_a_reader_that_was_asked_to_takes_conditions(captures: Path) -> None:
     assert type(reader(captures)) is CaptureReader
     assert type(reader(captures, pushdown="true")) is PushdownReader
+    assert type(reader(captures, pushdown="true", table="files")) is CaptureReader
 
 
 def test_conditions_are_joined_with_the_filter(captures: Path) -> None:

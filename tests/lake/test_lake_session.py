@@ -15,7 +15,7 @@ from wirehouse.lake.session import settings
 
 
 def test_a_session_has_the_settings(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.master") == "local[2]"
+    assert spark.conf.get("spark.master") == "local[2,4]"
     for name, value in settings("local[2]").items():
         assert spark.conf.get(name) == value
 

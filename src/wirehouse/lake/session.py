@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,8 @@ _ANYWHERE: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 """Settings that a session may choose for itself, wherever Spark runs."""
+_ATTEMPTS: Final = 4
+"""How often a task is tried: a worker may be killed, on one machine as on many."""
 _CONNECT: Final = ("grpc", "grpc_status", "google.rpc")
 """What a client of Spark Connect needs besides Spark."""
 
@@ -65,7 +68,7 @@ def session(
         if master is not None:
             raise SessionError("a session has a master or a remote, not both")
         return _connected(app, remote, conf)
-    chosen = master or f"local[{cores}]"
+    chosen = master or f"local[{cores},{_ATTEMPTS}]"
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(chosen)
@@ -114,6 +117,8 @@ def settings(master: str, cores: int = 2, *, ui: bool = False) -> dict[str, str]
             "spark.driver.bindAddress": _LOOPBACK,
             # The default of 200 is for clusters; a laptop would wait for empty tasks.
             "spark.sql.shuffle.partitions": str(2 * cores),
+            # Functions of SQL make this folder, by default wherever one happens to be.
+            "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "wirehouse-warehouse"),
         }
     return found
 

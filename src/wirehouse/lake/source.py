@@ -2,9 +2,9 @@
 
     spark.read.format("wirehouse").option("table", "calls").load("captures/")
 
-Options are described in `options.py`. A read is cut into tasks by connection: each task reads all
-files and decodes its own share of the connections, because a connection may go on from one file
-to the next. So the rows are those of `wirehouse read`, however many tasks there are.
+Options are described in `options.py`, which files are read in `paths.py`, and how a read is cut
+into tasks in `packing.py`. The rows are those of `wirehouse read` of each source, however many
+tasks there are. Captures as they come in are read by `stream.py`.
 
 Decoding happens in the worker that yields the batches. Each further step through Python would cost
 about as much as the whole read.
@@ -86,7 +86,8 @@ class WirehouseSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of captures as they are now."""
         request = _narrowed(self._request, schema)
-        return PushdownReader(request) if request.pushdown else CaptureReader(request)
+        takes_conditions = request.pushdown and not request.files
+        return PushdownReader(request) if takes_conditions else CaptureReader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A reader of captures as they come."""

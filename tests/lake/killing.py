@@ -1,0 +1,152 @@
+"""Drivers of lakes in processes of their own, to be killed; their workers, too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from tests.lake.lake_driver import Done, Order
+
+__all__ = ["Driver", "killed_at", "killed_writing", "left_over", "started", "worker_killed"]
+
+_ROOT = Path(__file__).parents[2]
+_DAEMON = b"wirehouse.lake.daemon"
+_LOOK_S = 0.005
+_PATIENCE_S = 900
+
+
+class Driver:
+    """A driver that was started."""
+
+    def __init__(self, process: subprocess.Popen[str], said: Path, lake: Path):
+        self._process = process
+        self._said = said
+        self._staging = lake / "_staging"
+        self.result = ""
+        """The last line that it printed."""
+
+    def steps(self) -> Iterator[str]:
+        """Names of parts of steps, each before it is done, until it ends."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.result = line.strip()
+            yield self.result
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        for _ in self.steps():
+            pass
+        return self._process.wait(_PATIENCE_S)
+
+    def done(self) -> Done:
+        """What came of it."""
+        assert self.wait() == 0, self.error()
+        return msgspec.json.decode(self.result, type=Done)
+
+    def error(self) -> str:
+        """What it has to complain about."""
+        return self._said.read_text(errors="replace").strip()
+
+    def kill(self) -> None:
+        """Ends it, and Spark with it, at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def writing(self) -> list[int]:
+        """Workers that are writing files of a task."""
+        return [
+            int(process.name)
+            for process in Path("/proc").iterdir()
+            if process.name.isdecimal()
+            and _is_worker(process)
+            and _has_open(process, self._staging)
+        ]
+
+
+@contextmanager
+def started(order: Order, work: Path) -> Iterator[Driver]:
+    """Starts a driver; it is killed at the end if it is still there. `work` is for its rubbish."""
+    work.mkdir(parents=True, exist_ok=True)
+    said = work / "said.txt"
+    environment = {**os.environ, "TMPDIR": str(work), "SPARK_LOCAL_DIRS": str(work)}
+    program = [sys.executable, "-m", "tests.lake.lake_driver", msgspec.json.encode(order).decode()]
+    with (
+        said.open("wb") as errors,
+        subprocess.Popen(
+            program,
+            cwd=_ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        driver = Driver(process, said, Path(order.lake))
+        try:
+            yield driver
+        finally:
+            driver.kill()
+
+
+def killed_at(order: Order, work: Path) -> bool:
+    """A driver that kills itself, as ordered. False when it was done before it came to that."""
+    with started(order, work) as driver:
+        code = driver.wait()
+        assert code in (0, -signal.SIGKILL), driver.error()
+        return code != 0
+
+
+def killed_writing(order: Order, work: Path, *, after_s: float = 0.0) -> bool:
+    """A driver that is killed while its workers write. False when it was done before."""
+    with started(order, work) as driver:
+        while driver.is_alive():
+            if driver.writing():
+                time.sleep(after_s)
+                driver.kill()
+            time.sleep(_LOOK_S)
+        return driver.wait() != 0
+
+
+def worker_killed(driver: Driver) -> bool:
+    """Kills one of its workers while that writes. False when it was done before."""
+    while driver.is_alive():
+        for worker in driver.writing():
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+                return True
+        time.sleep(_LOOK_S)
+    return False
+
+
+def left_over(lake: Path) -> list[str]:
+    """What is in staging."""
+    staging = lake / "_staging"
+    return sorted(each.name for each in staging.iterdir()) if staging.is_dir() else []
+
+
+def _is_worker(process: Path) -> bool:
+    with suppress(OSError):
+        return _DAEMON in (process / "cmdline").read_bytes()
+    return False
+
+
+def _has_open(process: Path, folder: Path) -> bool:
+    with suppress(OSError):
+        for each in (process / "fd").iterdir():
+            with suppress(OSError):
+                if os.readlink(each).startswith(f"{folder}/"):
+                    return True
+    return False

@@ -1,0 +1,109 @@
+"""Runs a lake, and may kill itself on the way: a program that tests start.
+
+    python -m tests.lake.lake_driver ORDER
+
+ORDER is an `Order` as JSON. The name of each part of a step is printed before it is done, and at the
+end what came of it, as JSON. When it fails, it ends with 1 and the one line that a command would
+print.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from wirehouse.cli.errors import CommandError
+from wirehouse.cli.spark_session import spark_failures
+from wirehouse.lake import planning, session
+from wirehouse.lake.run import Outcome, run
+from wirehouse.tables.errors import LakeError
+
+__all__ = ["Done", "Order", "perform"]
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """What is to be done."""
+
+    lake: str
+    captures: str
+    keys: list[str] = []
+    master: str | None = None
+    remote: str | None = None
+    conf: dict[str, str] = {}
+    stream: bool = False
+    """Whether a stream paces it; it ends when all is read."""
+    max_files: int | None = None
+    share_bytes: int | None = None
+    """How much of a source is worth a task of its own."""
+    die_at: str | None = None
+    """The part of a step before which it kills itself, and Spark with it."""
+    die_after: int = 0
+    """How often that part is done before."""
+
+
+class Done(msgspec.Struct):
+    """What came of it."""
+
+    commits: int
+    refused: list[str]
+    waiting: list[str]
+
+
+def perform(order: Order, on_step: Callable[[str], None]) -> Done:
+    """Does it. Failures of Spark are a CommandError."""
+    if order.share_bytes is not None:
+        planning._BYTES_OF_A_SHARE = order.share_bytes  # type: ignore[misc]
+    with spark_failures():
+        return _told(
+            run(
+                order.lake,
+                order.captures,
+                spark=lambda: session(
+                    "wirehouse driver", master=order.master, remote=order.remote, **order.conf
+                ),
+                keys=order.keys,
+                stream=order.stream,
+                available_now=order.stream,
+                max_files=order.max_files,
+                on_step=on_step,
+            )
+        )
+
+
+def _told(outcome: Outcome) -> Done:
+    return Done(
+        commits=outcome.commits,
+        refused=[str(each.fault) for each in outcome.refused],
+        waiting=[why for _, why in outcome.waiting],
+    )
+
+
+def main(text: str) -> int:
+    """Does what is ordered."""
+    order = msgspec.json.decode(text, type=Order)
+    left = order.die_after
+
+    def before(step: str) -> None:
+        nonlocal left
+        print(step, flush=True)
+        if step == order.die_at:
+            if left == 0:
+                os.killpg(os.getpgid(0), signal.SIGKILL)
+            left -= 1
+
+    try:
+        done: Any = perform(order, before)
+    except (LakeError, CommandError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(msgspec.json.encode(done).decode(), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

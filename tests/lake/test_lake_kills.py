@@ -1,0 +1,77 @@
+"""Runs that are killed: each leaves the lake as it was or as it was to be, and the next goes on.
+
+One lake, killed again and again. What a writer does when it is killed at each part of a commit is
+tested without Spark (`tests/tables/test_tables_kills.py`), many kills at random moments by
+`make soak`.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.lake.cut_captures import arrive, cut
+from tests.lake.cut_examples import captures_in
+from tests.lake.killing import killed_at, killed_writing, left_over, started, worker_killed
+from tests.lake.lake_driver import Order
+from tests.lake.lakes import PLACES, miscounted, unlike_engines
+
+from wirehouse.lake.verify import verify
+from wirehouse.tables.check import check
+from wirehouse.tables.log import Log
+from wirehouse.traffic import simulate
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    """A lake that takes a few steps."""
+    simulate(tmp_path / "sim", size=600_000, seed=8, faults=0.005, jobs=1)
+    arrive(tmp_path / "in", cut(tmp_path / "sim", random.Random(3), most_files=2))
+    return Order(
+        lake=str(tmp_path / "lake"),
+        captures=str(tmp_path / "in"),
+        keys=[str(path) for path in sorted((tmp_path / "sim").glob("*.keys"))],
+        max_files=2,
+        share_bytes=100_000,
+    )
+
+
+def damaged(lake: Path) -> list[str]:
+    """What is wrong with what can be seen of a lake."""
+    return [str(each) for each in check(lake) if not each.harmless] + miscounted(lake)
+
+
+def test_killed_again_and_again(order: Order, tmp_path: Path) -> None:
+    lake = Path(order.lake)
+
+    def at(step: str, after: int = 0) -> Order:
+        return msgspec.structs.replace(order, die_at=step, die_after=after)
+
+    assert killed_writing(order, tmp_path / "work1")
+    assert Log(lake).last() == 0
+    assert killed_at(at("join"), tmp_path / "work2")
+    assert left_over(lake)
+    assert Log(lake).last() == 0
+    assert killed_at(at("forward:calls"), tmp_path / "work3")
+    assert Log(lake).last() == 1
+    assert damaged(lake) == []
+    assert killed_at(at("link"), tmp_path / "work4")
+    assert Log(lake).last() == 1
+    assert damaged(lake) == []
+
+    with started(order, tmp_path / "work5") as driver:  # one failure of a task is one too many
+        assert worker_killed(driver)
+        assert driver.wait() == 1
+        assert driver.error() == ""
+    assert damaged(lake) == []
+
+    patient = msgspec.structs.replace(order, master="local[2,4]")
+    with started(patient, tmp_path / "work6") as driver:
+        assert worker_killed(driver)
+        assert driver.done().waiting == []
+    assert unlike_engines(lake, captures_in(tmp_path / "sim"), order.keys, without=PLACES) == []
+    assert [str(each) for each in check(lake)] == []
+    assert verify(lake, keys=order.keys, shares=1) == []
+    assert left_over(lake) == []
