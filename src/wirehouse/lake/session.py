@@ -118,7 +118,7 @@ def settings(master: str, cores: int = 2, *, ui: bool = False) -> dict[str, str]
             # The default of 200 is for clusters; a laptop would wait for empty tasks.
             "spark.sql.shuffle.partitions": str(2 * cores),
             # Functions of SQL make this folder, by default wherever one happens to be.
-            "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "wirehouse-warehouse"),
+            "spark.sql.warehouse.dir": f"file:{tempfile.gettempdir()}/wirehouse-warehouse",
         }
     return found
 
