@@ -19,6 +19,8 @@ __all__ = ["PARTS", "compare"]
 
 MESSAGES = ("messages",)
 """For a lake that has what comes from decoding, and nothing else."""
+ROOM = {"spark.driver.memory": "4g"}
+"""Others are not to be slow for want of memory."""
 _TAPS = ("a", "b", "c", "d")
 
 
@@ -28,11 +30,10 @@ _TAPS = ("a", "b", "c", "d")
 def copy(plan: Plan) -> Findings:
     """Captures to committed messages, beside Spark copying that table."""
     found = Findings("captures to committed messages, beside Spark copying them")
-    captures, table = plan.captures(200), str(plan.folder / "table")
-    with plan.worker() as worker:
-        wanted = _lake(plan, worker, captures, table, MESSAGES).rows
-        to = str(plan.folder / "copy")
-        copied = partial(worker.do, "copy", lake=table, to=to)
+    captures, to = plan.captures(200), str(plan.folder / "copy")
+    with plan.worker(conf=ROOM) as worker:
+        wanted = _lake(plan, worker, captures, "table", MESSAGES).rows
+        copied = partial(worker.do, "copy", lake=str(plan.folder / "table"), to=to)
         times = turns(
             {
                 "wirehouse": lambda: _lake(plan, worker, captures, "messages", MESSAGES),
@@ -62,7 +63,7 @@ def udf(plan: Plan) -> Findings:
     found = Findings("captures to committed messages, beside a function that decodes in Python")
     large = _taps(plan.folder / "large", plan.size(200))
     small = _taps(plan.folder / "small", plan.size(12))
-    with plan.worker() as worker:
+    with plan.worker(conf=ROOM) as worker:
         wanted = _lake(plan, worker, small, "small-lake", MESSAGES).rows
         times = turns(
             {
@@ -142,8 +143,8 @@ def calls(plan: Plan) -> Findings:
     found.add("time", taken.seconds, "s")
     found.add("captures", taken.mb_per_s, "MB/s")
     found.add("messages", taken.rows / taken.seconds / MB, "M rows/s")
-    for name, size in zip(("memory", "disk"), spilled(events), strict=True):
-        found.add(f"spilled, as it was in {name}", size / MB, "MB")
+    for where, size in zip(("from memory", "to disk"), spilled(events), strict=True):
+        found.add(f"spilled {where}", size / MB, "MB")
     for role, most in sorted(memory.peaks_mb.items()):
         found.add(f"anonymous memory: {role}", most, "MB")
     return found

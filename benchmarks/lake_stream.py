@@ -84,8 +84,10 @@ def _arrived(plan: Plan, worker: Worker, files: Sequence[Path], rate: float) -> 
 def _add_steps(found: Findings, steps: Sequence[tuple[float, float]]) -> None:
     """What a step takes whatever its size, and how fast it is beyond that."""
     sizes, seconds = zip(*steps, strict=True)
-    if len(set(sizes)) > 1:
-        each, start = np.polyfit(sizes, seconds, 1)
+    if len(set(sizes)) == 1:
+        return
+    each, start = np.polyfit(sizes, seconds, 1)
+    if each > 0:  # else the steps were too small to tell
         found.add("a step, whatever its size", float(start), "s")
         found.add("a megabyte more", 1000 * float(each), "ms")
 

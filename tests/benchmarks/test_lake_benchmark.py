@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.captures_report import at_least
 from benchmarks.lake import main
 from benchmarks.lake_jobs import JOBS
 from benchmarks.lake_made import lopsided, pieces
@@ -123,6 +124,11 @@ def test_contenders_take_turns_and_the_best_counts() -> None:
     assert asked == ["a", "b", "b", "a"]
     assert {name: each.seconds for name, each in found.items()} == {"a": 1.0, "b": 2.0}
     assert found["b"].mb_per_s == 2.0
+
+
+def test_an_aim_needs_no_floor() -> None:
+    (rule,) = at_least("two cores", 1.8, None, 1.7)
+    assert (rule.kind, rule.wanted, rule.holds) == ("aim", ">= 1.7", True)
 
 
 def test_memory_is_told_by_what_a_process_is() -> None:

@@ -15,6 +15,7 @@ from tests.records.scenes import SECOND, ask, message, timed
 
 from wirehouse.records.rows import WANTED, Closed, Event, Fact, FaultRow, MessageRow, Opened
 from wirehouse.records.schema import schema
+from wirehouse.records.tunnel_ids import tunnel_connection
 
 
 def window_of(events: Sequence[Event], waiting: dict[int, int] | None = None) -> Window:
@@ -86,9 +87,18 @@ def _more() -> Iterator[Event]:
     yield Opened(0, 1, None, "10.0.0.1", 5, "10.0.0.2", 6)
 
 
-ALL = [*scenes.KINDS, list(_more())]
-APART = [[event for event in kind if not tunnelled(event)] for kind in ALL]
-APART = [kind for kind in APART if kind]
+def _more_in_tunnels() -> Iterator[Event]:
+    """And messages of other kinds in tunnels."""
+    for link in scenes.LINKS:
+        inside: dict[str, Any] = {"connection": tunnel_connection(7, 1), "tunnel_link": link}
+        for kind in ("part", "trace", "push", "sealed"):
+            yield message(0, kind, reply_to=1, protocol="tny", **inside)
+        yield ask(0, protocol="tny", direction="s2c", **inside)
+
+
+ALL = [*scenes.KINDS, list(_more()), list(_more_in_tunnels())]
+APART = [found for kind in ALL if (found := [each for each in kind if not tunnelled(each)])]
+TUNNELS = [found for kind in ALL if (found := [each for each in kind if tunnelled(each)])]
 
 
 FORWARD = (1, SECOND, 4 * SECOND, 11 * SECOND)

@@ -43,14 +43,11 @@ def test_cut_into_steps_with_other_shares_each(tmp_path: Path, style: str) -> No
 @pytest.mark.parametrize("style", ["recorder", "tcpdump"])
 def test_with_pipelines_that_go_on(tmp_path: Path, style: str) -> None:
     simulate(tmp_path, size=400_000, seed=6, faults=0.01, style=style, jobs=1)
-    options = {
-        "keys": sorted(str(path) for path in tmp_path.glob("*.keys")),
-        "window_bytes": 60_000,
-    }
+    keys = sorted(str(path) for path in tmp_path.glob("*.keys"))
     chance = random.Random(7)
     first, *_ = sorted(tmp_path.glob("*.pcap*"))
     taken, files = Steps(), list[str]()
     for path in split(first, 4, chance):
         files.append(path)
-        given = taken.files([path], chance.randint(1, 3), **options)
-        assert differences(engine_rows(windows_of(files, **options)), given) == []
+        given = taken.files([path], chance.randint(1, 3), keys=keys, window_bytes=60_000)
+        assert differences(engine_rows(windows_of(files, keys=keys)), given) == []

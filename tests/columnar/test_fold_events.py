@@ -12,6 +12,7 @@ from tests.columnar.folding_scenes import (
     BACK_AND_FORTH,
     CUTS,
     FORWARD,
+    TUNNELS,
     cut,
     drawn_events,
 )
@@ -37,6 +38,11 @@ def test_the_rows_are_those_of_the_engines(
     events: list[Event], cuts: list[int], shares: list[int]
 ) -> None:
     _agree(cut(events, cuts), shares)
+
+
+@given(events=drawn_events(TUNNELS, FORWARD), cuts=CUTS)
+def test_tunnels_and_their_links(events: list[Event], cuts: list[int]) -> None:
+    _agree(cut(events, cuts), [1, 2, 3, 2])
 
 
 @given(

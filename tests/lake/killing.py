@@ -18,7 +18,7 @@ __all__ = ["Driver", "killed_at", "killed_writing", "left_over", "started", "wor
 
 _ROOT = Path(__file__).parents[2]
 _DAEMON = b"wirehouse.lake.daemon"
-_LOOK_S = 0.005
+_LOOK_S = 0.02
 _PATIENCE_S = 900
 
 
@@ -47,12 +47,12 @@ class Driver:
 
     def done(self) -> Done:
         """What came of it."""
-        assert self.wait() == 0, self.error()
+        assert self.wait() == 0, self.last_words()
         return msgspec.json.decode(self.result, type=Done)
 
-    def error(self) -> str:
-        """What it has to complain about."""
-        return self._said.read_text(errors="replace").strip()
+    def last_words(self) -> str:
+        """The last line of what it complained about."""
+        return (self._said.read_text(errors="replace").splitlines() or [""])[-1]
 
     def kill(self) -> None:
         """Ends it, and Spark with it, at once."""
@@ -105,7 +105,7 @@ def killed_at(order: Order, work: Path) -> bool:
     """A driver that kills itself, as ordered. False when it was done before it came to that."""
     with started(order, work) as driver:
         code = driver.wait()
-        assert code in (0, -signal.SIGKILL), driver.error()
+        assert code in (0, -signal.SIGKILL), driver.last_words()
         return code != 0
 
 
@@ -125,8 +125,11 @@ def worker_killed(driver: Driver) -> bool:
     while driver.is_alive():
         for worker in driver.writing():
             with suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGKILL)
-                return True
+                os.kill(worker, signal.SIGSTOP)  # it may have finished since
+                if worker in driver.writing():
+                    os.kill(worker, signal.SIGKILL)
+                    return True
+                os.kill(worker, signal.SIGCONT)
         time.sleep(_LOOK_S)
     return False
 

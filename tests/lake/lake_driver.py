@@ -2,9 +2,8 @@
 
     python -m tests.lake.lake_driver ORDER
 
-ORDER is an `Order` as JSON. The name of each part of a step is printed before it is done, and at the
-end what came of it, as JSON. When it fails, it ends with 1 and the one line that a command would
-print.
+ORDER is an `Order` as JSON. The name of each part of a step is printed before it is done, and at
+the end what came of it, as JSON. When it fails, it ends with 1 and the line that a command prints.
 """
 
 from __future__ import annotations

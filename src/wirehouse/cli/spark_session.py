@@ -16,6 +16,8 @@ __all__ = ["Sparks", "check_spark", "own_interrupts", "reason", "spark_failures"
 
 _DEBUG: Final = "WIREHOUSE_DEBUG=1 shows everything"
 _INSTALL: Final = "pip install 'wirehouse[cli,lake,java]'"
+_NAMED: Final = re.compile(r"(?:: |Caused by: )?([\w.$]+(?:Error|Exception): .+)")
+"""A line of a traceback that says what happened; Java has words before it."""
 
 
 def check_spark(what: str, hint: str = "") -> None:
@@ -86,7 +88,7 @@ def spark_failures() -> Iterator[None]:
 
 
 def reason(error: Any) -> str:
-    """The line of an error that says why: of a worker's traceback, the last."""
+    """The line of an error that says why: of a traceback, of Python or of Java, the last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    named = [found[1].rstrip(": ") for line in lines if (found := _NAMED.fullmatch(line))]
     return (named or lines or [type(error).__name__])[-1 if named else 0]

@@ -73,8 +73,9 @@ def follow(
 
     It begins behind `start`. With `available_now` it returns when everything has been done that
     was there when it was called; otherwise it goes on until `until` says so, or a signal (INT or
-    TERM) comes; the step that is under way is finished. `seen` is told of each batch before its
-    step. Further options are those of the data source, such as `settle`.
+    TERM) comes; the step that is under way is finished. What came while a step was under way is
+    one step then, so that a slow step does not put off all others. `seen` is told of each batch
+    before its step. Further options are those of the data source, such as `settle`.
     """
     reader = spark.readStream.format("wirehouse").options(**options).option("table", "files")
     reader = reader.option("after", json.dumps(dict(start or {})))
@@ -88,24 +89,29 @@ def follow(
         writer = writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
     done = dict(start or {})
     with _signalled() as signalled, _started(spark, writer) as query:
-        for batch in _batches(query, lambda: signalled() or until()):
+        for batch in _batches(query, lambda: signalled() or until(), each=available_now):
             if batch.end != done:  # a query begins with a batch, even if there is nothing in it
                 seen(batch)
                 step(batch.end)
                 done = batch.end
 
 
-def _batches(query: Any, ended: Callable[[], bool]) -> Iterator[Batch]:
-    """The batches of a query, in their order. Raises StreamError when it fails."""
+def _batches(query: Any, ended: Callable[[], bool], *, each: bool) -> Iterator[Batch]:
+    """The batches of a query, in their order: each of them, or the newest when several wait.
+
+    Raises StreamError when the query fails.
+    """
     waiting: deque[Batch] = deque()
     last = -1
     while not ended():
         active = query.isActive
-        for each in _after(query, last):
-            last = each.number
-            waiting.append(each)
+        for batch in _after(query, last):
+            last = batch.number
+            waiting.append(batch)
         if waiting:
-            yield waiting.popleft()
+            yield waiting.popleft() if each else waiting.pop()
+            if not each:
+                waiting.clear()
         elif active:
             time.sleep(_LOOK_S)
         else:

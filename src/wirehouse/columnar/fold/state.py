@@ -57,4 +57,7 @@ def unpacked(data: bytes) -> Any:
     version = int.from_bytes(data[len(_HEAD) : start], "big")
     if version != _VERSION:
         raise ValueError(f"the state of a fold has version {version}; this program has {_VERSION}")
-    return pickle.loads(zstandard.ZstdDecompressor().decompress(data[start:]))
+    try:
+        return pickle.loads(zstandard.ZstdDecompressor().decompress(data[start:]))
+    except (zstandard.ZstdError, pickle.UnpicklingError, EOFError) as error:
+        raise ValueError(f"the state of a fold is damaged: {error}") from None
