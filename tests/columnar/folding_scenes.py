@@ -96,7 +96,15 @@ def _more_in_tunnels() -> Iterator[Event]:
         yield ask(0, protocol="tny", direction="s2c", **inside)
 
 
-ALL = [*scenes.KINDS, list(_more()), list(_more_in_tunnels())]
+def _plausible(event: Event) -> Event:
+    """A link speaks no other protocol than relay."""
+    if isinstance(event, Opened) and event.connection in scenes.LINKS:
+        return msgspec.structs.replace(event, protocol=None)
+    return event
+
+
+_EVENTS = (*scenes.KINDS, _more(), _more_in_tunnels())
+ALL = [[_plausible(event) for event in kind] for kind in _EVENTS]
 APART = [found for kind in ALL if (found := [each for each in kind if not tunnelled(each)])]
 TUNNELS = [found for kind in ALL if (found := [each for each in kind if tunnelled(each)])]
 

@@ -20,10 +20,10 @@ from tests.columnar.folding import _merged
 from tests.lake.lakes import differing, engine_rows, rows
 
 from wirehouse.lake import advance, planning, run
-from wirehouse.lake.outputs import Written
 from wirehouse.lake.settings import Settings
 from wirehouse.lake.step import Step
 from wirehouse.records.crossing import CROSSING
+from wirehouse.tables.entries import AddedFile
 from wirehouse.tables.log import Log
 
 __all__ = ["run_here", "unlike_engines_here"]
@@ -97,7 +97,7 @@ class _Mapped:
 def _set_aside(_: SparkSession, step: Step, __: Settings, ___: int) -> None:
     """Leaves everything as the folds gave it; rows of connections where they can be found."""
     for file in step.new(_CONNECTIONS):
-        written = Written(
+        written = AddedFile(
             table="connections",
             path=file.path,
             rows=file.rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,7 +71,7 @@ class Driver:
             for process in Path("/proc").iterdir()
             if process.name.isdecimal()
             and _is_worker(process)
-            and _has_open(process, self._staging)
+            and _writes_to(process, self._staging)
         ]
 
 
@@ -146,10 +147,15 @@ def _is_worker(process: Path) -> bool:
     return False
 
 
-def _has_open(process: Path, folder: Path) -> bool:
+def _writes_to(process: Path, folder: Path) -> bool:
+    """Whether a process has a file in a folder open for writing."""
     with suppress(OSError):
         for each in (process / "fd").iterdir():
             with suppress(OSError):
                 if os.readlink(each).startswith(f"{folder}/"):
-                    return True
+                    flags = re.search(
+                        r"flags:\s*(\d+)", (process / "fdinfo" / each.name).read_text()
+                    )
+                    if flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                        return True
     return False

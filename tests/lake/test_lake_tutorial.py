@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import duckdb
@@ -30,7 +31,7 @@ from wirehouse.tables.query import open_lake
 from .lakes import counted, differing, untrue
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "lake.md").read_text("utf-8")
-SMALLER = {"--size 20MB": "--size 400kB", "--stream": "--stream --settle 1"}
+SMALLER = {"--size 20MB": "--size 2MB", "--stream": "--stream --settle 1"}
 TAKEN = re.compile(r"^lake: commit \d+; \d+ captures? taken", re.MULTILINE)
 
 
@@ -88,19 +89,13 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("tutorial")
     os.chdir(folder)
     try:
-        with (folder / "said.txt").open("w") as said:
-            kept = os.dup(1)
-            os.dup2(said.fileno(), 1)
-            try:
-                todo = iter(commands())
-                for command in todo:
-                    if "--stream" in command:
-                        stream(command, next(todo))
-                    else:
-                        execute(command)
-            finally:
-                os.dup2(kept, 1)
-                os.close(kept)
+        with (folder / "said.txt").open("w", encoding="utf-8") as said, redirect_stdout(said):
+            todo = iter(commands())
+            for command in todo:
+                if "--stream" in command:
+                    stream(command, next(todo))
+                else:
+                    execute(command)
         yield folder
     finally:
         os.chdir(here)

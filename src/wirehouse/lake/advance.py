@@ -20,17 +20,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from wirehouse.records.schema import schema
-from wirehouse.tables.entries import Input, Record
+from wirehouse.tables.entries import AddedFile, Input, Record
 from wirehouse.tables.errors import LakeError
 from wirehouse.tables.parquet import ParquetOut, stats
 from wirehouse.tables.writer import Writer
 
 from .decoding import STATE, Decoded, DecodeTask, decode
 from .joining import join
-from .outputs import Written
 from .planning import shares_of
 from .settings import Settings
-from .step import LakeFile, Step
+from .step import Step
 from .tasks import run_tasks
 from .tunnelling import EVENTS, SHARES, Tunnelled, TunnelTask, tunnel
 from .tunnelling import STATE as TUNNEL_STATE
@@ -188,7 +187,7 @@ class Engine:
         with ParquetOut(path, columns) as out:
             out.write(pa.RecordBatch.from_pylist(rows, columns))
         known = stats(path)
-        step.add([Written(table="faults", path=path, rows=known.rows, bytes=known.bytes)])
+        step.add([AddedFile(table="faults", path=path, rows=known.rows, bytes=known.bytes)])
 
     def _tunnels(self, step: Step) -> None:
         if not step.touched(EVENTS):
@@ -223,11 +222,11 @@ class Engine:
 # -- small things --------------------------------------------------------------------------------
 
 
-def _of_source(files: Iterable[LakeFile], source: str) -> list[LakeFile]:
+def _of_source(files: Iterable[AddedFile], source: str) -> list[AddedFile]:
     return [file for file in files if file.source == source]
 
 
-def _paths(files: Iterable[LakeFile]) -> tuple[str, ...]:
+def _paths(files: Iterable[AddedFile]) -> tuple[str, ...]:
     return tuple(file.path for file in files)
 
 

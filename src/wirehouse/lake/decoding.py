@@ -18,8 +18,9 @@ import pyarrow as pa
 from wirehouse.columnar.fold import Fold, FoldState
 from wirehouse.columnar.pipeline import CapturePipeline, Item
 from wirehouse.columnar.state import PipelineState
+from wirehouse.tables.entries import AddedFile
 
-from .outputs import Outputs, Written
+from .outputs import Outputs
 from .settings import Settings
 
 __all__ = ["FOLDED", "STATE", "DecodeTask", "Decoded", "Failure", "decode"]
@@ -64,7 +65,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     share: int
     shares: int
-    written: list[Written] = []
+    written: list[AddedFile] = []
     failure: Failure | None = None
 
 

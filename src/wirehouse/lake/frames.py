@@ -12,11 +12,10 @@ from pyspark.sql.types import StructType
 
 from wirehouse.records.crossing import CROSSING
 from wirehouse.records.schema import schema
+from wirehouse.tables.entries import AddedFile
 from wirehouse.tables.parquet import stats
 
-from .outputs import Written
 from .schemas import spark_schema
-from .step import LakeFile
 
 __all__ = ["no_rows", "read", "table_columns", "write"]
 
@@ -38,7 +37,7 @@ def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:
 
 def read(
     spark: SparkSession,
-    files: Iterable[LakeFile],
+    files: Iterable[AddedFile],
     table: str,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -52,7 +51,7 @@ def read(
 
 def write(
     frame: DataFrame, folder: str, table: str, by: str | None = None
-) -> dict[str, list[Written]]:
+) -> dict[str, list[AddedFile]]:
     """Writes a frame; gives the files, by the value of the column `by`, which they do not hold."""
     writer = frame.write.mode("overwrite").option(
         "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
@@ -61,13 +60,13 @@ def write(
         writer = writer.partitionBy(by)
     shutil.rmtree(folder, ignore_errors=True)
     writer.parquet(f"file://{folder}")
-    found: dict[str, list[Written]] = {}
+    found: dict[str, list[AddedFile]] = {}
     for path in sorted(Path(folder).rglob("*.parquet")):
         known = stats(path)
         if known.rows:
             value = path.parent.name.partition("=")[2] if by is not None else ""
             found.setdefault(value, []).append(
-                Written(
+                AddedFile(
                     table=table,
                     path=str(path),
                     rows=known.rows,

@@ -15,13 +15,14 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from wirehouse.tables.entries import AddedFile
+
 from .crossing import deliveries as delivering
 from .crossing import sign_ons as signing_on
 from .frames import read, write
-from .outputs import Written
 from .rolling import rolled
 from .settings import Settings
-from .step import LakeFile, Step
+from .step import Step, overlaps
 
 __all__ = ["Change", "join"]
 
@@ -36,8 +37,8 @@ _AT_ONCE: Final = 4
 class Change(msgspec.Struct):
     """What comes, and what goes."""
 
-    add: list[Written] = []
-    remove: list[LakeFile] = []
+    add: list[AddedFile] = []
+    remove: list[AddedFile] = []
 
     def join(self, other: Change) -> Change:
         """Both."""
@@ -98,13 +99,13 @@ def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
     found = write(merged, step.work("parts"), _PARTS, by="settled")
     held, done = found.get("false", []), found.get("true", [])
     change = Change(list(held), before)
-    open_parts = [*map(_as_file, held), *step.files(_PARTS, provisional=True)]
-    final = _told(spark, map(_as_file, done), publications, faults, provisional=False)
+    open_parts = [*held, *step.files(_PARTS, provisional=True)]
+    final = _told(spark, done, publications, faults, provisional=False)
     provisional = _told(spark, open_parts, publications, faults, provisional=True)
     rows = write(final.unionByName(provisional), step.work("deliveries"), "deliveries", by="open")
     change.add += [*rows.get("false", []), *map(_provisional, rows.get("true", []))]
     change.remove += step.kept("deliveries", provisional=True)
-    kept_parts = read(spark, map(_as_file, held), _PARTS)
+    kept_parts = read(spark, held, _PARTS)
     change = change.join(
         _fewer(
             step,
@@ -120,7 +121,7 @@ def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
 
 def _told(
     spark: SparkSession,
-    parts: Iterable[LakeFile],
+    parts: Iterable[AddedFile],
     publications: DataFrame,
     faults: DataFrame,
     *,
@@ -158,11 +159,11 @@ def _connections(spark: SparkSession, step: Step, now_ns: int) -> Change:
     return change.join(_fewer(step, _SIGN_ONS, lambda: signing_on.kept(finals, now_ns)))
 
 
-def _open(spark: SparkSession, files: Iterable[LakeFile], is_open: bool) -> DataFrame:
+def _open(spark: SparkSession, files: Iterable[AddedFile], is_open: bool) -> DataFrame:
     return read(spark, files, "connections").withColumn("open", f.lit(is_open))
 
 
-def _corrected(spark: SparkSession, step: Step, sign_ons: DataFrame) -> list[LakeFile]:
+def _corrected(spark: SparkSession, step: Step, sign_ons: DataFrame) -> list[AddedFile]:
     """Files with connections whose client turns out to have signed on elsewhere in between."""
     known = [file for file in step.kept(_SIGN_ONS, provisional=False) if file.max_ns is not None]
     fresh = [file for file in step.new(_SIGN_ONS) if file.min_ns is not None]
@@ -178,7 +179,7 @@ def _corrected(spark: SparkSession, step: Step, sign_ons: DataFrame) -> list[Lak
         before, ["protocol", "client", "connection", "ts_ns"], "left_semi"
     ).exceptAll(before)
     times = [row["ts_ns"] for row in changed.select("ts_ns").collect()]
-    return [file for file in finished if any(file.overlaps(ts_ns, ts_ns) for ts_ns in times)]
+    return [file for file in finished if any(overlaps(file, ts_ns, ts_ns) for ts_ns in times)]
 
 
 # -- files -----------------------------------------------------------------------------------
@@ -193,9 +194,5 @@ def _fewer(step: Step, table: str, kept: Callable[[], DataFrame]) -> Change:
     return Change(found.get("", []), files)
 
 
-def _as_file(written: Written) -> LakeFile:
-    return LakeFile(table=written.table, path=written.path, rows=written.rows)
-
-
-def _provisional(written: Written) -> Written:
+def _provisional(written: AddedFile) -> AddedFile:
     return msgspec.structs.replace(written, provisional=True)

@@ -1,4 +1,7 @@
-"""The files that a task writes: one for each table, final or not, and each protocol's messages."""
+"""The files that a task writes: one for each table, final or not, and each protocol's messages.
+
+Their paths are those of a task's folder; the commit gives them another one.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,14 @@ import uuid
 from pathlib import Path
 from types import TracebackType
 
-import msgspec
 import pyarrow as pa
 
 from wirehouse.records.crossing import CROSSING
 from wirehouse.records.schema import schema
+from wirehouse.tables.entries import AddedFile
 from wirehouse.tables.parquet import ParquetOut, stats
 
-__all__ = ["Outputs", "Written"]
-
-
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a task has written."""
-
-    table: str
-    path: str
-    rows: int
-    bytes: int
-    min_ns: int | None = None
-    max_ns: int | None = None
-    provisional: bool = False
-    protocol: str | None = None
+__all__ = ["Outputs"]
 
 
 class Outputs:
@@ -37,7 +27,7 @@ class Outputs:
         self._folder = Path(work) / uuid.uuid4().hex
         self._folder.mkdir(parents=True)
         self._open: dict[tuple[str, str | None, bool], tuple[Path, ParquetOut]] = {}
-        self._written: list[Written] = []
+        self._written: list[AddedFile] = []
         self.provisional = False
         """Whether what is written now is what would be, if the input ended here."""
 
@@ -50,15 +40,15 @@ class Outputs:
         """Adds a file with a task's state."""
         path = self._folder / f"{table.strip('_')}.state"
         path.write_bytes(data)
-        self._written.append(Written(table=table, path=str(path), rows=0, bytes=len(data)))
+        self._written.append(AddedFile(table=table, path=str(path), rows=0, bytes=len(data)))
 
-    def close(self) -> list[Written]:
+    def close(self) -> list[AddedFile]:
         """Finishes all files, and says what there is."""
         for (table, protocol, provisional), (path, out) in self._open.items():
             out.close()
             found = stats(path)
             self._written.append(
-                Written(
+                AddedFile(
                     table=table,
                     path=str(path),
                     rows=found.rows,

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from wirehouse.tables.entries import AddedFile
+
 from .crossing import rollups
 from .crossing.shape import MINUTE_NS
 from .frames import read, write
-from .outputs import Written
-from .step import LakeFile, Step
+from .step import Step, overlaps
 
 __all__ = ["rolled"]
 
@@ -55,7 +56,7 @@ _ROLLUPS: Final[dict[str, _Rollup]] = {
 }
 
 
-def rolled(spark: SparkSession, step: Step, table: str) -> tuple[list[Written], list[LakeFile]]:
+def rolled(spark: SparkSession, step: Step, table: str) -> tuple[list[AddedFile], list[AddedFile]]:
     """The files of a roll-up that come with a step, and those that go."""
     rollup = _ROLLUPS[table]
     touched = [file for base in rollup.bases for file in step.touched(base.table)]
@@ -76,8 +77,8 @@ def rolled(spark: SparkSession, step: Step, table: str) -> tuple[list[Written], 
         file
         for file in step.kept(table)
         if file.min_ns is None
-        or file.overlaps(
-            first_ns - first_ns % _HOUR_NS, last_ns - last_ns % _HOUR_NS + _HOUR_NS - 1
+        or overlaps(
+            file, first_ns - first_ns % _HOUR_NS, last_ns - last_ns % _HOUR_NS + _HOUR_NS - 1
         )
     ]
     old = read(spark, before, table)
@@ -90,7 +91,7 @@ def rolled(spark: SparkSession, step: Step, table: str) -> tuple[list[Written], 
     return [file for files in found.values() for file in files], before
 
 
-def _span(files: list[LakeFile]) -> tuple[int, int] | None:
+def _span(files: list[AddedFile]) -> tuple[int, int] | None:
     """The first and the last minute that files touch."""
     times = [(file.min_ns, file.max_ns) for file in files if file.min_ns is not None]
     if not times:
@@ -100,9 +101,9 @@ def _span(files: list[LakeFile]) -> tuple[int, int] | None:
     return first - first % MINUTE_NS, last - last % MINUTE_NS
 
 
-def _overlapping(step: Step, base: _Base, first_ns: int, last_ns: int) -> list[LakeFile]:
+def _overlapping(step: Step, base: _Base, first_ns: int, last_ns: int) -> list[AddedFile]:
     return [
-        file for file in step.files(base.table) if file.overlaps(first_ns, last_ns + MINUTE_NS - 1)
+        file for file in step.files(base.table) if overlaps(file, first_ns, last_ns + MINUTE_NS - 1)
     ]
 
 

@@ -1,4 +1,7 @@
-"""The files of a lake while a step is made: those that stay, those that are new, those that go."""
+"""The files of a lake while a step is made: those that stay, those that are new, those that go.
+
+Here the path of a file is where it can be read now.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +13,14 @@ import msgspec
 from wirehouse.tables.entries import AddedFile
 from wirehouse.tables.writer import Transaction, Writer
 
-from .outputs import Written
-
-__all__ = ["LakeFile", "Step"]
+__all__ = ["Step", "overlaps"]
 
 
-class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, and where it can be read now."""
-
-    table: str
-    path: str
-    """Where it can be read."""
-    rows: int
-    min_ns: int | None = None
-    max_ns: int | None = None
-    provisional: bool = False
-    protocol: str | None = None
-    source: str | None = None
-    share: int | None = None
-    shares: int | None = None
-    name: str | None = None
-    """What the log calls it; None for a file that is new."""
-
-    def overlaps(self, first_ns: int, last_ns: int) -> bool:
-        """Whether it may have rows of this time."""
-        if self.min_ns is None or self.max_ns is None:
-            return False
-        return self.min_ns <= last_ns and self.max_ns >= first_ns
+def overlaps(file: AddedFile, first_ns: int, last_ns: int) -> bool:
+    """Whether a file may have rows of this time."""
+    if file.min_ns is None or file.max_ns is None:
+        return False
+    return file.min_ns <= last_ns and file.max_ns >= first_ns
 
 
 class Step:
@@ -44,13 +28,16 @@ class Step:
 
     def __init__(self, writer: Writer, transaction: Transaction):
         self.transaction = transaction
-        layout, snapshot = writer.layout, writer.snapshot
-        self._kept: dict[str, list[LakeFile]] = {}
-        for file in snapshot.all_files():
-            place = str(layout.place(file.path))
-            self._kept.setdefault(file.table, []).append(_known(file, place))
-        self._new: dict[str, list[LakeFile]] = {}
-        self._removed: dict[str, list[LakeFile]] = {}
+        self._names: dict[str, str] = {}
+        """What the log calls files of earlier steps, by their paths."""
+        self._kept: dict[str, list[AddedFile]] = {}
+        for file in writer.snapshot.all_files():
+            place = str(writer.layout.place(file.path))
+            self._names[place] = file.path
+            found = msgspec.structs.replace(file, path=place)
+            self._kept.setdefault(file.table, []).append(found)
+        self._new: dict[str, list[AddedFile]] = {}
+        self._removed: dict[str, list[AddedFile]] = {}
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -58,23 +45,23 @@ class Step:
         """The tables that have files of earlier steps."""
         return list(self._kept)
 
-    def kept(self, table: str, *, provisional: bool | None = None) -> list[LakeFile]:
+    def kept(self, table: str, *, provisional: bool | None = None) -> list[AddedFile]:
         """Files of earlier steps that stay."""
         return _chosen(self._kept.get(table, []), provisional)
 
-    def new(self, table: str, *, provisional: bool | None = None) -> list[LakeFile]:
+    def new(self, table: str, *, provisional: bool | None = None) -> list[AddedFile]:
         """Files of this step."""
         return _chosen(self._new.get(table, []), provisional)
 
-    def removed(self, table: str) -> list[LakeFile]:
+    def removed(self, table: str) -> list[AddedFile]:
         """Files of earlier steps that go."""
         return self._removed.get(table, [])
 
-    def files(self, table: str, *, provisional: bool | None = None) -> list[LakeFile]:
+    def files(self, table: str, *, provisional: bool | None = None) -> list[AddedFile]:
         """The files of a table as they will be."""
         return self.kept(table, provisional=provisional) + self.new(table, provisional=provisional)
 
-    def touched(self, table: str) -> list[LakeFile]:
+    def touched(self, table: str) -> list[AddedFile]:
         """Files whose rows come or go with this step."""
         return self.new(table) + self.removed(table)
 
@@ -86,7 +73,7 @@ class Step:
 
     def add(
         self,
-        written: Iterable[Written],
+        written: Iterable[AddedFile],
         *,
         source: str | None = None,
         share: int | None = None,
@@ -94,28 +81,17 @@ class Step:
     ) -> None:
         """Adds files that were written."""
         for file in written:
-            found = LakeFile(
-                table=file.table,
-                path=file.path,
-                rows=file.rows,
-                min_ns=file.min_ns,
-                max_ns=file.max_ns,
-                provisional=file.provisional,
-                protocol=file.protocol,
-                source=source,
-                share=share,
-                shares=shares,
-            )
+            found = msgspec.structs.replace(file, source=source, share=share, shares=shares)
             self._new.setdefault(file.table, []).append(found)
 
-    def remove(self, files: Iterable[LakeFile]) -> None:
+    def remove(self, files: Iterable[AddedFile]) -> None:
         """Files of earlier steps go; files of this one are forgotten."""
         for file in list(files):
-            if file.name is None:
-                self._new[file.table].remove(file)
-            else:
+            if file.path in self._names:
                 self._kept[file.table].remove(file)
                 self._removed.setdefault(file.table, []).append(file)
+            else:
+                self._new[file.table].remove(file)
 
     def hand_over(self) -> dict[str, int]:
         """Tells the transaction everything; gives the rows of each table that are new and final."""
@@ -138,28 +114,11 @@ class Step:
                     rows[table] = rows.get(table, 0) + file.rows
         for files in self._removed.values():
             for file in files:
-                assert file.name is not None
-                self.transaction.remove(file.name)
+                self.transaction.remove(self._names[file.path])
         return rows
 
 
-def _known(file: AddedFile, place: str) -> LakeFile:
-    return LakeFile(
-        table=file.table,
-        path=place,
-        rows=file.rows,
-        min_ns=file.min_ns,
-        max_ns=file.max_ns,
-        provisional=file.provisional,
-        protocol=file.protocol,
-        source=file.source,
-        share=file.share,
-        shares=file.shares,
-        name=file.path,
-    )
-
-
-def _chosen(files: list[LakeFile], provisional: bool | None) -> list[LakeFile]:
+def _chosen(files: list[AddedFile], provisional: bool | None) -> list[AddedFile]:
     if provisional is None:
         return list(files)
     return [file for file in files if file.provisional == provisional]

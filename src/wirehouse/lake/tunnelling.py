@@ -13,8 +13,9 @@ import msgspec
 import pyarrow.parquet as pq
 
 from wirehouse.columnar.fold import TunnelFold
+from wirehouse.tables.entries import AddedFile
 
-from .outputs import Outputs, Written
+from .outputs import Outputs
 
 __all__ = ["EVENTS", "SHARES", "STATE", "TunnelTask", "Tunnelled", "tunnel"]
 
@@ -42,7 +43,7 @@ class Tunnelled(msgspec.Struct, frozen=True, kw_only=True):
     """What a task says when it is done."""
 
     share: int
-    written: list[Written]
+    written: list[AddedFile]
 
 
 def tunnel(task: TunnelTask) -> Tunnelled:

@@ -18,12 +18,12 @@ from typing import Final
 import duckdb
 
 from wirehouse.tables.check import check
+from wirehouse.tables.entries import AddedFile
 from wirehouse.tables.log import Log
 from wirehouse.tables.query import open_lake
 from wirehouse.tables.snapshot import Snapshot
 
 from .decoding import DecodeTask, decode
-from .outputs import Written
 from .settings import Settings
 
 __all__ = ["verify"]
@@ -157,7 +157,7 @@ class _Sample:
                 return [f"{source}: {done.failure.text}"]
             return [f"{source}: {problem}" for problem in self._compared(done.written)]
 
-    def _compared(self, written: Sequence[Written]) -> Iterator[str]:
+    def _compared(self, written: Sequence[AddedFile]) -> Iterator[str]:
         coverage = [each.path for each in written if each.table == "coverage"]
         if not coverage:
             return
@@ -171,7 +171,7 @@ class _Sample:
                     yield from self._differences(table, protocol, paths)
 
     def _groups(
-        self, written: Sequence[Written], derived: str, table: str
+        self, written: Sequence[AddedFile], derived: str, table: str
     ) -> dict[str | None, list[str]]:
         """The files of a table that were derived, by protocol where the table has one set each."""
         known = {each.protocol for each in self._snapshot.files(table)}
