@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.columnar.folding import differences, engine_rows, fold_rows
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import SECOND, ask, closed, fault, message
 
@@ -198,3 +199,24 @@ def test_events_of_tunnels_are_put_in_order() -> None:
 def test_a_connection_begins_in_the_middle_with_a_message() -> None:
     rows = told([Opened(0, 1, whole=False), ask(1)])
     assert [(row["outcome"], row["cause"]) for row in rows["calls"]] == [("unknown", "unsettled")]
+
+
+@pytest.mark.parametrize("asks", ["c2s", "s2c"])
+@pytest.mark.parametrize("breaks", ["c2s", "s2c"])
+@pytest.mark.parametrize("ends", [(), (8,), (8, 9)])
+def test_what_a_link_may_hide_stays_hidden_when_it_ends(
+    asks: str, breaks: str, ends: tuple[int, ...]
+) -> None:
+    inside = {"protocol": "tny", "connection": tunnel_connection(7, 1), "direction": asks}
+    events = [
+        message(0, "control", name="tunnel_connect", **LINK),
+        ask(1, 5, tunnel_link=8, **inside),
+        fault(2, breaks, connection=8),
+        ask(3, 6, tunnel_link=8, **inside),
+        ask(4, 7, tunnel_link=9, **inside),
+        *(closed(5, link) for link in ends),
+        message(6, "control", name="tunnel_connected", **LINK | {"connection": 9}),
+    ]
+    windows = [window_of(events[:4]), window_of(events[4:])]
+    for steps in ([(2, 1)], [(1, 1), (2, 1)]):
+        assert differences(engine_rows(windows), fold_rows(windows, steps)[-1]) == []

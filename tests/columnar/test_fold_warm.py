@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.columnar.folding import fold_rows, windows_of
+from tests.columnar.folding_scenes import window_of
+from tests.records.scenes import ask
 
 from wirehouse.columnar.fold import calls, kernels, memory, tables, tunnel_kernels, warm
 from wirehouse.traffic import simulate
@@ -31,6 +33,8 @@ def test_warm_calls_every_kernel_and_a_capture_needs_no_more(tmp_path: Path) -> 
     assert [len(each.signatures) for each in CALLED] == [1] * len(CALLED)
     simulate(tmp_path, size=300_000, seed=1, faults=0.01, jobs=1)
     windows = windows_of(sorted(map(str, tmp_path.glob("*.pcap*"))), window_bytes=50_000)
+    silent = {"name": "report_environ", "fields": {"isp": None}, "protocol": "comet"}
+    windows.append(window_of([ask(1 << 62, **silent)]))
     fold_rows(windows, [(len(windows) // 2, 2), (len(windows), 1)])
     assert [len(each.signatures) for each in CALLED] == [1] * len(CALLED)
 

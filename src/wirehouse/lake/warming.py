@@ -14,6 +14,7 @@ from typing import Final
 from wirehouse.capture.recorder import Recorder
 from wirehouse.capture.synthesis import ethernet, ipv4, tcp
 from wirehouse.capture.writer import PcapWriter
+from wirehouse.columnar.fold import warm as warm_folds
 from wirehouse.columnar.kernel import load
 from wirehouse.columnar.read import ReadOptions, read_batches
 from wirehouse.protocols import registry
@@ -25,11 +26,12 @@ _HEARTBEAT: Final = bytes.fromhex("000106")
 
 
 def warm() -> None:
-    """Calls the kernels of every protocol, and reads a small capture of each format."""
+    """Calls the kernels of every protocol and of folds; reads a small capture of each format."""
     for protocol in registry.load_all()[0]:
         # One that cannot be compiled fails where it is read, with its name.
         with contextlib.suppress(Exception):
             load(protocol).warm()
+    warm_folds()
     with tempfile.TemporaryDirectory(prefix="wirehouse-warm-") as folder:
         for path in small_captures(Path(folder)):
             for _ in read_batches([path], ReadOptions(speaks="comet")):

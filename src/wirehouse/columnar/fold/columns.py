@@ -158,7 +158,7 @@ class Columns:
             said = (
                 self._worded(networks, NETWORKS),
                 self._worded(isps, ISPS),
-                np.broadcast_to(self._texts.codes(phones), len(rows)),
+                self._texts.codes(phones),
             )
             self._extras = np.concatenate([self._extras, np.stack(said)], axis=1)
 

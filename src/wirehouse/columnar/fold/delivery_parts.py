@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from wirehouse.records.crossing import CROSSING
 from wirehouse.records.rows import Fact
 
+from ..meaning import repeated
 from . import told as k
 from .columns import Columns, named, wanted_of
 from .output import integers
@@ -132,49 +133,55 @@ def _joined(parts: Sequence[_Uses]) -> _Uses:
 
 def _grouped(protocol: str, uses: _Uses, rank: Ints, told: k.Told, texts: Texts) -> pa.RecordBatch:
     """A row for each client, or connection in its place, and notification."""
-    whom = told.receiver[uses.event].astype(np.int64)
-    connection = told.wide[k.KEY, uses.event]
-    numbers, _ = indices_of(uses.notification)
-    stand_in = np.where(whom < 0, connection, 0)
-    order = np.lexsort((rank[uses.event], stand_in, whom, numbers))
-    whom, stand_in, numbers = whom[order], stand_in[order], numbers[order]
-    begins = np.ones(len(order), np.bool_)
-    begins[1:] = (
-        (whom[1:] != whom[:-1]) | (stand_in[1:] != stand_in[:-1]) | (numbers[1:] != numbers[:-1])
-    )
-    firsts = np.flatnonzero(begins)
-    event = uses.event[order]
-    sent = (told.narrow[k.FLAGS, event] & k.FROM_SERVER) != 0
-    times, connection = told.wide[k.TS, event], connection[order]
-    place = np.arange(len(order))
-    far = len(order)
+    order, firsts = _groups(uses, rank, told)
+    event, far = uses.event[order], len(order)
+    sent, place = (told.narrow[k.FLAGS, event] & k.FROM_SERVER) != 0, np.arange(far)
     first_sent = np.minimum.reduceat(np.where(sent, place, far), firsts)
     last_sent = np.maximum.reduceat(np.where(sent, place, NO), firsts)
     first_acked = np.minimum.reduceat(np.where(sent, far, place), firsts)
-    times, connection = np.append(times, NOTHING), np.append(connection, NOTHING)
-    published = np.where(uses.published == NOTHING, np.iinfo(np.int64).max, uses.published)
-    published = np.minimum.reduceat(published[order], firsts)
-    published[published == np.iinfo(np.int64).max] = NOTHING
     sends = np.add.reduceat(sent.astype(np.int64), firsts)
-    sizes = np.diff(np.append(firsts, far))
+    # Behind the last place there is nothing, and so there is before the first.
+    times = np.append(told.wide[k.TS, event], NOTHING)
+    connections = np.append(told.wide[k.KEY, event], NOTHING)
+    whom = told.receiver[event[firsts]]
     columns = {
-        "protocol": pa.repeat(pa.scalar(protocol), len(firsts)),
-        "client": texts.array(whom[firsts].astype(np.int32)),
-        "connection": integers(stand_in[firsts], whom[firsts] >= 0),
+        "protocol": repeated(protocol, len(firsts)),
+        "client": texts.array(whom),
+        "connection": integers(connections[firsts], whom >= 0),
         "notification": uses.notification.take(pa.array(order[firsts])),
         "sends": pa.array(sends),
         "first_sent_ns": integers(times[first_sent]),
-        "first_connection": integers(connection[first_sent]),
+        "first_connection": integers(connections[first_sent]),
         "last_sent_ns": integers(times[last_sent]),
-        "last_connection": integers(connection[last_sent]),
-        "acks": pa.array(sizes - sends),
+        "last_connection": integers(connections[last_sent]),
+        "acks": pa.array(np.diff(np.append(firsts, far)) - sends),
         "acked_ns": integers(times[first_acked]),
-        "acked_connection": integers(connection[first_acked]),
-        "published_ns": integers(published),
+        "acked_connection": integers(connections[first_acked]),
+        "published_ns": integers(_earliest(uses.published[order], firsts)),
         "last_event_ns": pa.array(np.maximum.reduceat(times[:-1], firsts)),
     }
     wanted = CROSSING["_delivery_parts"]
     return pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
+
+
+def _groups(uses: _Uses, rank: Ints, told: k.Told) -> tuple[Ints, Ints]:
+    """An order in which uses of one row are neighbours, in the order of time; where rows begin."""
+    whom = told.receiver[uses.event].astype(np.int64)
+    stand_in = np.where(whom < 0, told.wide[k.KEY, uses.event], 0)
+    numbers, _ = indices_of(uses.notification)
+    order = np.lexsort((rank[uses.event], stand_in, whom, numbers))
+    begins = np.zeros(len(order), np.bool_)
+    begins[:1] = True
+    for key in (whom[order], stand_in[order], numbers[order]):
+        begins[1:] |= key[1:] != key[:-1]
+    return order, np.flatnonzero(begins)
+
+
+def _earliest(times: Ints, firsts: Ints) -> Ints:
+    """The earliest time of each group; NOTHING when none is known."""
+    late = np.iinfo(np.int64).max
+    found = np.minimum.reduceat(np.where(times == NOTHING, late, times), firsts)
+    return np.where(found == late, NOTHING, found)
 
 
 def delivery_faults(columns: Columns, told: k.Told, texts: Texts) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,8 @@ from wirehouse.records.engine import EngineLimits
 
 from ..pipeline import Item
 from . import told as k
-from .calls import STILL_OPEN, UNKNOWN, expire_idle
+from .call_records import STILL_OPEN, UNKNOWN
+from .calls import expire_idle
 from .columns import Columns, Source, usable_faults
 from .delivery_parts import delivery_faults, delivery_parts, publications
 from .hashing import id_hash
@@ -73,7 +74,10 @@ class Fold:
             self._held += of_connections(each.held, waiting)
 
     def window(self, items: Iterable[Item]) -> Yields:
-        """Takes what a pipeline yields for a window, and yields what is final now."""
+        """Takes what a pipeline yields for a window, and yields what is final now.
+
+        It must be read to its end before anything else is asked of the fold.
+        """
         sources, waiting, facts = _sorted(items)
         if self._share == 0:
             yield from _named("_publications", publications(facts))

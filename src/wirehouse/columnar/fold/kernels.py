@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numba_options import Int, S, U, inline, kernel
-from .calls import LOST, end_calls, message_of_call, stream_broke, unsettle
+from .call_records import LOST
+from .calls import end_calls, message_of_call, stream_broke
 from .connections import (
     begin_row,
     count_fault,
@@ -18,6 +19,7 @@ from .connections import (
     fact_of_client,
     fact_of_close,
 )
+from .doubt import unsettle
 from .tables import FREE_CALLS, FREE_SLOTS, GAVE_UP, KNOWN, Tables, find_slot, new_slot
 from .told import (
     CLOSE,

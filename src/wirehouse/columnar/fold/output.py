@@ -12,7 +12,7 @@ from wirehouse.records.crossing import CROSSING
 from wirehouse.records.schema import schema
 
 from ..meaning import Coded
-from .calls import OUTCOMES
+from .call_records import OUTCOMES
 from .tables import CALL_TEXTS, CONNECTION_TEXTS, NO, NOTHING
 from .texts import Texts
 

@@ -44,8 +44,10 @@ __all__ = [
     "Tables",
     "add_call",
     "append",
+    "count_of",
     "find_call",
     "find_slot",
+    "first_of",
     "free_slot",
     "index_calls",
     "index_slots",
@@ -166,6 +168,18 @@ class Tables(NamedTuple):
 def _place(way: Int, which: Int) -> Int:
     """Where `ends` has a list."""
     return S(way) * 9 + (S(which) - 1) * 3
+
+
+@inline
+def first_of(t: Tables, slot: Int, way: Int, which: Int) -> Int:
+    """The first call of a list, or NO."""
+    return S(t.ends[U(slot), U(_place(way, which))])
+
+
+@inline
+def count_of(t: Tables, slot: Int, way: Int, which: Int) -> Int:
+    """How many calls a list has."""
+    return S(t.ends[U(slot), U(_place(way, which) + 2)])
 
 
 @kernel

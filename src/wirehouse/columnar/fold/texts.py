@@ -43,10 +43,10 @@ class Texts:
         """The codes of some texts."""
         return np.fromiter(map(self.code, texts), np.int32)
 
-    def codes(self, array: pa.Array) -> Codes | int:
-        """The codes of a column; NO when it is all null."""
+    def codes(self, array: pa.Array) -> Codes:
+        """The codes of a column."""
         if array.null_count == len(array):
-            return NO
+            return np.full(len(array), NO, np.int32)
         indices, dictionary = indices_of(array)
         return np.append(self.coded(dictionary), np.int32(NO))[indices]
 

@@ -112,7 +112,7 @@ def _faults(
         codes, code_texts = indices_of(column)
         harmless = np.array([*(text in HARMLESS for text in code_texts), False], np.int32)
         narrow[k.KIND, broken] = k.FAULT
-        narrow[k.CODE, broken] = np.broadcast_to(texts.codes(column), len(column))[broken]
+        narrow[k.CODE, broken] = texts.codes(column)[broken]
         flags |= harmless[codes] * np.int32(k.HARMLESS)
 
 

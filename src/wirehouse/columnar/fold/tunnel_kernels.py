@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numba_options import Int, S, U, inline, kernel
-from .calls import LOST, UNKNOWN, end_calls, message_of_call, stream_broke
+from .call_records import LOST, UNKNOWN
+from .calls import end_calls, message_of_call, stream_broke
 from .tables import (
     FREE_CALLS,
     FREE_SLOTS,

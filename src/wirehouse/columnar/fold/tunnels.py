@@ -22,7 +22,7 @@ from wirehouse.records.schema import schema
 
 from ..meaning import Coded
 from . import told as k
-from .calls import STILL_OPEN
+from .call_records import STILL_OPEN
 from .hashing import id_hash
 from .memory import Memory
 from .output import calls_batch, integers

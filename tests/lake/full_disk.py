@@ -1,0 +1,119 @@
+"""Runs a lake on a disk that is full for a while: a program that tests start.
+
+    unshare -rm python -m tests.lake.full_disk ORDER STEP disk      a small disk of its own
+    python -m tests.lake.full_disk ORDER STEP limit                 files may not grow, instead
+
+Before STEP there is no room left, so the run fails; then there is again, and another one goes on.
+Prints a `Told`. The lake is in a folder of its own, which becomes the disk. With the master `here`
+the engine runs without a JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from tests.lake.engine_here import run_here, unlike_engines_here
+from tests.lake.lake_driver import Order, perform
+from tests.lake.lakes import unlike_engines
+
+from wirehouse.cli.errors import CommandError
+from wirehouse.tables.errors import LakeError
+from wirehouse.tables.log import Log
+
+__all__ = ["Told", "command"]
+
+_SIZE = "24m"
+_CHUNK = bytes(4096)
+
+
+class Told(msgspec.Struct):
+    """What happened."""
+
+    error: str
+    """How the run without room ended."""
+    commit: int | None
+    """The last commit after that."""
+    problems: list[str]
+    """Where the lake differs from its captures after the run with room."""
+
+
+def command(order: Order, step: str) -> list[str]:
+    """How to start the program."""
+    program = [sys.executable, "-m", "tests.lake.full_disk", msgspec.json.encode(order).decode()]
+    alone = ["unshare", "-rm"]
+    with suppress(OSError):
+        mounting = [*alone, "mount", "-t", "tmpfs", "tmpfs", str(Path(order.lake).parent)]
+        if subprocess.run(mounting, check=False, capture_output=True).returncode == 0:
+            return [*alone, *program, step, "disk"]
+    return [*program, step, "limit"]
+
+
+class _Disk:
+    """A disk of its own, filled with a file."""
+
+    def __init__(self, folder: Path):
+        mounting = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)]
+        subprocess.run(mounting, check=True)
+        self._filler = folder / "filler"
+
+    def fill(self) -> None:
+        with suppress(OSError), self._filler.open("wb", buffering=0) as out:
+            while out.write(_CHUNK):
+                pass
+
+    def clear(self) -> None:
+        self._filler.unlink(missing_ok=True)
+
+
+class _Limit:
+    """No file of this process and those below it may be larger than this."""
+
+    def fill(self) -> None:
+        self._set(len(_CHUNK))
+
+    def clear(self) -> None:
+        self._set(resource.RLIM_INFINITY)
+
+    def _set(self, most: int) -> None:
+        for process in (int(each) for each in os.listdir("/proc") if each.isdecimal()):
+            with suppress(OSError):
+                if os.getsid(process) == os.getsid(0):
+                    resource.prlimit(process, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+
+def _run(order: Order, on_step: Callable[[str], None]) -> str:
+    """What went wrong."""
+    try:
+        if order.master == "here":
+            run_here(order.lake, order.captures, keys=order.keys, on_step=on_step)
+        else:
+            perform(order, on_step)
+    except (LakeError, CommandError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def main(text: str, step: str, how: str) -> None:
+    """Runs without room and with it."""
+    order = msgspec.json.decode(text, type=Order)
+    lake = Path(order.lake)
+    disk = _Disk(lake.parent) if how == "disk" else _Limit()
+    error = _run(order, lambda name: disk.fill() if name == step else None)
+    disk.clear()
+    commit = Log(lake).last()
+    again = _run(order, lambda _: None)
+    compared = unlike_engines_here if order.master == "here" else unlike_engines
+    problems = compared(lake, sorted(Path(order.captures).glob("*.pcap*")), order.keys)
+    told = Told(error, commit, [again, *problems] if again else problems)
+    print(msgspec.json.encode(told).decode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
