@@ -246,7 +246,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
         ("latency_ns", _INT, "The sum of their latencies."),
     ),
     "delivery_minutes": _table(
-        "Deliveries by the minute in which they were published, else first sent, else acknowledged.",
+        "Deliveries by the minute in which they were published, or first sent, or acknowledged.",
         _MINUTE,
         ("protocol", _TEXT, "Name of the protocol."),
         ("topic", _TEXT, "Where they were published; null without a recorder's fact."),
