@@ -41,6 +41,8 @@ OnStep = Callable[[str], None]
 
 _CONSUMED: Final = ("_connections", "_tunnel_events")
 """Tables whose final rows are used up within a step."""
+_SILENT_NS: Final = 24 * 3600 * 1_000_000_000
+"""A source that is so far behind the others is not waited for: it has ended."""
 _DETAILS: Final = {
     "late_file": "a later file of its source was read before it came",
     "vanished_file": "it was gone when its turn had come",
@@ -216,7 +218,9 @@ class Engine:
         for file in step.files(STATE):
             if file.max_ns is not None:
                 reached[file.source] = max(file.max_ns, reached.get(file.source, 0))
-        return min(reached.values(), default=0) - self._lateness_ns
+        newest = max(reached.values(), default=0)
+        active = [ts_ns for ts_ns in reached.values() if ts_ns > newest - _SILENT_NS]
+        return min(active, default=0) - self._lateness_ns
 
 
 # -- small things --------------------------------------------------------------------------------

@@ -1,0 +1,167 @@
+"""Kills a lake again and again, at every named part of a step and at random moments.
+
+    python -m tests.lake.lake_soak --kills 50 --json soak/lake.json
+
+Each lake has simulated captures with faults, cut into files, and takes one file a step. It is run
+and killed until it is complete: the driver with its JVM at a part of a step, at a random moment or
+while workers write, or a single worker. After every kill, what can be seen must agree with itself;
+a lake that is complete must be what the engines of `wirehouse.records` make of the uncut captures,
+and `verify` must be content. Exits with 1 when anything is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from tests.lake.cut_captures import arrive, cut
+from tests.lake.cut_examples import captures_in
+from tests.lake.killing import killed_at, killed_writing, left_over, started, worker_killed
+from tests.lake.lake_driver import Order
+from tests.lake.lakes import PLACES, miscounted, unlike_engines
+
+from wirehouse.lake.verify import verify
+from wirehouse.tables.check import check
+from wirehouse.tables.log import Log
+from wirehouse.traffic import simulate
+
+_STEPS = (
+    "decode", "tunnels", "join", "collect", "record", "link", "forward:messages",
+    "forward:calls", "forward:_fold", "forward:traffic_minutes", "sweep",
+)  # fmt: skip
+_SIZE = 400_000
+_LONGEST_S = 25.0
+"""A random kill comes at most so long after the start."""
+
+
+class Soak:
+    """Lakes that are killed, and what was wrong."""
+
+    def __init__(self, kills: int, seed: int):
+        self._wanted = kills
+        self._random = random.Random(seed)
+        self.kills: Counter[str] = Counter()
+        self.runs = self.lakes = 0
+        self.problems: list[str] = []
+
+    def run(self) -> None:
+        """Kills as often as wanted; every lake is completed."""
+        steps = list(_STEPS)
+        while self.kills.total() < self._wanted and not self.problems:
+            with tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as folder:
+                self._lake(Path(folder), steps)
+            self.lakes += 1
+
+    def _lake(self, folder: Path, steps: list[str]) -> None:
+        seed = self._random.randrange(1 << 30)
+        simulate(folder / "sim", size=_SIZE, seed=seed, faults=0.005, jobs=1)
+        arrive(folder / "in", cut(folder / "sim", random.Random(seed), most_files=3))
+        order = Order(
+            lake=str(folder / "lake"),
+            captures=str(folder / "in"),
+            keys=[str(path) for path in sorted((folder / "sim").glob("*.keys"))],
+            max_files=1,
+            share_bytes=100_000,
+        )
+        while self.kills.total() < self._wanted:
+            self.runs += 1
+            name, kill = self._way(order, steps)
+            if not kill(folder / f"work{self.runs}"):
+                break  # it was done before
+            self.kills[name] += 1
+            print(f"{self.kills.total():3} killed: {name}", file=sys.stderr)
+            self._look(Path(order.lake), f"after {name}")
+        self._complete(order, folder)
+
+    def _way(self, order: Order, steps: list[str]) -> tuple[str, Callable[[Path], bool]]:
+        """Another way to kill: first each part of a step once, then any."""
+        if steps:
+            step = steps.pop(0)
+            dying = msgspec.structs.replace(order, die_at=step)
+            return step, lambda work: killed_at(dying, work)
+        choice = self._random.randrange(4)
+        if choice == 0:
+            step = self._random.choice(_STEPS)
+            after = self._random.randrange(3)
+            dying = msgspec.structs.replace(order, die_at=step, die_after=after)
+            return step, lambda work: killed_at(dying, work)
+        if choice == 1:
+            after_s = self._random.random()
+            return "while writing", lambda work: killed_writing(order, work, after_s=after_s)
+        if choice == 2:
+            return "a worker", lambda work: self._worker(order, work)
+        after_s = self._random.uniform(1.0, _LONGEST_S)
+        return "at random", lambda work: _killed_after(order, work, after_s)
+
+    def _worker(self, order: Order, work: Path) -> bool:
+        with started(order, work) as driver:
+            killed = worker_killed(driver)
+            if driver.wait() not in (0, 1):
+                self.problems.append(f"a worker was killed: {driver.last_words()}")
+            return killed
+
+    def _look(self, lake: Path, when: str) -> None:
+        if Log(lake).exists():
+            found = [str(each) for each in check(lake) if not each.harmless] + miscounted(lake)
+            self.problems += [f"{when}: {each}" for each in found]
+
+    def _complete(self, order: Order, folder: Path) -> None:
+        with started(order, folder / "last") as driver:
+            if driver.done().waiting:
+                self.problems.append("captures wait although all came")
+        lake = Path(order.lake)
+        files = captures_in(folder / "sim")
+        found = unlike_engines(lake, files, order.keys, without=PLACES)
+        found += [str(each) for each in check(lake)]
+        found += verify(lake, keys=order.keys, shares=1)
+        found += [f"left in staging: {name}" for name in left_over(lake)]
+        self.problems += [f"complete: {each}" for each in found]
+
+
+def _killed_after(order: Order, work: Path, after_s: float) -> bool:
+    with started(order, work) as driver:
+        stop = time.monotonic() + after_s
+        while driver.is_alive() and time.monotonic() < stop:
+            time.sleep(0.05)
+        if driver.is_alive():
+            driver.kill()
+        return driver.wait() != 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the soak, and writes its record."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.lake.lake_soak",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--kills", type=int, default=50, help="how often to kill (default: 50)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
+    chosen = parser.parse_args(arguments)
+    soak = Soak(chosen.kills, chosen.seed)
+    soak.run()
+    record = {
+        "kills": soak.kills.total(),
+        "by_way": dict(sorted(soak.kills.items())),
+        "runs": soak.runs,
+        "lakes": soak.lakes,
+        "problems": soak.problems,
+    }
+    text = json.dumps(record, indent=2)
+    print(text)
+    if chosen.json is not None:
+        chosen.json.write_text(f"{text}\n", encoding="utf-8")
+    return 1 if soak.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
