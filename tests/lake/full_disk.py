@@ -3,7 +3,8 @@
     unshare -rm python -m tests.lake.full_disk ORDER STEP disk      a small disk of its own
     python -m tests.lake.full_disk ORDER STEP limit                 files may not grow, instead
 
-Before STEP there is no room left, so the run fails; then there is again, and another one goes on.
+Before the second STEP there is no room left, so the run fails; then there is again, and another one
+goes on.
 Prints a `Told`. The lake is in a folder of its own, which becomes the disk. With the master `here`
 the engine runs without a JVM.
 """
@@ -92,7 +93,13 @@ def _run(order: Order, on_step: Callable[[str], None]) -> str:
     """What went wrong."""
     try:
         if order.master == "here":
-            run_here(order.lake, order.captures, keys=order.keys, on_step=on_step)
+            run_here(
+                order.lake,
+                order.captures,
+                keys=order.keys,
+                max_files=order.max_files,
+                on_step=on_step,
+            )
         else:
             perform(order, on_step)
     except (LakeError, CommandError, OSError) as error:
@@ -105,7 +112,15 @@ def main(text: str, step: str, how: str) -> None:
     order = msgspec.json.decode(text, type=Order)
     lake = Path(order.lake)
     disk = _Disk(lake.parent) if how == "disk" else _Limit()
-    error = _run(order, lambda name: disk.fill() if name == step else None)
+    times = 0
+
+    def before(name: str) -> None:
+        nonlocal times
+        times += name == step
+        if times == 2:
+            disk.fill()
+
+    error = _run(order, before)
     disk.clear()
     commit = Log(lake).last()
     again = _run(order, lambda _: None)

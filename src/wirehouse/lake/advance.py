@@ -202,6 +202,7 @@ class Engine:
                 provisional=_paths(step.files(EVENTS, provisional=True)),
                 state=states[share].path if share in states else None,
                 work=step.work("tunnels"),
+                tables=self._settings.tables,
             )
             for share in range(SHARES)
         ]

@@ -21,7 +21,7 @@ from wirehouse.columnar.state import PipelineState
 from wirehouse.tables.entries import AddedFile
 
 from .outputs import Outputs
-from .settings import Settings
+from .settings import Settings, written_tables
 
 __all__ = ["FOLDED", "STATE", "DecodeTask", "Decoded", "Failure", "decode"]
 
@@ -75,7 +75,7 @@ def decode(task: DecodeTask) -> Decoded:
     if unreadable is not None:
         return _failed(task, unreadable)
     try:
-        with Outputs(task.work) as outputs:
+        with Outputs(task.work, written_tables(task.settings.tables)) as outputs:
             _decode(task, outputs)
             written = outputs.close()
     except OSError as error:

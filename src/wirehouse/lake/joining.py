@@ -69,9 +69,6 @@ def join(spark: SparkSession, step: Step, settings: Settings, now_ns: int) -> No
         _apply(step, made)
         rolls += [future.result() for future in [pool.submit(rolled, spark, step, n) for n in late]]
         _apply(step, [Change(add, remove) for add, remove in rolls])
-    for table in (_CONNECTIONS, _PARTS, _SIGN_ONS, _FAULTS, _PUBLICATIONS):
-        if not wanted & {"deliveries", "connections"}:
-            step.remove(step.new(table))
 
 
 def _apply(step: Step, changes: Iterable[Change]) -> None:

@@ -23,7 +23,9 @@ __all__ = ["Outputs"]
 class Outputs:
     """Files under construction in a folder of their own; a file exists once it has a row."""
 
-    def __init__(self, work: str):
+    def __init__(self, work: str, tables: frozenset[str]):
+        """`tables` are those that are wanted; rows of others are dropped."""
+        self._tables = tables
         self._folder = Path(work) / uuid.uuid4().hex
         self._folder.mkdir(parents=True)
         self._open: dict[tuple[str, str | None, bool], tuple[Path, ParquetOut]] = {}
@@ -33,7 +35,7 @@ class Outputs:
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
         """Adds rows to a table."""
-        if batch.num_rows:
+        if batch.num_rows and table in self._tables:
             self._out(table, batch).write(batch)
 
     def state(self, table: str, data: bytes) -> None:

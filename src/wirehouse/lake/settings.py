@@ -9,7 +9,7 @@ import msgspec
 
 from wirehouse.tables.errors import LakeError
 
-__all__ = ["DECODED", "TABLES", "Settings", "tables_of"]
+__all__ = ["DECODED", "TABLES", "Settings", "tables_of", "written_tables"]
 
 DECODED: Final = ("messages", "faults", "coverage")
 """Tables that come from decoding alone; every lake has them."""
@@ -25,6 +25,15 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "talker_minutes": (),
 }
 """The other tables, and what each is made of besides."""
+_MADE_INTO: Final[dict[str, tuple[str, ...]]] = {
+    "_connections": ("connections",),
+    "_sign_ons": ("connections",),
+    "_delivery_parts": ("deliveries",),
+    "_delivery_faults": ("deliveries",),
+    "_publications": ("deliveries",),
+    "_tunnel_events": ("tunnels", "calls"),
+}
+"""What crosses connections, and the tables that are made of it."""
 TABLES: Final = (*DECODED, *_NEEDS)
 """All tables of a lake."""
 
@@ -74,6 +83,14 @@ def tables_of(names: Iterable[str]) -> tuple[str, ...]:
             raise LakeError(f"no table {name!r}; there are {', '.join(TABLES)}")
         wanted.update((name, *_NEEDS.get(name, ())))
     return tuple(name for name in TABLES if name in wanted)
+
+
+def written_tables(tables: Iterable[str]) -> frozenset[str]:
+    """What tasks write for these tables: they themselves, and what others are made of."""
+    wanted = set(tables)
+    return frozenset(
+        wanted | {name for name, users in _MADE_INTO.items() if not wanted.isdisjoint(users)}
+    )
 
 
 def _words(value: object) -> str:

@@ -37,6 +37,8 @@ class TunnelTask(msgspec.Struct, frozen=True, kw_only=True):
     """Files of events that would happen, if the input ended here."""
     state: str | None
     work: str
+    tables: tuple[str, ...]
+    """The tables that are kept."""
 
 
 class Tunnelled(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,7 @@ def tunnel(task: TunnelTask) -> Tunnelled:
     """Does the task."""
     before = None if task.state is None else Path(task.state).read_bytes()
     fold = TunnelFold(share=task.share, shares=SHARES, state=before)
-    with Outputs(task.work) as outputs:
+    with Outputs(task.work, frozenset(task.tables)) as outputs:
         _feed(fold, task.final)
         for table, batch in fold.take():
             outputs.write(table, batch)

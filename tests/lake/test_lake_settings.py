@@ -1,0 +1,59 @@
+"""What a lake is made with: which tables, and what never changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wirehouse.lake.decoding import DecodeTask, decode
+from wirehouse.lake.settings import DECODED, TABLES, Settings, tables_of
+from wirehouse.tables.errors import LakeError
+
+
+def test_tables_come_with_what_they_are_made_of() -> None:
+    assert tables_of([]) == DECODED
+    assert tables_of(["latency_minutes"]) == (*DECODED, "calls", "latency_minutes")
+    assert tables_of(TABLES) == TABLES
+    with pytest.raises(LakeError, match="no table 'call'; there are messages, faults"):
+        tables_of(["call"])
+
+
+def test_settings_survive_the_log() -> None:
+    made = Settings(ports={7300: "tny"}, dialects={"tny": "upstream"}, tables=tables_of(["calls"]))
+    assert Settings.of_record(made.to_record()) == made
+    assert made.agreed(made.to_record()) == made
+
+
+def test_a_lake_keeps_its_settings() -> None:
+    before = Settings().to_record()
+    with pytest.raises(LakeError, match="made with speaks = the usual, not tny; use the same"):
+        Settings(speaks="tny").agreed(before)
+    with pytest.raises(LakeError, match="made with tables = .*, not messages,faults,coverage"):
+        Settings(tables=DECODED).agreed(before)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "written"),
+    [
+        ([], set(DECODED)),
+        (["connections"], {*DECODED, "_connections", "_sign_ons"}),
+        (["calls"], {*DECODED, "calls", "_tunnel_events"}),
+        (["deliveries"], {*DECODED, "_delivery_parts", "_publications"}),
+    ],
+)
+def test_tasks_write_no_more_than_is_wanted(
+    captures: Path, tmp_path: Path, wanted: list[str], written: set[str]
+) -> None:
+    done = decode(
+        DecodeTask(
+            source="edge-a",
+            files=tuple(str(path) for path in sorted(captures.glob("edge-a-*"))),
+            share=0,
+            shares=1,
+            states=(),
+            work=str(tmp_path),
+            settings=Settings(tables=tables_of(wanted)),
+        )
+    )
+    assert {each.table for each in done.written} == written - {"faults"} | {"_fold"}
