@@ -29,7 +29,7 @@ def test_a_lake_keeps_its_settings() -> None:
     before = Settings().to_record()
     with pytest.raises(LakeError, match="made with speaks = the usual, not tny; use the same"):
         Settings(speaks="tny").agreed(before)
-    with pytest.raises(LakeError, match="made with tables = .*, not messages,faults,coverage"):
+    with pytest.raises(LakeError, match=r"made with tables = .*, not messages,faults,coverage"):
         Settings(tables=DECODED).agreed(before)
 
 
