@@ -28,6 +28,7 @@ SOAK_EXECUTIONS ?= 1000000
 SOAK_INPUTS ?= 1000000
 SOAK_MESSAGES ?= 200000
 SOAK_SIZE ?= 200MB
+SOAK_CUTS ?= 200
 SOAK_KILLS ?= 50
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
@@ -111,7 +112,7 @@ soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	$(BIN)/python tests/fuzz/soak.py --executions $(SOAK_EXECUTIONS) --json soak/wire.json
 	$(BIN)/python tests/fuzz/session_soak.py --inputs $(SOAK_INPUTS) --json soak/sessions.json
 	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json
-	$(BIN)/python -m tests.lake.lake_soak --kills $(SOAK_KILLS) --json soak/lake.json
+	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --kills $(SOAK_KILLS) --json soak/lake.json
 
 .PHONY: bench
 bench: system setup node ## codecs, sessions, kernels, captures and the lake beside their peers; JSON records

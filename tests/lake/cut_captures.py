@@ -16,7 +16,7 @@ from wirehouse.capture.reader import elements
 from wirehouse.capture.writer import PcapngWriter, origin_option
 from wirehouse.tables.inputs import discover
 
-__all__ = ["Piece", "arrive", "cut", "waves"]
+__all__ = ["Piece", "age", "arrive", "cut", "waves"]
 
 _EVERYBODY: Final = "everybody"
 """Of what all sources are to have."""
@@ -82,11 +82,17 @@ def waves(pieces: Iterable[Piece], rng: random.Random, count: int) -> list[list[
 def arrive(folder: Path, pieces: Iterable[Piece], *, age_s: float = 60.0) -> None:
     """Writes files that were complete so long ago."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = time.time() - age_s
     for each in pieces:
         path = folder / each.name
         path.write_bytes(each.data)
-        utime(path, (written, written))
+        age(path, age_s)
+
+
+def age(path: Path, age_s: float = 60.0) -> Path:
+    """A file is as if it was last written so long ago."""
+    then = time.time() - age_s
+    utime(path, (then, then))
+    return path
 
 
 # -- opening -------------------------------------------------------------------------------------

@@ -79,7 +79,6 @@ def cut_with_spark(spark: SparkSession, folder: Path, seed: int) -> list[str]:
                 keys=keys,
                 stream=stream,
                 available_now=stream,
-                max_files=rng.choice([None, 3]),
                 lateness_s=_FAR,
             )
             stream = not stream

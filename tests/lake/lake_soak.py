@@ -1,12 +1,14 @@
-"""Kills a lake again and again, at every named part of a step and at random moments.
+"""Cuts captures at random, and kills lakes again and again, at every part of a step and at random.
 
-    python -m tests.lake.lake_soak --kills 50 --json soak/lake.json
+    python -m tests.lake.lake_soak --cuts 200 --kills 50 --json soak/lake.json
 
-Each lake has simulated captures with faults, cut into files, and takes one file a step. It is run
-and killed until it is complete: the driver with its JVM at a part of a step, at a random moment or
-while workers write, or a single worker. After every kill, what can be seen must agree with itself;
-a lake that is complete must be what the engines of `wirehouse.records` make of the uncut captures,
-and `verify` must be content. Exits with 1 when anything is wrong.
+First many lakes without a JVM, whose captures are cut into files at random, which come in any order
+and steps. Then lakes that are killed. Each has simulated captures with faults, cut into files, and
+takes one file a step. It is run and killed until it is complete: the driver with its JVM at a part
+of a step, at a random moment or while workers write, or a single worker. After every kill, what can
+be seen must agree with itself; a lake that is complete must be what the engines of
+`wirehouse.records` make of the uncut captures, and `verify` must be content. Exits with 1 when
+anything is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 from tests.lake.cut_captures import arrive, cut
-from tests.lake.cut_examples import captures_in
+from tests.lake.cut_examples import captures_in, cut_here, tunnels_here
 from tests.lake.killing import killed_at, killed_writing, left_over, started, worker_killed
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import PLACES, miscounted, unlike_engines
@@ -42,6 +44,19 @@ _LONGEST_S = 25.0
 """A random kill comes at most so long after the start."""
 
 
+def cut_at_random(cuts: int, seed: int) -> list[str]:
+    """Makes so many lakes, of simulated traffic and of tunnels in turns; says what was wrong."""
+    problems: list[str] = []
+    for number in range(cuts):
+        make = tunnels_here if number % 2 else cut_here
+        with tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as folder:
+            found = make(Path(folder), seed * 1_000_000 + number)
+        problems += [f"{make.__name__}, seed {seed * 1_000_000 + number}: {each}" for each in found]
+        if number % 50 == 49:
+            print(f"{number + 1} lakes of cut captures", file=sys.stderr)
+    return problems
+
+
 class Soak:
     """Lakes that are killed, and what was wrong."""
 
@@ -56,7 +71,9 @@ class Soak:
         """Kills as often as wanted; every lake is completed."""
         steps = list(_STEPS)
         while self.kills.total() < self._wanted and not self.problems:
-            with tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as folder:
+            with tempfile.TemporaryDirectory(
+                prefix="wirehouse-soak-", ignore_cleanup_errors=True
+            ) as folder:
                 self._lake(Path(folder), steps)
             self.lakes += 1
 
@@ -143,24 +160,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--cuts", type=int, default=200, help="lakes of cut captures (default: 200)"
+    )
     parser.add_argument("--kills", type=int, default=50, help="how often to kill (default: 50)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
     chosen = parser.parse_args(arguments)
+    wrong = cut_at_random(chosen.cuts, chosen.seed)
     soak = Soak(chosen.kills, chosen.seed)
     soak.run()
     record = {
+        "cuts": chosen.cuts,
         "kills": soak.kills.total(),
         "by_way": dict(sorted(soak.kills.items())),
         "runs": soak.runs,
         "lakes": soak.lakes,
-        "problems": soak.problems,
+        "problems": wrong + soak.problems,
     }
     text = json.dumps(record, indent=2)
     print(text)
     if chosen.json is not None:
         chosen.json.write_text(f"{text}\n", encoding="utf-8")
-    return 1 if soak.problems else 0
+    return 1 if record["problems"] else 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from wirehouse.tables.errors import LakeError
 from wirehouse.tables.parquet import ParquetOut, stats
 from wirehouse.tables.writer import Writer
 
-from .decoding import STATE, Decoded, DecodeTask, decode
+from .decoding import NO_ROOM, STATE, Decoded, DecodeTask, decode
 from .joining import join
 from .planning import shares_of
 from .settings import Settings
@@ -96,6 +96,11 @@ class Engine:
                 return self._step(wanted)
             except _UnreadableError as found:
                 wanted = [_blamed(each, found) for each in wanted]
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                why = f"cannot write to {self._writer.layout.root}: {os.strerror(error.errno)}"
+                raise LakeError(f"{why}; make room and run it again") from error
         return None
 
     # -- one step ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ as provisional, what there would be if the source ended here.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ from wirehouse.tables.entries import AddedFile
 from .outputs import Outputs
 from .settings import Settings, written_tables
 
-__all__ = ["FOLDED", "STATE", "DecodeTask", "Decoded", "Failure", "decode"]
+__all__ = ["FOLDED", "NO_ROOM", "STATE", "DecodeTask", "Decoded", "Failure", "decode"]
 
 STATE: Final = "_fold"
 """The table of states: one file for each share of each source."""
@@ -31,6 +32,8 @@ FOLDED: Final = frozenset(
     {"calls", "connections", "deliveries", "tunnels", "latency_minutes", "error_minutes"}
 )
 """Tables for which messages are folded, not only decoded."""
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a disk that is full, or of what one may have of it."""
 _CONNECTIONS: Final = "_connections"
 """Rows of connections that lack what only all connections together tell."""
 
@@ -79,9 +82,9 @@ def decode(task: DecodeTask) -> Decoded:
             _decode(task, outputs)
             written = outputs.close()
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno not in NO_ROOM:
             raise
-        return _failed(task, Failure(f"cannot write to {task.work}: {error.strerror}"))
+        return _failed(task, Failure(f"cannot write to {task.work}: {os.strerror(error.errno)}"))
     return Decoded(source=task.source, share=task.share, shares=task.shares, written=written)
 
 
