@@ -63,10 +63,10 @@ def _shares(size: int, worth: int, most: int, *, exactly: bool) -> int:
 
 def _spread(pieces: list[tuple[int, Share]], bins: int) -> list[Work]:
     """The largest first, each to whoever has least to do."""
-    loads = [(0, number) for number in range(min(bins, len(pieces)))]
+    loads = [(0, 0, number) for number in range(min(bins, len(pieces)))]
     given: list[list[Share]] = [[] for _ in loads]
     for size, share in sorted(pieces, key=lambda piece: -piece[0]):
-        load, number = heapq.heappop(loads)
+        load, count, number = heapq.heappop(loads)
         given[number].append(share)
-        heapq.heappush(loads, (load + size, number))
+        heapq.heappush(loads, (load + size, count + 1, number))
     return [Work(tuple(shares)) for shares in given]

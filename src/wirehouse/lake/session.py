@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final
 from .java import java_home
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414 - for the types of others
 
-__all__ = ["SessionError", "SparkSession", "session", "settings"]
+__all__ = ["SessionError", "session", "settings"]
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _LOOPBACK: Final = "127.0.0.1"

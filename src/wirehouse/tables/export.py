@@ -38,6 +38,7 @@ KEPT_DAYS: Final = 7
 """For so long a reader of an exported table may go on with files that were removed."""
 
 Format = Literal["delta", "iceberg"]
+"""What a lake can be exported to."""
 
 
 class ExportedTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 MINUTE_NS: Final = 60_000_000_000
+"""A minute in nanoseconds."""
 
 _CALL_TIME: Final = "coalesce(request_ns, response_ns)"
 _DELIVERY_TIME: Final = "coalesce(published_ns, first_sent_ns, acked_ns)"

@@ -58,6 +58,7 @@ __all__ = [
 
 NO: Final = -1
 NOTHING: Final = -(1 << 63)
+"""In place of a number that is missing: of a slot or a text, of anything else."""
 
 KNOWN: Final = (
     *("ok", "", "relay", "client", "server", "closed", "replaced", "unfinished", "unsettled"),

@@ -88,6 +88,7 @@ INSTANCE: Final = NUMBER
 TUNNEL: Final = REPLY
 USER_HIGH: Final = FIRST
 USER_LOW: Final = SIZE
+"""What some of these rows hold for events that are no messages."""
 
 KIND, FLAGS, TARGET, STATUS, REASON, CLIENT, PROTOCOL, EXTRA = range(8)
 NARROW: Final = 8
@@ -99,6 +100,7 @@ BY: Final = STATUS
 USER_PORT: Final = STATUS
 USER_FAMILY: Final = REASON
 HOW: Final = REASON
+"""What some of these rows hold for events that are no messages."""
 
 OPENED, CLOSE, SIGN_ON, FAULT, REQUEST, RESPONSE, PART, TRACE, SEALED, PUSH = range(10)
 HANDSHAKE, CONTROL, OTHER, TUNNELLED, END = range(10, 15)

@@ -63,6 +63,7 @@ __all__ = [
 ]
 
 OUTCOMES: Final = ("closed", "refused", "replaced", "lost", "open")
+"""What becomes of tunnels, by number."""
 _CLOSED, _REFUSED, _REPLACED = range(3)
 _CLOSED_TEXT: Final = KNOWN.index("closed")
 _REPLACED_TEXT: Final = KNOWN.index("replaced")

@@ -15,6 +15,7 @@ __all__ = ["DAY_NS", "MINUTE_NS", "fitted", "minute_of", "pair"]
 
 MINUTE_NS: Final = 60_000_000_000
 DAY_NS: Final = 24 * 60 * MINUTE_NS
+"""Times in nanoseconds."""
 
 
 def fitted(frame: DataFrame, table: str) -> DataFrame:
