@@ -10,7 +10,7 @@ from os import utime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wirehouse.capture.items import Fact, FileFault, Packet, Secrets, Section
+from wirehouse.capture.items import Fact, FileFault, Packet, Secrets, Section, Segment
 from wirehouse.capture.links import segment
 from wirehouse.capture.reader import elements
 from wirehouse.capture.writer import PcapngWriter, origin_option
@@ -119,11 +119,8 @@ def _about(element: object) -> Hashable:
             if element.connection is not None:
                 return element.connection
             tcp = segment(element)
-            return (
-                None
-                if tcp is None
-                else frozenset({(tcp.src, tcp.src_port), (tcp.dst, tcp.dst_port)})
-            )
+            if isinstance(tcp, Segment):
+                return frozenset({(tcp.src, tcp.src_port), (tcp.dst, tcp.dst_port)})
         case Fact():
             return element.connection
         case Secrets():

@@ -33,7 +33,6 @@ class Order(msgspec.Struct, kw_only=True):
     keys: list[str] = []
     master: str | None = None
     remote: str | None = None
-    conf: dict[str, str] = {}
     stream: bool = False
     """Whether a stream paces it; it ends when all is read."""
     max_files: int | None = None
@@ -62,9 +61,7 @@ def perform(order: Order, on_step: Callable[[str], None]) -> Done:
             run(
                 order.lake,
                 order.captures,
-                spark=lambda: session(
-                    "wirehouse driver", master=order.master, remote=order.remote, **order.conf
-                ),
+                spark=lambda: session("wirehouse driver", master=order.master, remote=order.remote),
                 keys=order.keys,
                 stream=order.stream,
                 available_now=order.stream,

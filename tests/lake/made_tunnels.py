@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 from tests.columnar.differential import _Talk
 
@@ -46,7 +47,7 @@ def write_tunnels(
 def _said(
     rng: random.Random, tunnel: int, number: int, asked: list[tuple[int, int]]
 ) -> tuple[int, tny.Arguments]:
-    ids: dict[str, int] = {"instance_id": 7, "tunnel_id": tunnel}
+    ids: dict[str, Any] = {"instance_id": 7, "tunnel_id": tunnel}
     match rng.choice(["connect", "connected", "disconnect", "switch", *(["relay"] * 12)]):
         case "connect":
             return 0, tny.TunnelConnect(ip=b"\x0a\0\0\1", port=tunnel, **ids)
