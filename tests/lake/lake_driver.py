@@ -38,6 +38,8 @@ class Order(msgspec.Struct, kw_only=True):
     max_files: int | None = None
     share_bytes: int | None = None
     """How much of a source is worth a task of its own."""
+    window_bytes: int | None = None
+    """How much of a capture is read at a time; with little, tasks take longer."""
     die_at: str | None = None
     """The part of a step before which it kills itself, and Spark with it."""
     die_after: int = 0
@@ -66,6 +68,7 @@ def perform(order: Order, on_step: Callable[[str], None]) -> Done:
                 stream=order.stream,
                 available_now=order.stream,
                 max_files=order.max_files,
+                window_bytes=order.window_bytes,
                 on_step=on_step,
             )
         )

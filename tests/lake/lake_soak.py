@@ -87,6 +87,7 @@ class Soak:
             keys=[str(path) for path in sorted((folder / "sim").glob("*.keys"))],
             max_files=1,
             share_bytes=100_000,
+            window_bytes=2_000,
         )
         while self.kills.total() < self._wanted:
             self.runs += 1

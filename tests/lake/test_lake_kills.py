@@ -35,6 +35,7 @@ def order(tmp_path: Path) -> Order:
         keys=[str(path) for path in sorted((tmp_path / "sim").glob("*.keys"))],
         max_files=3,
         share_bytes=100_000,
+        window_bytes=2_000,
     )
 
 
