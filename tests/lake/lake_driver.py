@@ -20,6 +20,7 @@ from wirehouse.cli.errors import CommandError
 from wirehouse.cli.spark_session import spark_failures
 from wirehouse.lake import planning, session
 from wirehouse.lake.run import Outcome, run
+from wirehouse.tables import writer
 from wirehouse.tables.errors import LakeError
 
 __all__ = ["Done", "Order", "perform"]
@@ -40,6 +41,8 @@ class Order(msgspec.Struct, kw_only=True):
     """How much of a source is worth a task of its own."""
     window_bytes: int | None = None
     """How much of a capture is read at a time; with little, tasks take longer."""
+    checkpoint_every: int | None = None
+    """Commits between two checkpoints of the log."""
     die_at: str | None = None
     """The part of a step before which it kills itself, and Spark with it."""
     die_after: int = 0
@@ -58,6 +61,8 @@ def perform(order: Order, on_step: Callable[[str], None]) -> Done:
     """Does it. Failures of Spark are a CommandError."""
     if order.share_bytes is not None:
         planning._BYTES_OF_A_SHARE = order.share_bytes  # type: ignore[misc]
+    if order.checkpoint_every is not None:
+        setattr(writer, "CHECKPOINT_EVERY", order.checkpoint_every)  # noqa: B010 - it is Final
     with spark_failures():
         return _told(
             run(

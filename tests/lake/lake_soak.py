@@ -37,7 +37,7 @@ from wirehouse.traffic import simulate
 
 _STEPS = (
     "decode", "tunnels", "join", "collect", "record", "link", "forward:messages",
-    "forward:calls", "forward:_fold", "forward:traffic_minutes", "sweep",
+    "forward:calls", "forward:_fold", "forward:traffic_minutes", "checkpoint", "sweep",
 )  # fmt: skip
 _SIZE = 400_000
 _LONGEST_S = 25.0
@@ -88,6 +88,7 @@ class Soak:
             max_files=1,
             share_bytes=100_000,
             window_bytes=2_000,
+            checkpoint_every=2,
         )
         while self.kills.total() < self._wanted:
             self.runs += 1

@@ -53,6 +53,7 @@ class ParquetOut:
             os.fspath(out) if isinstance(out, str | os.PathLike) else out,
             schema,
             use_dictionary=_dictionaries(schema),
+            write_statistics=[field.name for field in schema if not pa.types.is_nested(field.type)],
             column_encoding={
                 name: "DELTA_BINARY_PACKED" for name in schema.names if name in _RISING
             },
