@@ -30,6 +30,9 @@ SOAK_MESSAGES ?= 200000
 SOAK_SIZE ?= 200MB
 SOAK_CUTS ?= 200
 SOAK_KILLS ?= 50
+SOAK_HUB_KILLS ?= 100
+SOAK_SILENT ?= 10000
+SOAK_CONNECTS ?= 100000
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -43,7 +46,7 @@ if [ "$${#packages[@]}" -gt 0 ]; then \
 	echo "installing: $${packages[*]}"; \
 	sudo=(); if [ "$$(id -u)" -ne 0 ]; then sudo=(sudo); fi; \
 	"$${sudo[@]}" apt-get update -q; \
-	"$${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+	"$${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 		apt-get install -y -q --no-install-recommends "$${packages[@]}"; \
 fi
 endef
@@ -56,6 +59,10 @@ NODE_CHECKS = has node || want nodejs; has npm || want npm; \
 TSHARK_CHECKS = has tshark || want tshark; has tcpdump || want tcpdump;
 # The C that kernels are compared with.
 GCC_CHECKS = has gcc || { want gcc; want libc6-dev; };
+# The servers that the hub is measured beside, and what the load generator is built with.
+PEER_CHECKS = daemon() { has "$$1" || [ -x "/usr/sbin/$$1" ] || want "$$1"; }; \
+	daemon nats-server; daemon redis-server; daemon mosquitto; \
+	[ -e /usr/include/openssl/ssl.h ] || want libssl-dev;
 
 .PHONY: help
 help: ## list the targets
@@ -63,7 +70,7 @@ help: ## list the targets
 
 .PHONY: system
 system: ## install the Debian packages that the tests need and that are missing
-	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS))
+	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS))
 
 .PHONY: system-python system-node
 system-python:
@@ -113,6 +120,7 @@ soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	$(BIN)/python tests/fuzz/session_soak.py --inputs $(SOAK_INPUTS) --json soak/sessions.json
 	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json
 	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --kills $(SOAK_KILLS) --json soak/lake.json
+	$(BIN)/python -m tests.hub_kills.hub_soak --kills $(SOAK_HUB_KILLS) --silent $(SOAK_SILENT) --connects $(SOAK_CONNECTS) --json soak/hub.json
 
 .PHONY: bench
 bench: system setup node ## codecs, sessions, kernels, captures and the lake beside their peers; JSON records
@@ -122,6 +130,11 @@ bench: system setup node ## codecs, sessions, kernels, captures and the lake bes
 	$(BIN)/python -m benchmarks.columnar --json benchmarks/results/columnar.json
 	$(BIN)/python -m benchmarks.captures --json benchmarks/results/captures.json
 	$(BIN)/python -m benchmarks.lake --json benchmarks/results/lake.json
+
+.PHONY: bench-hub
+bench-hub: system setup ## the hub beside nats-server, redis, mosquitto and amqtt; a JSON record
+	@mkdir -p benchmarks/results
+	$(BIN)/python -m benchmarks.hub --json benchmarks/results/hub.json
 
 .PHONY: demo
 demo: setup ## simulate traffic, read it with Spark, compare every figure with the truth

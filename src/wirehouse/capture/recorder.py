@@ -137,13 +137,14 @@ class Recorder:
                 return  # it will stand behind the introduction
         self._secrets([line])
 
-    def close(self, connection: int, ts_ns: int, reason: str) -> None:
-        """A connection is over."""
+    def close(self, connection: int, ts_ns: int, reason: str, side: str | None = None) -> None:
+        """A connection is over. `side`: who ended it, `client` or `server`, if that is known."""
         way = self._ways["c2s"].pop(connection)
         del self._ways["s2c"][connection]
         if way.link.file != self.sequence:
             self._introduce(way.link, ts_ns, continued=True)
-        self._fact("close", ts_ns, connection, {"reason": reason})
+        who = {} if side is None else {"side": side}
+        self._fact("close", ts_ns, connection, {"reason": reason, **who})
         self._control(way, FIN | ACK, ts_ns)
         self._control(way.peer, FIN | ACK, ts_ns)
         self._after(ts_ns)

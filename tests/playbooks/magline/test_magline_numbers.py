@@ -100,6 +100,9 @@ def test_error_5_too_large() -> None:
     small = ServerOptions(max_frame=1000)
     over = head(magic=0x7E, cmd=6, seq=2, length=1001)
     refused(open_server(small)[1], over, "too_large", E.TOO_LARGE)
+    ordering = ServerOptions(order_cmds=(7,), order_max_frame=1000)
+    refused(open_server(ordering)[1], over, "too_large", E.TOO_LARGE)
+    (open_server(ServerOptions(order_max_frame=1000))[1] >> over).done()  # nothing to order
     over = head(magic=0x7E, cmd=8, seq=2, length=1001)
     refused(open_client(ClientOptions(max_frame=1000))[1], over, "too_large", E.TOO_LARGE)
 

@@ -58,6 +58,8 @@ def test_bad_options_of_both_are_refused_by_name(wrong: dict[str, Any]) -> None:
     [
         {"idle_limit_s": 0},
         {"order_deadline_s": 0},
+        {"order_max_frame": 511},
+        {"order_max_frame": 1 << 32},
         {"order_cmds": (0,)},
         {"order_cmds": (1, 1 << 32)},
     ],

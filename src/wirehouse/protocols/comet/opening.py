@@ -5,6 +5,7 @@ Keys are hexadecimal texts: `content_key` (32 bytes), or in dialect hipush `des_
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from wirehouse.wire.errors import WireError
@@ -12,12 +13,17 @@ from wirehouse.wire.model import Direction
 
 from .layout import MessageList, Notification
 
-__all__ = ["OPENS", "Opener"]
+__all__ = ["OPENS", "Opener", "key_line"]
 
 OPENS = ("comet",)
 """The protocols whose messages it opens."""
 
 _NAMES = {"seed": "content_key", "hipush": "des_key"}
+
+
+def key_line(name: str, key: bytes) -> str:
+    """A line of a key log with one key: `content_key` or `des_key`."""
+    return json.dumps({"protocol": "comet", name: key.hex()})
 
 
 class Opener:

@@ -229,16 +229,21 @@ class X25519ServerKey:
     """The default suite: 32 private bytes, fresh for every connection.
 
     `static_private` is the long-lived key that clients pin; configured on both sides or on neither.
+    The public half is made when it is asked for: who never signs on costs no key agreement.
     """
 
-    __slots__ = ("_private", "_static", "encrypt_key")
+    __slots__ = ("_private", "_static")
 
     def __init__(self, private: bytes, *, static_private: bytes | None = None):
-        self.encrypt_key = _X25519_SPKI + _public(private)
-        self._private = private
+        self._private = _exactly(32, private, "private")
         if static_private is not None:
             _exactly(32, static_private, "static_private")
         self._static = static_private
+
+    @property
+    def encrypt_key(self) -> bytes:
+        """What goes into auth_success."""
+        return _X25519_SPKI + _public(self._private)
 
     def unwrap(self, secret_key: bytes, *, auth: bytes, auth_success: bytes) -> bytes:
         """The client's secret, or `bad_key`."""

@@ -15,7 +15,6 @@ Rule and section numbers refer to `docs/decisions/comet.md`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -41,12 +40,14 @@ from .layout import (
     ReportEnviron,
 )
 from .limits import ServerOptions, page
+from .opening import key_line
 from .sealing import (
     MAX_SEALED,
     ContentSealer,
     HipushContent,
     ServerKey,
     Suite,
+    X25519ServerKey,
     choose_suite,
     content_key,
 )
@@ -91,13 +92,14 @@ class ServerSession(Endpoint):
         super().__init__(Role.SERVER, self.options.dialect, now)
         self._key = server_key
         self._suite = self._suite_of(server_key)
-        self._queue: deque[_Asked] = deque()
+        self._queue: list[_Asked] | None = None
         self._queued_bytes = 0
         self._asked: _Asked | None = None
         self._last_word: tuple[Error, str, Side] | None = None
         self._failures = 0
         self._listed = False
         self._sealer: ContentSealer | HipushContent | None = None
+        self._key_log = ""
         self.timers.set("auth", now + self.options.auth_deadline_s)
         self.timers.set("idle", now + self.options.idle_limit_s)
 
@@ -105,15 +107,27 @@ class ServerSession(Endpoint):
         """Which suite the key is for; one that the options do not allow is never offered."""
         if key is None:
             return None
+        if isinstance(key, X25519ServerKey):
+            return "x25519"
         try:
             return choose_suite(key.encrypt_key, legacy_hipush=self.options.legacy_hipush)
         except DecodeError as error:
             raise SessionError("bad_config", "server_key: unknown, or too weak to offer") from error
 
+    def key_log(self) -> str:
+        """One line of JSON that lets one read contents of this connection; empty before a key
+        exchange."""
+        return self._key_log
+
     @property
     def authenticated(self) -> bool:
         """Whether a client has signed on."""
         return self.state in {"authenticated", "keyed"}
+
+    @property
+    def sealed(self) -> bool:
+        """Whether contents are sealed from here on."""
+        return self._sealer is not None
 
     @property
     def can_push(self) -> bool:
@@ -127,7 +141,7 @@ class ServerSession(Endpoint):
     @property
     def pending(self) -> int:
         """Commands that have come and are not answered."""
-        return len(self._queue) + (self._asked is not None)
+        return len(self._queue or ()) + (self._asked is not None)
 
     # -- the application's side --------------------------------------------------------------
 
@@ -147,7 +161,8 @@ class ServerSession(Endpoint):
         answer = self._encode(AuthSuccess(encrypt_key=key))
         self._must("accept")
         self.client_id = command.client_id
-        self._auth_frame, self._auth_success_frame = frame, answer
+        # A copy: the frame may be all of a buffer that was made for much more.
+        self._auth_frame, self._auth_success_frame = bytes(memoryview(frame)), answer
         self.timers.clear("auth")
         self._emit(Authenticated(self.client_id))
         self._reply(answer)
@@ -272,9 +287,15 @@ class ServerSession(Endpoint):
             busy = Error(error_code=ErrorCode.TOO_BUSY, reason=REASONS[ErrorCode.TOO_BUSY])
             self._last_word = busy, "too_busy", Side.LOCAL
             return
-        self._queue.append((message, buf[pos:stop], self._consumed + pos))
+        asked = (message, buf[pos:stop], self._consumed + pos)
+        if self._asked is None:  # then nothing waits before it
+            self._asked = asked
+            self._take(*asked)
+            return
         self._queued_bytes += stop - pos
-        self._next()
+        if self._queue is None:
+            self._queue = []
+        self._queue.append(asked)
 
     def _overfull(self, size: int) -> bool:
         return (
@@ -286,7 +307,7 @@ class ServerSession(Endpoint):
         """Takes commands from the queue until one needs the application, in their order."""
         while self._asked is None and self.state != CLOSED:
             if self._queue:
-                asked = self._asked = self._queue.popleft()
+                asked = self._asked = self._queue.pop(0)
                 self._queued_bytes -= len(asked[1])
                 self._take(*asked)
             elif self._last_word is not None:
@@ -366,9 +387,14 @@ class ServerSession(Endpoint):
         self._reply(self._encode(Ok()))  # the last frame before everything is sealed
         if self._suite == "hipush":
             self._sealer = HipushContent(secret, legacy_hipush=True)
+            self._key_log = key_line("des_key", secret)
         else:
             frames = self._auth_frame, self._auth_success_frame, frame
-            self._sealer = ContentSealer(content_key(secret, *frames))
+            key = content_key(secret, *frames)
+            self._sealer = ContentSealer(key)
+            self._key_log = key_line("content_key", key)
+        self._key = None  # there is one exchange, and what is sealed outlives no key of it
+        self._auth_frame = self._auth_success_frame = b""
         self._emit(KeyExchanged())
 
     def _reply(self, frame: bytes) -> None:
@@ -391,7 +417,7 @@ class ServerSession(Endpoint):
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
         super()._close(reason, side, clean=clean)
         self._asked = self._last_word = None
-        self._queue.clear()
+        self._queue = None
         self._queued_bytes = 0
 
 

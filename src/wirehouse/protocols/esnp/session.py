@@ -6,7 +6,7 @@ A call ends with its response, with the last part of a sequence, with its timeou
 connection. A trace report never ends one, and an event is never answered.
 
 What the documents leave open is settled in `docs/decisions/esnp.md`, sections 3 and 8. What the
-peer asks is in `requests.py`, what we ask here.
+peer asks is in `requests.py` and `plain.py`, what we ask here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .facts import ANSWERS, Facts, facts_of
 from .layout import Address as AddressRow
 from .layout import Flag, FlagType, Message, MessageId, Payload, Row, SeqNo
 from .limits import SessionOptions
-from .requests import Requests
+from .plain import PlainRequests
 from .sequences import Numbers, Sequences, in_range
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
 _LAST_ID = (1 << 64) - 1
 
 
-class EsnpSession(Requests):
+class EsnpSession(PlainRequests):
     """One end of a connection. `first_id` numbers our calls; make it differ between runs."""
 
     def __init__(

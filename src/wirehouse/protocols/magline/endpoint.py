@@ -145,13 +145,17 @@ class Endpoint(Session):
     # -- frames in ---------------------------------------------------------------------------
 
     def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
-        limit = HANDSHAKE_LIMIT if self._opener is None else self._limits.max_frame
+        limit = HANDSHAKE_LIMIT if self._opener is None else self._frame_limit()
         try:
             return decode_frame(buf, pos, end, limit)
         except NeedMore:
             if end - pos < 2:  # the second byte tells a wrong version, so it is worth a look
                 raise NeedMore(2 - (end - pos)) from None
             raise
+
+    def _frame_limit(self) -> int:
+        """Message Length that is read when there are keys."""
+        return self._limits.max_frame
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
         body = message.body

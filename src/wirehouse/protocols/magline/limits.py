@@ -92,10 +92,15 @@ class ServerOptions(ConnectionOptions, frozen=True, kw_only=True):
     order_deadline_s: float = 30.0
     """To get through `order_cmds`: time for a person's second factor is the application's to
     arrange, before connecting. A connection that only ever pings would hold its slot."""
+    order_max_frame: int = FRAME_LIMIT
+    """Message Length that is read before `order_cmds` are done; lower it where what they carry is
+    known to be small, so that strangers cannot make buffers grow."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _positive(self, "idle_limit_s", "order_deadline_s")
+        if not HANDSHAKE_LIMIT <= self.order_max_frame <= _LARGEST_FRAME:
+            raise EncodeError("bad_config", "order_max_frame", detail="wanted 512 to 2^32 - 1")
         if any(not 0 < cmd <= 0xFFFF_FFFF for cmd in self.order_cmds):
             detail = "wanted Business CMDs from 1 to 2^32 - 1"
             raise EncodeError("bad_config", "order_cmds", detail=detail)

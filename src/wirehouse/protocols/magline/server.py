@@ -236,6 +236,10 @@ class ServerSession(Endpoint):
 
     # -- the peer's side ---------------------------------------------------------------------
 
+    def _frame_limit(self) -> int:
+        most = self.options.max_frame
+        return most if self.state == "open" else min(most, self.options.order_max_frame)
+
     def _illegal(self, body: Any) -> str:
         ordering = self.state in {"ordering", "deciding"} and isinstance(body, Req)
         return "auth_failed" if ordering else "bad_state"

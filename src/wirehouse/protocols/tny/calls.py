@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from wirehouse.wire.errors import DecodeError
 
 from .headers import decode_header
-from .layout import HeaderType, Message, OriginalMessageIdHeader
+from .layout import HeaderType, Message, Mode, OriginalMessageIdHeader
 
-__all__ = ["Calls", "answered_id"]
+__all__ = ["Calls", "answered_id", "response_to"]
 
 _ORIGINAL_ID: Final = int(HeaderType.RPC_ORIGINAL_MESSAGE_ID).to_bytes(4, "little")
 
@@ -30,6 +30,32 @@ def answered_id(request: Message) -> int:
             if isinstance(header, OriginalMessageIdHeader):
                 return header.message_id
     return request.id
+
+
+def response_to(
+    request: Message,
+    *,
+    id: int,  # noqa: A002 - the document's own word
+    code: int,
+    time: int,
+    upstream: bool,
+    body: bytes | None = None,
+    headers: tuple[bytes, ...] | None = None,
+) -> Message:
+    """The response to a request, on its line; headers go back as they came, unless others are
+    given. `upstream` says in which dialect: a connection in `auto` may have changed it since."""
+    return Message(
+        id=id,
+        mode=Mode.RESPONSE,
+        protocol=request.protocol,
+        code=code,
+        to_message=request.id if request.headers is None else answered_id(request),
+        time=time,
+        body=body,
+        line=request.line,
+        forward_header=None if upstream else request.forward_header,
+        headers=headers if headers is not None or not upstream else request.headers,
+    )
 
 
 class _Call(NamedTuple):

@@ -10,6 +10,7 @@ from .layout import Message
 __all__ = [
     "CallFailed",
     "DialectSeen",
+    "HandedOn",
     "NumbersLow",
     "Pinged",
     "Ponged",
@@ -29,6 +30,14 @@ class Requested(Event, frozen=True, gc=False):
 
     message: Message
     headers: tuple[Header, ...] = ()
+
+
+class HandedOn(Event, frozen=True, gc=False):
+    """A gateway's user says something: `raw` is the Message as it came. A request waits for an
+    answer, as `Requested` does."""
+
+    message: Message
+    raw: bytes
 
 
 class Replied(Event, frozen=True, gc=False):

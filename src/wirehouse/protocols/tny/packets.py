@@ -51,6 +51,11 @@ PING: Final = {name: codec.encode_packet(Packet(body=Ping())) for name, codec in
 PONG: Final = {name: codec.encode_packet(Packet(body=Pong())) for name, codec in _CODECS.items()}
 """A pong in each dialect."""
 
+_PLAIN: Final = codec_seed.encode_packet(Packet(body=Envelope(access_id=0, number=0, content=b"")))[
+    :_HEAD
+]
+"""Head and option of a message packet that has no options; both dialects have the same."""
+
 SKIPPED: Final = object()
 """What `PacketReader.frame` returns for bytes that belong to a tick and mean nothing."""
 
@@ -82,7 +87,7 @@ class Speech:
 class PacketReader:
     """The direction towards us."""
 
-    __slots__ = ("_context", "_limit", "_skip", "_speech", "_strict", "_tail_wanted")
+    __slots__ = ("_context", "_limit", "_skip", "_speech", "_strict", "_tail_wanted", "raw")
 
     def __init__(self, speech: Speech, options: SessionOptions):
         self._speech = speech
@@ -91,6 +96,8 @@ class PacketReader:
         self._strict = options.strict
         self._tail_wanted = False
         self._skip = 0
+        self.raw = b""
+        """The bytes of the last Message."""
 
     @property
     def access_id(self) -> int | None:
@@ -112,6 +119,10 @@ class PacketReader:
         """The largest payload."""
         return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._speech.current]
 
+    def accept(self, limit: int | None) -> None:
+        """Changes the largest payload; None for the dialect's own."""
+        self._limit = limit
+
     def frame(self, buf: bytes, pos: int, end: int) -> tuple[Packet | object, int]:
         """One packet, or `SKIPPED`, and where it stops."""
         if self._speech.auto:
@@ -120,6 +131,27 @@ class PacketReader:
             return self._undefined_type(buf, pos, end)
         packet, stop = self._speech.codec.decode_packet(buf, pos, end, self.limit)
         return packet, stop
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether `plain` may find anything: strict, one dialect, and no option demanded."""
+        return self._strict and not self._speech.auto and self._context.is_plain
+
+    def plain(self, buf: bytes, pos: int, end: int, limit: int) -> tuple[Message, int] | None:
+        """The Message of a whole packet without options, and where it stops: nearly every one.
+
+        None, or an error, changes nothing: `frame` and `open` then say what there is instead.
+        """
+        if not buf.startswith(_PLAIN, pos, end):
+            return None
+        codec = self._speech.codec
+        envelope, stop = codec.decode_envelope(buf, pos + _HEAD, end, limit)
+        content = envelope.content
+        message, used = codec.read_message(content, 0, len(content))
+        if used != len(content) or not self._context.read_plain(envelope.number):
+            return None
+        self.raw = content
+        return message, stop
 
     def open(self, packet: Packet, pos: int, stop: int) -> Message:
         """The Message in a packet that begins at `pos` and stops at `stop`."""
@@ -147,6 +179,7 @@ class PacketReader:
             # Within waste, a byte of the Message has no place of its own: name the content's.
             error.offset = start + (0 if packet.waste else error.offset or 0)
             raise
+        self.raw = plain
         return cast(Message, message)
 
     # -- dialect auto ------------------------------------------------------------------------
@@ -224,7 +257,16 @@ def _type_at(buf: bytes, pos: int, end: int) -> int | None:
 class PacketWriter:
     """The direction away from us. A call that raises has used up no number."""
 
-    __slots__ = ("_access_id", "_context", "_limit", "_random", "_spare", "_speech")
+    __slots__ = (
+        "_context",
+        "_limit",
+        "_random",
+        "_spare",
+        "_speech",
+        "_surely_fits",
+        "access_id",
+        "number",
+    )
 
     def __init__(
         self, speech: Speech, options: SessionOptions, random: Callable[[int], bytes] | None
@@ -236,13 +278,13 @@ class PacketWriter:
         self._context = PacketContext(speech.current, config)
         self._limit = options.max_payload
         self._random = random or bytes
-        self._access_id: int | None = None
+        self.access_id: int | None = None
+        """The access id of the first packet, which stays (§3); None before it."""
         self._spare = config.max_waste_bits // 8 + 1 if config.waste else 0
-
-    @property
-    def number(self) -> int:
+        least = min(PAYLOAD_LIMITS.values()) if self._limit is None else self._limit
+        self._surely_fits = least - _MOST_OVERHEAD - self._spare
+        self.number = 0
         """The number of the last packet; 0 before the first."""
-        return self._context.number
 
     @property
     def limit(self) -> int:
@@ -251,18 +293,27 @@ class PacketWriter:
 
     def message(self, message: Message, access_id: int) -> bytes:
         """A packet with the next number; the first one's access id stays (§3)."""
-        if self._access_id is not None:
-            access_id = self._access_id
-        codec, context = self._speech.codec, self._context
-        context.dialect = self._speech.current
         try:
-            plain = codec.write_message(message)
-            if len(plain) + _MOST_OVERHEAD + self._spare > self.limit:
-                self._check_size(access_id, plain)
-            sealed = context.seal(access_id, plain, random=self._random)
+            return self.content(self._speech.codec.write_message(message), access_id)
         except EncodeError as error:
             raise SessionError(error.code, str(error)) from error
-        self._access_id = access_id
+
+    def content(self, plain: bytes, access_id: int) -> bytes:
+        """The same for a Message that is bytes already. EncodeError too."""
+        if len(plain) > self._surely_fits:
+            self._check_size(access_id, plain)
+        number = self._context.write_plain()
+        if number and self.access_id is not None:
+            envelope = Envelope(access_id=self.access_id, number=number, content=plain)
+            self.number = number
+            return _PLAIN + cast(bytes, self._speech.codec.encode_envelope(envelope))
+        return self._sealed(plain, access_id if self.access_id is None else self.access_id)
+
+    def _sealed(self, plain: bytes, access_id: int) -> bytes:
+        codec, context = self._speech.codec, self._context
+        context.dialect = self._speech.current
+        sealed = context.seal(access_id, plain, random=self._random)
+        self.access_id, self.number = access_id, sealed.number
         envelope = Envelope(access_id=access_id, number=sealed.number, content=sealed.content)
         packet = Packet(
             waste=sealed.waste, encrypt=sealed.encrypt, verify=sealed.verify, body=envelope
@@ -272,6 +323,8 @@ class PacketWriter:
     def _check_size(self, access_id: int, plain: bytes) -> None:
         """To the byte, except that the most waste is counted that there can be."""
         codec, context = self._speech.codec, self._context
+        if self.access_id is not None:
+            access_id = self.access_id
         envelope = Envelope(access_id=access_id, number=context.number + 1, content=plain)
         size = len(codec.encode_envelope(envelope)) - _LENGTH + self._spare
         if context.config.verify:

@@ -28,6 +28,7 @@ from .conversation import Conversation, speaking
 from .events import (
     CallFailed,
     DialectSeen,
+    HandedOn,
     NumbersLow,
     Pinged,
     Ponged,
@@ -38,13 +39,14 @@ from .events import (
 )
 from .layout import Message, Mode
 from .limits import ClientOptions, ServerOptions
-from .results import ResultCode, closes
+from .results import CLOSING, ResultCode
 
 __all__ = [
     "SYSTEM_PROTOCOL",
     "CallFailed",
     "ClientSession",
     "DialectSeen",
+    "HandedOn",
     "NumbersLow",
     "Pinged",
     "Ponged",
@@ -53,6 +55,7 @@ __all__ = [
     "Requested",
     "ServerSession",
     "Unmatched",
+    "UserSession",
 ]
 
 SYSTEM_PROTOCOL: Final = 0
@@ -140,7 +143,7 @@ class ServerSession(Conversation):
         return self._reader.access_id or 0
 
     def _after_write(self, message: Message) -> None:
-        if closes(message.code) and message.mode != Mode.REQUEST:
+        if message.code in CLOSING and message.mode != Mode.REQUEST:
             self._close(f"code_{message.code}", Side.LOCAL, clean=not self._calls)
         else:
             self._check_numbers()
@@ -163,3 +166,13 @@ class ServerSession(Conversation):
             message = Message(id=0, mode=Mode.PUSH, protocol=SYSTEM_PROTOCOL, code=code)
             with contextlib.suppress(SessionError):
                 self._put(self._stamped(message))
+
+
+class UserSession(ServerSession):
+    """A gateway's end of a user's connection: what is said goes on as bytes (`HandedOn`), and the
+    answers of others come back by `relay`. Ticks, numbers and limits are settled here."""
+
+    def _take(self, message: Message) -> None:
+        if message.mode == Mode.REQUEST and not self._accepts(message):
+            return
+        self._emit(HandedOn(message, self._reader.raw))

@@ -57,6 +57,10 @@ _LCG_MASK: Final = (1 << 48) - 1
 
 _CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
 
+_MOST_BEHIND: Final = 256
+"""Plain packets for which no code is drawn yet: drawing them together is cheaper, and a packet that
+needs its code waits no longer for it than some twenty microseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransformConfig:
@@ -137,17 +141,12 @@ class PacketCodes(msgspec.Struct, frozen=True):
         """The generator at `number`: one draw for every number since the present one."""
         state, code = self.state, self.packet_code
         for _ in range(number - self.number):
-            state, code = _next_code(state)
+            # java.util.Random.nextInt(2^31 - 1): 31 bits, drawn again when they equal the bound.
+            code = _MAX_NUMBER
+            while code == _MAX_NUMBER:
+                state = (state * _LCG_MULTIPLIER + _LCG_ADDEND) & _LCG_MASK
+                code = state >> 17
         return PacketCodes(self.access_id, state, number, code)
-
-
-def _next_code(state: int) -> tuple[int, int]:
-    """java.util.Random.nextInt(2^31 - 1): 31 bits, drawn again when they equal the bound."""
-    while True:
-        state = (state * _LCG_MULTIPLIER + _LCG_ADDEND) & _LCG_MASK
-        code = state >> 17
-        if code != _MAX_NUMBER:
-            return state, code
 
 
 def _crc64_table() -> tuple[int, ...]:
@@ -242,16 +241,22 @@ class PacketContext:
 
     The access id of the first packet fixes the key string; later ones are ignored, as the
     original does. A call that raises leaves the context as it was.
+
+    A plain packet, one without options, needs no packet code: the generator is left behind, for a
+    while, and catches up when a packet needs it (`read_plain`, `write_plain`).
     """
 
-    __slots__ = ("_codes", "_key_md5", "config", "dialect")
+    __slots__ = ("_behind", "_codes", "_key_md5", "config", "dialect", "is_plain")
 
     def __init__(self, dialect: Dialect, config: TransformConfig | None = None):
         if dialect not in get_args(Dialect):
             raise _bad_config("dialect", f"wanted one of {', '.join(get_args(Dialect))}")
         self.dialect: Dialect = dialect
         self.config = config if config is not None else TransformConfig()
+        self.is_plain = not (self.config.verify or self.config.encrypt or self.config.waste)
+        """Whether packets without options are legal, or written."""
         self._codes: PacketCodes | None = None
+        self._behind = 0
         self._key_md5 = b""
 
     @property
@@ -262,17 +267,51 @@ class PacketContext:
     @property
     def number(self) -> int:
         """The number of the last packet; 0 before the first."""
-        return self._codes.number if self._codes else 0
+        return self._codes.number + self._behind if self._codes else 0
 
     @property
     def packet_code(self) -> int:
         """The packet code of the last packet; 0 before the first."""
+        self._catch_up()
         return self._codes.packet_code if self._codes else 0
 
     @property
     def access_key_md5(self) -> bytes:
         """MD5 of the key string, 16 bytes; empty before the first packet."""
         return self._key_md5
+
+    def read_plain(self, number: int) -> bool:
+        """Takes the number of a plain packet. False changes nothing: the packet is the first one,
+        or not legal, and `open` says which."""
+        if self._codes is None or not self.is_plain:
+            return False
+        behind = number - self._codes.number
+        step = behind - self._behind
+        if not 0 < step <= self.config.skip_step or number > _MAX_NUMBER:
+            return False
+        self._behind = behind
+        if behind > _MOST_BEHIND:
+            self._catch_up()
+        return True
+
+    def write_plain(self) -> int:
+        """The number of the next packet, which is plain; 0 changes nothing: it is the first one, or
+        has options, or no number is left."""
+        if self._codes is None or not self.is_plain:
+            return 0
+        self._behind += 1
+        number = self._codes.number + self._behind
+        if number > _MAX_NUMBER:
+            self._behind -= 1
+            return 0
+        if self._behind > _MOST_BEHIND:
+            self._catch_up()
+        return number
+
+    def _catch_up(self) -> None:
+        if self._behind and self._codes is not None:
+            self._codes = self._codes.advance(self._codes.number + self._behind)
+            self._behind = 0
 
     def open(
         self,
@@ -299,7 +338,7 @@ class PacketContext:
             )
             if sent != wanted:
                 raise DecodeError("verify_failed", "check_code")
-        self._codes, self._key_md5 = codes, key_md5
+        self._codes, self._key_md5, self._behind = codes, key_md5, 0
         return message
 
     def seal(
@@ -321,7 +360,7 @@ class PacketContext:
             content = xor_crypt(content, self._key(number), code)
         if config.waste:
             content = insert_waste(self.dialect, content, self._waste_bits(code), random)
-        self._codes, self._key_md5 = codes, key_md5
+        self._codes, self._key_md5, self._behind = codes, key_md5, 0
         return SealedContent(number, content + check, config.verify, config.encrypt, config.waste)
 
     def _check_number(self, number: int) -> None:

@@ -1,0 +1,256 @@
+"""The client: one shape for all protocols, over a connection that comes back by itself.
+
+    async with connect("esnp://127.0.0.1:9600", id="phone-1", token=token) as c:
+        result = await c.call("test/add", {"a": 1, "b": 2})
+        await c.subscribe("@news")
+        async for n in c.notifications():
+            await c.ack(n)
+
+When the connection is lost:
+
+- a call that was under way fails with `ConnectionLost`; it is never sent again by itself;
+- what can be said twice without harm is said again on the next connection: subscribe, unsubscribe,
+  ack, and publish with an `id`;
+- what is asked meanwhile waits for the next connection, as long as its timeout allows;
+- subscriptions are made again, a magline session is resumed, tny goes on with its ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from .errors import BadCall, CallFailed, ClientError, ConnectionLost, Unsupported
+from .esnp import EsnpLine
+from .inbox import Inbox
+from .keeping import Kept
+from .line import Line
+from .settings import Settings, make_settings
+from .values import Notification, Published, Result
+
+__all__ = ["Client", "connect"]
+
+_log = logging.getLogger(__name__)
+
+
+def connect(url: str, **options: Any) -> Client:
+    """A client for `esnp://`, `tny://`, `magline://` or `comet://`, with an s for TLS.
+
+    Use it with `async with`. The options are the fields of `Settings`: `id` and `token`, `tls`,
+    `reconnect`, `timeout_s`, the keys of magline and comet, and more.
+    """
+    return Client(make_settings(url, **options))
+
+
+class Client(Kept):
+    """A server as a client sees it, whatever the connection does."""
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self._topics: dict[str, bool] = {}
+        self._inbox = Inbox(settings.max_waiting, self._fetch_soon, self._ack_soon)
+
+    # -- calls -------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        target: str | int,
+        arguments: Any = None,
+        *,
+        timeout_s: float | None = None,
+        trace: bool = False,
+    ) -> Result:
+        """Calls a service and waits for its answer.
+
+        ESNP: `target` is `service/op`; a dict becomes DATA rows, bytes a PAYLOAD row, a pair of
+        dict and bytes both; `trace` collects reports of who it passed by. tny and magline: a
+        number; a dict becomes JSON, bytes are the body as it is.
+        """
+        options = {"trace": True} if trace else {}
+        return await self._call(target, arguments, timeout_s, options)
+
+    async def info(
+        self, target: str, arguments: Any = None, *, timeout_s: float | None = None
+    ) -> Result:
+        """Asks as an info: ESNP alone."""
+        return await self._call(target, arguments, timeout_s, {"info": True})
+
+    async def _call(
+        self, target: Any, arguments: Any, timeout_s: float | None, options: dict[str, Any]
+    ) -> Result:
+        limit = self._limit(timeout_s)
+        line = self._line
+        if line is None or not line.open:
+            line = await self._ready(asyncio.get_running_loop().time() + limit)
+        return await line.start_call(target, arguments, limit, options)
+
+    async def announce(self, target: str, arguments: Any = None) -> None:
+        """Sends an event, which nobody answers: ESNP alone."""
+
+        async def send(line: Line, _: float) -> None:
+            _esnp(line, "events").announce(target, arguments)
+
+        await self._once(None, send)
+
+    async def stream(
+        self, target: str, arguments: Any = None, *, timeout_s: float | None = None
+    ) -> AsyncIterator[Result]:
+        """Calls a service that answers in parts, and gives each as it comes: ESNP alone.
+
+        `timeout_s` is for all of it.
+        """
+        limit = self._limit(timeout_s)
+        line = await self._ready(asyncio.get_running_loop().time() + limit)
+        async for part in _esnp(line, "streams").stream(target, arguments, limit):
+            yield part
+
+    async def ping(self, *, timeout_s: float | None = None) -> float:
+        """Asks whether the server is there; how long the answer took, in seconds."""
+        return await self._once(timeout_s, lambda line, _: line.ping())
+
+    # -- topics ------------------------------------------------------------------------------
+
+    async def subscribe(self, *topics: str, ack: bool = True) -> None:
+        """Subscribes to topics, now and on every connection to come.
+
+        With `ack` a notification comes again until it is acknowledged; without, it counts as
+        delivered when the server has written it. comet always acknowledges.
+        """
+        _some(topics)
+        before = dict(self._topics)
+        self._topics.update(dict.fromkeys(topics, ack))
+        try:
+            await self._again(lambda line, left: line.subscribe(topics, ack, left))
+        except (CallFailed, BadCall):
+            self._topics = before
+            raise
+
+    async def unsubscribe(self, *topics: str) -> None:
+        """Ends subscriptions."""
+        _some(topics)
+        for topic in topics:
+            self._topics.pop(topic, None)
+        await self._again(lambda line, left: line.unsubscribe(topics, left))
+
+    async def publish(
+        self,
+        content: str | bytes,
+        *,
+        topic: str | None = None,
+        client: str | None = None,
+        type: int = 0,  # noqa: A002
+        id: str | None = None,  # noqa: A002
+        ttl_s: float | None = None,
+    ) -> Published:
+        """Publishes to a topic or to one client; it is on disk when this returns.
+
+        `id` is an idempotency key: the same again is not delivered twice, so a publish that has
+        one is sent again when the connection is lost. `ttl_s` 0 reaches who is online, and is not
+        stored.
+        """
+        if (topic is None) == (client is None):
+            raise BadCall("wanted either topic= or client=")
+        data = content.encode() if isinstance(content, str) else bytes(content)
+        given = {"topic": topic, "client": client, "content": data, "id": id, "ttl_s": ttl_s}
+        arguments = {name: value for name, value in given.items() if value is not None}
+        if type:
+            arguments["type"] = type
+        if id is not None:
+            return await self._again(lambda line, left: line.publish(arguments, left))
+        return await self._once(None, lambda line, limit: line.publish(arguments, limit))
+
+    # -- notifications -----------------------------------------------------------------------
+
+    async def notifications(self) -> AsyncIterator[Notification]:
+        """Notifications as they come, each once, for as long as the client is open.
+
+        What waited at the server comes first, also after a reconnect.
+        """
+        while (notification := await self._inbox.take()) is not None:
+            if self._line is not None and not self._inbox.full:
+                self._line.read_on()
+            yield notification
+
+    async def ack(self, *what: Notification | str) -> None:
+        """Acknowledges notifications, which the server then forgets."""
+        ids = [each.id if isinstance(each, Notification) else each for each in what]
+        _some(ids)
+        self._inbox.acking(ids)
+        await self._again(lambda line, left: line.ack(ids, left))
+        self._inbox.acked(ids)
+
+    async def fetch(self) -> list[Notification]:
+        """What waits for an acknowledgement, oldest first: comet's list, as it is."""
+        return await self._once(None, lambda line, _: line.fetch())
+
+    # -- what the connection tells -----------------------------------------------------------
+
+    async def prepare(self, line: Line) -> None:
+        """Subscribes again."""
+        for ack in (True, False):
+            topics = [topic for topic, wanted in self._topics.items() if wanted is ack]
+            if not topics:
+                continue
+            try:
+                await line.subscribe(topics, ack, self.settings.timeout_s)
+            except CallFailed as error:
+                _log.warning("the server no longer takes %s: %s", ", ".join(topics), error)
+
+    def came(self, line: Line) -> None:
+        """What waited may be fetched now."""
+        self._inbox.connected(line.fetches)
+
+    def went(self, error: ClientError | None) -> None:
+        """Ends the loops over notifications."""
+        self._inbox.end(error)
+
+    @property
+    def full(self) -> bool:
+        """Whether more notifications wait than may."""
+        return self._inbox.full
+
+    def notified(self, notification: Notification) -> None:
+        """A notification came."""
+        self._inbox.pushed(notification)
+
+    # -- work behind the scenes --------------------------------------------------------------
+
+    def _fetch_soon(self) -> None:
+        self._spawn(self._fetch_page())
+
+    async def _fetch_page(self) -> None:
+        line = self._line
+        if line is None:
+            return
+        try:
+            page = await line.fetch()
+        except ConnectionLost:
+            return  # the next connection begins anew
+        except ClientError as error:
+            self._inbox.failed(error)
+            return
+        if line is self._line:
+            self._inbox.fetched(page)
+
+    def _ack_soon(self, number: str) -> None:
+        self._spawn(self._ack_quietly(number))
+
+    async def _ack_quietly(self, number: str) -> None:
+        try:
+            await self.ack(number)
+        except ClientError as error:
+            _log.info("%s is not acknowledged yet: %s", number, error)
+
+
+def _esnp(line: Line, what: str) -> EsnpLine:
+    if not isinstance(line, EsnpLine):
+        raise Unsupported(f"{line.protocol} has no {what}: ESNP has")
+    return line
+
+
+def _some(given: Iterable[str]) -> None:
+    names = list(given)
+    if not names or not all(isinstance(each, str) and each for each in names):
+        raise BadCall("wanted at least one name, and none empty")

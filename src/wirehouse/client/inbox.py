@@ -1,0 +1,151 @@
+"""Notifications between the connection and who takes them.
+
+Each is handed out once, whatever the server repeats: ids are remembered, the last
+`REMEMBERED` of them. One that was acknowledged and comes again is acknowledged again, because the
+first time got lost with its connection.
+
+comet does not push what waited: it is fetched, a page at a time, and the next page comes when all
+of the one before is acknowledged. Meanwhile pushes are held back, so that who acknowledges what it
+takes gets everything in order. Who takes all there is and acknowledges nothing gets them then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from .errors import ClientError
+from .values import Notification
+
+__all__ = ["REMEMBERED", "Inbox"]
+
+REMEMBERED: Final = 10_000
+"""Ids that are remembered: far more than a server lets wait for an acknowledgement."""
+
+
+class Inbox:
+    """What came and was not taken yet."""
+
+    def __init__(self, limit: int, fetch: Callable[[], None], ack_again: Callable[[str], None]):
+        self.limit = limit
+        self.taken = False
+        """Whether anybody has asked for notifications."""
+        self._fetch = fetch
+        self._ack_again = ack_again
+        self._queue: deque[Notification] = deque()
+        self._held: deque[Notification] = deque()
+        self._page: set[str] = set()
+        self._behind = False
+        self._fetching = False
+        self._known: OrderedDict[str, bool] = OrderedDict()
+        self._more = asyncio.Event()
+        self._over = False
+        self._error: ClientError | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits than may."""
+        return len(self._queue) + len(self._held) >= self.limit
+
+    # -- the connection's side ---------------------------------------------------------------
+
+    def connected(self, fetches: bool) -> None:
+        """A new connection; where the protocol `fetches`, something may wait at the server."""
+        self._page.clear()
+        self._behind = fetches
+        self._fetching = False
+        if self.taken:
+            self._next_page()
+
+    def pushed(self, notification: Notification) -> None:
+        """The server pushed a notification."""
+        if self._behind:
+            self._held.append(notification)
+            self._more.set()
+        else:
+            self._add(notification)
+
+    def fetched(self, page: Iterable[Notification]) -> None:
+        """A page came; an empty one says that nothing more waits."""
+        self._fetching = False
+        page = list(page)
+        self._page = {each.id for each in page}
+        if not page:
+            self._behind = False
+            self._let_out()
+        for each in page:
+            self._add(each)
+
+    def failed(self, error: ClientError) -> None:
+        """A page could not be fetched: whoever takes notifications is told, once."""
+        self._fetching = False
+        self._error = error
+        self._more.set()
+
+    def end(self, error: ClientError | None) -> None:
+        """Nothing more will come."""
+        self._over = True
+        self._error = error
+        self._let_out()
+        self._more.set()
+
+    def acked(self, ids: Iterable[str]) -> None:
+        """The server has taken acknowledgements."""
+        for each in ids:
+            self._remember(each, True)
+            self._page.discard(each)
+        if not self._page:
+            self._next_page()
+
+    def _next_page(self) -> None:
+        if self._behind and not self._fetching and self.taken:
+            self._fetching = True
+            self._fetch()
+
+    def _let_out(self) -> None:
+        while self._held:
+            self._add(self._held.popleft())
+
+    def _add(self, notification: Notification) -> None:
+        known = self._known.get(notification.id)
+        if known is None:
+            self._remember(notification.id, False)
+            self._queue.append(notification)
+            self._more.set()
+        elif known:
+            self._ack_again(notification.id)
+
+    def _remember(self, number: str, acked: bool) -> None:
+        self._known[number] = acked
+        self._known.move_to_end(number)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    # -- the application's side --------------------------------------------------------------
+
+    def acking(self, ids: Iterable[str]) -> None:
+        """The application acknowledges; should these come again, it has done so."""
+        for each in ids:
+            self._remember(each, True)
+
+    async def take(self) -> Notification | None:
+        """The next notification; None when the client is closed."""
+        if not self.taken:
+            self.taken = True
+            self._next_page()
+        while not self._queue:
+            if self._held and not self._fetching:
+                self._let_out()
+                continue
+            error = self._error
+            if error is not None and not self._over:
+                self._error = None
+            if error is not None:
+                raise error
+            if self._over:
+                return None
+            self._more.clear()
+            await self._more.wait()
+        return self._queue.popleft()

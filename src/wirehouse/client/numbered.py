@@ -1,0 +1,65 @@
+"""What tny and magline clients have in common: calls by number, with JSON or any bytes as body."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Any
+
+from .errors import AuthFailed, BadCall, CallFailed, Unsupported
+from .hub_words import NUMBERS, body_of, json_arguments
+from .line import Line
+from .values import Result
+
+__all__ = ["NumberedLine", "number_of"]
+
+
+class NumberedLine(Line):
+    """A connection whose calls have numbers."""
+
+    auth_code: int
+    """What the server says when an id or a token is wrong."""
+
+    @abstractmethod
+    def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
+        """Sends a request; the future is its answer."""
+
+    def start_call(
+        self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
+    ) -> asyncio.Future[Result]:
+        """Sends a call to a number."""
+        if options:
+            raise Unsupported(f"{self.protocol} has no {next(iter(options))}")
+        return self.send_request(number_of(target), body_of(arguments), timeout_s)
+
+    async def hub_call(
+        self, name: str, arguments: dict[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Calls the hub itself, in JSON."""
+        result = await self.send_request(NUMBERS[name], json_arguments(arguments), timeout_s)
+        return result.data
+
+    async def prove(self) -> None:
+        """Signs on, when there is an id."""
+        settings = self.settings
+        if settings.id is None:
+            return
+        who = {"id": settings.id, "token": settings.token}
+        try:
+            await self.hub_call("auth", who, settings.sign_on_timeout_s)
+        except CallFailed as error:
+            if error.code == self.auth_code:
+                raise AuthFailed(error.code, error.text or "wrong id or token") from error
+            raise
+
+
+def number_of(target: Any) -> int:
+    """A call's number, also from text like 1002 or 0x1002."""
+    if isinstance(target, str):
+        try:
+            target = int(target, 0)
+        except ValueError:
+            target = None
+    if not isinstance(target, int) or target < 0:
+        raise BadCall("wanted the number of a call, like 1002 or 0x1002")
+    return target

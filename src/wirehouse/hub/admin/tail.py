@@ -1,0 +1,149 @@
+"""`GET /v1/tail`: messages as they cross the hub, as server-sent events.
+
+    event: message   a row of `messages` as JSON, secret fields masked
+    event: dropped   {"count": n}: the reader was too slow for so many
+
+`filter=` takes the filter language (`docs/guides/filters.md`). A reader has a bounded queue: what
+does not fit is dropped and counted, and the reader is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from wirehouse.hub.errors import HubError
+from wirehouse.hub.watching import Watching, watching
+from wirehouse.records.filter import Filter, FilterError, compile_filter
+from wirehouse.records.schema import schema
+
+from .answers import hub_of, known_queries
+
+if TYPE_CHECKING:
+    from wirehouse.hub.hub import Hub
+
+__all__ = ["QUEUE", "TailReader", "tail"]
+
+QUEUE: Final = 1_000
+"""Messages that wait for one reader at most."""
+_SILENCE_S: Final = 15.0
+"""A comment is sent after so long, so that a reader who is gone is noticed."""
+_TOGETHER: Final = 64
+"""Messages that are written at once at most."""
+_FILTER_LENGTH: Final = 2_000
+_NOWHERE: Final = ("file", "offset")
+"""Columns that mean nothing while a message is in no file."""
+_SIGNING_ON: Final = {"esnp": "hub/auth", "tny": "10", "magline": "10"}
+"""Calls whose arguments are secret, by protocol: their target."""
+
+
+async def tail(request: Request) -> Response:
+    """Streams until the reader goes, or the hub does."""
+    known_queries(request, "filter")
+    hub = hub_of(request)
+    text = request.query_params.get("filter", "")
+    chosen = _filter(text) if text.strip() else None
+    readers: set[TailReader] = request.app.state.readers
+    if len(readers) >= hub.limits.tail_watchers:
+        raise HubError("too_busy", f"{hub.limits.tail_watchers} readers are here already")
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(
+        _events(hub, readers, TailReader(chosen)), media_type="text/event-stream", headers=headers
+    )
+
+
+class TailReader:
+    """One reader, and what waits for it."""
+
+    def __init__(self, chosen: Filter | None):
+        self._filter = chosen
+        self._waiting: deque[bytes] = deque()
+        self._dropped = 0
+        self._ended = False
+        self._something = asyncio.Event()
+
+    def message(self, row: dict[str, Any]) -> None:
+        """A message crossed the hub."""
+        if self._filter is not None and not self._filter.test(row):
+            return
+        if len(self._waiting) >= QUEUE:
+            self._dropped += 1
+            return
+        self._waiting.append(_event("message", _shown(row)))
+        self._something.set()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._ended = True
+        self._something.set()
+
+    async def next(self) -> bytes:
+        """What is to be written next; empty at the end."""
+        while not self._waiting and not self._ended:
+            self._something.clear()
+            try:
+                async with asyncio.timeout(_SILENCE_S):
+                    await self._something.wait()
+            except TimeoutError:
+                return b": nothing yet\n\n"
+        found = [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
+        if not self._waiting and self._dropped:
+            found.append(_event("dropped", {"count": self._dropped}))
+            self._dropped = 0
+        return b"".join(found)
+
+
+async def _events(hub: Hub, readers: set[TailReader], reader: TailReader) -> AsyncIterator[bytes]:
+    watch = watching(hub)
+    watch.watchers.append(reader)
+    readers.add(reader)
+    try:
+        yield b": messages as they cross the hub\n\n"
+        while found := await reader.next():
+            yield found
+    finally:
+        readers.discard(reader)
+        _leave(hub, watch, reader)
+
+
+def _leave(hub: Hub, watch: Watching, reader: TailReader) -> None:
+    """Nobody decodes when nobody looks."""
+    watch.watchers.remove(reader)
+    if not watch.watchers and watch.tables is None and hub.tap is not None:
+        hub.tap.remove(watch)
+
+
+def _filter(text: str) -> Filter:
+    if len(text) > _FILTER_LENGTH:
+        raise HubError("bad_arguments", f"filter: more than {_FILTER_LENGTH} characters")
+    try:
+        return compile_filter(text, schema("messages"))
+    except FilterError as error:
+        raise HubError("bad_arguments", f"filter: {error}") from error
+
+
+def _event(kind: str, data: dict[str, Any]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), msgspec.json.encode(data))
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for a reader: without places in files, body as text if it is text."""
+    found = {key: value for key, value in row.items() if key not in _NOWHERE}
+    protocol = row["protocol"]
+    if row["target"] == _SIGNING_ON.get(protocol, ""):
+        found["body"] = found[protocol] = None
+        found["masked"] = True
+        return found
+    body = row["body"]
+    if body is not None:
+        try:
+            found["body"] = body.decode()
+        except UnicodeDecodeError:
+            found["body_base64"] = found.pop("body")
+    return found

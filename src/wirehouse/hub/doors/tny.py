@@ -1,0 +1,160 @@
+"""tny for clients: each connection asks, is answered, and gets pushes (`tny_serving.py`).
+
+Before a connection has signed on (protocol 10) it may say nothing else but ticks: anything is
+answered with code 210, which closes, by the rule of that code. So a wrong token closes too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wirehouse.hub.calls import NOTIFY_NUMBER, HubCalls
+from wirehouse.hub.config import ConfigError, TnySettings
+from wirehouse.hub.errors import HubError
+from wirehouse.hub.notification import Notification
+from wirehouse.protocols.sansio import Event, Session, SessionError
+from wirehouse.protocols.tny.events import Pushed, Requested
+from wirehouse.protocols.tny.layout import Message
+from wirehouse.protocols.tny.limits import ServerOptions
+from wirehouse.protocols.tny.results import ResultCode
+from wirehouse.protocols.tny.session import ServerSession
+from wirehouse.protocols.tny.transform import TransformConfig
+from wirehouse.wire.errors import EncodeError
+
+from .connection import Connection
+from .door import Door
+from .tny_serving import BEFORE_AUTH_BYTES, PushBodies, TnyPeer, refusal_body
+
+if TYPE_CHECKING:
+    from wirehouse.hub.hub import Hub
+
+__all__ = ["TnyConnection", "TnyDoor", "epoch_ms", "server_options"]
+
+
+def epoch_ms(now: float) -> int:
+    """What the wall clock said, in milliseconds, when the loop's clock was 0."""
+    return time.time_ns() // 1_000_000 - int(now * 1000)
+
+
+def server_options(settings: TnySettings) -> ServerOptions:
+    """How the sessions of a tny door treat their connections."""
+    try:
+        transform = TransformConfig(
+            security_keys=settings.security_keys,
+            verify=settings.verify,
+            encrypt=settings.encrypt,
+            waste=settings.waste,
+        )
+        return ServerOptions(
+            dialect=settings.dialect,
+            reading=transform,
+            writing=transform,
+            idle_limit_s=settings.idle_s or None,
+        )
+    except (EncodeError, SessionError) as error:
+        raise ConfigError(f"tny: {error}") from error
+
+
+class TnyConnection(TnyPeer):
+    """One client's connection."""
+
+    __slots__ = ()
+
+    door: TnyDoor
+    session: ServerSession
+
+    def __init__(self, door: TnyDoor):
+        super().__init__(door, door.calls)
+
+    def make_session(self, now: float) -> Session:
+        """The server's end; of who is not known yet it takes small packets only."""
+        session = ServerSession(
+            self.door.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
+        )
+        if self.door.settings.auth == "token":
+            session.accept(BEFORE_AUTH_BYTES)
+            self._auth_by = now + self.hub.limits.auth_s
+        return session
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come; where nobody must sign on it is let in as nobody in particular."""
+        super().connection_made(transport)
+        if self.door.settings.auth == "none" and self.id in self.hub.connections:
+            self.hub.authority.anonymous(self)
+
+    def on_event(self, event: Event) -> None:
+        """Serves requests; answers to pushes, and ticks, need nothing."""
+        if isinstance(event, Requested):
+            self.serve(event.message)
+        elif isinstance(event, Pushed):
+            self.heed(event.message)
+
+    def answer(
+        self, request: Message, code: int, body: bytes | None, *, late: bool = False
+    ) -> None:
+        """Sends a response; one that does not fit is answered with a refusal instead."""
+        session = self.session
+        if session.closed:
+            return
+        if request.protocol == _SIGN_ON and self.client is not None:
+            session.accept(None)
+        try:
+            now = self.hub.loop.time() if late else None
+            session.respond(request, body, code=code, now=now)
+        except SessionError as error:
+            if error.code == "too_large":
+                refusal = HubError("too_large", "the answer does not fit a packet")
+                session.respond(request, refusal_body(refusal), code=refusal.answer.tny)
+
+    def refuse(self) -> None:
+        """Says 210, which closes."""
+        self.session.fail(ResultCode.AUTH_FAILED)
+
+    def deliver(self, notifications: Sequence[Notification]) -> None:
+        """Pushes each as protocol 20."""
+        session, bodies, now = self.session, self.door.bodies, self.hub.loop.time()
+        for notification in notifications:
+            try:
+                session.push(NOTIFY_NUMBER, bodies.of(notification), now=now)
+            except SessionError as error:
+                self.hub.counts.failed("tny", error.code)
+        self.react()
+
+    @property
+    def may_receive(self) -> bool:
+        """Once it is known whose connection this is."""
+        return self.client is not None and not self.session.closed and not self.paused_since
+
+    def say_goodbye(self, reason: str) -> None:
+        """tny has one word for the end, an error code: only who did not sign on gets one."""
+        if reason == "auth_timeout":
+            self.refuse()
+        else:
+            self.session.close(reason)
+
+    def look(self, now: float) -> None:
+        """Looks at the deadlines; who has not signed on in time is sent away."""
+        if self.client is None and self._auth_by and now > self._auth_by and self.open:
+            self.end("auth_timeout")
+            return
+        super().look(now)
+
+
+_SIGN_ON = 10
+
+
+class TnyDoor(Door):
+    """Where tny clients come in."""
+
+    connection: type[Connection] = TnyConnection
+    settings: TnySettings
+
+    def __init__(self, hub: Hub, settings: TnySettings):
+        super().__init__(hub, settings)
+        self.options = server_options(settings)
+        self.calls = HubCalls(hub)
+        self.bodies = PushBodies()

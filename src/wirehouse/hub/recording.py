@@ -1,0 +1,167 @@
+"""Records what crosses the hub: frames, and as facts what the wire does not carry.
+
+    publish   {id, topic?, client?, audience}        something was published
+    sign_on   {client}                               who is at the other end
+    close     {reason, side}                         why a connection ended, and who ended it
+
+The matching rules (`docs/concepts/matching.md`) say what readers make of them. A recording that
+cannot be written ends; the hub goes on, and says so in its log and in `/varz`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from wirehouse.capture.recorder import Recorder
+from wirehouse.protocols.sansio import Side
+from wirehouse.records.tunnel_ids import tunnel_connection
+
+if TYPE_CHECKING:
+    from wirehouse.capture.items import Direction
+
+    from .config import RecordSettings
+    from .doors.connection import Connection
+    from .notification import Notification
+
+__all__ = ["Recording", "close_data", "ends_of", "publish_data", "recorded_id"]
+
+_log = logging.getLogger(__name__)
+
+
+class Recording:
+    """An observer that writes."""
+
+    def __init__(self, settings: RecordSettings):
+        self._recorder: Recorder | None = Recorder(
+            settings.folder,
+            source=settings.source,
+            rotate_bytes=settings.rotate_bytes,
+            rotate_s=settings.rotate_s,
+            keys=settings.keys,
+        )
+        self._open: set[int] = set()
+        self.failure = ""
+        """Why nothing is recorded any more; empty while something is."""
+        self.frames_lost = 0
+        """Times that something crossed after the recording had ended."""
+
+    def opened(self, connection: Connection, ts_ns: int) -> None:
+        """A connection was let in; one without a socket is seen on the link that carries it."""
+        ends = ends_of(connection)
+        if ends is None or self._recorder is None:
+            return
+        self._open.add(connection.id)
+        recorder, (client, server) = self._recorder, ends
+        self._try(lambda: recorder.open(connection.id, client, server, connection.protocol, ts_ns))
+
+    def crossed(
+        self, connection: Connection, direction: Direction, frames: bytes, ts_ns: int
+    ) -> None:
+        """Whole frames came in or go out."""
+        if connection.id not in self._open:
+            return
+        if self._recorder is None:
+            self.frames_lost += 1
+            return
+        try:
+            self._recorder.record(connection.id, direction, frames, ts_ns)
+        except OSError as error:
+            self._fail(error)
+
+    def keys(self, connection: Connection, line: str) -> None:
+        """The connection has keys; they are written when the configuration says so."""
+        recorder = self._recorder
+        if recorder is not None and connection.id in self._open:
+            self._try(lambda: recorder.secrets(line, connection.id))
+
+    def signed_on(self, connection: Connection, client: str, ts_ns: int) -> None:
+        """The connection belongs to a client now. In comet the wire says so itself."""
+        recorder = self._recorder
+        if recorder is not None and connection.protocol != "comet":
+            number = recorded_id(connection)
+            self._try(lambda: recorder.fact("sign_on", ts_ns, number, client=client))
+
+    def published(
+        self, notification: Notification, audience: int, client: str | None, ts_ns: int
+    ) -> None:
+        """Something was published."""
+        recorder = self._recorder
+        if recorder is not None:
+            data = publish_data(notification, audience, client)
+            self._try(lambda: recorder.fact("publish", ts_ns, None, **data))
+
+    def closed(self, connection: Connection, ts_ns: int) -> None:
+        """A connection is over."""
+        recorder = self._recorder
+        if connection.id in self._open:
+            self._open.remove(connection.id)
+            if recorder is not None:
+                self._try(lambda: recorder.close(connection.id, ts_ns, **close_data(connection)))
+
+    def tick(self, ts_ns: int) -> None:
+        """Time has passed: what is due is flushed and rotated."""
+        recorder = self._recorder
+        if recorder is not None:
+            self._try(lambda: recorder.tick(ts_ns))
+
+    def stop(self) -> None:
+        """Seals the last file."""
+        recorder = self._recorder
+        if recorder is not None:
+            self._try(recorder.stop)
+            self._recorder = None
+
+    def _try(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = error.strerror or str(error)
+        self._recorder = None
+        _log.error("recording ends: %s; the hub goes on without it", self.failure)
+
+
+def ends_of(connection: Connection) -> tuple[tuple[str, int], tuple[str, int]] | None:
+    """Both ends of a connection, the client's first; None when it has no socket of its own."""
+    if connection.transport is None:
+        return None
+    name = connection.transport.get_extra_info("sockname")
+    peer = (_unscoped(connection.peer[0]), connection.peer[1])
+    here = (_unscoped(str(name[0])), int(name[1]))
+    return (peer, here) if connection.inward == "c2s" else (here, peer)
+
+
+def _unscoped(host: str) -> str:
+    """An address without the name of the interface that it is reached by."""
+    return host.partition("%")[0]
+
+
+def recorded_id(connection: Connection) -> int:
+    """The id by which readers know a connection; a tunnel has one made of its key."""
+    if connection.transport is not None:
+        return connection.id
+    tunnel: Any = connection
+    return tunnel_connection(*tunnel.key)
+
+
+def close_data(connection: Connection) -> dict[str, str]:
+    """What the fact `close` says about a connection."""
+    by_server = (connection.close_side is Side.LOCAL) == (connection.inward == "c2s")
+    side = "server" if by_server else "client"
+    return {"reason": connection.close_reason, "side": side}
+
+
+def publish_data(
+    notification: Notification, audience: int, client: str | None
+) -> dict[str, object]:
+    """What the fact `publish` says."""
+    data: dict[str, object] = {"id": notification.id, "audience": audience}
+    if notification.topic is not None:
+        data["topic"] = notification.topic
+    if client is not None:
+        data["client"] = client
+    return data

@@ -1,0 +1,1 @@
+"""The hub as a tny gateway: its clients go through tunnels to backends."""

@@ -1,0 +1,341 @@
+"""`wirehouse call`, `publish`, `subscribe` and `ping` with a hub in a process of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from wirehouse.cli.client_run import printable, typed_value
+from wirehouse.cli.main import main
+
+SOURCES = str(Path(__file__).parents[2] / "src")
+DEADLINE_S = 60.0
+
+
+class Hub(NamedTuple):
+    """A hub that runs."""
+
+    data: Path
+    places: dict[str, str]
+    token: str
+
+    def url(self, protocol: str) -> str:
+        """Where it listens."""
+        return f"{protocol}://{self.places[protocol]}"
+
+    @property
+    def admin(self) -> list[str]:
+        """The arguments for publishing over HTTP."""
+        token_file = str(self.data / "admin.token")
+        return [f"http://{self.places['admin']}", "--admin-token-file", token_file]
+
+    @property
+    def alice(self) -> list[str]:
+        """The arguments for signing on."""
+        return ["--id", "alice", "--token", self.token]
+
+
+class Result(NamedTuple):
+    """What a run left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Lines of a process as they come, within a deadline."""
+    assert process.stdout is not None
+    until, text = time.monotonic() + DEADLINE_S, b""
+    while True:
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            raise AssertionError(f"nothing more came after {text!r}")
+        piece = os.read(process.stdout.fileno(), 65536)
+        if not piece:
+            raise AssertionError(f"the process ended after {text!r}")
+        text += piece
+        *whole, text = text.split(b"\n")
+        yield from (line.decode() for line in whole)
+
+
+def _start(*args: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "wirehouse.cli", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": SOURCES},
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(DEADLINE_S)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A hub with the demo's services and one client."""
+    from wirehouse.hub.store import add_client
+
+    data = tmp_path_factory.mktemp("hub")
+    token = add_client(data / "hub.sqlite3", "alice")
+    config = data / "hub.toml"
+    names = ("esnp", "tny", "relay", "magline", "comet", "admin")
+    config.write_text("".join(f"{name}.port = 0\n" for name in names))
+    process = _start("hub", "--data", str(data), "--config", str(config), "--demo")
+    try:
+        places: dict[str, str] = {}
+        for line in _lines(process):
+            if line == "ready":
+                break
+            word, name, place = line.split()
+            assert word == "listening"
+            places[name] = place
+        yield Hub(data, places, token)
+    finally:
+        _end(process)
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command in this process; `stdin` is what it reads."""
+    monkeypatch.delenv("WIREHOUSE_TOKEN", raising=False)
+
+    def run_here(*args: str, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        code = main(args)
+        return Result(code, *capfd.readouterr())
+
+    return run_here
+
+
+# -- call -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "target", "more"),
+    [
+        ("esnp", "test/add", []),
+        ("tny", "1002", []),
+        ("magline", "0x1002", ["--anonymous"]),
+        ("magline", "4098", ["--key"]),
+    ],
+)
+def test_call(run: Run, hub: Hub, protocol: str, target: str, more: list[str]) -> None:
+    if more == ["--key"]:
+        more = ["--key", str(hub.data / "magline.pub")]
+    url = f"{hub.url(protocol)}/{target}"
+    assert run("call", url, "a=1", "b=2", *hub.alice, *more) == (0, "c = 3\n", "")
+    found = run("call", url, "a=1.5", "b=2", "--json", *hub.alice, *more)
+    assert json.loads(found.out) == {"data": {"c": 3.5}}
+
+
+def test_call_with_the_token_in_the_environment(
+    run: Run, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIREHOUSE_TOKEN", hub.token)
+    found = run("call", hub.url("esnp") + "/test/echo", "x=[1,null]", "y=hi", "--id", "alice")
+    assert found == (0, 'x = [1, null]\ny = "hi"\n', "")
+
+
+def test_call_with_bytes(run: Run, hub: Hub) -> None:
+    url = hub.url("tny") + "/1001"
+    found = run("call", url, "--body", "-", *hub.alice, stdin=b"just text")
+    assert found == (0, "just text\n", "")
+    found = run("call", url, "--body", "-", "--json", *hub.alice, stdin=b"\xff\x00")
+    assert json.loads(found.out) == {"data": {}, "body_hex": "ff00"}
+    both = run("call", hub.url("esnp") + "/test/echo", "a=1", "--body", "-", *hub.alice, stdin=b"x")
+    assert both.out == "a = 1\nx\n"
+
+
+def test_call_shows_who_it_passed_by(run: Run, hub: Hub) -> None:
+    url = hub.url("esnp") + "/test/add"
+    found = run("call", url, "a=1", "b=2", "--trace", *hub.alice)
+    assert (found.code, found.out) == (0, "c = 3\n")
+    assert found.err.startswith("passed by: ")
+
+
+@pytest.mark.parametrize("protocol", ["esnp", "tny", "magline"])
+def test_calls_that_fail(run: Run, hub: Hub, protocol: str) -> None:
+    target = {"esnp": "test/fail", "tny": "1004", "magline": "0x1004"}[protocol]
+    sign_on = [*hub.alice, *(["--anonymous"] if protocol == "magline" else [])]
+    found = run("call", f"{hub.url(protocol)}/{target}", *sign_on)
+    assert (found.code, found.out) == (1, "")
+    assert found.err.startswith("wirehouse: ")
+    assert found.err.count("\n") == 1
+    slow = {"esnp": "test/sleep", "tny": "1003", "magline": "0x1003"}[protocol]
+    sleep = f"{hub.url(protocol)}/{slow}"
+    found = run("call", sleep, "ms=5000", *sign_on, "--timeout", "0.3")
+    assert found == (1, "", "wirehouse: no answer in time\n")
+
+
+def test_wrong_tokens_are_one_line(run: Run, hub: Hub) -> None:
+    found = run("call", hub.url("tny") + "/1002", "--id", "alice", "--token", "throw-away")
+    assert (found.code, found.out) == (1, "")
+    assert "token" in found.err
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("call",),
+        ("call", "gopher://127.0.0.1/x"),
+        ("call", "esnp://127.0.0.1:9"),
+        ("call", "esnp://127.0.0.1:9/a/b", "novalue"),
+        ("call", "esnp://127.0.0.1:99999/a/b"),
+        ("call", "esnp://alice:secret@127.0.0.1/a/b"),
+        ("call", "esnp://127.0.0.1:9/a/b", "--id", "alice"),
+        ("call", "esnp://127.0.0.1:9/a/b", "--token", "throw-away"),
+        ("call", "magline://127.0.0.1:9/1"),
+        ("call", "magline://127.0.0.1:9/1", "--key", "beef"),
+        ("call", "esnps://127.0.0.1:9/a/b", "--ca", "/does/not/exist"),
+        ("publish", "esnp://127.0.0.1:9", "only one"),
+        ("publish", "esnp://127.0.0.1:9", "@a", "b", "--client", "c"),
+        ("publish", "http://127.0.0.1:9", "@a", "b"),
+        ("publish", "http://127.0.0.1:9", "@a", "b", "--admin-token-file", "/does/not/exist"),
+        ("subscribe", "esnp://127.0.0.1:9"),
+        ("subscribe", "esnp://127.0.0.1:9", "@a", "--count", "0"),
+        ("ping",),
+        ("ping", "esnp:///x"),
+    ],
+)
+def test_bad_usage(run: Run, args: tuple[str, ...]) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert err.startswith("wirehouse: ")
+    assert err.count("\n") == 1
+    assert "secret" not in err
+
+
+def test_nobody_is_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("throw-away\n")
+    for args in (
+        ("call", "tny://127.0.0.1:1/1"),
+        ("ping", "comet://127.0.0.1:1"),
+        ("subscribe", "esnp://127.0.0.1:1", "@a"),
+        ("publish", "esnp://127.0.0.1:1", "@a", "b"),
+        ("publish", "http://127.0.0.1:1", "@a", "b", "--admin-token-file", f"{tmp_path}/token"),
+    ):
+        code, out, err = run(*args)
+        assert (code, out) == (1, "")
+        assert err.endswith("127.0.0.1:1: Connection refused\n")
+
+
+# -- publish and subscribe --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["esnp", "tny", "magline", "comet"])
+def test_publish_and_subscribe(run: Run, hub: Hub, protocol: str) -> None:
+    topic = f"@of-{protocol}"
+    key = ["--key", str(hub.data / "magline.pub")] if protocol == "magline" else []
+    sign_on = [*hub.alice, *key]
+    process = _start("subscribe", hub.url(protocol), topic, "--count", "2", "--json", *sign_on)
+    try:
+        until = time.monotonic() + DEADLINE_S
+        while run("publish", *hub.admin, topic, "rain", "--json").out.endswith('"audience": 0}\n'):
+            assert time.monotonic() < until, "nobody subscribed"
+        publisher = "tny" if protocol == "comet" else protocol
+        found = run("publish", hub.url(publisher), topic, "-", *sign_on, stdin=b"\xff\x01")
+        assert found.code == 0
+        assert found.out.endswith(" for 1\n")
+        lines = _lines(process)
+        first, second = (json.loads(next(lines)) for _ in range(2))
+        assert first["content"] == "rain"
+        assert first.get("topic") == (None if protocol == "comet" else topic)
+        assert second["content_hex"] == "ff01"
+        assert found.out == f"{second['id']} for 1\n"
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        _end(process)
+
+
+def test_publish_says_what_the_hub_refuses(run: Run, hub: Hub, tmp_path: Path) -> None:
+    found = run("publish", *hub.admin, "no blanks", "x")
+    assert (found.code, found.out) == (1, "")
+    assert found.err.count("\n") == 1
+    found = run("publish", hub.url("esnp"), "no blanks", "x", *hub.alice)
+    assert found.code == 1
+    (tmp_path / "token").write_text("throw-away\n")
+    url = hub.admin[0]
+    found = run("publish", url, "@a", "x", "--admin-token-file", str(tmp_path / "token"))
+    assert found.code == 1
+    assert "(401)" in found.err
+
+
+def test_publish_once_and_to_one_client(run: Run, hub: Hub) -> None:
+    twice = [
+        run("publish", *hub.admin, "for alice", "--client", "alice", "--once", "k", "--json").out
+        for _ in range(2)
+    ]
+    assert twice[0] == twice[1]
+    shown = run("subscribe", hub.url("comet"), "--count", "1", *hub.alice)
+    assert shown.out.endswith("  -  for alice\n")
+    assert json.loads(twice[0])["id"] in shown.out
+
+
+# -- ping -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["esnp", "tny", "magline", "comet"])
+def test_ping(run: Run, hub: Hub, protocol: str) -> None:
+    key = ["--anonymous"] if protocol == "magline" else []
+    args = ("ping", hub.url(protocol), *key, "--count", "2", "--interval", "0")
+    found = run(*args)
+    assert found.code == 0
+    assert found.out.splitlines()[-1].startswith("2 answered: ")
+    lines = [json.loads(line) for line in run(*args, "--json").out.splitlines()]
+    assert [each["ping"] for each in lines] == [1, 2]
+    assert all(each["ms"] >= 0 for each in lines)
+
+
+# -- words ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("-5", -5),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        ("true", True),
+        ("null", None),
+        ('{"a": [1]}', {"a": [1]}),
+        ('"5"', "5"),
+        ("hi", "hi"),
+        ("", ""),
+        ("007", 7),
+        ("{broken", "{broken"),
+    ],
+)
+def test_values_have_types(text: str, value: object) -> None:
+    found = typed_value(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_bytes_for_people() -> None:
+    assert printable("día\n".encode()) == "día\n"
+    assert printable(b"\xff\x00") == "ff00"
+    assert printable(b"\x1b[31m") == "1b5b33316d"

@@ -1,0 +1,157 @@
+"""URLs, options, waits: what is decided before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+
+import wirehouse.client
+from wirehouse.client import BadCall, CallFailed, ClientError, Result, connect
+from wirehouse.client.address import Where, parse_where
+from wirehouse.client.dialling import Backoff
+from wirehouse.client.errors import session_error
+from wirehouse.client.hub_words import notification_of, pushed, refusal_text
+from wirehouse.client.settings import make_settings
+from wirehouse.protocols.sansio import SessionError
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("esnp://127.0.0.1:9/test/add", Where("esnp", False, "127.0.0.1", 9, "test/add")),
+        ("esnp://h/a/b?o=1&to=5", Where("esnp", False, "h", 9600, "a/b?o=1&to=5")),
+        ("tny://h/1002", Where("tny", False, "h", 9610, "1002")),
+        ("maglines://h", Where("magline", True, "h", 9757, "")),
+        ("comets://[::1]:7/", Where("comet", True, "::1", 7, "")),
+    ],
+)
+def test_urls(url: str, where: Where) -> None:
+    assert parse_where(url) == where
+
+
+def test_places_can_be_read() -> None:
+    assert parse_where("tny://[::1]:5").place == "[::1]:5"
+    assert parse_where("tny://game.example").place == "game.example:9610"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://h", "begins with one of esnp://, esnps://"),
+        ("127.0.0.1:9600", "begins with"),
+        ("esnp://", "host is missing"),
+        ("tny://h:70000", "70000"),
+        ("tny://h:x", "h:x"),
+        ("tny://a:b@h", "no place for a token"),
+        ("tny://[::1", "tny"),
+    ],
+)
+def test_bad_urls(url: str, words: str) -> None:
+    with pytest.raises(BadCall, match=words):
+        parse_where(url)
+
+
+def test_options_are_checked_by_name() -> None:
+    with pytest.raises(BadCall, match="no option is called nmae; there are id, token"):
+        make_settings("tny://h", nmae=1)
+    for name in ("backoff_s", "timeout_s", "heartbeat_s", "max_waiting", "connect_timeout_s"):
+        with pytest.raises(BadCall, match=name):
+            make_settings("tny://h", **{name: 0})
+    for key in ("ab", "zz" * 32, b"short"):
+        with pytest.raises(BadCall, match="pinned: wanted 32 bytes"):
+            make_settings("magline://h", pinned=key)
+
+
+def test_secrets_are_not_printed() -> None:
+    settings = make_settings("magline://h", token="throw-away", psk="11" * 32)
+    assert "throw-away" not in repr(settings)
+    assert "\\x11" not in repr(settings)
+
+
+def test_tls_and_what_it_means_for_comet() -> None:
+    plain, tls = make_settings("comet://h"), make_settings("comets://h")
+    assert plain.tls is None
+    assert isinstance(tls.tls, ssl.SSLContext)
+    assert (plain.plaintext, tls.plaintext) == (False, True)
+    assert not make_settings("comets://h", allow_plaintext=False).plaintext
+    assert not make_settings("comets://h", pinned=bytes(32)).plaintext
+    given = ssl.create_default_context()
+    assert make_settings("comet://h", tls=given).tls is given
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("esnp://127.0.0.1:1", {"dialect": "nope"}),
+        ("tny://127.0.0.1:1", {"dialect": "nope"}),
+        ("comet://127.0.0.1:1", {"dialect": "nope"}),
+        ("comet://127.0.0.1:1", {"pinned": bytes(32), "allow_plaintext": True}),
+        ("comet://127.0.0.1:1", {"psk": bytes(32)}),
+        ("esnp://127.0.0.1:1", {"pinned": bytes(32)}),
+        ("tny://127.0.0.1:1", {"anonymous": True}),
+        ("magline://127.0.0.1:1", {"dialect": "seed", "anonymous": True}),
+        ("magline://127.0.0.1:1", {"pinned": bytes(32), "psk": bytes(32)}),
+    ],
+)
+def test_options_that_cannot_work(url: str, options: dict[str, object]) -> None:
+    async def story() -> None:
+        with pytest.raises(BadCall):
+            await connect(url, **options).open()
+
+    asyncio.run(story())
+
+
+def test_waits_double_up_to_a_limit() -> None:
+    backoff = Backoff(0.1, 30.0)
+    waits = [backoff.next() for _ in range(100)]
+    for number, wait in enumerate(waits):
+        most = min(0.1 * 2.0 ** min(number, 60), 30.0)
+        assert most / 2 <= wait <= most
+    backoff.lived(0.5)
+    assert backoff.next() >= 15
+    backoff.at_once()
+    assert backoff.next() == 0
+    assert backoff.next() >= 15
+    backoff.lived(60.0)
+    assert backoff.next() <= 0.1
+    assert len({round(wait, 6) for wait in waits[20:]}) > 10, "left to chance"
+
+
+def test_results() -> None:
+    assert Result(b'{"a": 1}').data == {"a": 1}
+    assert Result(b'{"a": 1}').beside == b""
+    assert (Result(b"[1]").data, Result(b"[1]").beside) == ({}, b"[1]")
+    assert (Result(b"x", {"a": 1}).data, Result(b"x", {"a": 1}).beside) == ({"a": 1}, b"x")
+
+
+def test_what_a_push_may_say() -> None:
+    assert pushed(b"not json") is None
+    assert pushed(b"[]") is None
+    assert pushed(b'{"id": "1", "content_base64": "?"}') is None
+    assert pushed(b'{"id": "1", "content": "x", "ts": "no"}') is None
+    found = notification_of({"id": 5, "content": b"\xff", "ts": 3, "type": 2})
+    assert (found.id, found.content, found.ts_ms, found.type) == ("5", b"\xff", 3, 2)
+    assert found.text == "\\xff"
+    assert refusal_text(b'{"text": "no"}') == "no"
+    assert refusal_text(b"plain") == "plain"
+
+
+def test_errors_say_what_happened() -> None:
+    assert str(CallFailed(500, "failed on request")) == "failed on request (500)"
+    assert str(CallFailed(205)) == "205"
+    busy = session_error(SessionError("too_busy", "1 waits"), closed=False)
+    assert isinstance(busy, wirehouse.client.Refused)
+    assert isinstance(session_error(SessionError("bad_state"), closed=True), ConnectionError)
+    for name in wirehouse.client.__all__:
+        assert getattr(wirehouse.client, name).__doc__
+    assert issubclass(wirehouse.client.Timeout, (ClientError, TimeoutError))
+
+
+def test_a_client_must_be_opened_first() -> None:
+    async def story() -> None:
+        with pytest.raises(BadCall, match="open the client first"):
+            await connect("tny://127.0.0.1:1").call(1)
+
+    asyncio.run(story())

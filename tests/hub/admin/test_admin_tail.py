@@ -1,0 +1,165 @@
+"""`GET /v1/tail`: what crosses the hub, as it crosses, without what is secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.hub.admin.asking import asking, tailing
+from tests.hub.doors_comet.phones import phone
+from tests.hub.doors_magline.nodes import node
+from tests.hub.recording.recorded_run import Caller, publish
+from tests.hub.running import running, until
+from tests.hub.talking import dial
+
+from wirehouse.hub.admin.tail import QUEUE, TailReader
+from wirehouse.hub.demo import demo_services
+from wirehouse.protocols.esnp.session import EsnpSession
+from wirehouse.protocols.sansio import Role
+
+ROW = {"protocol": "comet", "target": None, "body": b"hello", "file": "live", "offset": 0}
+
+
+def test_messages_are_decoded_also_sealed_ones() -> None:
+    asyncio.run(_decoded())
+
+
+async def _decoded() -> None:
+    async with running(clients=["anna"], doors=["comet"]) as it, asking(it.hub) as admin:
+        assert it.hub.tap is None
+        async with tailing(admin) as events, phone(it, "anna") as made:
+            await made.exchange_key()
+            await made.subscribe("@news")
+            await publish(it, topic="@news", content=b"for your eyes")
+            assert await made.content() == b"for your eyes"
+            found: list[dict[str, Any]] = []
+            while not found or found[-1]["kind"] != "push":
+                name, row = await events.next()
+                assert name == "message"
+                found.append(row)
+        names = [row["name"] for row in found]
+        assert names[:3] == ["auth", "auth_success", "exchange_key"]
+        assert found[-1]["body"] == "for your eyes"
+        assert found[0]["client"] == "anna"
+        assert it.tokens["anna"] not in json.dumps(found)
+        await until(lambda: it.hub.tap is None, "nobody decodes when nobody looks")
+
+
+def test_the_arguments_of_signing_on_are_masked_everywhere() -> None:
+    asyncio.run(_masked())
+
+
+async def _masked() -> None:
+    async with (
+        running(
+            clients=["anna", "ben"],
+            doors=["esnp", "magline"],
+            services=demo_services(),
+            magline={"anonymous": True},
+        ) as it,
+        asking(it.hub) as admin,
+        tailing(admin, "?filter=kind%20%3D%3D%20%22request%22") as events,
+    ):
+        reader, writer = await dial(it.address("esnp"))
+        caller = Caller(EsnpSession(Role.CLIENT, now=it.hub.loop.time()), reader, writer)
+        await caller.call("hub", "auth", id="anna", token=it.tokens["anna"])
+        await caller.call("test", "add", a=1, b=2)
+        async with node(it, "ben") as made:
+            await made.ask(0x1002, {"a": 1, "b": 2})
+        found = [(await events.next())[1] for _ in range(4)]
+        await caller.hang_up()
+    assert [row["target"] for row in found] == ["hub/auth", "test/add", "10", "4098"]
+    assert [row.get("masked", False) for row in found] == [True, False, True, False]
+    said = json.dumps(found)
+    assert it.tokens["anna"] not in said
+    assert it.tokens["ben"] not in said
+    assert json.loads(found[3]["body"]) == {"a": 1, "b": 2}
+
+
+def test_a_connection_that_was_open_before_is_followed_from_here_on() -> None:
+    asyncio.run(_joined())
+
+
+async def _joined() -> None:
+    async with (
+        running(clients=["anna"], doors=["comet"]) as it,
+        asking(it.hub) as admin,
+        phone(it, "anna") as made,
+    ):
+        await made.exchange_key()
+        async with tailing(admin) as events:
+            await made.subscribe("@news")
+            assert (await events.next())[1]["name"] == "subscribe"
+            await publish(it, topic="@news", content=b"with the key of before")
+            while (row := (await events.next())[1])["kind"] != "push":
+                pass
+            assert row["body"] == "with the key of before"
+
+
+def test_a_filter_that_is_none_is_refused() -> None:
+    asyncio.run(_bad_filter())
+
+
+async def _bad_filter() -> None:
+    async with running(doors=["comet"]) as it, asking(it.hub) as admin:
+        for text in ("kind%20%3D", "nothing%20%3D%3D%201", "x" * 3000):
+            answer = await admin.get(f"/v1/tail?filter={text}")
+            assert (answer.status, answer.json["error"]) == (400, "bad_arguments")
+        assert it.hub.tap is None
+
+
+def test_readers_are_few() -> None:
+    asyncio.run(_few())
+
+
+async def _few() -> None:
+    limits = {"tail_watchers": 1}
+    async with running(doors=["comet"], limits=limits) as it, asking(it.hub) as admin:
+        async with tailing(admin):
+            answer = await admin.get("/v1/tail")
+            assert (answer.status, answer.json["error"]) == (429, "too_busy")
+        await until(lambda: it.hub.tap is None)
+        async with tailing(admin):
+            pass
+
+
+def test_streams_end_with_the_hub() -> None:
+    asyncio.run(_ends())
+
+
+async def _ends() -> None:
+    async with running(doors=["comet"]) as it, asking(it.hub) as admin, tailing(admin) as events:
+        await admin.server.stop()
+        assert await events.rest() == b""
+
+
+def test_a_reader_that_is_too_slow_is_told_how_much_it_missed() -> None:
+    asyncio.run(_slow())
+
+
+async def _slow() -> None:
+    reader = TailReader(None)
+    for _ in range(QUEUE + 7):
+        reader.message(ROW)
+    found = b""
+    while b"event: dropped" not in found:
+        found += await reader.next()
+    assert found.count(b"event: message") == QUEUE
+    assert b'event: dropped\ndata: {"count":7}' in found
+    reader.end()
+    assert await reader.next() == b""
+
+
+@pytest.mark.parametrize(("body", "key"), [(b"text", "body"), (b"\xff", "body_base64")])
+def test_bodies_are_text_or_base64(body: bytes, key: str) -> None:
+    asyncio.run(_body(body, key))
+
+
+async def _body(body: bytes, key: str) -> None:
+    reader = TailReader(None)
+    reader.message({**ROW, "body": body})
+    data = json.loads((await reader.next()).split(b"data: ")[1])
+    assert key in data
+    assert "file" not in data

@@ -1,0 +1,51 @@
+"""The configuration that `wirehouse hub init` writes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from wirehouse.hub.config import Config, ConfigError, load_config
+from wirehouse.hub.config_text import config_text, meanings
+
+
+def test_as_it_is_written_it_changes_nothing() -> None:
+    assert msgspec.convert(tomllib.loads(config_text()), Config) == Config()
+
+
+def test_every_key_stands_there_with_its_default_and_a_meaning() -> None:
+    text = re.sub(r"(?m)^#(?=[a-z_0-9]+ = )", "", config_text())
+    tables = tomllib.loads(text)
+    for table in msgspec.structs.fields(Config):
+        written = tables[table.name]
+        fields = msgspec.structs.fields(type(table.default))
+        assert set(written) == {field.name for field in fields}
+        assert set(meanings(type(table.default))) >= set(written)
+        for field in fields:
+            if field.name not in ("tls", "backends"):
+                default = getattr(table.default, field.name)
+                shown = list(default) if isinstance(default, tuple) else default
+                assert shown == written[field.name]
+
+
+def test_what_holds_tables_is_an_example_that_works() -> None:
+    text = re.sub(r"(?m)^#(?=(tls|backends) = )", "", config_text())
+    config = msgspec.convert(tomllib.loads(text), Config)
+    assert config.comet.tls is not None
+    assert config.comet.tls.certificate == "cert.pem"
+    assert config.gateway.backends[0].port == 9611
+
+
+def test_lines_are_short() -> None:
+    assert max(map(len, config_text().splitlines())) <= 100
+
+
+def test_unknown_keys_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "hub.toml"
+    path.write_text("[comet]\nprt = 1\n")
+    with pytest.raises(ConfigError, match="prt"):
+        load_config(path)

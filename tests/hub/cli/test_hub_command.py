@@ -1,0 +1,196 @@
+"""`wirehouse hub`, as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_process, wirehouse
+from tests.hub.doors_comet.phones import Phone
+from tests.hub.talking import dial
+
+from wirehouse.capture.decode import read_tables
+from wirehouse.capture.output import sealed_files
+from wirehouse.protocols.comet.layout import AuthSuccess
+from wirehouse.protocols.comet.session import ClientSession
+
+SERVICES = """
+from wirehouse.hub.services import Services
+
+services = Services()
+not_services = 7
+
+
+@services.service("greetings", "hello", tny=2001)
+def hello(name: str) -> dict[str, str]:
+    return {"text": f"hello, {name}"}
+"""
+
+
+def ask(hub: HubProcess, path: str, body: dict[str, Any] | None = None) -> Any:
+    line = http.client.HTTPConnection(*hub.address("admin"), timeout=20)
+    token = (hub.data / "admin.token").read_text().strip()
+    data = None if body is None else json.dumps(body)
+    line.request(
+        "GET" if body is None else "POST", path, data, {"Authorization": f"Bearer {token}"}
+    )
+    try:
+        return json.loads(line.getresponse().read())
+    finally:
+        line.close()
+
+
+def test_it_says_where_it_listens_then_ready_and_ends_on_a_signal(tmp_path: Path) -> None:
+    with hub_process(tmp_path) as hub:
+        names = [line.split()[1] for line in hub.lines[:-1]]
+        assert names == ["esnp", "tny", "relay", "magline", "comet", "admin"]
+        for name in names:
+            with socket.create_connection(hub.address(name), timeout=20):
+                pass
+        assert stat.S_IMODE(hub.data.stat().st_mode) == 0o700
+        assert hub.end() == (0, "")
+
+
+def test_ctrl_c_drains_too(tmp_path: Path) -> None:
+    with hub_process(tmp_path) as hub:
+        assert hub.end(signal.SIGINT) == (0, "")
+
+
+def test_clients_come_while_it_runs_and_what_waits_survives(tmp_path: Path) -> None:
+    with hub_process(tmp_path) as hub:
+        added = wirehouse("client", "add", "anna", "--data", str(hub.data))
+        assert added.returncode == 0, added.stderr
+        assert len(added.stdout.strip()) == 44
+        wanted = {"client": "anna", "content": "kept"}
+        assert ask(hub, "/v1/publish", wanted)["id"].startswith("p")
+        hub.end(signal.SIGKILL)
+    with hub_process(tmp_path) as hub:
+        found = ask(hub, "/v1/inbox/anna")["notifications"]
+        assert [each["content"] for each in found] == ["kept"]
+
+
+def test_sighup_takes_over_limits_and_refuses_what_cannot_work(tmp_path: Path) -> None:
+    config = tmp_path / "hub.toml"
+    with hub_process(tmp_path, "--verbose") as hub:
+        ask(hub, "/varz")
+        config.write_text(f"{FREE_PORTS}[limits]\ncontent_bytes = 10\n")
+        hub.hear(signal.SIGHUP)
+        wanted = {"topic": "@news", "content": "more than ten bytes"}
+        eventually(lambda: ask(hub, "/v1/publish", wanted).get("error") == "too_large", "reloaded")
+        config.write_text("[limits]\nno_such_limit = 10\n")
+        hub.hear(signal.SIGHUP)
+        code, errors = hub.end()
+        assert code == 0
+        assert "not reloaded" in errors
+        assert "no_such_limit" in errors
+        assert "Traceback" not in errors
+
+
+def test_sighup_sends_removed_clients_away(tmp_path: Path) -> None:
+    with hub_process(tmp_path) as hub:
+        data = ("--data", str(hub.data))
+        token = wirehouse("client", "add", "anna", *data).stdout.strip()
+        asyncio.run(_removed(hub, token, lambda: wirehouse("client", "remove", "anna", *data)))
+        closed = ask(hub, "/connz")["closed"]
+        assert [(each["client"], each["reason"]) for each in closed] == [("anna", "revoked")]
+
+
+async def _removed(hub: HubProcess, token: str, remove: Callable[[], Any]) -> None:
+    reader, writer = await dial(hub.address("comet"))
+    made = Phone(ClientSession(now=asyncio.get_running_loop().time()), reader, writer)
+    assert isinstance(await made.sign_on("anna", token), AuthSuccess)
+    assert (await asyncio.to_thread(remove)).returncode == 0
+    hub.hear(signal.SIGHUP)
+    await made.ended()
+    await made.hang_up()
+
+
+def test_demo_and_record(tmp_path: Path) -> None:
+    recordings = tmp_path / "recordings"
+    with hub_process(tmp_path, "--demo", "--record", str(recordings)) as hub:
+        with socket.create_connection(hub.address("comet"), timeout=20):
+            pass
+        eventually(lambda: ask(hub, "/connz")["closed"], "the connection is over")
+        assert ask(hub, "/varz")["recording"] == "on"
+        assert hub.end() == (0, "")
+    facts = [row for table, row in read_tables(sealed_files(recordings), tables=["facts"])]
+    assert [fact["kind"] for fact in facts] == ["open", "close"]
+    assert facts[1]["data"] == {"reason": "eof", "side": "client"}
+    assert stat.S_IMODE(sealed_files(recordings)[0].stat().st_mode) == 0o600
+
+
+def test_services_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "greetings.py").write_text(SERVICES)
+    with hub_process(tmp_path, "--services", "greetings:services", cwd=tmp_path) as hub:
+        assert hub.end() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        ("greetings", "wanted MODULE:NAME"),
+        ("no_such_module_here:services", "No module named"),
+        ("greetings:nothing", "is no wirehouse.hub.services.Services"),
+        ("greetings:not_services", "is no wirehouse.hub.services.Services"),
+    ],
+)
+def test_services_that_are_none_are_one_line(tmp_path: Path, named: str, text: str) -> None:
+    (tmp_path / "greetings.py").write_text(SERVICES)
+    done = wirehouse("hub", "--data", "data", "--services", named, cwd=tmp_path)
+    assert_one_line(done.returncode, done.stdout, done.stderr, text)
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for door in ("comet", "admin"):
+            (tmp_path / "hub.toml").write_text(
+                FREE_PORTS.replace(f"[{door}]\nport = 0", f"[{door}]\nport = {port}")
+            )
+            done = wirehouse("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
+            assert_one_line(done.returncode, done.stdout, done.stderr, str(port))
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ("[comet]\nprt = 1\n", "prt"),
+        ("[comet\n", "hub.toml"),
+        ('[comet]\nport = "x"\n', "port"),
+        ('[esnp]\nhost = "0.0.0.0"\nauth = "none"\n', "esnp.auth"),
+        ('[comet]\ntls = { certificate = "no.pem", key = "no.pem" }\n', "no.pem"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_one_line(
+    tmp_path: Path, config: str, text: str
+) -> None:
+    (tmp_path / "hub.toml").write_text(config + FREE_PORTS.replace("[comet]\nport = 0\n", ""))
+    if config.startswith("[esnp]"):
+        (tmp_path / "hub.toml").write_text(config)
+    done = wirehouse("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
+    assert_one_line(done.returncode, done.stdout, done.stderr, text)
+
+
+def assert_one_line(code: int, output: str, errors: str, text: str) -> None:
+    assert code == 2
+    assert "ready" not in output
+    assert text in errors
+    assert errors.startswith("wirehouse: ")
+    assert errors.count("\n") == 1
+
+
+def test_init_writes_a_file_once(tmp_path: Path) -> None:
+    done = wirehouse("hub", "init", "-o", "hub.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "hub.toml\n")
+    again = wirehouse("hub", "init", "-o", "hub.toml", cwd=tmp_path)
+    assert_one_line(again.returncode, again.stdout, again.stderr, "is there already")
+    shown = wirehouse("hub", "init", cwd=tmp_path)
+    assert shown.stdout == (tmp_path / "hub.toml").read_text()

@@ -1,0 +1,1 @@
+"""comet over real sockets."""

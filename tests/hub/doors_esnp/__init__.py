@@ -1,0 +1,1 @@
+"""The ESNP door over real sockets."""

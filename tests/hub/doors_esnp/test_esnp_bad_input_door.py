@@ -1,0 +1,79 @@
+"""Bytes that are no ESNP, over a real socket: closed with a reason, others unhurt."""
+
+from __future__ import annotations
+
+import pytest
+from tests.hub.doors_esnp.peer import REQUEST, connected, esnp_hub, run, signed_on, to
+from tests.hub.running import until
+
+from wirehouse.protocols.esnp.codec_seed import encode_message
+from wirehouse.protocols.esnp.layout import Message, MessageId, Payload
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "too_large"),
+        (b"\x00\x00\x00\x01x", "bad_end"),
+        (b"\xff" * 10_000, "too_large"),
+    ],
+)
+def test_garbage_is_closed_without_a_word(data: bytes, reason: str) -> None:
+    async def test() -> None:
+        async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as good:
+            async with connected(it) as bad:
+                bad.writer.write(data)
+                await bad.closed()
+            await until(lambda: len(it.hub.connections) == 1)
+            assert it.hub.counts.failures["esnp", reason] == 1
+            assert it.hub.counts.close_reasons["esnp", reason] == 1
+            assert await good.ok("test/add", a=1, b=2) == {"c": 3}
+
+    run(test())
+
+
+def test_half_a_message_at_the_end() -> None:
+    async def test() -> None:
+        async with esnp_hub(clients=["alice"]) as it:
+            async with connected(it) as peer:
+                peer.writer.write(b"\x16\x00\x00\x10half")
+                await peer.writer.drain()
+                await until(lambda: [c.in_bytes for c in it.hub.connections.values()] == [8])
+            await until(lambda: not it.hub.connections)
+            assert it.hub.counts.failures["esnp", "short"] == 1
+
+    run(test())
+
+
+def test_many_tiny_messages_in_one_write() -> None:
+    async def test() -> None:
+        async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as peer:
+            peer.writer.write(b"\0\0\0\0" * 64_000)  # empty messages mean nothing
+            assert await peer.ok("test/add", a=1, b=2) == {"c": 3}
+
+    run(test())
+
+
+def test_a_request_byte_by_byte() -> None:
+    async def test() -> None:
+        async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as peer:
+            rows = (REQUEST, *to("test/echo"), MessageId(value=900), Payload(data=b"slow"))
+            (connection,) = it.hub.connections.values()
+            for _ in range(2):
+                for byte in encode_message(Message(rows=rows)):
+                    before = connection.in_bytes
+                    peer.writer.write(bytes([byte]))
+                    await until(lambda: connection.in_bytes > before)  # noqa: B023
+                assert (await peer.message()).rows[-1] == Payload(data=b"slow")
+
+    run(test())
+
+
+def test_a_frame_that_takes_for_ever() -> None:
+    async def test() -> None:
+        limits = {"frame_s": 0.01, "frame_bytes_per_s": 1e9}
+        async with esnp_hub(clients=["alice"], limits=limits) as it, connected(it) as peer:
+            peer.writer.write(b"\x16\x00\x00\x10half")
+            await until(lambda: it.hub.counts.drops["esnp", "too_slow"])
+
+    run(test())

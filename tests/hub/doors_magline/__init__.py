@@ -1,0 +1,1 @@
+"""magline over real sockets."""

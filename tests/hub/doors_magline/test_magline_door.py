@@ -1,0 +1,358 @@
+"""magline over a real socket: handshakes, signing on, services, topics, resumption, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+from tests.hub.certificates import make_certificate
+from tests.hub.doors_magline.nodes import (
+    ACK,
+    ANYBODY,
+    AUTH,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    connected,
+    node,
+    pinned,
+)
+from tests.hub.running import running, until
+
+from wirehouse.hub.demo import demo_services
+from wirehouse.hub.store import remove_client, rotate_client
+from wirehouse.protocols.magline.codec_seed import encode_frame
+from wirehouse.protocols.magline.layout import ErrorNumber, Frame, Pin, Reason
+from wirehouse.protocols.magline.limits import HALF_OPEN_PER_ADDRESS
+from wirehouse.protocols.magline.session import (
+    ClientKey,
+    Established,
+    Finished,
+    Ponged,
+    Pushed,
+    Refused,
+    RequestFailed,
+)
+
+TOPIC = "@news"
+ECHO, ADD, SLEEP, FAIL = 0x1001, 0x1002, 0x1003, 0x1004
+
+
+def test_services_by_business_command() -> None:
+    asyncio.run(_services())
+
+
+async def _services() -> None:
+    async with (
+        running(clients=["alice"], doors=["magline"], services=demo_services()) as it,
+        node(it) as alice,
+    ):
+        assert await alice.sign_on(it, "alice") == {"id": "alice"}
+        assert await alice.raw(ECHO, b"\x00 any bytes \xff") == b"\x00 any bytes \xff"
+        assert await alice.ask(ADD, {"a": 1, "b": 2}) == {"c": 3}
+        slow = alice.send(SLEEP, {"ms": 30})
+        assert await alice.ask(ADD, {"a": 2, "b": 2}) == {"c": 4}
+        assert alice.session.in_flight == 1, "a slow call holds nobody up"
+        assert slow
+        assert await alice.fail(FAIL, b"") == ErrorNumber.BUSINESS
+        assert await alice.fail(ADD, {"a": 1}) == ErrorNumber.BUSINESS
+        assert await alice.fail(ADD, b"no JSON") == ErrorNumber.BUSINESS
+        assert await alice.fail(0x7777, b"") == ErrorNumber.NO_ROUTE
+        largest = bytes((1 << 20) - 20)  # the answer needs six bytes more, for REPLY_TO
+        assert await alice.fail(ECHO, largest) == ErrorNumber.TOO_LARGE
+        assert await alice.raw(ECHO, largest[6:]) == largest[6:]
+        calls = it.hub.counts.calls
+        assert calls["magline", "failed"] == 1
+        assert calls["magline", "bad_arguments"] == 2
+        assert calls["magline", "not_found"] == 1
+
+
+def test_topics_by_the_hub_s_own_commands() -> None:
+    asyncio.run(_topics())
+
+
+async def _topics() -> None:
+    async with (
+        running(clients=["alice", "bob"], doors=["magline"]) as it,
+        node(it, "alice") as alice,
+        node(it, "bob") as bob,
+    ):
+        assert await alice.ask(SUBSCRIBE, {"topic": TOPIC, "ack": True}) == {"topics": 1}
+        assert await bob.ask(SUBSCRIBE, {"topics": [TOPIC, "@sport"]}) == {"topics": 2}
+        published = await bob.ask(PUBLISH, {"topic": TOPIC, "content": "hello", "type": 3})
+        assert published["audience"] == 2
+        for each in (alice, bob):
+            told = await each.pushed()
+            assert told.pop("ts") > 0
+            assert told == {"id": published["id"], "topic": TOPIC, "content": "hello", "type": 3}
+        assert await alice.ask(ACK, {"id": published["id"]}) == {"acked": 1}
+        await bob.ask(PUBLISH, {"client": "alice", "content_base64": "/w=="})
+        told = await alice.pushed()
+        assert told["content_base64"] == "/w=="
+        assert "topic" not in told
+        assert await alice.ask(UNSUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
+        assert (await bob.ask(PUBLISH, {"topic": TOPIC, "content": "x"}))["audience"] == 1
+        assert await alice.fail(SUBSCRIBE, {"topic": "not a topic!"}) == ErrorNumber.BUSINESS
+
+
+def test_nothing_but_signing_on_is_allowed_before_it() -> None:
+    asyncio.run(_order_first())
+
+
+async def _order_first() -> None:
+    async with running(clients=["alice"], doors=["magline"], services=demo_services()) as it:
+        async with node(it) as early:
+            early.send(ECHO, b"")
+            refused = await early.next(Refused)
+            assert refused.error_number == ErrorNumber.ORDER_CMD
+            assert (await early.next(Finished)).reason_number == Reason.AUTH
+        async with node(it) as wrong:
+            wrong.session.ping()
+            wrong.write()
+            await wrong.next(Ponged)
+            wrong.send(AUTH, {"id": "alice", "token": "t-throw-away"})
+            assert (await wrong.next(RequestFailed)).error_number == ErrorNumber.AUTH
+            assert (await wrong.next(Finished)).reason_number == Reason.AUTH
+        await until(lambda: it.hub.counts.close_reasons["magline", "auth_failed"] == 2)
+        assert it.hub.counts.auth_failures["magline"] == 1
+        async with node(it, "alice") as alice:
+            assert await alice.raw(ECHO, b"in") == b"in"
+            assert await alice.fail(AUTH, {"id": "alice", "token": "t-throw-away"})
+            assert await alice.raw(ECHO, b"still in") == b"still in"
+
+
+def test_a_stranger_s_frames_are_small() -> None:
+    asyncio.run(_small_frames())
+
+
+async def _small_frames() -> None:
+    async with running(doors=["magline"]) as it, node(it) as stranger:
+        stranger.send(AUTH, bytes(5_000))
+        assert (await stranger.next(Refused)).error_number == ErrorNumber.TOO_LARGE
+
+
+def test_a_slow_call_of_a_client_that_is_gone_is_given_up() -> None:
+    asyncio.run(_given_up())
+
+
+async def _given_up() -> None:
+    async with running(clients=["alice"], doors=["magline"], services=demo_services()) as it:
+        async with node(it, "alice") as alice:
+            alice.send(SLEEP, {"ms": 60_000})
+            await until(lambda: it.hub.services.running == 1)
+        await until(lambda: it.hub.services.running == 0)
+
+
+def test_who_knows_no_key_comes_in_only_where_that_is_allowed() -> None:
+    asyncio.run(_anonymous())
+
+
+async def _anonymous() -> None:
+    async with running(doors=["magline"]) as it:
+        stranger = await connected(it, key=ANYBODY)
+        assert (await stranger.next(Refused)).error_number == ErrorNumber.HANDSHAKE
+        await stranger.ended()
+        await stranger.hang_up()
+    settings = {"anonymous": True}
+    async with (
+        running(clients=["alice"], doors=["magline"], magline=settings) as it,
+        node(it, "alice", key=ANYBODY) as alice,
+    ):
+        assert await alice.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
+
+
+def test_shared_keys_and_a_key_that_the_hub_does_not_have(tmp_path: Path) -> None:
+    asyncio.run(_shared_keys(tmp_path))
+
+
+async def _shared_keys(folder: Path) -> None:
+    psk = bytes(range(32))  # a throw-away test value
+    (folder / "psk").write_text(psk.hex())
+    (folder / "psk").chmod(0o600)
+    settings = {"psk": [str(folder / "psk")]}
+    async with running(clients=["alice"], doors=["magline"], magline=settings) as it:
+        async with node(it, "alice", key=ClientKey(psk=psk)) as alice:
+            assert await alice.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
+        other = await connected(it, key=ClientKey(psk=bytes(32)))
+        assert (await other.next(Refused)).error_number == ErrorNumber.HANDSHAKE
+        await other.hang_up()
+
+
+def test_the_static_key_is_made_once_and_kept(tmp_path: Path) -> None:
+    asyncio.run(_static_key(tmp_path))
+
+
+async def _static_key(folder: Path) -> None:
+    keys = []
+    for _ in range(2):
+        async with running(clients=[], doors=["magline"], data=folder) as it:
+            async with node(it):
+                keys.append(pinned(it))
+            assert stat.S_IMODE((folder / "magline.key").stat().st_mode) == 0o600
+    assert keys[0] == keys[1]
+
+
+def test_anybody_may_do_anything_where_that_is_wanted() -> None:
+    asyncio.run(_anybody())
+
+
+async def _anybody() -> None:
+    settings = {"auth": "none"}
+    async with (
+        running(clients=["alice"], doors=["magline"], magline=settings) as it,
+        node(it) as somebody,
+    ):
+        assert await somebody.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
+        await somebody.ask(PUBLISH, {"topic": TOPIC, "content": "hello"})
+        assert (await somebody.pushed())["content"] == "hello"
+
+
+def test_a_client_that_comes_back_goes_on_where_it_was() -> None:
+    asyncio.run(_resumes())
+
+
+async def _resumes() -> None:
+    async with running(clients=["alice"], doors=["magline"], services=demo_services()) as it:
+        async with node(it, "alice") as first:
+            await first.ask(SUBSCRIBE, {"topic": TOPIC, "ack": True})
+            ticket = first.session.ticket
+        await until(lambda: not it.hub.connections)
+        await it.publish(TOPIC, b"while away")
+        async with node(it, ticket=ticket) as second:
+            assert await second.raw(ECHO, b"no token needed") == b"no token needed"
+            assert (await second.pushed())["content"] == "while away"
+            (connection,) = it.hub.connections.values()
+            assert connection.client is not None
+            assert connection.client.id == "alice"
+            async with node(it, ticket=second.session.ticket) as third:
+                assert (await second.next(Finished)).reason_number == Reason.REPLACED
+                await until(lambda: it.hub.counts.close_reasons["magline", "replaced"] == 1)
+                await it.publish(TOPIC, b"to the third")
+                told = [(await third.pushed())["content"] for _ in range(2)]
+                assert told == ["while away", "to the third"]
+
+
+def test_pushes_go_only_to_who_had_them_before() -> None:
+    asyncio.run(_resumes_without_pushes())
+
+
+async def _resumes_without_pushes() -> None:
+    async with (
+        running(clients=["alice"], doors=["magline"], services=demo_services()) as it,
+        node(it, "alice") as asker,
+        node(it, "alice") as reader,
+    ):
+        await reader.ask(SUBSCRIBE, {"topic": TOPIC})
+        async with node(it, ticket=asker.session.ticket) as again:
+            await it.publish(TOPIC, b"to the reader")
+            assert (await reader.pushed())["content"] == "to the reader"
+            assert await again.raw(ECHO, b"x") == b"x"
+            assert not [each for each in again.events if isinstance(each, Pushed)]
+
+
+@pytest.mark.parametrize("change", [remove_client, rotate_client])
+def test_a_credential_that_is_gone_ends_its_tickets(change: object) -> None:
+    asyncio.run(_revoked(change))
+
+
+async def _revoked(change: object) -> None:
+    async with running(clients=["alice", "bob"], doors=["magline"]) as it:
+        async with node(it, "alice") as alice:
+            ticket = alice.session.ticket
+        async with node(it, "bob") as bob:
+            bobs = bob.session.ticket
+        change(it.data / "hub.sqlite3", "alice")  # type: ignore[operator]
+        back = await connected(it, ticket=ticket)
+        assert (await back.next(Finished)).reason_number in {Reason.AUTH, Reason.RESUME}
+        assert back.session.ticket is None
+        await back.hang_up()
+        async with node(it, ticket=bobs) as bob:
+            assert await bob.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
+
+
+def test_an_address_has_so_many_handshakes_at_a_time() -> None:
+    asyncio.run(_half_open())
+
+
+async def _half_open() -> None:
+    async with running(clients=["alice"], doors=["magline"]) as it:
+        address = it.address("magline")
+        silent = [await asyncio.open_connection(*address) for _ in range(HALF_OPEN_PER_ADDRESS)]
+        await until(lambda: len(it.hub.connections) == HALF_OPEN_PER_ADDRESS)
+        one_more = await connected(it)
+        assert (await one_more.next(Refused)).error_number == ErrorNumber.BUSY
+        assert (await one_more.next(Finished)).reason_number == Reason.BUSY
+        await one_more.hang_up()
+        assert it.hub.counts.refused["handshakes_per_address"] == 1
+        silent.pop()[1].close()
+        await until(lambda: len(it.hub.connections) == len(silent))
+        async with node(it, "alice") as alice:
+            assert await alice.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
+        for _, writer in silent:
+            writer.close()
+
+
+def test_the_hub_says_why_it_ends() -> None:
+    asyncio.run(_goodbye())
+
+
+async def _goodbye() -> None:
+    async with (
+        running(clients=["alice"], doors=["magline"]) as it,
+        node(it, "alice") as alice,
+        node(it, "alice") as revoked,
+    ):
+        last = max(it.hub.connections)
+        it.hub.connections[last].end("revoked")
+        assert (await revoked.next(Finished)).reason_number == Reason.AUTH
+        await it.hub.drain()
+        finished = await alice.next(Finished)
+        assert finished.reason_number == Reason.SHUTDOWN
+        assert finished.trusted
+
+
+def test_a_frame_that_is_repeated_ends_one_connection_and_no_other() -> None:
+    asyncio.run(_replayed())
+
+
+async def _replayed() -> None:
+    async with (
+        running(clients=["alice", "bob"], doors=["magline"], services=demo_services()) as it,
+        node(it, "alice") as alice,
+        node(it, "bob") as bob,
+    ):
+        alice.writer.write(encode_frame(Frame(seq=1, body=Pin(ping_number=1))))
+        assert (await alice.next(Refused)).error_number == ErrorNumber.BAD_RECORD
+        await until(lambda: it.hub.counts.close_reasons["magline", "bad_record"] == 1)
+        assert await bob.raw(ECHO, b"unhurt") == b"unhurt"
+
+
+def test_over_ipv6_and_tls(tmp_path: Path) -> None:
+    asyncio.run(_over_ipv6_and_tls(tmp_path))
+
+
+async def _over_ipv6_and_tls(folder: Path) -> None:
+    made = make_certificate(folder)
+    settings = {"host": ["127.0.0.1", "::1"], "tls": made.settings}
+    services = demo_services()
+    async with running(
+        clients=["alice"], doors=["magline"], services=services, magline=settings
+    ) as it:
+        for address in it.hub.doors["magline"].addresses:
+            async with node(it, "alice", tls=made.trusting(), address=address) as alice:
+                assert await alice.ask(ADD, {"a": 20, "b": 3}) == {"c": 23}
+
+
+def test_who_only_shakes_hands_is_sent_away() -> None:
+    asyncio.run(_never_signs_on())
+
+
+async def _never_signs_on() -> None:
+    async with running(doors=["magline"], limits={"auth_s": 0.1}) as it:
+        silent = await connected(it)
+        await silent.next(Established)
+        assert (await silent.next(Refused)).error_number == ErrorNumber.TIMEOUT
+        assert (await silent.next(Finished)).reason_number == Reason.AUTH
+        await silent.hang_up()

@@ -1,0 +1,257 @@
+"""The hub as a tny gateway, its backends in the same loop: what users see as links come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from tests.hub.doors_tny.tny_client import body_of, tny_client
+from tests.hub.relay.gateway_hubs import (
+    backend,
+    cut,
+    door_of,
+    gateway,
+    kill,
+    links_up,
+    port_of,
+    who,
+)
+from tests.hub.running import until
+
+from wirehouse.hub.relay.backend import LinkConnection
+from wirehouse.hub.store import add_client
+
+
+def test_calls_go_through_a_tunnel() -> None:
+    async def go() -> None:
+        async with (
+            backend("one") as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert body_of(await client.call(1002, {"a": 1, "b": 2})) == {"c": 3}
+            large = bytes(range(256)) * 1_000
+            assert (await client.call(1001, large)).body == large
+            assert (await client.call(1999)).code == 205
+            assert (await client.call(1004)).code == 500
+            assert await who(client) == {"name": "one", "asked": 1, "peer": "127.0.0.1"}
+            await client.ping()
+            answers = [client.ask(1002, {"a": n, "b": 0}) for n in range(500)]
+            found = await asyncio.wait_for(asyncio.gather(*answers), 20)
+            assert [body_of(each)["c"] for each in found] == list(range(500))
+
+    asyncio.run(go())
+
+
+def test_users_are_spread_and_stay() -> None:
+    async def go() -> None:
+        async with (
+            backend("one") as one,
+            backend("two") as two,
+            gateway(port_of(one), port_of(two)) as gate,
+            tny_client(gate.address("tny")) as first,
+            tny_client(gate.address("tny")) as second,
+        ):
+            names = {(await who(each))["name"] for each in (first, second)}
+            assert names == {"one", "two"}
+            name = (await who(first))["name"]
+            again = await who(first)
+            assert (again["name"], again["asked"]) == (name, 3)
+
+    asyncio.run(go())
+
+
+def test_the_end_of_a_user_is_the_end_of_its_tunnel() -> None:
+    async def go() -> None:
+        async with backend("one") as one, gateway(port_of(one)) as gate:
+            async with tny_client(gate.address("tny")) as client:
+                await who(client)
+            await until(lambda: one.hub.counts.close_reasons["tny", "disconnected"] == 1)
+            assert not door_of(gate).users
+            assert door_of(gate).tunnels.tunnel_count == 0
+
+    asyncio.run(go())
+
+
+def test_a_backend_that_closes_a_tunnel_closes_the_user() -> None:
+    async def go() -> None:
+        async with (
+            backend("one", relay={"auth": "token"}, clients=["alice"]) as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert (await client.sign_on("alice", "t-wrong")).code == 210
+            assert await client.ended() == "code_210"
+
+    asyncio.run(go())
+
+
+def test_without_a_backend_the_answer_is_225() -> None:
+    async def go() -> None:
+        async with backend("one") as one:
+            port = port_of(one)
+        async with gateway(port) as gate, tny_client(gate.address("tny")) as client:
+            assert (await client.call(1001, b"x")).code == 225
+            assert await client.ended() == "code_225"
+
+    asyncio.run(go())
+
+
+def test_a_lost_link_is_replaced_by_another_of_the_same_backend() -> None:
+    async def go() -> None:
+        async with (
+            backend("one") as one,
+            backend("two") as two,
+            gateway(port_of(one), port_of(two), links=2) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            door = door_of(gate)
+            await until(lambda: links_up(gate) == 4)
+            before = await who(client)
+            (user,) = door.users.values()
+            assert user.backend is not None
+            session = door.tunnels.link_of(user.backend.name, user.tunnel_id)
+            assert session is not None
+            door.carriers[session].drop("cut by the test")
+            after = await who(client)
+            assert (after["name"], after["asked"]) == (before["name"], 2)
+            await until(lambda: links_up(gate) == 4, "a redial")
+
+    asyncio.run(go())
+
+
+def test_a_backend_that_comes_back_in_time_still_knows_its_users() -> None:
+    async def go() -> None:
+        async with (
+            backend("one") as one,
+            backend("two") as two,
+            gateway(port_of(one), port_of(two)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            before = await who(client)
+            cut({"one": one, "two": two}[before["name"]])
+            await until(lambda: links_up(gate) == 1)
+            after = await who(client)  # it is held until the backend is dialled again
+            assert (after["name"], after["asked"]) == (before["name"], 2)
+
+    asyncio.run(go())
+
+
+def test_users_of_a_dead_backend_go_on_at_another() -> None:
+    async def go() -> None:
+        async with (
+            backend("two") as two,
+            backend("one") as one,
+            gateway(port_of(one), port_of(two)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert (await who(client))["name"] == "one"
+            lost = client.ask(1003, {"ms": 60_000})
+            await until(lambda: one.hub.services.running == 1)
+            await kill(one, gate)
+            after = await who(client)
+            assert (after["name"], after["asked"]) == ("two", 1)
+            assert (await asyncio.wait_for(lost, 20)).code == 200
+
+    asyncio.run(go())
+
+
+def same_clients(folder: Path) -> tuple[dict[str, Path], str]:
+    """Data folders of two backends that know the same client, and its token."""
+    folders = {name: folder / name for name in ("one", "two")}
+    for each in folders.values():
+        each.mkdir()
+    token = add_client(folders["one"] / "hub.sqlite3", "alice")
+    shutil.copy(folders["one"] / "hub.sqlite3", folders["two"])
+    return folders, token
+
+
+def test_a_user_is_signed_on_at_the_new_backend(tmp_path: Path) -> None:
+    async def go() -> None:
+        folders, token = same_clients(tmp_path)
+        relay = {"auth": "token"}
+        async with (
+            backend("two", relay=relay, data=folders["two"]) as two,
+            backend("one", relay=relay, data=folders["one"]) as one,
+            gateway(port_of(one), port_of(two)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert (await client.sign_on("alice", token)).code == 100
+            assert (await who(client))["name"] == "one"
+            await kill(one, gate)
+            assert (await who(client))["name"] == "two"
+            assert client.pushes.empty()
+
+    asyncio.run(go())
+
+
+def test_a_user_that_the_new_backend_does_not_know_is_sent_away() -> None:
+    async def go() -> None:
+        relay = {"auth": "token"}
+        async with (
+            backend("two", relay=relay) as two,
+            backend("one", relay=relay, clients=["alice"]) as one,
+            gateway(port_of(one), port_of(two)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert (await client.sign_on("alice", one.tokens["alice"])).code == 100
+            assert (await who(client))["name"] == "one"
+            await kill(one, gate)
+            assert (await client.next_push()).code == 210
+            assert await client.ended() == "code_210"
+
+    asyncio.run(go())
+
+
+def test_a_user_that_has_subscribed_must_come_again(tmp_path: Path) -> None:
+    async def go() -> None:
+        folders, token = same_clients(tmp_path)
+        relay = {"auth": "token"}
+        async with (
+            backend("two", relay=relay, data=folders["two"]) as two,
+            backend("one", relay=relay, data=folders["one"]) as one,
+            gateway(port_of(one), port_of(two)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            await client.sign_on("alice", token)
+            assert (await client.call(11, {"topic": "news"})).code == 100
+            published = await client.call(13, {"topic": "news", "content": "hello"})
+            assert body_of(published)["audience"] == 1
+            push = await client.next_push()
+            assert (push.protocol, body_of(push)["content"]) == (20, "hello")
+            await kill(one, gate)
+            assert (await client.next_push()).code == 216
+            assert await client.ended() == "code_216"
+
+    asyncio.run(go())
+
+
+def test_a_new_process_at_the_same_address_takes_the_users() -> None:
+    async def go() -> None:
+        async with backend("other") as other, backend("one") as one:
+            port = port_of(one)
+            async with (
+                gateway(port, port_of(other)) as gate,
+                tny_client(gate.address("tny")) as client,
+            ):
+                assert (await who(client))["name"] == "one"
+                await kill(one, gate)
+                async with backend("new", port) as new:
+                    answer = await who(client)
+                    assert answer["asked"] == 1
+                    assert answer["name"] in {"new", "other"}
+                    await until(lambda: links_up(gate) == 2)
+                    assert new.hub.counts.failures["relay", "bad_state"] == 1
+
+    asyncio.run(go())
+
+
+def test_links_of_a_gateway_are_connections_too() -> None:
+    async def go() -> None:
+        async with backend("one") as one, gateway(port_of(one)) as gate:
+            links = [e for e in gate.hub.connections.values() if isinstance(e, LinkConnection)]
+            assert [link.peer[1] for link in links] == [port_of(one)]
+            assert gate.hub.counts.accepted == {"relay": 1}
+
+    asyncio.run(go())

@@ -1,0 +1,185 @@
+"""A gateway at its edges: dialects, certificates, users that do not read, nobody to relay to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from tests.hub.certificates import make_certificate
+from tests.hub.doors_tny.tny_client import body_of, tny_client
+from tests.hub.relay.gateway_hubs import (
+    OPEN,
+    backend,
+    door_of,
+    gateway,
+    kill,
+    links_up,
+    port_of,
+    who,
+)
+from tests.hub.running import running, until
+
+from wirehouse.hub.config import ConfigError
+from wirehouse.protocols.tny.limits import ClientOptions
+from wirehouse.protocols.tny.session import ClientSession
+
+
+@pytest.mark.parametrize("links", ["seed", "upstream"])
+@pytest.mark.parametrize("users", ["seed", "upstream"])
+def test_users_and_links_may_speak_different_dialects(users: str, links: str) -> None:
+    async def go() -> None:
+        relay = {**OPEN, "dialect": links}
+        options = ClientOptions(dialect=users)  # type: ignore[arg-type]
+        async with (
+            backend("one", relay=relay) as one,
+            gateway(port_of(one), dialect=links, tny={"dialect": users}) as gate,
+            tny_client(gate.address("tny"), options) as client,
+        ):
+            await client.ping()
+            assert body_of(await client.call(1002, {"a": 1, "b": 2})) == {"c": 3}
+            assert (await client.call(1004)).code == 500
+
+    asyncio.run(go())
+
+
+def test_a_header_that_links_have_no_place_for_is_refused() -> None:
+    async def go() -> None:
+        options = ClientOptions(dialect="upstream")
+        async with (
+            backend("one") as one,
+            gateway(port_of(one), tny={"dialect": "upstream"}) as gate,
+            tny_client(gate.address("tny"), options) as client,
+        ):
+            assert (await client.call(2000, {})).code == 100
+            asked = client.ask(2000, {}, headers=(b"\x07\x00\x00\x00",))
+            assert (await asyncio.wait_for(asked, 20)).code == 200
+            assert (await client.call(2000, {})).code == 100
+
+    asyncio.run(go())
+
+
+def test_links_with_certificates_at_both_ends(tmp_path: Path) -> None:
+    async def go() -> None:
+        tls = make_certificate(tmp_path)
+        trusted = {**tls.settings, "client_ca": str(tls.certificate)}
+        async with (
+            backend("one", relay={**OPEN, "tls": trusted}) as one,
+            gateway(port_of(one), tls=True, relay={"tls": trusted}) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert (await who(client))["name"] == "one"
+
+    asyncio.run(go())
+
+
+def test_a_link_without_a_certificate_is_not_let_in(tmp_path: Path) -> None:
+    async def go() -> None:
+        tls = make_certificate(tmp_path)
+        trusted = {**tls.settings, "client_ca": str(tls.certificate)}
+        async with (
+            backend("one", relay={**OPEN, "tls": trusted}) as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert (await client.call(2000, {})).code == 225
+            assert not one.hub.connections
+
+    asyncio.run(go())
+
+
+def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    async def go() -> None:
+        missing = {"certificate": str(tmp_path / "none.crt"), "key": str(tmp_path / "none.key")}
+        with pytest.raises(ConfigError, match=r"relay.tls: .*No such file"):
+            async with gateway(1, tls=True, relay={"tls": missing}):
+                pass
+
+    asyncio.run(go())
+
+
+def test_the_last_backend_dies() -> None:
+    async def go() -> None:
+        async with (
+            backend("one") as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as busy,
+            tny_client(gate.address("tny")) as quiet,
+        ):
+            for client in (busy, quiet):
+                assert (await who(client))["name"] == "one"
+            port = port_of(one)
+            await kill(one, gate)
+            assert (await busy.call(2000, {})).code == 225
+            assert await busy.ended() == "code_225"
+            async with backend("new", port):
+                await until(lambda: links_up(gate) == 1)
+                assert await who(quiet) == {"name": "new", "asked": 1, "peer": "127.0.0.1"}
+
+    asyncio.run(go())
+
+
+def test_a_user_that_does_not_read_is_dropped_and_nobody_else() -> None:
+    async def go() -> None:
+        limits = {"write_buffer": 65_536}
+        async with (
+            backend("one") as one,
+            gateway(port_of(one), limits=limits) as gate,
+            tny_client(gate.address("tny")) as other,
+        ):
+            deaf = socket.socket()
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            deaf.connect(gate.address("tny"))
+            session = ClientSession(access_id=7)
+            for _ in range(40):
+                session.request(2001)
+            deaf.sendall(session.to_send())
+            await until(lambda: gate.hub.counts.drops["tny", "slow_reader"] == 1, "a drop")
+            deaf.close()
+            assert (await who(other))["name"] == "one"
+            await until(lambda: door_of(gate).tunnels.tunnel_count == 1)
+
+    asyncio.run(go())
+
+
+def test_a_drained_gateway_lets_its_users_and_links_go() -> None:
+    async def go() -> None:
+        async with backend("one") as one, gateway(port_of(one)) as gate:
+            async with tny_client(gate.address("tny")) as client:
+                await who(client)
+                await gate.hub.drain()
+                await client.ended()
+            await until(lambda: not gate.hub.connections and not one.hub.connections)
+            assert one.hub.counts.close_reasons == {
+                ("tny", "disconnected"): 1,
+                ("relay", "link_close"): 1,
+            }
+
+    asyncio.run(go())
+
+
+def test_a_backend_that_goes_down_leaves_its_users_to_the_others() -> None:
+    async def go() -> None:
+        async with (
+            backend("two") as two,
+            backend("one") as one,
+            gateway(port_of(one), port_of(two)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            assert (await who(client))["name"] == "one"
+            await one.hub.drain()
+            await until(lambda: links_up(gate) == 1)
+            assert (await who(client))["name"] == "two"
+
+    asyncio.run(go())
+
+
+def test_a_gateway_serves_nothing_itself() -> None:
+    async def go() -> None:
+        async with running(doors=["relay"], relay=OPEN) as one, gateway(port_of(one)) as gate:
+            assert set(gate.hub.doors) == {"tny"}
+            async with tny_client(gate.address("tny")) as client:
+                assert (await client.call(1001, b"x")).code == 205
+
+    asyncio.run(go())

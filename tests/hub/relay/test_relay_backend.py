@@ -1,0 +1,256 @@
+"""The hub as a relay backend: links come in, and tunnels are clients like others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from tests.hub.running import DEADLINE_S, running, until
+
+from wirehouse.hub.config import ConfigError
+from wirehouse.hub.demo import demo_services
+from wirehouse.hub.doors.relay import RelayDoor
+from wirehouse.protocols.sansio import Event
+from wirehouse.protocols.tny.layout import LinkOpen, Message, Mode
+from wirehouse.protocols.tny.relay import (
+    GatewayLink,
+    GatewayTunnels,
+    LinkUp,
+    Relayed,
+    TunnelAnswered,
+    TunnelClosed,
+)
+
+OPEN = {"auth": "none"}
+SERVICE = "game"
+
+
+class Link:
+    """A gateway's link over a real socket."""
+
+    def __init__(
+        self,
+        tunnels: GatewayTunnels,
+        key: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ):
+        self.session = GatewayLink(
+            tunnels, service=SERVICE, opening=LinkOpen(service="gate", instance=9, key=key)
+        )
+        self.events: list[Event] = []
+        self.writer = writer
+        self._reader = reader
+        self._task = asyncio.ensure_future(self._read())
+        self.flush()
+
+    async def _read(self) -> None:
+        with suppress(ConnectionError):
+            while data := await self._reader.read(65_536):
+                self.session.receive(data, asyncio.get_running_loop().time())
+                self.flush()
+        self.session.receive_eof()
+        self.flush()
+
+    def flush(self) -> None:
+        """Fetches events and bytes."""
+        self.events += self.session.events()
+        if data := self.session.to_send():
+            self.writer.write(data)
+
+    async def wait(self, kind: type[Event], count: int = 1) -> list[Event]:
+        """The events of a kind, when there are so many."""
+        await until(lambda: len(self._of(kind)) >= count, f"{count} {kind.__name__}")
+        return self._of(kind)
+
+    def _of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def answers(self, count: int) -> list[Message]:
+        """What was relayed back."""
+        found = await self.wait(Relayed, count)
+        return [event.message for event in found if isinstance(event, Relayed)]
+
+    async def close(self) -> None:
+        """Cuts the link off."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self.writer.transport.abort()
+        with suppress(OSError):
+            await self.writer.wait_closed()
+
+
+@asynccontextmanager
+async def link_to(
+    address: tuple[str, int], tunnels: GatewayTunnels, key: str = "one"
+) -> AsyncIterator[Link]:
+    """A link that is dialled."""
+    reader, writer = await asyncio.open_connection(*address)
+    link = Link(tunnels, key, reader, writer)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+def request(number: int, protocol: int, body: object = None) -> Message:
+    data = json.dumps(body).encode() if body is not None else None
+    return Message(id=number, protocol=protocol, time=1, body=data)
+
+
+def test_tunnels_call_services() -> None:
+    async def go() -> None:
+        tunnels = GatewayTunnels(9)
+        async with (
+            running(doors=["relay"], services=demo_services(), relay=OPEN) as it,
+            link_to(it.address("relay"), tunnels) as link,
+        ):
+            await link.wait(LinkUp)
+            for user in (1, 2):
+                tunnels.connect(SERVICE, user, ip=bytes([10, 0, 0, user]), port=4000 + user)
+                tunnels.relay(SERVICE, user, request(1, 1002, {"a": user, "b": 10}))
+            link.flush()
+            await link.wait(TunnelAnswered, 2)
+            first, second = await link.answers(2)
+            assert (first.mode, first.code, first.to_message) == (Mode.RESPONSE, 100, 1)
+            assert [json.loads(each.body or b"") for each in (first, second)] == [
+                {"c": 11},
+                {"c": 12},
+            ]
+            found = [each for each in it.hub.connections.values() if each.protocol == "tny"]
+            assert sorted(each.peer for each in found) == [("10.0.0.1", 4001), ("10.0.0.2", 4002)]
+            tunnels.disconnect(1)
+            link.flush()
+            await until(lambda: it.hub.counts.close_reasons["tny", "disconnected"] == 1)
+
+    asyncio.run(go())
+
+
+def test_a_tunnel_signs_on_like_anybody() -> None:
+    async def go() -> None:
+        tunnels = GatewayTunnels(9)
+        async with (
+            running(doors=["relay"], services=demo_services(), clients=["alice"]) as it,
+            link_to(it.address("relay"), tunnels) as link,
+        ):
+            await link.wait(LinkUp)
+            tunnels.connect(SERVICE, 1)
+            sign_on = {"id": "alice", "token": it.tokens["alice"]}
+            tunnels.relay(SERVICE, 1, request(1, 10, sign_on))
+            tunnels.relay(SERVICE, 1, request(2, 1002, {"a": 1, "b": 1}))
+            tunnels.connect(SERVICE, 2)
+            tunnels.relay(SERVICE, 2, request(1, 1002, {"a": 1, "b": 1}))
+            link.flush()
+            answers = await link.answers(3)
+            assert [each.code for each in answers] == [100, 100, 210]
+            closed = await link.wait(TunnelClosed)
+            assert closed == [TunnelClosed(tunnels.key(2), "disconnected")]
+            assert it.hub.counts.close_reasons["tny", "code_210"] == 1
+
+    asyncio.run(go())
+
+
+def test_a_tunnel_that_does_not_sign_on_in_time_is_closed() -> None:
+    async def go() -> None:
+        tunnels = GatewayTunnels(9)
+        async with (
+            running(doors=["relay"], limits={"auth_s": 0.05}) as it,
+            link_to(it.address("relay"), tunnels) as link,
+        ):
+            await link.wait(LinkUp)
+            tunnels.connect(SERVICE, 1)
+            link.flush()
+            await link.wait(TunnelClosed)
+            (said,) = await link.answers(1)
+            assert (said.mode, said.code) == (Mode.PUSH, 210)
+            assert it.hub.counts.close_reasons["tny", "auth_timeout"] == 1
+
+    asyncio.run(go())
+
+
+def test_a_tunnel_outlives_its_link() -> None:
+    async def go() -> None:
+        tunnels = GatewayTunnels(9)
+        async with running(doors=["relay"], services=demo_services(), clients=["alice"]) as it:
+            async with link_to(it.address("relay"), tunnels) as link:
+                await link.wait(LinkUp)
+                tunnels.connect(SERVICE, 1)
+                sign_on = {"id": "alice", "token": it.tokens["alice"]}
+                tunnels.relay(SERVICE, 1, request(1, 10, sign_on))
+                link.flush()
+                await link.answers(1)
+            link.session.receive_eof()
+            await until(lambda: it.hub.counts.close_reasons["relay", "eof"] == 1)
+            async with link_to(it.address("relay"), tunnels, "two") as link:
+                await link.wait(LinkUp)
+                tunnels.relay(SERVICE, 1, request(2, 1002, {"a": 4, "b": 4}))
+                link.flush()
+                (answer,) = await link.answers(1)
+                assert (answer.code, answer.to_message) == (100, 2)
+
+    asyncio.run(go())
+
+
+def test_a_tunnel_that_no_link_comes_for_is_given_up() -> None:
+    async def go() -> None:
+        tunnels = GatewayTunnels(9)
+        async with running(doors=["relay"], relay=OPEN) as it:
+            async with link_to(it.address("relay"), tunnels) as link:
+                await link.wait(LinkUp)
+                tunnels.connect(SERVICE, 1)
+                link.flush()
+                await link.wait(TunnelAnswered)
+            await until(lambda: not any(e.protocol == "relay" for e in it.hub.connections.values()))
+            door = it.hub.doors["relay"]
+            assert isinstance(door, RelayDoor)
+            assert len(it.hub.connections) == 1
+            door.look(it.hub.loop.time() + door.registry.limits.keep_s - 1)
+            assert len(it.hub.connections) == 1
+            door.look(it.hub.loop.time() + door.registry.limits.keep_s)
+            assert it.hub.counts.close_reasons["tny", "expired"] == 1
+            assert not it.hub.connections
+
+    asyncio.run(go())
+
+
+def test_gateways_from_elsewhere_are_not_let_in() -> None:
+    async def go() -> None:
+        relay = {**OPEN, "allow": ["10.1.0.0/16", "fd00::1"]}
+        async with running(doors=["relay"], relay=relay) as it:
+            reader, writer = await asyncio.open_connection(*it.address("relay"))
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
+            writer.close()
+            assert it.hub.counts.drops["relay", "not_allowed"] == 1
+            door = it.hub.doors["relay"]
+            assert isinstance(door, RelayDoor)
+            found = [door.allows(each) for each in ("10.1.2.3", "::ffff:10.1.9.9", "fd00::1")]
+            assert found == [True, True, True]
+            assert not door.allows("10.2.0.1")
+
+    asyncio.run(go())
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    async def go() -> None:
+        with pytest.raises(ConfigError, match=r"relay.allow: .*'gateway-7'"):
+            async with running(doors=["relay"], relay={"allow": ["gateway-7"]}):
+                pass
+
+    asyncio.run(go())
+
+
+def test_nothing_but_opening_is_taken_from_a_new_link() -> None:
+    async def go() -> None:
+        async with running(doors=["relay"]) as it:
+            reader, writer = await asyncio.open_connection(*it.address("relay"))
+            writer.write(b"rpk\x0d\x00\x00\x00\x01\x00\x00\x00\x05" + bytes(8))  # LINK_PING
+            assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
+            writer.close()
+            await until(lambda: it.hub.counts.close_reasons["relay", "bad_state"] == 1)
+
+    asyncio.run(go())

@@ -1,0 +1,1 @@
+"""Services, hub calls and typed arguments."""

@@ -1,0 +1,113 @@
+"""Arguments by the signature of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from wirehouse.hub.arguments import Arguments, ServiceDefinitionError, read_arguments
+from wirehouse.hub.errors import HubError
+from wirehouse.hub.services import Call
+
+CALL = Call("tny", None, b"raw")
+
+
+class Point(msgspec.Struct):
+    """A typed argument."""
+
+    x: int
+    y: int = 0
+
+
+def typed(
+    name: str,
+    colour: Literal["red", "blue"] = "red",
+    at: Point | None = None,
+    data: bytes = b"",
+    share: float = 0.5,
+    few: Annotated[list[int], msgspec.Meta(max_length=2)] = [],  # noqa: B006 - copied
+    whatever=None,  # type: ignore[no-untyped-def]
+) -> None:
+    """Has one of each."""
+
+
+def test_values_by_name() -> None:
+    given = {"name": "n", "at": {"x": 1}, "data": b"\xff", "share": 1, "few": [1]}
+    values = Arguments(typed).read(given, None)
+    assert values == ("n", "red", Point(1), b"\xff", 1.0, [1], None)
+
+
+def test_a_json_body() -> None:
+    body = b'{"name": "n", "colour": "blue", "data": "/w==", "whatever": [1, "two"]}'
+    values = Arguments(typed).read(body, None)
+    assert values == ("n", "blue", None, b"\xff", 0.5, [], [1, "two"])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "missing required field `name`"),
+        (b"", "missing required field `name`"),
+        ({"name": 1}, "`str`, got `int` - at `$.name`"),
+        ({"name": "n", "colour": "green"}, "Invalid enum value"),
+        ({"name": "n", "at": {"x": "1"}}, "$.at.x"),
+        ({"name": "n", "few": [1, 2, 3]}, "length <= 2"),
+        ({"name": "n", "nme": 1}, "unknown field `nme`"),
+        (b'{"name": "n", "nme": 1}', "unknown field `nme`"),
+        (b"[1]", "Expected `object`"),
+        (b'{"name"', "truncated"),
+        (b"\xff\xfe", "malformed"),
+        (b'{"name": "\xff"}', "utf-8"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: Any, words: str) -> None:
+    with pytest.raises(HubError) as caught:
+        Arguments(typed).read(given, None)
+    assert caught.value.code == "bad_arguments"
+    assert words in caught.value.text
+
+
+def test_the_call_goes_where_it_is_asked_for() -> None:
+    def between(a: int, call: Call, b: int = 2) -> None: ...
+
+    arguments = Arguments(between)
+    assert arguments.wants_call
+    assert arguments.names == ("a", "b")
+    assert arguments.read({"a": 1}, CALL) == (1, CALL, 2)
+    assert arguments.read(b'{"a": 1, "b": 3}', CALL) == (1, CALL, 3)
+
+
+def test_who_wants_the_call_alone_reads_the_body_itself() -> None:
+    def raw(call: Call) -> None: ...
+
+    assert Arguments(raw).read(b"\x00 no JSON", CALL) == (CALL,)
+
+
+def starred(*each: int) -> None: ...
+def named(**each: int) -> None: ...
+def only(*, a: int) -> None: ...
+def before(a: int, /) -> None: ...
+def twice(one: Call, two: Call) -> None: ...
+def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def odd(a: str | bytes) -> None: ...
+def shared(a: list[int] = [1]) -> None: ...  # noqa: B006 - that is what is refused
+
+
+@pytest.mark.parametrize(
+    "function",
+    [starred, named, only, before, twice, unknown, odd, shared],
+    ids=lambda f: f.__name__,
+)
+def test_functions_that_cannot_be_services(function: Callable[..., Any]) -> None:
+    with pytest.raises(ServiceDefinitionError, match=f"^{function.__name__}: "):
+        Arguments(function)
+
+
+def test_a_struct_of_its_own() -> None:
+    assert read_arguments({"x": 1}, Point) == read_arguments(b'{"x": 1}', Point) == Point(1)
+    for bad in ({"x": "1"}, b"{", b'{"y": 1}'):
+        with pytest.raises(HubError, match=r"at|required|truncated"):
+            read_arguments(bad, Point)

@@ -1,0 +1,141 @@
+"""Clients in the store, also from other processes while a hub has it open."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from wirehouse.hub.config import StoreSettings
+from wirehouse.hub.store import (
+    StoreError,
+    add_client,
+    list_clients,
+    open_store,
+    remove_client,
+    rotate_client,
+)
+
+
+def test_only_the_hash_of_a_token_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "hub.sqlite3"
+    token = add_client(path, "ann")
+    assert re.fullmatch(r"t[A-Za-z0-9_-]{43}", token)
+    (row,) = list_clients(path)
+    assert (row.id, row.token) == ("ann", hashlib.sha256(token.encode()).digest())
+    assert token.encode() not in path.read_bytes()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert rotate_client(path, "ann") != token
+    assert list_clients(path)[0].token != row.token
+
+
+@pytest.mark.parametrize("id_", ["", "~1", "a\nb", "x" * 257, "\ud800"])
+def test_ids_that_are_none(tmp_path: Path, id_: str) -> None:
+    with pytest.raises(StoreError, match="a client's id"):
+        add_client(tmp_path / "hub.sqlite3", id_)
+
+
+def test_mistakes_are_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "hub.sqlite3"
+    add_client(path, "ann")
+    with pytest.raises(StoreError, match="there already"):
+        add_client(path, "ann")
+    for act in (remove_client, rotate_client):
+        with pytest.raises(StoreError, match="no client 'bob'"):
+            act(path, "bob")
+    with pytest.raises(StoreError, match="no such directory"):
+        list_clients(tmp_path / "nowhere" / "hub.sqlite3")
+    (tmp_path / "text").write_text("this is no database, whatever it says, and it is long enough")
+    with pytest.raises(StoreError, match="is it the hub's database"):
+        list_clients(tmp_path / "text")
+
+
+def test_a_removed_id_comes_back_as_somebody_else(tmp_path: Path) -> None:
+    path = tmp_path / "hub.sqlite3"
+    add_client(path, "ann")
+    first = list_clients(path)[0].number
+    remove_client(path, "ann")
+    add_client(path, "ann")
+    assert list_clients(path)[0].number > first
+
+
+def test_another_process_adds_clients_while_the_hub_writes(tmp_path: Path) -> None:
+    async def run() -> None:
+        path = tmp_path / "hub.sqlite3"
+        store = open_store(StoreSettings(), tmp_path, asyncio.get_running_loop())
+        code = (
+            "import sys; from wirehouse.hub.store import add_client\n"
+            "for n in range(20): add_client(sys.argv[1], f'c{n}')"
+        )
+        with subprocess.Popen([sys.executable, "-c", code, str(path)]) as process:
+            number = 0
+            while process.poll() is None:
+                number += 1
+                done = asyncio.get_running_loop().create_future()
+                store.mark(number)
+                store.inboxes_saved(done.set_result)
+                assert await done is None
+            assert process.returncode == 0
+        assert sorted(row.id for row in store.clients()) == sorted(f"c{n}" for n in range(20))
+        assert store.last_number() == number
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_two_hubs_do_not_share_a_database(tmp_path: Path) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        store = open_store(StoreSettings(), tmp_path, loop)
+        with pytest.raises(StoreError, match="another hub"):
+            open_store(StoreSettings(), tmp_path, loop)
+        await store.close()
+        await open_store(StoreSettings(), tmp_path, loop).close()
+
+    asyncio.run(run())
+
+
+def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
+    async def run() -> None:
+        (tmp_path / "hub.sqlite3").write_bytes(b"not a database at all, but rather some text")
+        with pytest.raises(StoreError, match="is it the hub's database"):
+            open_store(StoreSettings(), tmp_path, asyncio.get_running_loop())
+        with pytest.raises(StoreError, match="data directory"):
+            open_store(StoreSettings(), tmp_path / "none", asyncio.get_running_loop())
+
+    asyncio.run(run())
+
+
+def test_settings_say_how_safe_it_is(tmp_path: Path) -> None:
+    async def run() -> None:
+        for name, wanted in (("full", 2), ("normal", 1)):
+            store = open_store(
+                StoreSettings(path=str(tmp_path / name), synchronous=name),  # type: ignore[arg-type]
+                tmp_path,
+                asyncio.get_running_loop(),
+            )
+            done = asyncio.get_running_loop().create_future()
+            found: list[object] = []
+
+            def look(db: sqlite3.Connection, found: list[object] = found) -> None:
+                found.extend(db.execute("PRAGMA synchronous").fetchone())
+                found.extend(db.execute("PRAGMA journal_mode").fetchone())
+
+            store._writer.batch.work.append(look)  # type: ignore[attr-defined]
+            store.inboxes_saved(done.set_result)
+            await done
+            assert found == [wanted, "wal"]
+            await store.close()
+            with closing(sqlite3.connect(tmp_path / name)) as db:
+                assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+    asyncio.run(run())

@@ -1,0 +1,221 @@
+"""Topics on a real store, without doors: connections here keep what they are given.
+
+async with desk(tmp_path, clients=["ann"]) as it:
+    ann = it.sign_on("ann")
+    await it.subscribe(ann, "@news")
+    await it.publish("@news", b"hello")
+    ann.contents
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wirehouse.hub.auth import Authority
+from wirehouse.hub.clients import Client
+from wirehouse.hub.config import Config, StoreSettings
+from wirehouse.hub.counts import Counts
+from wirehouse.hub.errors import HubError
+from wirehouse.hub.limits import Limits
+from wirehouse.hub.notification import Notification
+from wirehouse.hub.outbox import Outbox
+from wirehouse.hub.store import add_client, list_clients, open_store
+from wirehouse.hub.topics import Publication, Published, Topics
+
+DEADLINE_S = 20.0
+
+
+class Lines:
+    """A form: the id and the content, one notification in a line."""
+
+    name = "lines"
+
+    def __init__(self) -> None:
+        self.encoded = 0
+
+    def encode(self, notification: Notification) -> bytes:
+        self.encoded += 1
+        return notification.id.encode() + b" " + notification.content + b"\n"
+
+
+class Ear:
+    """A connection that keeps what it is given."""
+
+    def __init__(
+        self, place: Desk, client: Client | None, *, protocol: str, form: Lines | None
+    ) -> None:
+        place.ids += 1
+        self.id = place.ids
+        self.hub = place
+        self.client = client
+        self.protocol = protocol
+        self.acks_all = protocol == "comet"
+        self.form: Any = form
+        self.may_receive = True
+        self.open = True
+        self.paused_since = 0.0
+        self.peer = ("192.0.2.1", 1000)
+        self.ended = ""
+        self.writes = 0
+        self.got: list[tuple[str, bytes]] = []
+        self._out: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self._out.append(data)
+        self.hub.outbox.add(self)
+
+    def flush(self) -> None:
+        data, self._out = b"".join(self._out), []
+        self.writes += bool(data)
+        for line in data.splitlines():
+            number, content = line.split(b" ", 1)
+            self.got.append((number.decode(), content))
+
+    def deliver(self, notifications: Sequence[Notification]) -> None:
+        self.got.extend((each.id, each.content) for each in notifications)
+
+    def end(self, reason: str) -> None:
+        self.ended = reason
+        self.open = False
+
+    def drop(self, reason: str) -> None:
+        self.end(reason)
+
+    @property
+    def contents(self) -> list[bytes]:
+        return [content for _, content in self.got]
+
+    @property
+    def ids(self) -> list[str]:
+        return [number for number, _ in self.got]
+
+
+class Desk:
+    """What topics need of a hub, and calls that wait."""
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.folder = folder
+        self.config = Config()
+        self.limits = limits
+        self.counts = Counts()
+        self.outbox = Outbox(self.loop)
+        self.tap = None
+        self.connections: dict[int, Any] = {}
+        self.ids = 0
+        self.now = 1_800_000_000.0
+        self.lines = Lines()
+        self.store = open_store(StoreSettings(synchronous="normal"), folder, self.loop)
+        self.authority = Authority(self)  # type: ignore[arg-type]
+        self.topics = Topics(self, clock=lambda: self.now)  # type: ignore[arg-type]
+        self.topics.load()
+        self.topics.sweep.stop()  # tests sweep when they mean to
+
+    def signed_on(self, connection: Any, client: Client) -> None:
+        connection.client = client
+
+    # -- connections -------------------------------------------------------------------------
+
+    def ear(self, client: Client | None, protocol: str = "comet", *, own: bool = False) -> Ear:
+        ear = Ear(self, client, protocol=protocol, form=None if own else self.lines)
+        self.connections[ear.id] = ear
+        return ear
+
+    def sign_on(self, name: str, protocol: str = "comet", *, own: bool = False) -> Ear:
+        """A connection of a client; comet's is attached at once, as its door does."""
+        row = self.store.client(name)
+        assert row is not None
+        ear = self.ear(self.topics.client_of(row), protocol, own=own)
+        if ear.acks_all:
+            self.topics.attach(ear)  # type: ignore[arg-type]
+        return ear
+
+    def nobody(self, protocol: str = "esnp", *, own: bool = False) -> Ear:
+        ear = self.ear(None, protocol, own=own)
+        self.authority.anonymous(ear)  # type: ignore[arg-type]
+        return ear
+
+    def leave(self, ear: Ear) -> None:
+        ear.open = False
+        del self.connections[ear.id]
+        self.topics.detach(ear)  # type: ignore[arg-type]
+
+    # -- calls that wait ---------------------------------------------------------------------
+
+    async def subscribe(self, ear: Any, *names: str, ack: bool = True) -> int:
+        done = self.loop.create_future()
+        self.topics.subscribe(ear, names, ack, done.set_result)
+        return await _answer(done)
+
+    async def unsubscribe(self, ear: Any, *names: str) -> int:
+        done = self.loop.create_future()
+        self.topics.unsubscribe(ear, names, done.set_result)
+        return await _answer(done)
+
+    async def publish(self, topic: str | None, content: bytes = b"hello", **more: Any) -> Published:
+        done = self.loop.create_future()
+        client = more.pop("client", None)
+        self.topics.publish(Publication(topic, client, content, **more), done.set_result)
+        published: Published = await _answer(done)
+        await self.settled()
+        return published
+
+    async def settled(self) -> None:
+        """Lets pages be pushed and written."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def written(self) -> None:
+        """Waits until everything that was asked of the store is on disk."""
+        self.topics.delivery.save()
+        done = self.loop.create_future()
+        self.store.inboxes_saved(done.set_result)
+        await asyncio.wait_for(done, DEADLINE_S)
+        await self.settled()
+
+    def waiting(self, ear: Any) -> list[Notification]:
+        given: list[list[Notification]] = []
+        self.topics.waiting(ear, given.append)
+        return given[0]
+
+    async def sweep(self, steps: int = 3) -> None:
+        for _ in range(steps):
+            self.topics.sweep.step()
+            await self.written()
+
+    def copy(self, to: Path) -> Path:
+        """The database as a kill would leave it at this moment."""
+        to.mkdir()
+        for name in ("hub.sqlite3", "hub.sqlite3-wal"):
+            if (self.folder / name).exists():
+                shutil.copyfile(self.folder / name, to / name)
+        return to
+
+
+async def _answer(done: asyncio.Future[Any]) -> Any:
+    result = await asyncio.wait_for(done, DEADLINE_S)
+    if isinstance(result, HubError):
+        raise result
+    return result
+
+
+@asynccontextmanager
+async def desk(folder: Path, clients: Iterable[str] = (), **limits: Any) -> AsyncIterator[Desk]:
+    """Topics on the store in this folder; clients that are not there yet are added."""
+    path = folder / "hub.sqlite3"
+    there = {row.id for row in list_clients(path)}
+    for name in clients:
+        if name not in there:
+            add_client(path, name)
+    it = Desk(folder, msgspec.convert(limits, Limits))
+    try:
+        yield it
+    finally:
+        await it.store.close()

@@ -1,0 +1,100 @@
+"""Tokens, failures and the patience with addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirehouse.hub.auth import FORGET_S, LONGEST_S
+from wirehouse.hub.errors import HubError
+from wirehouse.hub.store import add_client, remove_client, rotate_client
+
+from .desk import desk
+
+
+def test_a_token_lets_in_and_changes_are_seen_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        path = tmp_path / "hub.sqlite3"
+        async with desk(tmp_path) as it:
+            assert not it.authority.check("ann", "t")
+            token = add_client(path, "ann")
+            assert it.authority.check("ann", token)
+            for id_, wrong in (("ann", token[:-1]), ("bob", token), ("", token), ("\udc80", token)):
+                assert not it.authority.check(id_, wrong)
+            assert not it.authority.check("ann", "\udc80")
+            new = rotate_client(path, "ann")
+            assert it.authority.check("ann", new)
+            assert not it.authority.check("ann", token)
+            remove_client(path, "ann")
+            assert not it.authority.check("ann", new)
+
+    asyncio.run(run())
+
+
+def test_signing_on_without_failures_takes_no_turn_of_the_loop(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path) as it:
+            token = add_client(tmp_path / "hub.sqlite3", "ann")
+            ear: Any = it.ear(None)
+            with pytest.raises(StopIteration) as done:
+                it.authority.sign_on(ear, "ann", token).send(None)
+            assert done.value.value is ear.client
+            assert ear.client.id == "ann"
+            assert ear.client.durable
+
+    asyncio.run(run())
+
+
+def test_failures_slow_an_address_down_and_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with desk(tmp_path) as it:
+            ear: Any = it.ear(None)
+            delays = []
+            for _ in range(7):
+                delays.append(it.authority.delay("192.0.2.1"))
+                assert it.authority.try_sign_on(ear, "ann", "wrong") is None
+            assert delays == [0, 0.25, 0.5, 1, 2, 4, LONGEST_S]
+            assert it.authority.delay("192.0.2.2") == 0
+            assert it.counts.auth_failures == {"comet": 7}
+            late = it.loop.time() + FORGET_S + 1
+            monkeypatch.setattr(it.loop, "time", lambda: late)
+            assert it.authority.delay("192.0.2.1") == 0
+            monkeypatch.undo()
+
+    asyncio.run(run())
+
+
+def test_a_late_answer_is_none_for_who_has_gone(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path) as it:
+            token = add_client(tmp_path / "hub.sqlite3", "ann")
+            ear: Any = it.ear(None)
+            assert it.authority.try_sign_on(ear, "ann", "wrong") is None
+            attempt = asyncio.ensure_future(it.authority.sign_on(ear, "ann", token))
+            await asyncio.sleep(0)
+            assert not attempt.done()
+            ear.open = False
+            with pytest.raises(HubError):
+                await attempt
+            assert ear.client is None
+
+    asyncio.run(run())
+
+
+def test_the_table_of_addresses_is_bounded(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path) as it:
+            ear: Any = it.ear(None)
+            for number in range(10_050):
+                ear.peer = (str(number), 1)
+                it.authority.try_sign_on(ear, "ann", "wrong")
+            assert it.authority.delay("0") == 0
+            assert it.authority.delay("10049") > 0
+            assert len(it.authority._failures) == 10_000
+
+    asyncio.run(run())

@@ -1,0 +1,307 @@
+"""Who gets what, in which order, and what an acknowledgement does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from .desk import Desk, Ear, desk
+
+
+def _ack(it: Desk, ear: Ear, *ids: str) -> int:
+    return it.topics.ack(ear, ids)  # type: ignore[arg-type]
+
+
+def test_what_waited_is_pushed_oldest_first_and_then_what_comes(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            first = it.sign_on("ann", "esnp")
+            await it.subscribe(first, "@a", "@b")
+            it.leave(first)
+            for number in range(200):
+                await it.publish("@ab"[:: 1 if number % 2 else 2][:2], b"%d" % number)
+            ann = it.sign_on("ann", "esnp")
+            assert ann.got == []
+            await it.subscribe(ann, "@a")
+            published = it.publish("@a", b"new")
+            await published
+            await it.settled()
+            assert ann.contents == [*(b"%d" % each for each in range(200)), b"new"]
+            assert first.got == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("protocol", ["esnp", "comet"])
+def test_in_flight_is_bounded_and_goes_on_with_acks(tmp_path: Path, protocol: str) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"], in_flight=3) as it:
+            ann = it.sign_on("ann", protocol)
+            await it.subscribe(ann, "@a")
+            for number in range(8):
+                await it.publish("@a", b"%d" % number)
+            assert ann.contents == [b"0", b"1", b"2"]
+            assert _ack(it, ann, ann.ids[1], "nonsense", ann.ids[1]) == 1
+            await it.settled()
+            assert ann.contents == [b"0", b"1", b"2", b"3"]
+            await it.publish("@a", b"skipped", ttl_s=0)
+            assert it.counts.skipped == {protocol: 1}
+            while len(ann.got) < 8:
+                assert _ack(it, ann, *ann.ids)
+                await it.settled()
+            assert ann.contents == [b"%d" % each for each in range(8)]
+            _ack(it, ann, *ann.ids)
+            await it.settled()
+            await it.publish("@a", b"now", ttl_s=0)
+            assert ann.contents[-1] == b"now"
+            assert it.counts.acked == 8
+
+    asyncio.run(run())
+
+
+def test_not_acknowledged_is_pushed_again_on_the_next_connection(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            first = it.sign_on("ann", "tny", own=True)
+            await it.subscribe(first, "@a")
+            for number in range(4):
+                await it.publish("@a", b"%d" % number)
+            _ack(it, first, first.ids[1])
+            second = it.sign_on("ann", "tny", own=True)
+            await it.subscribe(second, "@a")
+            await it.settled()
+            assert second.contents == [b"0", b"2", b"3"]
+            await it.publish("@a", b"4")
+            assert first.contents == [b"0", b"1", b"2", b"3"]
+            assert second.contents[-1] == b"4"
+            it.leave(first)
+            await it.publish("@a", b"5")
+            assert second.contents[-1] == b"5"
+
+    asyncio.run(run())
+
+
+def test_without_ack_what_is_written_is_over(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"], in_flight=2) as it:
+            ann = it.sign_on("ann", "magline", own=True)
+            await it.subscribe(ann, "@a", ack=False)
+            for number in range(5):
+                await it.publish("@a", b"%d" % number)
+            assert ann.contents == [b"%d" % each for each in range(5)]
+            it.leave(ann)
+            await it.publish("@a", b"offline")
+            again = it.sign_on("ann", "magline", own=True)
+            await it.subscribe(again, "@a", ack=False)
+            assert again.contents == [b"offline"]
+        async with desk(tmp_path) as it:
+            assert await it.topics.inbox("ann", 10) == []
+
+    asyncio.run(run())
+
+
+def test_comet_is_pushed_what_is_new_and_asks_for_what_waited(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            it.leave(ann)
+            for number in range(300):
+                await it.publish("@a", b"%d" % number)
+            ann = it.sign_on("ann")
+            await it.publish("@a", b"new")
+            assert ann.contents == [b"new"]
+            _ack(it, ann, *ann.ids)
+            fetched: list[bytes] = []
+            while page := it.waiting(ann):
+                assert [each.id for each in it.waiting(ann)] == [each.id for each in page]
+                assert len(page) <= 127
+                fetched.extend(each.content for each in page)
+                _ack(it, ann, *(each.id for each in page))
+            assert fetched == [b"%d" % each for each in range(300)]
+            await it.written()
+            inbox = ann.client.inbox  # type: ignore[union-attr]
+            assert (inbox.spans, inbox.holes) == ([], {})
+
+    asyncio.run(run())
+
+
+def test_comet_that_never_asks_keeps_what_waits_over_reconnects(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            await it.subscribe(it.sign_on("ann"), "@a")
+            waiting = []
+            for number in range(5):
+                ann = it.sign_on("ann")
+                await it.publish("@a", b"pushed %d" % number)
+                _ack(it, ann, *ann.ids)
+                it.leave(ann)
+                waiting.append(b"waits %d" % number)
+                await it.publish("@a", waiting[-1])
+            await it.written()
+        async with desk(tmp_path) as it:
+            assert [each.content for each in it.waiting(it.sign_on("ann"))] == waiting
+
+    asyncio.run(run())
+
+
+def test_a_list_has_no_more_than_a_frame_carries(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            it.leave(ann)
+            for number in range(5):
+                await it.publish("@a", b"%d" % number * 16_000)
+            ann = it.sign_on("ann")
+            seen = []
+            while page := it.waiting(ann):
+                assert len(page) <= 2
+                seen.extend(each.content[:1] for each in page)
+                _ack(it, ann, *(each.id for each in page))
+            assert seen == [b"0", b"1", b"2", b"3", b"4"]
+
+    asyncio.run(run())
+
+
+def test_a_slow_reader_is_spared_and_gets_what_is_stored_later(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"]) as it:
+            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            await it.subscribe(ann, "@a")
+            await it.subscribe(bob, "@a")
+            it.topics.fell_behind(ann)  # type: ignore[arg-type]
+            await it.publish("@a", b"stored 1")
+            published = await it.publish("@a", b"not stored", ttl_s=0)
+            await it.publish("@a", b"stored 2")
+            assert published.audience == 1
+            assert ann.got == []
+            assert bob.contents == [b"stored 1", b"not stored", b"stored 2"]
+            assert it.counts.skipped == {"comet": 1}
+            it.topics.caught_up(ann)  # type: ignore[arg-type]
+            await it.settled()
+            assert ann.contents == [b"stored 1", b"stored 2"]
+            await it.publish("@a", b"again", ttl_s=0)
+            assert ann.contents[-1] == b"again"
+
+    asyncio.run(run())
+
+
+def test_who_may_not_receive_yet_gets_it_when_it_may(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            row = it.store.client("ann")
+            assert row is not None
+            ann = it.ear(it.topics.client_of(row))
+            ann.may_receive = False
+            it.topics.attach(ann)  # type: ignore[arg-type]
+            await it.subscribe(ann, "@a")
+            await it.publish("@a", b"early")
+            assert ann.got == []
+            ann.may_receive = True
+            it.topics.refile(ann)  # type: ignore[arg-type]
+            await it.settled()
+            assert ann.contents == [b"early"]
+
+    asyncio.run(run())
+
+
+def test_a_new_form_holds_for_what_comes_after_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            await it.publish("@a", b"1", ttl_s=0)
+            assert it.lines.encoded == 1
+            ann.form = None
+            it.topics.refile(ann)  # type: ignore[arg-type]
+            await it.publish("@a", b"2", ttl_s=0)
+            await it.publish("@a", b"3")
+            assert it.lines.encoded == 1
+            assert ann.contents == [b"1", b"2", b"3"]
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_breaks_hurts_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"]) as it:
+            ann, bob = it.sign_on("ann", own=True), it.sign_on("bob", own=True)
+            await it.subscribe(ann, "@a")
+            await it.subscribe(bob, "@a")
+            ann.deliver = None  # type: ignore[assignment, method-assign]
+            await it.publish("@a", b"1", ttl_s=0)
+            await it.publish("@a", b"2")
+            assert ann.ended == "internal"
+            assert bob.contents == [b"1", b"2"]
+            it.leave(ann)
+            assert [each.content for each in it.waiting(it.sign_on("ann"))] == [b"2"]
+
+    asyncio.run(run())
+    assert "could not be given" in caplog.text
+
+
+def test_what_was_acknowledged_stays_so_after_a_restart(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            for number in range(6):
+                await it.publish("@a", b"%d" % number)
+            _ack(it, ann, *ann.ids[::2])
+        async with desk(tmp_path) as it:
+            waiting = it.waiting(it.sign_on("ann"))
+            assert [each.content for each in waiting] == [b"1", b"3", b"5"]
+            assert [each.topic for each in waiting] == ["@a"] * 3
+
+    asyncio.run(run())
+
+
+def test_a_client_without_an_id_gets_what_comes_and_leaves_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, in_flight=2) as it:
+            ear = it.nobody()
+            await it.subscribe(ear, "@a")
+            for number in range(4):
+                await it.publish("@a", b"%d" % number)
+            assert ear.contents == [b"0", b"1"]
+            _ack(it, ear, *ear.ids)
+            await it.settled()
+            assert ear.contents == [b"0", b"1", b"2", b"3"]
+            assert ear.client is not None
+            private = await it.publish(None, b"you", client=ear.client.id)
+            assert private.audience == 1
+            assert ear.contents[-1] == b"you"
+            it.leave(ear)
+            await it.sweep()
+            assert it.topics.topic_rows() == []
+            assert it.topics.client_rows() == []
+        async with desk(tmp_path) as it:
+            assert it.store.topics() == []
+            assert list(it.store.index()) == []
+
+    asyncio.run(run())
+
+
+def test_people_can_look(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"]) as it:
+            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            await it.subscribe(ann, "@a")
+            await it.subscribe(bob, "@a", "@b")
+            it.leave(bob)
+            await it.publish("@a", b"1")
+            (a, b) = it.topics.topic_rows()
+            assert (a.name, a.subscribers, a.online, a.stored) == ("@a", 2, 1, 1)
+            assert (b.name, b.subscribers, b.online, b.stored) == ("@b", 1, 0, 0)
+            rows = {row.id: row for row in it.topics.client_rows()}
+            assert (rows["ann"].online, rows["ann"].owed, rows["ann"].waiting) == (True, 1, 1)
+            assert (rows["bob"].online, rows["bob"].waiting) == (False, 1)
+            assert rows["bob"].topics == ("@a", "@b")
+            assert [each.content for each in await it.topics.inbox("bob", 5)] == [b"1"]
+
+    asyncio.run(run())

@@ -1,0 +1,225 @@
+"""What is over, what is too much, and what nobody needs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from wirehouse.hub.errors import HubError
+from wirehouse.hub.store import remove_client
+
+from .desk import desk
+
+
+def test_what_has_expired_is_a_dead_letter_of_who_has_not_got_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob", "eve"]) as it:
+            ann, bob, eve = (it.sign_on(name) for name in ("ann", "bob", "eve"))
+            for each in (ann, bob, eve):
+                await it.subscribe(each, "@a")
+            it.leave(bob)
+            published = await it.publish("@a", b"short", ttl_s=5)
+            await it.publish("@a", b"long", ttl_s=500)
+            await it.publish(None, b"private", client="bob", ttl_s=5)
+            it.topics.ack(eve, eve.ids)  # type: ignore[arg-type]
+            it.now += 6
+            await it.sweep()
+            dead = await it.topics.dead(10)
+            assert sorted(
+                (each.client, each.notification.content, each.reason) for each in dead
+            ) == [
+                ("ann", b"short", "expired"),
+                ("bob", b"private", "expired"),
+                ("bob", b"short", "expired"),
+            ]
+            assert {each.notification.topic for each in dead} == {"@a", None}
+            assert [each.notification.id for each in await it.topics.dead(10, "ann")] == [
+                published.id
+            ]
+            assert it.counts.dead == {"expired": 3}
+            assert [each.content for each in it.waiting(ann)] == [b"long"]
+            assert [each.content for each in it.waiting(it.sign_on("bob"))] == [b"long"]
+            assert it.topics.ack(ann, [published.id]) == 0  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def test_what_has_expired_is_not_delivered_before_it_is_swept(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"]) as it:
+            for name, protocol in (("ann", "comet"), ("bob", "esnp")):
+                ear = it.sign_on(name, protocol)
+                await it.subscribe(ear, "@a")
+                it.leave(ear)
+            for number in range(6):
+                await it.publish("@a", b"%d" % number, ttl_s=5 if number % 2 else 500)
+            it.now += 6
+            waiting = it.waiting(it.sign_on("ann"))
+            assert [each.content for each in waiting] == [b"0", b"2", b"4"]
+            bob = it.sign_on("bob", "esnp")
+            await it.subscribe(bob, "@a")
+            assert bob.contents == [b"0", b"2", b"4"]
+            await it.sweep()
+            assert len(await it.topics.dead(10)) == 6
+
+    asyncio.run(run())
+
+
+def test_the_oldest_beyond_the_quota_are_dead_letters(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"], inbox=3) as it:
+            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            await it.subscribe(ann, "@a")
+            await it.subscribe(bob, "@a", "@b")
+            await it.publish("@a", b"pushed")
+            it.leave(ann)
+            for number in range(4):
+                await it.publish("@a", b"%d" % number)
+            it.topics.ack(bob, bob.ids)  # type: ignore[arg-type]
+            await it.sweep()
+            dead = await it.topics.dead(10)
+            assert [(each.client, each.notification.content) for each in dead] == [
+                ("ann", b"0"),
+                ("ann", b"pushed"),
+            ]
+            assert {each.reason for each in dead} == {"quota"}
+            waiting = it.waiting(it.sign_on("ann"))
+            assert [each.content for each in waiting] == [b"1", b"2", b"3"]
+
+    asyncio.run(run())
+
+
+def test_who_has_no_id_has_a_quota_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, in_flight=1, inbox=3) as it:
+            ear = it.nobody()
+            await it.subscribe(ear, "@a")
+            for number in range(9):
+                await it.publish("@a", b"%d" % number)
+            await it.sweep()
+            assert it.counts.dead == {"quota": 6}
+            assert await it.topics.dead(10) == []
+            assert len(list(it.store.index())) <= 4
+            while it.topics.ack(ear, ear.ids):  # type: ignore[arg-type]
+                await it.settled()
+            assert ear.contents[-1] == b"8"
+
+    asyncio.run(run())
+
+
+def test_redriven_goes_to_its_client_again_and_survives(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"]) as it:
+            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            await it.subscribe(ann, "@a")
+            await it.subscribe(bob, "@a")
+            it.leave(bob)
+            ids = [(await it.publish("@a", b"%d" % each, ttl_s=5, type=7)).id for each in range(3)]
+            it.now += 6
+            await it.sweep()
+            ann.got.clear()
+            assert await it.topics.redrive(ids=ids[:1]) == 2
+            assert await it.topics.redrive(client="bob") == 2
+            assert await it.topics.redrive(client="bob") == 0
+            assert await it.topics.redrive(ids=ids[:1]) == 0
+            await it.settled()
+            assert ann.contents == [b"0"]
+            assert ann.ids[0] not in ids
+            assert [each.client for each in await it.topics.dead(10)] == ["ann", "ann"]
+            with pytest.raises(HubError, match="no such client"):
+                await it.topics.redrive(client="ghost")
+            with pytest.raises(HubError, match="wanted ids"):
+                await it.topics.redrive(ids=["nonsense"])
+        async with desk(tmp_path) as it:
+            waiting = it.waiting(it.sign_on("bob"))
+            assert [(each.content, each.topic, each.type) for each in waiting] == [
+                (b"0", "@a", 7),
+                (b"1", "@a", 7),
+                (b"2", "@a", 7),
+            ]
+
+    asyncio.run(run())
+
+
+def test_what_everybody_has_acknowledged_is_deleted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"]) as it:
+            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            await it.subscribe(ann, "@a")
+            await it.subscribe(bob, "@a")
+            for number in range(5):
+                await it.publish("@a", b"%d" % number)
+            await it.publish(None, b"private", client="ann")
+            it.topics.ack(ann, ann.ids)  # type: ignore[arg-type]
+            it.topics.ack(bob, bob.ids[:3])  # type: ignore[arg-type]
+            await it.sweep()
+            assert len(list(it.store.index())) == 2
+            assert [each.content for each in it.waiting(bob)] == [b"3", b"4"]
+            await it.unsubscribe(bob, "@a")
+            await it.unsubscribe(ann, "@a")
+            await it.sweep()
+            assert list(it.store.index()) == []
+            assert it.store.topics() == []
+            published = await it.publish("@a", b"nobody")
+        async with desk(tmp_path) as it:
+            assert it.store.last_number() > 0
+            assert (await it.publish("@a", b"later")).id != published.id
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_comes_back_at_once_is_whole(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            await it.publish("@a", b"old")
+            await it.unsubscribe(ann, "@a")
+            it.topics.sweep.step()
+            await it.subscribe(ann, "@a")
+            await it.publish("@a", b"new")
+            await it.sweep()
+        async with desk(tmp_path) as it:
+            waiting = it.waiting(it.sign_on("ann"))
+            assert [(each.topic, each.content) for each in waiting] == [("@a", b"new")]
+
+    asyncio.run(run())
+
+
+def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann", "bob"]) as it:
+            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            await it.subscribe(ann, "@a")
+            await it.publish("@a", b"topic")
+            await it.publish(None, b"private", client="ann")
+            remove_client(tmp_path / "hub.sqlite3", "ann")
+            it.authority.recheck()
+            assert (ann.ended, bob.ended) == ("revoked", "")
+            await it.sweep()
+            assert list(it.store.index()) == []
+            assert (await it.publish("@a", b"again")).audience == 0
+            with pytest.raises(HubError, match="no such client"):
+                await it.publish(None, b"private", client="ann")
+
+    asyncio.run(run())
+
+
+def test_the_same_id_again_is_somebody_else(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            await it.subscribe(it.sign_on("ann"), "@a")
+            await it.publish("@a", b"for the first")
+            await it.publish(None, b"for the first, too", client="ann")
+            remove_client(tmp_path / "hub.sqlite3", "ann")
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            assert it.waiting(ann) == []
+            assert ann.client is not None
+            assert ann.client.subscriptions == {}
+            await it.sweep()
+            assert list(it.store.index()) == []
+
+    asyncio.run(run())
