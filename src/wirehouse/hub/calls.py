@@ -190,10 +190,7 @@ class HubCalls:
 
         def done(outcome: Published | HubError) -> None:
             services.running -= 1
-            if isinstance(outcome, HubError):
-                answer(outcome)
-            else:
-                answer({"id": outcome.id, "audience": outcome.audience})
+            answer(outcome)
 
         services.running += 1  # until it is answered, so that a drain waits for it
         self._hub.topics.publish(publication, done)

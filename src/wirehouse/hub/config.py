@@ -244,7 +244,7 @@ class Config(_Table, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
-        for name in ("esnp", "tny", "magline"):
+        for name in ("esnp", "tny", "relay", "magline"):
             door = getattr(self, name)
             if door.enabled and door.auth == "none" and not is_loopback(door.host):
                 raise ConfigError(

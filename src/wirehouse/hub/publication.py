@@ -69,7 +69,8 @@ def check_publication(publication: Publication, limits: Limits, *, known: bool) 
     ttl_s = publication.ttl_s
     if ttl_s is not None and not 0 <= ttl_s <= _LONGEST_S:
         raise HubError("bad_arguments", "ttl_s: wanted 0, or seconds up to ten years")
-    if len(publication.key) > _MOST_CHARACTERS or not _is_text(publication.key):
+    key = publication.key
+    if key and (len(key) > _MOST_CHARACTERS or not _is_text(key)):
         raise HubError("bad_arguments", f"id: wanted text of at most {_MOST_CHARACTERS} characters")
 
 

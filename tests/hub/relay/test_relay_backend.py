@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from tests.hub.running import DEADLINE_S, running, until
+from tests.hub.running import DEADLINE_S, free_config, running, until
 
 from wirehouse.hub.config import ConfigError
 from wirehouse.hub.demo import demo_services
@@ -242,6 +242,11 @@ def test_an_address_that_is_none_is_named() -> None:
                 pass
 
     asyncio.run(go())
+
+
+def test_tunnels_that_need_not_sign_on_are_for_loopback() -> None:
+    with pytest.raises(ConfigError, match=r'relay.auth: "none" is for loopback'):
+        free_config(["relay"], relay={**OPEN, "host": "0.0.0.0", "allow": ["10.0.0.1"]})
 
 
 def test_nothing_but_opening_is_taken_from_a_new_link() -> None:

@@ -176,11 +176,11 @@ class Connection(asyncio.Protocol):
             self._leaving.cancel()
             self.hub.leaving.discard(self)
             return
+        self._peer_done = True
         if not self.session.closed:
             self.session.receive_eof()
             self._events()
-        if not self.close_reason:
-            self.close_reason = "lost" if exc is not None else "eof"
+        self._end_with("lost" if exc is not None else "eof", Side.REMOTE)
         self._over()
 
     def _over(self) -> None:
@@ -282,14 +282,22 @@ class Connection(asyncio.Protocol):
             for event in events:
                 kind = type(event)
                 if kind is Closed:
-                    self.close_reason = self.close_reason or event.reason
-                    self.close_side = event.side
+                    self._end_with(event.reason, event.side)
                 elif kind is Failed:
                     self.hub.counts.failed(self.protocol, event.code)
                     if event.fatal:
-                        self.close_reason = event.code
+                        self._end_with(event.code, self._who_closes())
                 else:
                     self.on_event(event)
+
+    def _end_with(self, reason: str, side: Side) -> None:
+        """The first reason counts: what comes after it is its consequence."""
+        if not self.close_reason:
+            self.close_reason, self.close_side = reason, side
+
+    def _who_closes(self) -> Side:
+        """Of a connection in which a rule is broken: us, unless the peer has gone already."""
+        return Side.REMOTE if self._peer_done else Side.LOCAL
 
     # -- bytes out ---------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from wirehouse.hub.calls import HubCalls
 from wirehouse.hub.errors import HubError
+from wirehouse.hub.publication import Published
 from wirehouse.hub.services import HUB_SERVICE, Answerer, Call, Result, Service
 from wirehouse.protocols.esnp.events import Announced, Requested
 from wirehouse.protocols.esnp.events import Call as Request
@@ -33,7 +34,7 @@ from wirehouse.wire.errors import EncodeError
 
 from .connection import Connection
 from .door import Door
-from .esnp_form import ESNP_FORM
+from .esnp_form import ESNP_FORM, published_body
 from .esnp_rows import payload_of, rows_of, target_of
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class EsnpConnection(Connection):
 
     def look(self, now: float) -> None:
         """Looks at the deadlines, also at that of signing on."""
-        if self.client is None and self._auth_by and now > self._auth_by:
+        if self.client is None and self.open and self._auth_by and now > self._auth_by:
             self.end("auth_timeout")
             return
         super().look(now)
@@ -156,6 +157,9 @@ class EsnpConnection(Connection):
 
     def body_of(self, head: Head, outcome: Result | HubError) -> bytes | str:
         """The body of the answer, or the text of the error."""
+        if type(outcome) is Published:
+            self.hub.counts.calls[_OK] += 1
+            return published_body(outcome)
         try:
             if not isinstance(outcome, HubError):
                 body = self.session.body_of(rows_of(outcome))

@@ -7,29 +7,30 @@ The bytes are the same in both dialects: no Map and no List is in them.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 from wirehouse.hub.calls import NOTIFY
 from wirehouse.hub.services import HUB_SERVICE
-from wirehouse.protocols.esnp.codec_seed import encode_message
-from wirehouse.protocols.esnp.layout import Address, AddressKind, Flag, FlagType, Message
+from wirehouse.protocols.esnp.layout import Address, AddressKind, Flag, FlagType, VarType
+from wirehouse.protocols.esnp.moulds import END, Mould, bytes_of_rows
 from wirehouse.protocols.esnp.values import data_rows
 
 if TYPE_CHECKING:
     from wirehouse.hub.notification import Notification
+    from wirehouse.hub.publication import Published
 
-__all__ = ["ESNP_FORM", "EsnpForm"]
+__all__ = ["ESNP_FORM", "EsnpForm", "published_body"]
 
-_END: Final = encode_message(Message())
-_HEAD: Final = encode_message(
-    Message(
-        rows=(
-            Flag(value=FlagType.EVENT),
-            Address(kind=AddressKind.SERVICE, value=HUB_SERVICE),
-            Address(kind=AddressKind.OP, value=NOTIFY),
-        )
-    )
-).removesuffix(_END)
+_HEAD: Final = bytes_of_rows(
+    Flag(value=FlagType.EVENT),
+    Address(kind=AddressKind.SERVICE, value=HUB_SERVICE),
+    Address(kind=AddressKind.OP, value=NOTIFY),
+)
+_ID: Final = Mould("id", VarType.LEN_STRING)
+_TOPIC: Final = Mould("topic", VarType.LEN_STRING)
+_TEXT: Final = Mould("content", VarType.LEN_STRING)
+_BYTES: Final = Mould("content", VarType.LEN_BYTES)
 
 
 class EsnpForm:
@@ -37,23 +38,51 @@ class EsnpForm:
 
     name = "esnp"
 
+    def __init__(self) -> None:
+        self._ts: tuple[int, bytes] = (0, _tail(0, 0))
+
     def encode(self, notification: Notification) -> bytes:
         """The event."""
-        values: dict[str, object] = {"id": notification.id}
-        if notification.topic is not None:
-            values["topic"] = notification.topic
-        values["content"] = _content(notification.content)
-        values["ts"] = notification.ts_ms
+        content, topic = notification.content, notification.topic
+        parts = [_HEAD, _ID.row(notification.id.encode())]
+        if topic is not None:
+            parts.append(_TOPIC.row(topic.encode()))
+        parts.append((_TEXT if _is_text(content) else _BYTES).beginning(len(content)))
+        parts.append(content)
+        parts.append(self._rest(notification))
+        return b"".join(parts)
+
+    def _rest(self, notification: Notification) -> bytes:
         if notification.type:
-            values["type"] = notification.type
-        return _HEAD + encode_message(Message(rows=data_rows(values)))
+            return _tail(notification.ts_ms, notification.type)
+        if self._ts[0] != notification.ts_ms:  # many are published in one millisecond
+            self._ts = notification.ts_ms, _tail(notification.ts_ms, 0)
+        return self._ts[1]
 
 
-def _content(content: bytes) -> str | bytes:
+def _tail(ts_ms: int, kind: int) -> bytes:
+    values = {"ts": ts_ms, "type": kind} if kind else {"ts": ts_ms}
+    return bytes_of_rows(*data_rows(values)) + END
+
+
+def _is_text(content: bytes) -> bool:
+    if content.isascii():
+        return True
     try:
-        return content.decode()
+        content.decode()
     except UnicodeDecodeError:
-        return content
+        return False
+    return True
+
+
+@functools.lru_cache(1_024)
+def _audience(number: int) -> bytes:
+    return bytes_of_rows(*data_rows({"audience": number})) + END
+
+
+def published_body(published: Published) -> bytes:
+    """The body of the answer to a publish."""
+    return _ID.row(published.id.encode()) + _audience(published.audience)
 
 
 ESNP_FORM: Final = EsnpForm()

@@ -186,6 +186,9 @@ class User(Connection):
 
     def release(self) -> None:
         """The tunnel is carried again: what was held goes on, in order."""
+        if self._signing is not None:  # the answer may be lost with the link
+            self.settle()
+            return
         held, self._held = self._held, None
         for message, raw in held or ():
             self._hand_on(message, raw)

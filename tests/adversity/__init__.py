@@ -1,0 +1,1 @@
+"""Bad lines, bad peers, bad disks: what the hub must live with."""

@@ -1,0 +1,37 @@
+"""A hub with short deadlines, and bystanders that must stay unhurt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.adversity.bystanders import Bystanders
+from tests.hub_raw.hub_process import HubProcess, running_hub
+
+_LIMITS = {
+    "auth_s": 2.0,
+    "frame_s": 1.0,
+    "frame_bytes_per_s": 10_000.0,
+    "slow_reader_s": 1.5,
+    "write_buffer": 262_144,
+    "half_open_per_address": 4_096,
+}
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    """The hub; whatever happens to it, it must not break."""
+    with running_hub(tmp_path_factory.mktemp("adversity"), {"limits": _LIMITS}) as process:
+        yield process
+        assert process.alive
+        assert "Traceback" not in process.errors()
+
+
+@pytest.fixture
+def bystanders(hub: HubProcess) -> Iterator[Bystanders]:
+    """Looked at before and after."""
+    others = Bystanders(hub)
+    others.unhurt()
+    yield others
+    others.unhurt()
+    others.leave()

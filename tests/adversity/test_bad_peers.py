@@ -1,0 +1,219 @@
+"""Peers that say nothing, too slowly, too much, or never listen; and those that guess tokens."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from tests.adversity.bystanders import Bystanders
+from tests.adversity.counted import Counted
+from tests.hub_raw import raw_comet as comet
+from tests.hub_raw import raw_esnp as esnp
+from tests.hub_raw import raw_magline as magline
+from tests.hub_raw import raw_tny as tny
+from tests.hub_raw.hub_process import HubProcess, wait_until
+from tests.hub_raw.line import Line
+from tests.hub_raw.raw_comet import CometError, RawComet
+from tests.hub_raw.raw_esnp import RawEsnp
+from tests.hub_raw.raw_magline import RawMagline
+from tests.hub_raw.raw_tny import RawTny
+
+_MB = 1024
+
+
+def test_silent_connections_are_sent_away(hub: HubProcess, bystanders: Bystanders) -> None:
+    counted = Counted(hub)
+    doors = {"comet": 200, "esnp": 200, "tny": 200, "relay": 20, "magline": 20}
+    lines = [hub.dial(door) for door, count in doors.items() for _ in range(count)]
+    try:
+        bystanders.unhurt()
+        for door, count in doors.items():
+            reasons = counted.wait_for_ends(door, count)
+            assert sum(reasons.values()) == count
+            assert not set(reasons) & {"", "eof", "lost"}, reasons
+    finally:
+        for line in lines:
+            line.close()
+
+
+def test_handshakes_of_one_address_are_limited(hub: HubProcess, bystanders: Bystanders) -> None:
+    counted = Counted(hub)
+    lines = [hub.dial("magline") for _ in range(40)]
+    try:
+        wait_until(
+            lambda: counted.plain("refused") == {"handshakes_per_address": 8}, "eight are refused"
+        )
+        bystanders.unhurt()
+    finally:
+        for line in lines:
+            line.close()
+    counted.wait_for_ends("magline", 40)
+
+
+_DRIPPED = {
+    "comet": comet.frame(comet.AUTH, comet.text("somebody") + comet.text("t" * 44)),
+    "esnp": esnp.encoded(esnp.call_rows(1, "hub", "auth", {"id": "somebody", "token": "x" * 40})),
+    "tny": tny.packet(1, 1, tny.message_bytes(tny.TnyMessage(1, 0, 10, body=b"{" + b" " * 50))),
+    "magline": magline.Handshake().syn,
+}
+
+
+@pytest.mark.parametrize("door", sorted(_DRIPPED))
+@pytest.mark.usefixtures("bystanders")
+def test_a_byte_now_and_then(hub: HubProcess, door: str) -> None:
+    counted = Counted(hub)
+    line = hub.dial(door)
+    with pytest.raises(OSError, match=r"reset|Broken pipe|shut"):  # noqa: PT012
+        for byte in _DRIPPED[door]:
+            line.send(bytes([byte]))
+            time.sleep(0.2)  # the pace is what is tried out
+    line.close()
+    reasons = counted.wait_for_ends(door, 1)
+    assert set(reasons) <= {"too_slow", "auth_timeout"}, reasons
+
+
+def _deaf(hub: HubProcess, door: str) -> Line:
+    """A connection whose receiver has hardly any room."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(hub.addresses[door])
+    return Line(sock)
+
+
+@pytest.mark.parametrize("protocol", ["comet", "esnp", "tny", "magline"])
+def test_a_peer_that_never_reads(hub: HubProcess, bystanders: Bystanders, protocol: str) -> None:
+    counted = Counted(hub)
+    before_kb = hub.memory_kb()
+    line, ask = _asking(hub, protocol)
+    over = threading.Event()
+    sender = threading.Thread(target=_ask_for_ever, args=(ask, over), daemon=True)
+    sender.start()
+    try:
+        drops = wait_until(lambda: counted.drops(protocol), "it is dropped")
+        reasons = counted.wait_for_ends(protocol, 1)
+    finally:
+        over.set()
+        sender.join(20)
+        line.close()
+    assert not sender.is_alive()
+    assert drops == reasons == {"slow_reader": 1}
+    bystanders.unhurt()
+    assert hub.memory_kb() - before_kb < 40 * _MB
+
+
+def _asking(hub: HubProcess, protocol: str) -> tuple[Line, Callable[[], object]]:
+    """A connection that is signed on, and a way to ask for something large."""
+    name, token = hub.client()
+    line = _deaf(hub, protocol)
+    large = bytes(60_000)
+    if protocol == "esnp":
+        caller = RawEsnp(line)
+        caller.call("hub", "auth", {"id": name, "token": token})
+        more = (esnp.PAYLOAD, large)
+        return line, lambda: caller.send(
+            esnp.call_rows(caller.next_number(), "test", "echo", {}, more)
+        )
+    if protocol == "tny":
+        game = RawTny(line)
+        game.ask(10, id=name, token=token)
+        return line, lambda: game.request(1001, large)
+    if protocol == "magline":
+        client = RawMagline(line)
+        client.hello()
+        client.ask(10, id=name, token=token)
+        return line, lambda: client.request(0x1001, large)
+    RawComet(line).auth(name, token)
+    return line, lambda: hub.publish(client=name, content="x" * 16_000, ttl_s=0)
+
+
+def _ask_for_ever(ask: Callable[[], object], over: threading.Event) -> None:
+    with suppress(OSError):
+        while not over.is_set():
+            ask()
+
+
+def test_a_slow_reader_keeps_what_is_stored(hub: HubProcess, bystanders: Bystanders) -> None:
+    counted = Counted(hub)
+    name, token = hub.client()
+    line = _deaf(hub, "comet")
+    client = RawComet(line)
+    client.auth(name, token)
+    content = "x" * 16_000
+    ids = [hub.publish(client=name, content=content)["id"] for _ in range(200)]
+    bystanders.unhurt()
+    assert set(counted.drops("comet")) <= {"slow_reader"}
+    line.close()
+    again = RawComet(hub.dial("comet"))
+    again.auth(name, token)
+    got = []
+    while page := again.messages():
+        got += [note.id for note in page]
+        again.ack(*(note.id for note in page))
+    assert got == ids
+    again.close()
+
+
+_TINY = 64_000
+
+
+@pytest.mark.parametrize("protocol", ["comet", "esnp", "tny"])
+def test_tiny_frames_in_one_read(hub: HubProcess, bystanders: Bystanders, protocol: str) -> None:
+    before_kb = hub.memory_kb()
+    name, token = hub.client()
+    line = hub.dial(protocol)
+    if protocol == "comet":
+        RawComet(line).auth(name, token)
+        frame, answer = comet.frame(6), b"\x00\x01\x00"
+    elif protocol == "esnp":
+        RawEsnp(line).call("hub", "auth", {"id": name, "token": token})
+        frame, answer = bytes(4), b""
+    else:
+        RawTny(line).ask(10, id=name, token=token)
+        frame, answer = tny.tick(1, "seed"), tny.tick(2, "seed")
+    sender = threading.Thread(target=line.send, args=(frame * _TINY,))
+    sender.start()
+    bystanders.unhurt()
+    assert line.take(_TINY * len(answer)) == answer * _TINY
+    sender.join()
+    if protocol == "esnp":
+        line.send(esnp.encoded(esnp.call_rows(5, "test", "add", {"a": 1, "b": 2})))
+        assert RawEsnp(line).answer(5).data == {"c": 3}
+    line.close()
+    bystanders.unhurt()
+    assert hub.memory_kb() - before_kb < 30 * _MB
+
+
+def test_more_commands_at_once_than_may_wait(hub: HubProcess, bystanders: Bystanders) -> None:
+    counted = Counted(hub)
+    name, token = hub.client()
+    phone = RawComet(hub.dial("comet"))
+    phone.auth(name, token)
+    phone.line.send(comet.frame(2) * 5_000)
+    rest = phone.line.rest()
+    phone.close()
+    assert rest.startswith(comet.frame(comet.TOPIC_LIST, b"\x00"))
+    assert comet.frame(comet.ERROR, b"\x06")[2:] in rest  # too busy
+    assert counted.wait_for_ends("comet", 1) == {"too_busy": 1}
+    bystanders.unhurt()
+
+
+def test_guessing_tokens_is_slowed_and_counted(hub: HubProcess, bystanders: Bystanders) -> None:
+    counted = Counted(hub)
+    name, token = hub.client()
+    guesser = RawComet(hub.dial("comet"))
+    for guess in ("t" + "0" * 43, "t" + "1" * 43, token[:-2]):
+        with pytest.raises(CometError) as caught:
+            guesser.auth(name, guess)
+        assert caught.value.code == 0
+    assert guesser.line.rest() == b""
+    guesser.close()
+    assert counted.plain("auth_failures") == {"comet": 3}
+    bystanders.unhurt()
+    honest = RawComet(hub.dial("comet"))
+    honest.auth(name, token)  # from the same address: late, but let in
+    honest.heartbeat()
+    honest.close()

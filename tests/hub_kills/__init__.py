@@ -1,0 +1,1 @@
+"""Nothing that was confirmed is lost, however often the hub is killed."""

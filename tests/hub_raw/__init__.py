@@ -1,0 +1,1 @@
+"""Clients without the project's codecs, and the flows of the documents over sockets."""
