@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .numba_options import readonly
-from .pieces import START, Pieces, move
+from .pieces import START, TIME, Pieces, move
 from .state import CarryState
 
 __all__ = ["Carry", "joined"]
@@ -38,6 +38,10 @@ class Carry:
     ) -> None:
         """Copy rows into the bytes and pieces of a window."""
         _move(self, rows, to, to_piece, target, pieces)
+
+    def since_ns(self, row: int, otherwise: int) -> int:
+        """When the first bytes of a row came; `otherwise` for -1, which is none."""
+        return otherwise if row < 0 else int(self.pieces.numbers[TIME, self.first[row]])
 
     def files(self) -> set[int]:
         """The numbers of the files that it refers to."""

@@ -146,8 +146,15 @@ class FrontEnd:
         self._tracker.streams["carry"][streams] = -1
 
     def waiting(self) -> dict[int, int]:
-        """The streams in which something waits behind a hole, and when the first of it came."""
-        return self._patcher.waiting()
+        """The streams in which something waits behind a hole, and when the first of it came.
+
+        An unfinished frame before the hole is part of what waits, in whichever window it came.
+        """
+        carried = self._tracker.streams["carry"]
+        return {
+            stream: min(since_ns, self._carry.since_ns(int(carried[stream]), since_ns))
+            for stream, since_ns in self._patcher.waiting().items()
+        }
 
     # -- to go on later ----------------------------------------------------------------------
 

@@ -28,10 +28,10 @@ def test_json_bodies() -> None:
         async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as peer:
             assert await ask(it, "subscribe", b'{"topic": "t", "ack": true}') == {"topics": 1}
             sent = await ask(it, "publish", b'{"topic": "t", "content_base64": "/w=="}')
-            assert sent["audience"] == 1
+            assert sent.audience == 1
             got = await peer.notified()
-            assert (got["id"], got["content"]) == (sent["id"], b"\xff")
-            body = json.dumps({"ids": [sent["id"]]}).encode()
+            assert (got["id"], got["content"]) == (sent.id, b"\xff")
+            body = json.dumps({"ids": [sent.id]}).encode()
             assert await ask(it, "ack", body) == {"acked": 1}
             assert await ask(it, "unsubscribe", b'{"topics": ["t"]}') == {"topics": 1}
             assert it.hub.services.running == 0
