@@ -186,13 +186,17 @@ class HubCalls:
             key=given.id,
             ttl_s=given.ttl_s,
         )
+        self.publish(publication, answer)
+
+    def publish(self, publication: Publication, answer: Answerer) -> None:
+        """Publishes; a drain waits until it is answered."""
         services = self._hub.services
 
         def done(outcome: Published | HubError) -> None:
             services.running -= 1
             answer(outcome)
 
-        services.running += 1  # until it is answered, so that a drain waits for it
+        services.running += 1
         self._hub.topics.publish(publication, done)
 
     def _ack(self, connection: Connection, given: _Ack, answer: Answerer) -> None:

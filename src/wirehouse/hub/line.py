@@ -81,6 +81,13 @@ class Line:
         else:
             self._spread_now(standing)
 
+    def to_topic(self, topic: Topic, notification: Notification, audience: int) -> None:
+        """As `now`, for a topic."""
+        if self._line:
+            self._line.append(Standing(notification, topic, None, audience))
+        else:
+            self._fanout.publish(topic, notification)
+
     def written(self, standings: list[Standing], error: HubError | None) -> None:
         """These are on disk, or are not."""
         for each in standings:

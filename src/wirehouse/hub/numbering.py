@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["EPOCH_S", "Numbers", "id_of", "number_of", "second_of"]
+__all__ = ["EPOCH_S", "Ids", "Numbers", "id_of", "number_of", "second_of"]
 
 EPOCH_S: Final = 1_434_253_712
 """When the original's seconds begin."""
@@ -37,6 +37,24 @@ class Numbers:
         first = (now_ms // 1000 - EPOCH_S) << _COUNTER_BITS
         self._last = max(self._last + 1, first)
         return self._last
+
+
+class Ids:
+    """The ids of one server's notifications, made one after the other."""
+
+    __slots__ = ("_prefixes", "_second", "_text")
+
+    def __init__(self, server: int):
+        self._prefixes = f"m{server:02x}", f"p{server:02x}"
+        self._second = -1
+        self._text = ""
+
+    def text(self, number: int, *, private: bool = False) -> str:
+        """As `id_of`, quicker: all numbers of a second end alike."""
+        second = number >> _COUNTER_BITS
+        if second != self._second:
+            self._second, self._text = second, f"{second:08x}"
+        return f"{self._prefixes[private]}{number & _COUNTER:05x}{self._text}"
 
 
 def id_of(number: int, *, server: int = 0, private: bool = False) -> str:

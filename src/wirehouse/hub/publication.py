@@ -13,7 +13,14 @@ from wirehouse.protocols.comet.limits import content_limit
 from .errors import HubError
 from .limits import Limits
 
-__all__ = ["Publication", "Published", "check_publication", "check_topics", "is_topic_name"]
+__all__ = [
+    "Publication",
+    "Published",
+    "check_publication",
+    "check_topics",
+    "is_topic_name",
+    "most_content",
+]
 
 _MOST_CHARACTERS: Final = 256
 """Of a topic or a key: the original's limit for topics."""
@@ -54,6 +61,11 @@ def is_topic_name(text: str) -> bool:
     )
 
 
+def most_content(limits: Limits) -> int:
+    """Bytes of content that are taken: no more than fit the frames of every client."""
+    return min(limits.content_bytes, _FITS)
+
+
 def check_publication(publication: Publication, limits: Limits, *, known: bool) -> None:
     """Raises HubError; `known` when the topic has subscribers, so that its name is right."""
     topic = publication.topic
@@ -61,7 +73,7 @@ def check_publication(publication: Publication, limits: Limits, *, known: bool) 
         raise HubError("bad_arguments", "wanted a topic or a client, and not both")
     if topic is not None and not known and not is_topic_name(topic):
         raise HubError("bad_arguments", f"{topic[:40]!r} is not a topic")
-    limit = min(limits.content_bytes, _FITS)
+    limit = most_content(limits)
     if len(publication.content) > limit:
         raise HubError("too_large", f"content: {len(publication.content)} bytes, at most {limit}")
     if not 0 <= publication.type <= 0xFF:

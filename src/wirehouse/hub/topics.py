@@ -150,6 +150,10 @@ class Topics:
         """Publishes: `done` is told after it is on disk, or at once when it is not stored."""
         self._publisher.publish(publication, done)
 
+    def publish_to_topic(self, name: str, content: bytes, type: int = 0) -> Published:  # noqa: A002
+        """Publishes what is not stored, at once; raises HubError."""
+        return self._publisher.publish_to_topic(name, content, type)
+
     def subscribe(
         self,
         connection: Connection,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from .bodies import Quick
 from .facts import ASYNC, Facts
 from .layout import (
     Address,
@@ -64,6 +65,10 @@ class Head(msgspec.Struct, gc=False, eq=False):
     """Bytes from the beginning to the body."""
     target: Any = None
     """For the application: what it has found at this address."""
+    quick: Quick | None = None
+    """For the application: a body that comes again and again, and what to do with it."""
+    learned: int = 0
+    """How often `quick` was set: who sends another body each time gains nothing by it."""
 
     def is_of(self, message: Message, data: bytes) -> bool:
         """Whether it is the whole head of a message whose bytes are `data`."""

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from wirehouse.protocols.sansio import CLOSED, Role, Side
 from wirehouse.wire.errors import DecodeError
 
+from .bodies import Quick
 from .facts import ASYNC, Facts
 from .heads import ID_SIZE, PLAIN_BODY, Head, learn
 from .layout import Message, MessageId, Row
@@ -93,8 +94,15 @@ class PlainRequests(Requests):
             return 0  # it would overtake what came before it
         if self._gathering or self.at_once is None:
             return 0
+        after_at = pos + head.after_at
+        number = buf[after_at - ID_SIZE : after_at]
+        if self._ids and self._refused(number):
+            return 0
+        if head.quick is not None:
+            stop = self._answer_quickly(head, head.quick, buf, pos, number)
+            if stop:
+                return stop
         message: Message
-        stop: int
         try:
             limit = self.message_limit - head.size
             message, stop = self._codec.decode_message(buf, pos + head.size, end, limit)
@@ -104,21 +112,28 @@ class PlainRequests(Requests):
         for row in rows:
             if type(row) not in PLAIN_BODY:
                 return 0
-        after_at = pos + head.after_at
-        number = buf[after_at - ID_SIZE : after_at]
-        if self._ids and self._refused(number):
+        return stop if self._answered(head, number, self.at_once(head, rows, number)) else 0
+
+    def _answer_quickly(self, head: Head, quick: Quick, buf: bytes, pos: int, number: bytes) -> int:
+        """The same for a body that is known but for one value."""
+        body, act = quick
+        found = body.find(buf, pos + head.size)
+        if found is None or found[1] - pos > self.message_limit:
             return 0
-        body = self.at_once(head, rows, number)
+        return found[1] if self._answered(head, number, act(found[0], number)) else 0
+
+    def _answered(self, head: Head, number: bytes, body: bytes | str | Later | None) -> bool:
+        """Writes what the application answers, if it does."""
         if body is None:
-            return 0
+            return False
         if self.state == CLOSED:  # the application has ended it meanwhile
-            return stop
+            return True
         if body is Later.LATER:
             self._later += 1
             self._ids.add(int.from_bytes(number, "big"))
         else:
             self._write(self._plain_reply(head, number, body))
-        return stop
+        return True
 
     def _refused(self, number: bytes) -> bool:
         """Whether the id is in flight, or too many requests are."""
