@@ -159,6 +159,8 @@ class EsnpConnection(Connection):
                 return None  # answered when it is on disk, and those after it later still
             if head.learned < _LEARNED:
                 self._learn(head, rows, values)
+            elif head.quick is not None and isinstance(content := values.get("content"), str):
+                head.quick[0].expect(len(content))
         answer = _HubAnswer(self, head, number)
         self.door.calls.run(self, head.op, values, answer.take)
         return answer.so_far()

@@ -48,6 +48,10 @@ class Body:
             return None
         return value, stop + len(self._after)
 
+    def expect(self, size: int) -> None:
+        """Values of so many bytes come too."""
+        self._mould.beginning(size)
+
 
 Quick: TypeAlias = tuple[Body, Callable[[bytes, bytes], Any]]
 """A body, and what to do with its value and the id of the request: as `AtOnce`, which see."""
