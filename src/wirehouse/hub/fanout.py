@@ -121,15 +121,15 @@ class Fanout:
             return
         waiting, self._waiting, self._topic = self._waiting, [], None
         delivered = self._hub.counts.delivered
-        for form, group in topic.groups.items():
+        for form, group in tuple(topic.groups.items()):
             encode = form.encode
             frames = [encode(each) for each in waiting]
             data = frames[0] if len(frames) == 1 else b"".join(frames)
-            connection = None
-            for connection in group:
-                connection.write(data)
+            connection, count = None, len(group)
+            for connection in tuple(group):  # a slow one leaves it while it is written to
+                connection.write_at_once(data)
             if connection is not None:
-                delivered[connection.protocol] += len(frames) * len(group)
+                delivered[connection.protocol] += len(frames) * count
         for connection in tuple(topic.own):
             deliver(self._hub, connection, waiting)
 

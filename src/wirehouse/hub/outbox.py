@@ -18,29 +18,38 @@ class _Flushes(Protocol):
 
 
 class Outbox:
-    """What has to be written at the end of this turn."""
+    """What has to be written at the end of this turn.
 
-    __slots__ = ("_before", "_loop", "_scheduled", "_waiting")
+    While a connection reads (`held`), nothing is scheduled: it writes everything when it is done.
+    """
+
+    __slots__ = ("_before", "_loop", "_scheduled", "_waiting", "held")
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
         self._waiting: list[_Flushes] = []
         self._before: list[Callable[[], None]] = []
         self._scheduled = False
+        self.held = False
 
     def add(self, connection: _Flushes) -> None:
         """A connection has something to say."""
         self._waiting.append(connection)
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.flush)
+        self._schedule()
 
     def before(self, act: Callable[[], None]) -> None:
         """Lets somebody write to connections first, once, when this turn ends."""
         self._before.append(act)
-        if not self._scheduled:
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self.held:
             self._scheduled = True
-            self._loop.call_soon(self.flush)
+            self._loop.call_soon(self._end_of_turn)
+
+    def _end_of_turn(self) -> None:
+        self._scheduled = False
+        self.flush()
 
     def flush(self) -> None:
         """Writes everything now."""
@@ -48,7 +57,7 @@ class Outbox:
             acts, self._before = self._before, []
             for act in acts:
                 act()
-        waiting, self._waiting = self._waiting, []
-        self._scheduled = False
-        for connection in waiting:
-            connection.flush()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for connection in waiting:
+                connection.flush()

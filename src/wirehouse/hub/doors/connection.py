@@ -226,11 +226,17 @@ class Connection(asyncio.Protocol):
             return
         self.in_bytes += len(data)
         self._out = [] if self._out is None else self._out
-        session.receive(data, self.hub.loop.time())
-        if (tap := self.hub.tap) is not None:
-            self._tap_in(tap, data)
-        self._react()
-        self.flush()
+        outbox = self.hub.outbox
+        outbox.held = True
+        try:
+            session.receive(data, self.hub.loop.time())
+            if (tap := self.hub.tap) is not None:
+                self._tap_in(tap, data)
+            self._react()
+        finally:
+            outbox.held = False
+            self.flush()
+            outbox.flush()
 
     def _tap_in(self, tap: Tap, data: bytes) -> None:
         """Shows whole frames to the recorder: what the session holds back waits with it."""
@@ -309,6 +315,16 @@ class Connection(asyncio.Protocol):
             self.hub.outbox.add(self)
         else:
             out.append(data)
+
+    def write_at_once(self, data: bytes) -> None:
+        """The same, when the turn is at its end: nothing more is collected."""
+        if self._out is not None or self._leaving is not None or self.transport.is_closing():
+            self.write(data)
+            return
+        self.out_bytes += len(data)
+        if self.hub.tap is not None:
+            self.hub.tap.crossed(self, self.outward, data)
+        self.transport.write(data)
 
     def flush(self) -> None:
         """Hands what was written to the operating system."""
