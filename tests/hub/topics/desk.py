@@ -71,6 +71,9 @@ class Ear:
         self._out.append(data)
         self.hub.outbox.add(self)
 
+    def write_at_once(self, data: bytes) -> None:
+        self.write(data)
+
     def flush(self) -> None:
         data, self._out = b"".join(self._out), []
         self.writes += bool(data)

@@ -16,10 +16,22 @@ from typing import Any, Final
 
 import msgspec
 
+from wirehouse.wire.errors import DecodeError, NeedMore
+
 from . import codec_seed
 from .layout import SUCCESS, Envelope, Message, Mode, Packet
+from .packets import PLAIN
 
-__all__ = ["HEADS", "HEAD_SIZE", "MOST_PAYLOAD", "SIZES", "Kind", "access_piece", "learn"]
+__all__ = [
+    "HEADS",
+    "HEAD_SIZE",
+    "MOST_PAYLOAD",
+    "SIZES",
+    "Kind",
+    "access_piece",
+    "learn",
+    "size_at",
+]
 
 MOST_PAYLOAD: Final = 4_096
 """The largest payload whose head is kept: with more, the body itself is the work."""
@@ -54,21 +66,18 @@ SIZES: Final[dict[bytes, int]] = {}
 
 
 def size_at(buf: bytes, pos: int, end: int) -> int:
-    """The size of the payload of the plain packet at `pos`; 0 when there is none, or a large one.
+    """The size of the payload of the plain packet at `pos`, whose head is known from then on.
 
-    From then on its head is known (`SIZES`).
+    0 when there is no such packet, or not all of it, or when it is large.
     """
-    option = HEADS[_LEAST][: HEAD_SIZE - _LENGTH]
-    if end - pos < HEAD_SIZE or not buf.startswith(option, pos):
+    if not buf.startswith(PLAIN, pos):
         return 0
     try:
-        codec_seed.scan_envelope(buf, pos + len(option), pos + HEAD_SIZE, MOST_PAYLOAD)
-    except NeedMore as more:
-        if HEADS[more.need] == buf[pos : pos + HEAD_SIZE]:
-            return more.need
-    except DecodeError:
-        pass
-    return 0
+        stop = codec_seed.scan_envelope(buf, pos + len(PLAIN), end, MOST_PAYLOAD)
+    except (DecodeError, NeedMore):
+        return 0
+    size = stop - pos - HEAD_SIZE
+    return size if size >= _LEAST and buf.startswith(HEADS[size], pos) else 0
 
 
 class Kind(msgspec.Struct, gc=False, eq=False):

@@ -25,6 +25,7 @@ from .transform import Dialect, PacketContext
 
 __all__ = [
     "PING",
+    "PLAIN",
     "PONG",
     "SKIPPED",
     "TICK_TAIL",
@@ -51,7 +52,7 @@ PING: Final = {name: codec.encode_packet(Packet(body=Ping())) for name, codec in
 PONG: Final = {name: codec.encode_packet(Packet(body=Pong())) for name, codec in _CODECS.items()}
 """A pong in each dialect."""
 
-_PLAIN: Final = codec_seed.encode_packet(Packet(body=Envelope(access_id=0, number=0, content=b"")))[
+PLAIN: Final = codec_seed.encode_packet(Packet(body=Envelope(access_id=0, number=0, content=b"")))[
     :_HEAD
 ]
 """Head and option of a message packet that has no options; both dialects have the same."""
@@ -142,7 +143,7 @@ class PacketReader:
 
         None, or an error, changes nothing: `frame` and `open` then say what there is instead.
         """
-        if not buf.startswith(_PLAIN, pos, end):
+        if not buf.startswith(PLAIN, pos, end):
             return None
         codec = self._speech.codec
         envelope, stop = codec.decode_envelope(buf, pos + _HEAD, end, limit)
@@ -152,6 +153,10 @@ class PacketReader:
             return None
         self.raw = content
         return message, stop
+
+    def take_plain(self, number: int) -> bool:
+        """Takes the number of a plain packet that somebody else reads. False changes nothing."""
+        return self._context.read_plain(number)
 
     def open(self, packet: Packet, pos: int, stop: int) -> Message:
         """The Message in a packet that begins at `pos` and stops at `stop`."""
@@ -291,6 +296,24 @@ class PacketWriter:
         """The largest payload."""
         return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._speech.current]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the next packet has no options, and is not the first one."""
+        return self._context.is_plain and self.access_id is not None
+
+    @property
+    def surely_fits(self) -> int:
+        """Bytes of a Message that need not be measured."""
+        return self._surely_fits
+
+    def next_plain(self) -> int:
+        """The number of a plain packet that somebody else writes; 0 changes nothing: there is none.
+        """
+        number = self._context.write_plain()
+        if number:
+            self.number = number
+        return number
+
     def message(self, message: Message, access_id: int) -> bytes:
         """A packet with the next number; the first one's access id stays (§3)."""
         try:
@@ -306,7 +329,7 @@ class PacketWriter:
         if number and self.access_id is not None:
             envelope = Envelope(access_id=self.access_id, number=number, content=plain)
             self.number = number
-            return _PLAIN + cast(bytes, self._speech.codec.encode_envelope(envelope))
+            return PLAIN + cast(bytes, self._speech.codec.encode_envelope(envelope))
         return self._sealed(plain, access_id if self.access_id is None else self.access_id)
 
     def _sealed(self, plain: bytes, access_id: int) -> bytes:
