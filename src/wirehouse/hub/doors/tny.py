@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wirehouse.hub.calls import NOTIFY_NUMBER, HubCalls
 from wirehouse.hub.config import ConfigError, TnySettings
@@ -27,7 +27,7 @@ from wirehouse.wire.errors import EncodeError
 
 from .connection import Connection
 from .door import Door
-from .tny_serving import BEFORE_AUTH_BYTES, PushBodies, TnyPeer, refusal_body
+from .tny_serving import BEFORE_AUTH_BYTES, PushBodies, TnyPeer, refusal
 
 if TYPE_CHECKING:
     from wirehouse.hub.hub import Hub
@@ -75,6 +75,7 @@ class TnyConnection(TnyPeer):
         session = ServerSession(
             self.door.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
         )
+        session.instead = _TOO_LARGE
         if self.door.settings.auth == "token":
             session.accept(BEFORE_AUTH_BYTES)
             self._auth_by = now + self.hub.limits.auth_s
@@ -85,6 +86,7 @@ class TnyConnection(TnyPeer):
         super().connection_made(transport)
         if self.door.settings.auth == "none" and self.id in self.hub.connections:
             self.hub.authority.anonymous(self)
+            self.session.at_once = self.answer_at_once
 
     def on_event(self, event: Event) -> None:
         """Serves requests; answers to pushes, and ticks, need nothing."""
@@ -102,13 +104,13 @@ class TnyConnection(TnyPeer):
             return
         if request.protocol == _SIGN_ON and self.client is not None:
             session.accept(None)
+            session.at_once = self.answer_at_once
         try:
             now = self.hub.loop.time() if late else None
             session.respond(request, body, code=code, now=now)
         except SessionError as error:
             if error.code == "too_large":
-                refusal = HubError("too_large", "the answer does not fit a packet")
-                session.respond(request, refusal_body(refusal), code=refusal.answer.tny)
+                session.respond(request, _TOO_LARGE.body, code=_TOO_LARGE.code)
 
     def refuse(self) -> None:
         """Says 210, which closes."""
@@ -144,7 +146,8 @@ class TnyConnection(TnyPeer):
         super().look(now)
 
 
-_SIGN_ON = 10
+_SIGN_ON: Final = 10
+_TOO_LARGE: Final = refusal(HubError("too_large", "the answer does not fit a packet"))
 
 
 class TnyDoor(Door):

@@ -21,12 +21,14 @@ from wirehouse.hub.errors import HubError
 from wirehouse.hub.notification import Notification
 from wirehouse.hub.serving import Call, Result, json_body
 from wirehouse.protocols.tny.layout import Message
+from wirehouse.protocols.tny.moulds import Kind
+from wirehouse.protocols.tny.plain import Answer
 from wirehouse.protocols.tny.results import ResultCode
 
 from .connection import Connection
 from .door import Door
 
-__all__ = ["BEFORE_AUTH_BYTES", "PushBodies", "TnyPeer"]
+__all__ = ["BEFORE_AUTH_BYTES", "PushBodies", "TnyPeer", "refusal", "refusal_body"]
 
 BEFORE_AUTH_BYTES: Final = 4_096
 """The largest payload of who has not signed on: an id and a token, ten times over."""
@@ -92,6 +94,35 @@ class TnyPeer(Connection):
             self._running += 1
             service.run(Call("tny", self, body), body, partial(self._respond_later, request))
 
+    def answer_at_once(self, kind: Kind, body: bytes) -> bytes | Answer | None:
+        """Answers a plain request to a plain service while it is read (`tny/plain.py`).
+
+        Only for who has signed on.
+        """
+        service = kind.target
+        if service is None:
+            found = self.hub.services.tny(kind.protocol)
+            service = kind.target = found if found is not None and found.immediate else False
+        if service is False:
+            return None
+        outcome = service.now(Call("tny", self, body) if service.wants_call else None, body)
+        if type(outcome) is bytes:
+            self.hub.counts.calls[_OK] += 1
+            return outcome
+        answer = self._answer_of(outcome)
+        return answer if answer.body is None or answer.code != _SUCCESS else answer.body
+
+    def _answer_of(self, outcome: Result | HubError) -> Answer:
+        try:
+            if not isinstance(outcome, HubError):
+                body = None if outcome is None else json_body(outcome)
+                self.hub.counts.calls[_OK] += 1
+                return Answer(_SUCCESS, body)
+        except HubError as error:
+            outcome = error
+        self._count(outcome)
+        return refusal(outcome)
+
     def heed(self, push: Message) -> None:
         """Acts on a push: an event for a service, if there is one."""
         if self.client is None:
@@ -134,24 +165,17 @@ class TnyPeer(Connection):
             self.react()
 
     def _respond(self, request: Message, outcome: Result | HubError, *, late: bool = False) -> None:
-        if isinstance(outcome, HubError):
-            self._refuse(request, outcome, late=late)
-            return
-        try:
-            body = None if outcome is None else json_body(outcome)
-        except HubError as error:
-            self._refuse(request, error, late=late)
-            return
-        self.hub.counts.calls[_OK] += 1
-        self.answer(request, _SUCCESS, body, late=late)
-
-    def _refuse(self, request: Message, error: HubError, *, late: bool = False) -> None:
-        self._count(error)
-        self.answer(request, error.answer.tny, refusal_body(error), late=late)
+        code, body = self._answer_of(outcome)
+        self.answer(request, code, body, late=late)
 
     def _count(self, outcome: Result | HubError) -> None:
         code = outcome.code if isinstance(outcome, HubError) else "ok"
         self.hub.counts.calls["tny", code] += 1
+
+
+def refusal(error: HubError) -> Answer:
+    """How a refusal is answered."""
+    return Answer(error.answer.tny, refusal_body(error))
 
 
 def refusal_body(error: HubError) -> bytes:

@@ -81,9 +81,10 @@ def size_at(buf: bytes, pos: int, end: int) -> int:
 
 
 class Kind(msgspec.Struct, gc=False, eq=False):
-    """What the requests to one protocol have in common, and the answers to them."""
+    """What the requests to one protocol, on one line, have in common, and the answers to them."""
 
     protocol: int
+    line: int
     asked: bytes
     """What a request has between its id and its time."""
     size: int
@@ -130,4 +131,4 @@ def learn(codec: ModuleType, request: Message) -> Kind | None:
     )
     asked = asked[_ZERO : -2 * _ZERO]  # without id; time, body
     answered = answered[_ZERO : -3 * _ZERO]  # without id; to message, time, body
-    return Kind(request.protocol, asked, len(asked), answered)
+    return Kind(request.protocol, request.line, asked, len(asked), answered)

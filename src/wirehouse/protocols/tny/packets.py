@@ -88,11 +88,22 @@ class Speech:
 class PacketReader:
     """The direction towards us."""
 
-    __slots__ = ("_context", "_limit", "_skip", "_speech", "_strict", "_tail_wanted", "raw")
+    __slots__ = (
+        "_context",
+        "_limit",
+        "_skip",
+        "_speech",
+        "_strict",
+        "_tail_wanted",
+        "raw",
+        "take_plain",
+    )
 
     def __init__(self, speech: Speech, options: SessionOptions):
         self._speech = speech
         self._context = PacketContext(speech.current, options.reading)
+        self.take_plain = self._context.read_plain
+        """Takes the number of a plain packet that somebody else reads; False changes nothing."""
         self._limit = options.max_payload
         self._strict = options.strict
         self._tail_wanted = False
@@ -153,10 +164,6 @@ class PacketReader:
             return None
         self.raw = content
         return message, stop
-
-    def take_plain(self, number: int) -> bool:
-        """Takes the number of a plain packet that somebody else reads. False changes nothing."""
-        return self._context.read_plain(number)
 
     def open(self, packet: Packet, pos: int, stop: int) -> Message:
         """The Message in a packet that begins at `pos` and stops at `stop`."""
@@ -307,8 +314,7 @@ class PacketWriter:
         return self._surely_fits
 
     def next_plain(self) -> int:
-        """The number of a plain packet that somebody else writes; 0 changes nothing: there is none.
-        """
+        """The number of a plain packet that somebody else writes; 0 when `is_plain` is not true."""
         number = self._context.write_plain()
         if number:
             self.number = number

@@ -42,8 +42,11 @@ _KINDS: Final = 8
 """Kinds that are kept for one connection: a client has few kinds of plain requests."""
 _LONGEST: Final = 9
 """Bytes of a varint that every dialect reads alike: a tenth has bits to spare."""
+_MORE: Final = 0x80
+"""The bit of a varint's byte that another one follows."""
 _MOST_BESIDES: Final = 128
 """More bytes than there can be beside the body in the payload of an answer."""
+_NO_TIME: Final = put_twos64(0, "message.time")
 _LAST_ID: Final = 1 << 62
 """No session gets as far, unless it is told to start there."""
 
@@ -61,9 +64,9 @@ class PlainRequests(Conversation):
         self._peer_access = b""
         self._access = b""
         self._room = 0
-        self._peer_time = NO_TIME
-        self._time = NO_TIME
-        self._time_at = -1.0
+        self._peer_time = _NO_TIME
+        self._time = _NO_TIME
+        self._time_at: float | None = None
         self._numbers_low_at = self.options.max_number - self.options.numbers_low
 
     # -- what is learned ---------------------------------------------------------------------
@@ -77,10 +80,11 @@ class PlainRequests(Conversation):
         peer, own, codec = self._reader.access_id, self._writer.access_id, self._speech.codec
         if peer is None or own is None or not self._writer.is_plain:
             return  # the first packet of a direction says more than others
+        for known in self._kinds:
+            if known.protocol == message.protocol and known.line == message.line:
+                return
         kind = learn(codec, message)
         if kind is None or not 0 <= self.next_id < _LAST_ID:
-            return
-        if any(kind.asked == known.asked for known in self._kinds):
             return
         self._peer_access, self._access = access_piece(codec, peer), access_piece(codec, own)
         self._room = min(MOST_PAYLOAD, self._writer.surely_fits) - _MOST_BESIDES
@@ -111,7 +115,7 @@ class PlainRequests(Conversation):
             found = self._plain_at(buf, pos, end, number)
             if found is None:
                 break
-            kind, asked, start, stop = found
+            kind, id_at, asked, start, stop = found
             if stop - pos - HEAD_SIZE > limit or not reader.take_plain(number):
                 break
             answer = at_once(kind, buf[start:stop])
@@ -121,7 +125,7 @@ class PlainRequests(Conversation):
                 self._reply(kind, asked, answer)
             else:
                 self._packet_at = self._consumed + pos
-                self._answer_long(self._message_at(buf, start, stop, kind, asked), answer)
+                self._reply_otherwise(buf[id_at:stop], answer)
             pos = stop
             if self._events or self.state == CLOSED:
                 break
@@ -129,18 +133,94 @@ class PlainRequests(Conversation):
 
     def _plain_at(
         self, buf: bytes, pos: int, end: int, number: int
-    ) -> tuple[Kind, bytes, int, int] | None:
-        """The request at `pos`: its kind, its id as bytes, and where its body starts and stops.
-
-        None when it has to take the long way, which finds out why.
-        """
+    ) -> tuple[Kind, int, bytes, int, int] | None:
+        """The request at `pos`: its kind, where its Message begins, its id as bytes, and where its
+        body starts and stops. None when it has to take the long way, which finds out why."""
         size = SIZES.get(buf[pos : pos + HEAD_SIZE]) or size_at(buf, pos, end)
         at = pos + HEAD_SIZE
         stop = at + size
         before = self._peer_access + write_uvarint(number)
         if not size or stop > end or not buf.startswith(before, at):
             return None
-        id_at = at + len(before)
-        at = varint_stop(buf, id_at, stop)
+        id_at = at = at + len(before)
+        try:
+            while buf[at] >= _MORE:
+                at += 1
+            at += 1
+            asked = buf[id_at:at]
+            for kind in self._kinds:
+                if buf.startswith(kind.asked, at):
+                    break
+            else:
+                return None
+            at = self._after_time(buf, at + kind.size)
+            length = buf[at]
+            at += 1
+            if length >= _MORE:
+                length, at = uvarint(buf, at - 1, stop, "message.body")
+        except (DecodeError, IndexError):
+            return None
+        if at + length != stop or (len(asked) > 1 and not asked[-1]) or len(asked) > _LONGEST:
+            return None
+        return kind, id_at, asked, at, stop
 
-        return None
+    def _after_time(self, buf: bytes, at: int) -> int:
+        """Where the time at `at` stops: it is often the same as the last one."""
+        if buf.startswith(self._peer_time, at):
+            return at + len(self._peer_time)
+        start = at
+        while buf[at] >= _MORE:
+            at += 1
+        at += 1
+        if at - start > _LONGEST:
+            raise IndexError
+        self._peer_time = buf[start:at]
+        return at
+
+    # -- what is answered --------------------------------------------------------------------
+
+    def _reply(self, kind: Kind, asked: bytes, body: bytes) -> None:
+        """An answer of success; `asked` is the id of the request."""
+        number = self._writer.next_plain()
+        own_id = self.next_id
+        self.next_id = own_id + 1
+        if self.now != self._time_at:
+            self._time_at = self.now
+            self._time = put_twos64(self._time_ms(), "message.time")
+        written = write_uvarint(number)
+        payload = b"".join(
+            (
+                self._access,
+                written,
+                written if own_id == number else write_uvarint(own_id),
+                kind.answered,
+                asked,
+                self._time,
+                write_uvarint(len(body)),
+                body,
+            )
+        )
+        self._out += HEADS[len(payload)], payload
+        self.sent_bytes += HEAD_SIZE + len(payload)
+        if number >= self._numbers_low_at:
+            self._check_numbers()
+
+    def _reply_otherwise(self, plain: bytes, answer: bytes | Answer | None) -> None:
+        """The same the long way; without an answer the request becomes an event."""
+        request, _ = self._speech.codec.read_message(plain, 0, len(plain))
+        if answer is None:
+            super()._take_request(request)
+            return
+        if isinstance(answer, bytes):
+            answer = Answer(ResultCode.SUCCESS, answer)
+        try:
+            self._say_at_once(request, answer)
+        except SessionError as error:
+            if error.code == "too_large":
+                with contextlib.suppress(SessionError):
+                    self._say_at_once(request, self.instead)
+
+    def _say_at_once(self, request: Message, answer: Answer) -> None:
+        message = self._response(request, answer.code, answer.body)
+        self._put(message)
+        self._after_write(message)

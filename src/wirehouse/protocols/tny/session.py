@@ -39,6 +39,7 @@ from .events import (
 )
 from .layout import Message, Mode
 from .limits import ClientOptions, ServerOptions
+from .plain import PlainRequests
 from .results import CLOSING, ResultCode
 
 __all__ = [
@@ -97,10 +98,11 @@ class ClientSession(Conversation):
         )
 
 
-class ServerSession(Conversation):
+class ServerSession(PlainRequests):
     """The server's end of one connection.
 
-    It answers with the client's access id; if it speaks first, with 0 for ever (§3).
+    It answers with the client's access id; if it speaks first, with 0 for ever (§3). What the
+    application can answer at once need not be an event: see `at_once` (`plain.py`).
     """
 
     TABLES: ClassVar[dict[Role, Table]] = {

@@ -54,6 +54,10 @@ _MAX_NUMBER: Final = (1 << 31) - 1
 _LCG_MULTIPLIER: Final = 0x5DEECE66D
 _LCG_ADDEND: Final = 0xB
 _LCG_MASK: Final = (1 << 48) - 1
+_LCG_SPARE: Final = 48 - 31
+"""Bits of the state that a draw does not show."""
+_LCG_BOUND: Final = _MAX_NUMBER << _LCG_SPARE
+"""From here on a state shows the number that is not drawn."""
 
 _CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
 
@@ -139,14 +143,15 @@ class PacketCodes(msgspec.Struct, frozen=True):
 
     def advance(self, number: int) -> PacketCodes:
         """The generator at `number`: one draw for every number since the present one."""
-        state, code = self.state, self.packet_code
+        if number == self.number:
+            return self
+        state = self.state
         for _ in range(number - self.number):
             # java.util.Random.nextInt(2^31 - 1): 31 bits, drawn again when they equal the bound.
-            code = _MAX_NUMBER
-            while code == _MAX_NUMBER:
+            state = (state * _LCG_MULTIPLIER + _LCG_ADDEND) & _LCG_MASK
+            while state >= _LCG_BOUND:
                 state = (state * _LCG_MULTIPLIER + _LCG_ADDEND) & _LCG_MASK
-                code = state >> 17
-        return PacketCodes(self.access_id, state, number, code)
+        return PacketCodes(self.access_id, state, number, state >> _LCG_SPARE)
 
 
 def _crc64_table() -> tuple[int, ...]:
@@ -242,8 +247,9 @@ class PacketContext:
     The access id of the first packet fixes the key string; later ones are ignored, as the
     original does. A call that raises leaves the context as it was.
 
-    A plain packet, one without options, needs no packet code: the generator is left behind, for a
-    while, and catches up when a packet needs it (`read_plain`, `write_plain`).
+    A plain packet, one without options, needs no packet code: the generator is left behind, and
+    catches up when a packet needs it. Of those read, any may (`read_plain`), so it does not fall
+    far behind; who writes plain packets writes no others (`write_plain`).
     """
 
     __slots__ = ("_behind", "_codes", "_key_md5", "config", "dialect", "is_plain")
@@ -304,8 +310,6 @@ class PacketContext:
         if number > _MAX_NUMBER:
             self._behind -= 1
             return 0
-        if self._behind > _MOST_BEHIND:
-            self._catch_up()
         return number
 
     def _catch_up(self) -> None:
