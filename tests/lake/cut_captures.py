@@ -20,6 +20,10 @@ __all__ = ["Piece", "age", "arrive", "cut", "waves"]
 
 _EVERYBODY: Final = "everybody"
 """Of what all sources are to have."""
+_BROKEN: Final = "broken"
+"""Of what is no block. Reading goes on where two blocks in a row make sense, so those that follow
+it stay with it, in the same file."""
+_FOLLOWERS: Final = 2
 
 
 class Piece(NamedTuple):
@@ -54,7 +58,8 @@ def cut(
     for capture in discover(folder):
         by_source.setdefault(capture.source, []).append(_opened(Path(capture.path)))
     for source, files in by_source.items():
-        hands = rng.randint(1, most_sources)
+        broken = any(about == _BROKEN for each in files for about, _ in each.blocks)
+        hands = rng.randint(1, 1 if broken else most_sources)
         salt = rng.random()
         for hand in range(hands):
             name = source if hand == 0 else f"{source}-{'xyz'[hand]}"
@@ -125,6 +130,8 @@ def _about(element: object) -> Hashable:
             return element.connection
         case Secrets():
             return _EVERYBODY
+        case FileFault():
+            return _BROKEN
     return None
 
 
@@ -155,7 +162,7 @@ def _numbered(
     sequence = rng.randint(0, 1)
     for each in files:
         count = rng.randint(1, most)
-        cuts = sorted(rng.choices(range(len(each.blocks) + 1), k=count - 1))
+        cuts = sorted(rng.choices(_places(each.blocks), k=count - 1))
         for start, stop in zip([0, *cuts], [*cuts, len(each.blocks)], strict=True):
             body = b"".join(block for _, block in each.blocks[start:stop])
             head = _section(source, sequence) if each.recorded else b""
@@ -163,6 +170,13 @@ def _numbered(
             name = f"{source}-{sequence:08d}.{kind}"
             yield Piece(source, sequence, name, head + each.head + body)
             sequence += 1
+
+
+def _places(blocks: Sequence[tuple[Hashable, bytes]]) -> list[int]:
+    """Where a file may be cut."""
+    broken = {at for at, (about, _) in enumerate(blocks) if about == _BROKEN}
+    stuck = {at + k for at in broken for k in range(1, _FOLLOWERS + 1)}
+    return [at for at in range(len(blocks) + 1) if at not in stuck]
 
 
 def _section(source: str, sequence: int) -> bytes:
