@@ -172,6 +172,10 @@ class PlainRequests(Requests):
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
         super()._close(reason, side, clean=clean)
         self._later = 0
+        self.at_once = None  # nothing holds on to the application any more
+        for head in self._heads:
+            head.target = head.quick = None
+        self._heads = []
 
 
 def _with_id(row: Row, number: bytes) -> Row:

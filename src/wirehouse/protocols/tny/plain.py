@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from wirehouse.protocols.sansio import CLOSED, SessionError
+from wirehouse.protocols.sansio import CLOSED, SessionError, Side
 from wirehouse.wire.errors import DecodeError
 from wirehouse.wire.runtime import put_twos64, uvarint, write_uvarint
 
@@ -219,6 +219,11 @@ class PlainRequests(Conversation):
             if error.code == "too_large":
                 with contextlib.suppress(SessionError):
                     self._say_at_once(request, self.instead)
+
+    def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
+        super()._close(reason, side, clean=clean)
+        self.at_once = None  # nothing holds on to the application any more
+        self._kinds = []
 
     def _say_at_once(self, request: Message, answer: Answer) -> None:
         message = self._response(request, answer.code, answer.body)
