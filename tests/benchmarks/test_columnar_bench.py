@@ -51,7 +51,8 @@ def test_a_difference_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_c_file_is_used_and_compiles_without_a_warning() -> None:
-    assert {path.stem for path in SOURCES.glob("*.c")} == set(PROTOCOLS)
+    load = set(SOURCES.glob("hub_load*.c"))  # one program together: benchmarks/hub_load.py
+    assert {path.stem for path in set(SOURCES.glob("*.c")) - load} == set(PROTOCOLS)
     for name in PROTOCOLS:
         library.cache_clear()
         assert library(name).scan() is not None

@@ -44,6 +44,7 @@ SESSIONS: Final = (
     Drawn("ESNP", "either end", "esnp.session", "EsnpSession", Role.CLIENT),
     Drawn("tny", "client", "tny.session", "ClientSession", Role.CLIENT),
     Drawn("tny", "server", "tny.session", "ServerSession", Role.SERVER),
+    Drawn("tny", "gateway, towards its users", "tny.session", "UserSession", Role.SERVER),
     Drawn("tny relay", "gateway", "tny.relay_gateway", "GatewayLink", Role.CLIENT),
     Drawn("tny relay", "game server", "tny.relay_server", "ServerLink", Role.SERVER),
     Drawn("magline", "client", "magline.client", "ClientSession", Role.CLIENT),
