@@ -298,6 +298,20 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return [int(each) for each in found.split()]
+
+
+def blocks_interrupts(pid: int) -> bool:
+    """Whether an interrupt of the keyboard does nothing to a process."""
+    sets = dict(
+        line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
+        if line.startswith(("SigBlk", "SigIgn"))
+    )  # fmt: skip
+    return any(int(each, 16) & 1 << signal.SIGINT - 1 for each in sets.values())
+
+
 def test_an_interrupt_of_the_keyboard_ends_all(tmp_path: Path) -> None:
     fifo, program = tmp_path / "slow.pcap", tmp_path / "program.py"
     os.mkfifo(fifo)
@@ -311,8 +325,11 @@ def test_an_interrupt_of_the_keyboard_ends_all(tmp_path: Path) -> None:
     ) as process:
         assert process.stderr is not None
         with fifo.open("wb", buffering=0) as stream:
+            deaf = [blocks_interrupts(each) for each in children(process.pid)]
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
             assert process.wait(60) == 130
             with pytest.raises(BrokenPipeError):
                 stream.write(b"nobody is there")
         assert process.stderr.read() == b""
+    assert deaf
+    assert all(deaf)

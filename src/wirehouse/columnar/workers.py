@@ -19,6 +19,7 @@ import signal
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final, TypeAlias
 
@@ -83,6 +84,8 @@ class Workers:
                 worker.end()
 
     def _start(self) -> None:
+        # The first process that starts brings this one with it, which unblocks signals.
+        resource_tracker.ensure_running()
         # A process inherits the signals that are blocked.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
