@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -32,10 +33,19 @@ if TYPE_CHECKING:
     from .hub import Hub
     from .notification import Notification
 
-__all__ = ["CALL_NUMBERS", "NOTIFY", "NOTIFY_NUMBER", "HubCalls", "notification_json"]
+__all__ = [
+    "CALL_NUMBERS",
+    "NOTIFY",
+    "NOTIFY_NUMBER",
+    "QUICK_CALLS",
+    "HubCalls",
+    "notification_json",
+]
 
 CALL_NUMBERS: Final = {10: "auth", 11: "subscribe", 12: "unsubscribe", 13: "publish", 14: "ack"}
 """tny protocols and magline business commands of the hub's calls."""
+QUICK_CALLS: Final = frozenset({"publish", "ack"})
+"""Calls that clients make often enough to be quick."""
 NOTIFY: Final = "notify"
 """The op of ESNP's events with notifications."""
 NOTIFY_NUMBER: Final = 20
@@ -103,6 +113,7 @@ class HubCalls:
 
     def __init__(self, hub: Hub):
         self._hub = hub
+        self._times = hub.counts.hub_calls
         self._acts: dict[str, Callable[[Connection, Any, Answerer], None]] = {
             "auth": self._auth,
             "subscribe": self._subscribe,
@@ -123,6 +134,7 @@ class HubCalls:
         `answer` gets the result or the refusal, once; perhaps later, when it is on disk.
         """
         act = self._acts.get(name)
+        begun_ns = perf_counter_ns()
         try:
             if act is None:
                 raise HubError("not_found", f"the hub has no {name!r}: {', '.join(self._acts)}")
@@ -130,49 +142,66 @@ class HubCalls:
                 raise HubError("auth_required", "auth required")
             act(connection, read_arguments(given, _KINDS[name]), answer)
         except HubError as error:
+            if act is not None:
+                self._times[name].fail(begun_ns)
             answer(error)
 
     # -- signing on --------------------------------------------------------------------------
 
     def _auth(self, connection: Connection, given: _Auth, answer: Answerer) -> None:
+        begun_ns = perf_counter_ns()
         client = connection.client
         if client is not None and client.durable:
             raise HubError("bad_arguments", f"this connection is {client.id}'s already")
         if client is not None:  # nobody in particular until now: that one's subscriptions end
             self._hub.topics.detach(connection)
         if self._hub.authority.delay(connection.peer[0]):
-            connection.spawn(self._auth_later(connection, given, answer))
+            connection.spawn(self._auth_later(connection, given, answer, begun_ns))
             return
         signed_on = self._hub.authority.try_sign_on(connection, given.id, given.token)
         if signed_on is None:
             raise HubError("auth_failed")
+        self._times["auth"].note(begun_ns)
         answer({"id": signed_on.id})
 
-    async def _auth_later(self, connection: Connection, given: _Auth, answer: Answerer) -> None:
+    async def _auth_later(
+        self, connection: Connection, given: _Auth, answer: Answerer, begun_ns: int
+    ) -> None:
         try:
             client = await self._hub.authority.sign_on(connection, given.id, given.token)
         except HubError as error:
+            self._times["auth"].fail(begun_ns)
             answer(error)
         else:
+            self._times["auth"].note(begun_ns)
             answer({"id": client.id})
 
     # -- topics ------------------------------------------------------------------------------
 
     def _subscribe(self, connection: Connection, given: _Subscribe, answer: Answerer) -> None:
         names = given.names()
-        done = self._changed(names, answer)
+        done = self._changed("subscribe", names, answer)
         self._hub.topics.subscribe(connection, names, given.ack, done)
 
     def _unsubscribe(self, connection: Connection, given: _Topics, answer: Answerer) -> None:
         names = given.names()
-        self._hub.topics.unsubscribe(connection, names, self._changed(names, answer))
+        done = self._changed("unsubscribe", names, answer)
+        self._hub.topics.unsubscribe(connection, names, done)
 
-    def _changed(self, names: Sequence[str], answer: Answerer) -> Callable[[object], None]:
-        services = self._hub.services
+    def _changed(
+        self, call: str, names: Sequence[str], answer: Answerer
+    ) -> Callable[[object], None]:
+        services, times = self._hub.services, self._times[call]
+        begun_ns = perf_counter_ns()
 
         def done(outcome: object) -> None:
             services.running -= 1
-            answer(outcome if isinstance(outcome, HubError) else {"topics": len(names)})
+            if isinstance(outcome, HubError):
+                times.fail(begun_ns)
+                answer(outcome)
+            else:
+                times.note(begun_ns)
+                answer({"topics": len(names)})
 
         services.running += 1
         return done
@@ -190,20 +219,28 @@ class HubCalls:
 
     def publish(self, publication: Publication, answer: Answerer) -> None:
         """Publishes; a drain waits until it is answered."""
-        services = self._hub.services
+        services, times = self._hub.services, self._times["publish"]
+        begun_ns = perf_counter_ns()
 
         def done(outcome: Published | HubError) -> None:
             services.running -= 1
+            if type(outcome) is Published:
+                times.note(begun_ns)
+            else:
+                times.fail(begun_ns)
             answer(outcome)
 
         services.running += 1
         self._hub.topics.publish(publication, done)
 
     def _ack(self, connection: Connection, given: _Ack, answer: Answerer) -> None:
+        begun_ns = perf_counter_ns()
         ids = given.ids if given.id is None else (given.id, *given.ids)
         if not ids:
             raise HubError("bad_arguments", "wanted an id, or ids")
-        answer({"acked": self._hub.topics.ack(connection, ids)})
+        acked = self._hub.topics.ack(connection, ids)
+        self._times["ack"].note(begun_ns)
+        answer({"acked": acked})
 
 
 _KINDS: Final[dict[str, type[_Arguments]]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.hub.certificates import make_certificate
 from tests.hub.doors_tny.tny_client import body_of, tny_client
-from tests.hub.running import running, until
+from tests.hub.running import DEADLINE_S, running, until
 
 from wirehouse.hub.demo import demo_services
 
@@ -127,5 +127,31 @@ def test_calls_under_way_finish_when_the_hub_goes_down() -> None:
             await client.ended()
             client.writer.close()
             await until(lambda: it.hub.counts.close_reasons["tny", "shutdown"] == 1)
+
+    asyncio.run(go())
+
+
+def test_many_publishes_are_under_way_at_a_time() -> None:
+    async def go() -> None:
+        async with running(doors=["tny"], clients=["alice"], tny={"auth": "token"}) as it:
+            async with tny_client(it.address("tny")) as client:
+                await client.sign_on("alice", it.tokens["alice"])
+                await client.call(11, {"topic": "news", "ack": True})
+                for _ in range(3):  # what is asked again and again is known then
+                    await client.call(13, {"topic": "news", "content": "first"})
+                answers = [
+                    client.ask(13, {"topic": "news", "content": str(n)} if n % 10 else {"n": n})
+                    for n in range(200)
+                ]
+                found = await asyncio.wait_for(asyncio.gather(*answers), DEADLINE_S)
+                pushes = [body_of(await client.next_push()) for _ in range(183)]
+            ids = [body_of(each)["id"] for n, each in enumerate(found) if n % 10]
+            assert [each["id"] for each in pushes[3:]] == ids
+            assert [each["content"] for each in pushes[3:]] == [
+                str(n) for n in range(200) if n % 10
+            ]
+            assert {body_of(each)["code"] for each in found[::10]} == {"bad_arguments"}
+            assert it.hub.counts.calls["tny", "bad_arguments"] == 20
+            assert it.hub.services.running == 0
 
     asyncio.run(go())

@@ -13,7 +13,7 @@ from wirehouse.protocols.tny.layout import PROTOCOL, Message
 from wirehouse.protocols.tny.limits import LAST_NUMBER, ClientOptions, ServerOptions
 from wirehouse.protocols.tny.moulds import Kind, learn
 from wirehouse.protocols.tny.packets import PLAIN
-from wirehouse.protocols.tny.plain import Answer, AtOnce
+from wirehouse.protocols.tny.plain import Answer, AtOnce, Later
 from wirehouse.protocols.tny.results import ResultCode
 from wirehouse.protocols.tny.session import ClientSession, ServerSession
 from wirehouse.protocols.tny.transform import TransformConfig
@@ -131,7 +131,7 @@ class Quick(Listener):
         self.session.at_once = self.at_once
         self.answered: set[bytes] = set()
 
-    def at_once(self, kind: Kind, body: bytes) -> bytes | Answer | None:
+    def at_once(self, kind: Kind, body: bytes, _: bytes) -> bytes | Answer | None:
         """Remembers what it has answered."""
         answer = decide(kind.protocol, body)
         if answer is not None:
@@ -258,7 +258,7 @@ def two_ends(answer: AtOnce) -> tuple[ClientSession, ServerSession]:
 
 
 def test_a_plain_request_makes_no_event() -> None:
-    client, server = two_ends(lambda kind, body: b"%d " % kind.protocol + body)
+    client, server = two_ends(lambda kind, body, _: b"%d " % kind.protocol + body)
     first = client.request(1_001, b"one")
     client.request(1_001, b"x" * 3_000)
     server.receive(client.to_send(), 0.0)
@@ -282,7 +282,7 @@ def test_a_plain_request_makes_no_event() -> None:
     ],
 )
 def test_what_is_not_known_or_not_plain_is_an_event(other: Any, body: bytes | None) -> None:
-    client, server = two_ends(lambda _, body: body)
+    client, server = two_ends(lambda _, body, __: body)
     client.request(1_001, body, **other)
     server.receive(client.to_send(), 0.0)
     (event,) = server.events()
@@ -291,7 +291,7 @@ def test_what_is_not_known_or_not_plain_is_an_event(other: Any, body: bytes | No
 
 
 def test_nothing_overtakes_an_event() -> None:
-    client, server = two_ends(lambda _, body: body)
+    client, server = two_ends(lambda _, body, __: body)
     client.push(3, b"told")
     client.request(1_001, b"after it")
     server.receive(client.to_send(), 0.0)
@@ -305,7 +305,7 @@ def test_nothing_overtakes_an_event() -> None:
 
 
 def test_an_application_may_end_the_connection_while_it_answers() -> None:
-    def end(_kind: Kind, _body: bytes) -> bytes:
+    def end(_kind: Kind, _body: bytes, _asked: bytes) -> bytes:
         server.close("enough")
         return b"too late"
 
@@ -319,7 +319,7 @@ def test_an_application_may_end_the_connection_while_it_answers() -> None:
 
 
 def test_an_application_may_push_while_it_answers() -> None:
-    def tell(_kind: Kind, body: bytes) -> bytes:
+    def tell(_kind: Kind, body: bytes, _asked: bytes) -> bytes:
         server.push(20, b"before the answer", now=5.0)
         return body
 
@@ -337,7 +337,7 @@ def test_an_application_may_push_while_it_answers() -> None:
 def test_who_writes_with_options_answers_no_request_at_once() -> None:
     options = ServerOptions(writing=TransformConfig(verify=True))
     client, server = ClientSession(access_id=7), ServerSession(options)
-    server.at_once = lambda _, body: body
+    server.at_once = lambda _, body, __: body
     for _ in range(4):
         client.request(1_001, b"x")
         server.receive(client.to_send(), 0.0)
@@ -347,7 +347,7 @@ def test_who_writes_with_options_answers_no_request_at_once() -> None:
 
 
 def test_few_kinds_are_kept() -> None:
-    client, server = two_ends(lambda _, body: body)
+    client, server = two_ends(lambda _, body, __: body)
     for protocol in range(2_000, 2_100):
         client.request(protocol, b"x")
         server.receive(client.to_send(), 0.0)
@@ -355,3 +355,85 @@ def test_few_kinds_are_kept() -> None:
             assert isinstance(event, Requested)
             server.respond(event.message)
     assert len(server._kinds) == 8
+
+
+class Thinker:
+    """An application that answers later."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Kind, bytes]] = []
+
+    def __call__(self, kind: Kind, body: bytes, asked: bytes) -> Later:  # noqa: ARG002
+        """Puts the answer off."""
+        self.asked.append((kind, asked))
+        return Later.LATER
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "body"),
+    [
+        (b"yes", ResultCode.SUCCESS, b"yes"),
+        (b"x" * 9_000, ResultCode.SUCCESS, b"x" * 9_000),
+        (Answer(ResultCode.SERVER_ERROR, b"no"), ResultCode.SERVER_ERROR, b"no"),
+        (Answer(ResultCode.SUCCESS), ResultCode.SUCCESS, None),
+    ],
+)
+def test_an_answer_may_come_later(answer: bytes | Answer, code: int, body: bytes | None) -> None:
+    thinker = Thinker()
+    client, server = two_ends(thinker)
+    first, second = client.request(1_001, b"one"), client.request(1_001, b"two")
+    server.receive(client.to_send(), 1.0)
+    assert (server.events(), server.to_send(), server.pending) == ([], b"", 2)
+    for kind, asked in reversed(thinker.asked):
+        server.reply_later(kind, asked, answer, 2.0)
+    assert server.pending == 0
+    client.receive(server.to_send(), 2.0)
+    replies = [reply.response for reply in client.events() if isinstance(reply, Replied)]
+    assert [each.to_message for each in replies] == [second, first]
+    assert {(each.code, each.body, each.time) for each in replies} == {(code, body, 2_000)}
+
+
+def test_a_late_answer_that_does_not_fit_is_said_to_be_so() -> None:
+    thinker = Thinker()
+    client, server = two_ends(thinker)
+    server.instead = Answer(ResultCode.SERVER_ERROR, b"too large")
+    client.request(1_001, b"one")
+    server.receive(client.to_send(), 1.0)
+    server.reply_later(*thinker.asked[0], b"x" * (1 << 24), 1.0)
+    client.receive(server.to_send(), 1.0)
+    (reply,) = client.events()
+    assert isinstance(reply, Replied)
+    assert (reply.response.code, reply.response.body) == (ResultCode.SERVER_ERROR, b"too large")
+
+
+def test_too_many_late_answers_are_refused_one_by_one() -> None:
+    thinker = Thinker()
+    client, server = ClientSession(ClientOptions(max_in_flight=100), access_id=7), ServerSession(
+        ServerOptions(max_pending=3)
+    )  # fmt: skip
+    server.at_once = thinker
+    for _ in range(2):
+        client.request(1_001, b"x")
+        server.receive(client.to_send(), 0.0)
+        for event in server.events():
+            assert isinstance(event, Requested)
+            server.respond(event.message)
+    server.to_send()
+    for _ in range(5):
+        client.request(1_001, b"x")
+    server.receive(client.to_send(), 0.0)
+    assert (len(thinker.asked), server.pending) == (3, 3)
+    client.receive(server.to_send(), 0.0)
+    codes = [each.response.code for each in client.events() if isinstance(each, Replied)]
+    assert codes == [ResultCode.SERVER_ERROR] * 2
+
+
+def test_a_late_answer_after_the_end_says_nothing() -> None:
+    thinker = Thinker()
+    client, server = two_ends(thinker)
+    client.request(1_001, b"one")
+    server.receive(client.to_send(), 1.0)
+    server.close("enough")
+    server.events()
+    server.reply_later(*thinker.asked[0], b"yes", 2.0)
+    assert server.to_send() == b""

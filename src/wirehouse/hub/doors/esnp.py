@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from wirehouse.hub.calls import HubCalls
+from wirehouse.hub.calls import QUICK_CALLS, HubCalls
 from wirehouse.hub.errors import HubError
 from wirehouse.hub.publication import Publication, Published
 from wirehouse.hub.services import HUB_SERVICE, Answerer, Call, Result, Service
@@ -37,6 +37,7 @@ from .connection import Connection
 from .door import Door
 from .esnp_form import ESNP_FORM, published_body
 from .esnp_rows import payload_of, rows_of, target_of
+from .put_off import PutOff
 
 if TYPE_CHECKING:
     from wirehouse.hub.config import EsnpSettings
@@ -52,8 +53,6 @@ _LEARNED: Final = 16
 """How often the body of a publish is learned: for who has many topics in turn it does not pay."""
 _SAME: Final = frozenset({"topic", "content", "type", "ttl_s"})
 """What a publish may say that need not be read row by row."""
-_QUICK_CALLS: Final = frozenset({"publish", "ack"})
-"""Calls of the hub that clients make often enough to be quick."""
 
 
 class EsnpConnection(Connection):
@@ -141,12 +140,12 @@ class EsnpConnection(Connection):
             return self._ask_hub(head, rows, number)
         call = Call("esnp", self, payload_of(rows), rows) if service.wants_call else None
         outcome = service.now(call, values_of(rows) if service.takes_values else {})
-        return self.body_of(head, outcome)
+        return self._body_of(head, outcome)
 
     def _quick_target(self, head: Head) -> Service | bool:
         """A plain service; True for the hub itself; False for what can wait for its turn."""
         if head.service == HUB_SERVICE:
-            return head.op in _QUICK_CALLS
+            return head.op in QUICK_CALLS
         service = self.hub.services.esnp(head.service, head.op)
         return service if service is not None and service.immediate else False
 
@@ -161,9 +160,9 @@ class EsnpConnection(Connection):
                 self._learn(head, rows, values)
             elif head.quick is not None and isinstance(content := values.get("content"), str):
                 head.quick[0].expect(len(content))
-        answer = _HubAnswer(self, head, number)
+        answer = PutOff(partial(self._answer_later, head, number))
         self.door.calls.run(self, head.op, values, answer.take)
-        return answer.so_far()
+        return self._so_far(head, answer)
 
     def _learn(self, head: Head, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
         """Publishes to the same topic need not be read row by row."""
@@ -186,15 +185,22 @@ class EsnpConnection(Connection):
             try:
                 published = self.hub.topics.publish_to_topic(str(like.topic), content, like.type)
             except HubError as error:
-                return self.body_of(head, error)
+                return self._body_of(head, error)
             self.hub.counts.calls[_OK] += 1
             return published_body(published)
-        answer = _HubAnswer(self, head, number)
+        answer = PutOff(partial(self._answer_later, head, number))
         publication = Publication(like.topic, None, content, like.type, ttl_s=like.ttl_s)
         self.door.calls.publish(publication, answer.take)
-        return answer.so_far()
+        return self._so_far(head, answer)
 
-    def body_of(self, head: Head, outcome: Result | HubError) -> bytes | str:
+    def _so_far(self, head: Head, answer: PutOff) -> bytes | str | Later:
+        """The answer if it is known; else it comes later."""
+        if answer.known:
+            return self._body_of(head, answer.outcome)
+        answer.late = True
+        return Later.LATER
+
+    def _body_of(self, head: Head, outcome: Result | HubError) -> bytes | str:
         """The body of the answer, or the text of the error."""
         if type(outcome) is Published:
             self.hub.counts.calls[_OK] += 1
@@ -209,10 +215,10 @@ class EsnpConnection(Connection):
         self._count(outcome)
         return outcome.text
 
-    def answer_later(self, head: Head, number: bytes, outcome: Result | HubError) -> None:
+    def _answer_later(self, head: Head, number: bytes, outcome: Result | HubError) -> None:
         """Answers what was put off while it was read."""
         if self.open:
-            self.write(self.session.reply_later(head, number, self.body_of(head, outcome)))
+            self.write(self.session.reply_later(head, number, self._body_of(head, outcome)))
 
     def _requested(self, request: Request) -> None:
         rows = request.message.rows
@@ -316,34 +322,6 @@ class EsnpConnection(Connection):
             if self._drained is None:
                 self._drained = self.hub.loop.create_future()
             await self._drained
-
-
-class _HubAnswer:
-    """The answer of the hub to a plain request: known at once, or later."""
-
-    __slots__ = ("_connection", "_head", "_known", "_late", "_number", "_outcome")
-
-    def __init__(self, connection: EsnpConnection, head: Head, number: bytes):
-        self._connection = connection
-        self._head = head
-        self._number = number
-        self._known = False
-        self._late = False
-        self._outcome: Result | HubError = None
-
-    def take(self, outcome: Result | HubError) -> None:
-        """What the hub answers."""
-        if self._late:
-            self._connection.answer_later(self._head, self._number, outcome)
-        else:
-            self._outcome, self._known = outcome, True
-
-    def so_far(self) -> bytes | str | Later:
-        """The answer if it is known; else it comes later."""
-        if self._known:
-            return self._connection.body_of(self._head, self._outcome)
-        self._late = True
-        return Later.LATER
 
 
 class _Parts:

@@ -10,16 +10,21 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
 
-from wirehouse.hub.calls import NOTIFY_NUMBER, HubCalls
+from wirehouse.hub.calls import CALL_NUMBERS, NOTIFY_NUMBER, QUICK_CALLS, HubCalls
 from wirehouse.hub.config import ConfigError, TnySettings
 from wirehouse.hub.errors import HubError
 from wirehouse.hub.notification import Notification
+from wirehouse.hub.services import Service
+from wirehouse.hub.serving import Call, Result
 from wirehouse.protocols.sansio import Event, Session, SessionError
 from wirehouse.protocols.tny.events import Pushed, Requested
 from wirehouse.protocols.tny.layout import Message
 from wirehouse.protocols.tny.limits import ServerOptions
+from wirehouse.protocols.tny.moulds import Kind
+from wirehouse.protocols.tny.plain import Answer, Later
 from wirehouse.protocols.tny.results import ResultCode
 from wirehouse.protocols.tny.session import ServerSession
 from wirehouse.protocols.tny.transform import TransformConfig
@@ -27,6 +32,7 @@ from wirehouse.wire.errors import EncodeError
 
 from .connection import Connection
 from .door import Door
+from .put_off import PutOff
 from .tny_serving import BEFORE_AUTH_BYTES, PushBodies, TnyPeer, refusal
 
 if TYPE_CHECKING:
@@ -86,7 +92,7 @@ class TnyConnection(TnyPeer):
         super().connection_made(transport)
         if self.door.settings.auth == "none" and self.id in self.hub.connections:
             self.hub.authority.anonymous(self)
-            self.session.at_once = self.answer_at_once
+            self.session.at_once = self._at_once
 
     def on_event(self, event: Event) -> None:
         """Serves requests; answers to pushes, and ticks, need nothing."""
@@ -104,13 +110,55 @@ class TnyConnection(TnyPeer):
             return
         if request.protocol == _SIGN_ON and self.client is not None:
             session.accept(None)
-            session.at_once = self.answer_at_once
+            session.at_once = self._at_once
         try:
             now = self.hub.loop.time() if late else None
             session.respond(request, body, code=code, now=now)
         except SessionError as error:
             if error.code == "too_large":
                 session.respond(request, _TOO_LARGE.body, code=_TOO_LARGE.code)
+
+    def _at_once(self, kind: Kind, body: bytes, asked: bytes) -> bytes | Answer | Later | None:
+        """Answers a plain request to a plain service, or to the hub, while it is read
+        (`tny/plain.py`). Only for who has signed on."""
+        service = kind.target
+        if service is None:
+            service = kind.target = self._quick_target(kind.protocol)
+        if service is False:
+            return None
+        if type(service) is str:
+            return self._ask_hub(kind, service, body, asked)
+        call = Call("tny", self, body) if service.wants_call else None
+        return self._quick_answer(service.now(call, body))
+
+    def _quick_target(self, protocol: int) -> Service | str | Literal[False]:
+        """A plain service, or the name of a call of the hub; False for what can wait."""
+        service = self.hub.services.tny(protocol)
+        if service is not None:
+            return service if service.immediate else False
+        name = CALL_NUMBERS.get(protocol, "")
+        return name if name in QUICK_CALLS else False
+
+    def _ask_hub(
+        self, kind: Kind, name: str, body: bytes, asked: bytes
+    ) -> bytes | Answer | Later | None:
+        if self._running >= self.hub.limits.calls:
+            return None  # refused when its turn has come
+        answer = PutOff(partial(self._answer_later, kind, asked))
+        self._calls.run(self, name, body, answer.take)
+        if answer.known:
+            return self._quick_answer(answer.outcome)
+        answer.late = True
+        self._running += 1
+        return Later.LATER
+
+    def _answer_later(self, kind: Kind, asked: bytes, outcome: Result | HubError) -> None:
+        """Answers what was put off while it was read."""
+        self._running -= 1
+        if self.open:
+            answer = self._quick_answer(outcome)
+            self.session.reply_later(kind, asked, answer, self.hub.loop.time())
+            self.react()
 
     def refuse(self) -> None:
         """Says 210, which closes."""

@@ -21,7 +21,6 @@ from wirehouse.hub.errors import HubError
 from wirehouse.hub.notification import Notification
 from wirehouse.hub.serving import Call, Result, json_body
 from wirehouse.protocols.tny.layout import Message
-from wirehouse.protocols.tny.moulds import Kind
 from wirehouse.protocols.tny.plain import Answer
 from wirehouse.protocols.tny.results import ResultCode
 
@@ -94,18 +93,8 @@ class TnyPeer(Connection):
             self._running += 1
             service.run(Call("tny", self, body), body, partial(self._respond_later, request))
 
-    def answer_at_once(self, kind: Kind, body: bytes) -> bytes | Answer | None:
-        """Answers a plain request to a plain service while it is read (`tny/plain.py`).
-
-        Only for who has signed on.
-        """
-        service = kind.target
-        if service is None:
-            found = self.hub.services.tny(kind.protocol)
-            service = kind.target = found if found is not None and found.immediate else False
-        if service is False:
-            return None
-        outcome = service.now(Call("tny", self, body) if service.wants_call else None, body)
+    def _quick_answer(self, outcome: Result | HubError) -> bytes | Answer:
+        """What is said, in its shortest form."""
         if type(outcome) is bytes:
             self.hub.counts.calls[_OK] += 1
             return outcome

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from wirehouse.protocols.sansio import CLOSED, SessionError, Side
@@ -21,7 +22,7 @@ from .layout import Message
 from .moulds import HEAD_SIZE, HEADS, MOST_PAYLOAD, SIZES, Kind, access_piece, learn, size_at
 from .results import ResultCode
 
-__all__ = ["Answer", "AtOnce", "PlainRequests"]
+__all__ = ["Answer", "AtOnce", "Later", "PlainRequests"]
 
 
 class Answer(NamedTuple):
@@ -31,11 +32,17 @@ class Answer(NamedTuple):
     body: bytes | None = None
 
 
-AtOnce: TypeAlias = Callable[[Kind, bytes], bytes | Answer | None]
-"""Answers a plain request, of which it gets the kind and the body.
+class Later(Enum):
+    """The answer will come: `PlainRequests.reply_later`."""
 
-Gives back the body of an answer of success, or an `Answer`, or None when it wants the request as an
-event, and has done nothing yet.
+    LATER = "later"
+
+
+AtOnce: TypeAlias = Callable[[Kind, bytes, bytes], bytes | Answer | Later | None]
+"""Answers a plain request, of which it gets the kind, the body, and the id as bytes.
+
+Gives back the body of an answer of success, or an `Answer`, or `Later`, or None when it wants the
+request as an event, and has done nothing yet.
 """
 
 _KINDS: Final = 8
@@ -68,6 +75,21 @@ class PlainRequests(Conversation):
         self._time = _NO_TIME
         self._time_at: float | None = None
         self._numbers_low_at = self.options.max_number - self.options.numbers_low
+
+    # -- the application's side --------------------------------------------------------------
+
+    def reply_later(self, kind: Kind, asked: bytes, answer: bytes | Answer, now: float) -> None:
+        """Answers a request that `at_once` put off; `asked` is its id. After the end of the
+        connection it does nothing."""
+        if self.state == CLOSED:
+            return
+        self._advance(now)
+        self._asked_count -= 1
+        if type(answer) is bytes and len(answer) <= self._room:
+            self._reply(kind, asked, answer)
+        else:
+            number, _ = uvarint(asked, 0, len(asked), "message.id")
+            self._reply_to(Message(id=number, line=kind.line, protocol=kind.protocol), answer)
 
     # -- what is learned ---------------------------------------------------------------------
 
@@ -110,7 +132,8 @@ class PlainRequests(Conversation):
         """Answers the plain requests that `buf` begins with; where they stop."""
         reader, room = self._reader, self._room
         pos, end, limit, number = 0, len(buf), reader.limit, reader.number
-        while pos < end:
+        most = self.options.max_pending
+        while pos < end and self._asked_count < most:
             number += 1
             found = self._plain_at(buf, pos, end, number)
             if found is None:
@@ -118,11 +141,13 @@ class PlainRequests(Conversation):
             kind, id_at, asked, start, stop = found
             if stop - pos - HEAD_SIZE > limit or not reader.take_plain(number):
                 break
-            answer = at_once(kind, buf[start:stop])
+            answer = at_once(kind, buf[start:stop], asked)
             if self.state == CLOSED:  # the application has ended it meanwhile
                 return stop
             if type(answer) is bytes and len(answer) <= room:
                 self._reply(kind, asked, answer)
+            elif answer is Later.LATER:
+                self._asked_count += 1
             else:
                 self._packet_at = self._consumed + pos
                 self._reply_otherwise(buf[id_at:stop], answer)
@@ -210,7 +235,10 @@ class PlainRequests(Conversation):
         request, _ = self._speech.codec.read_message(plain, 0, len(plain))
         if answer is None:
             super()._take_request(request)
-            return
+        else:
+            self._reply_to(request, answer)
+
+    def _reply_to(self, request: Message, answer: bytes | Answer) -> None:
         if isinstance(answer, bytes):
             answer = Answer(ResultCode.SUCCESS, answer)
         try:
