@@ -7,6 +7,7 @@ text that says where.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -66,11 +67,16 @@ class Arguments:
             raise HubError("bad_arguments", str(error)) from None
 
 
+@functools.cache
+def _decoder(wanted: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(wanted)
+
+
 def read_arguments(given: Mapping[str, Any] | bytes, wanted: type[Any]) -> Any:
     """A JSON body, or values by name, as a struct."""
     try:
         if isinstance(given, bytes):
-            return msgspec.json.decode(given or b"{}", type=wanted)
+            return _decoder(wanted).decode(given or b"{}")
         return msgspec.convert(given, wanted)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise HubError("bad_arguments", str(error)) from None

@@ -68,13 +68,14 @@ def server_options(settings: TnySettings) -> ServerOptions:
 class TnyConnection(TnyPeer):
     """One client's connection."""
 
-    __slots__ = ()
+    __slots__ = ("_owes",)
 
     door: TnyDoor
     session: ServerSession
 
     def __init__(self, door: TnyDoor):
         super().__init__(door, door.calls)
+        self._owes = False
 
     def make_session(self, now: float) -> Session:
         """The server's end; of who is not known yet it takes small packets only."""
@@ -158,6 +159,14 @@ class TnyConnection(TnyPeer):
         if self.open:
             answer = self._quick_answer(outcome)
             self.session.reply_later(kind, asked, answer, self.hub.loop.time())
+            if not self._owes:
+                self._owes = True
+                self.hub.outbox.before(self._say_all)
+
+    def _say_all(self) -> None:
+        """Many publishes become durable together: their answers leave together."""
+        self._owes = False
+        if self.open:
             self.react()
 
     def refuse(self) -> None:
