@@ -7,7 +7,6 @@ text that says where.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -67,16 +66,18 @@ class Arguments:
             raise HubError("bad_arguments", str(error)) from None
 
 
-@functools.cache
-def _decoder(wanted: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(wanted)
+_decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
+"""One for each kind of arguments that was ever read from JSON."""
 
 
 def read_arguments(given: Mapping[str, Any] | bytes, wanted: type[Any]) -> Any:
     """A JSON body, or values by name, as a struct."""
     try:
         if isinstance(given, bytes):
-            return _decoder(wanted).decode(given or b"{}")
+            decoder = _decoders.get(wanted)
+            if decoder is None:
+                decoder = _decoders[wanted] = msgspec.json.Decoder(wanted)
+            return decoder.decode(given or b"{}")
         return msgspec.convert(given, wanted)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise HubError("bad_arguments", str(error)) from None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from wirehouse.capture.recorder import Recorder
 from wirehouse.protocols.sansio import Side
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Recording", "close_data", "ends_of", "publish_data", "recorded_id"]
 
 _log = logging.getLogger(__name__)
+_FLUSH_BYTES: Final = 1 << 15
+"""Written at a time: everybody waits meanwhile, so it is little."""
 
 
 class Recording:
@@ -40,6 +42,7 @@ class Recording:
             rotate_bytes=settings.rotate_bytes,
             rotate_s=settings.rotate_s,
             keys=settings.keys,
+            flush_bytes=_FLUSH_BYTES,
         )
         self._open: set[int] = set()
         self.failure = ""

@@ -19,7 +19,6 @@ from wirehouse.hub.config import CometSettings, ConfigError
 from wirehouse.hub.errors import HubError
 from wirehouse.hub.keys import static_key
 from wirehouse.hub.notification import Notification
-from wirehouse.protocols.comet.endpoint import CODECS
 from wirehouse.protocols.comet.layout import (
     Error,
     GetMessageList,
@@ -32,8 +31,7 @@ from wirehouse.protocols.comet.layout import (
     TopicList,
     Unsubscribe,
 )
-from wirehouse.protocols.comet.layout import Notification as Message
-from wirehouse.protocols.comet.limits import Dialect, ServerOptions, content_limit
+from wirehouse.protocols.comet.limits import ServerOptions, content_limit
 from wirehouse.protocols.comet.sealing import X25519ServerKey
 from wirehouse.protocols.comet.session import (
     AuthRequested,
@@ -44,6 +42,7 @@ from wirehouse.protocols.comet.session import (
 )
 from wirehouse.protocols.sansio import Event, SessionError
 
+from .comet_form import CometForm, message_of
 from .connection import Connection
 from .door import Door
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from wirehouse.hub.clients import Client
     from wirehouse.hub.hub import Hub
 
-__all__ = ["RESEND_S", "CometConnection", "CometDoor", "CometForm"]
+__all__ = ["RESEND_S", "CometConnection", "CometDoor"]
 
 RESEND_S: Final = 1_800.0
 """A heartbeat brings what is older than this and not acknowledged, at most this often; the
@@ -59,30 +58,6 @@ original's number."""
 _ID_BYTES: Final = 16
 _REASON_CHARACTERS: Final = 200
 _log = logging.getLogger(__name__)
-
-
-class CometForm:
-    """A `message` in the clear: the same bytes for all connections of a dialect."""
-
-    __slots__ = ("_encode", "name")
-
-    def __init__(self, dialect: Dialect):
-        self.name = f"comet {dialect}"
-        self._encode = CODECS[dialect].encode_frame
-
-    def encode(self, notification: Notification) -> bytes:
-        """The frame."""
-        frame: bytes = self._encode(_message(notification))
-        return frame
-
-
-def _message(notification: Notification) -> Message:
-    return Message(
-        msg_type=notification.type,
-        msg_id=notification.id,
-        content=notification.content,
-        ts=notification.ts_ms,
-    )
 
 
 class CometConnection(Connection):
@@ -118,7 +93,7 @@ class CometConnection(Connection):
         for notification in notifications:
             if not session.can_push:  # the key has sealed all that it may
                 break
-            session.send(_message(notification))
+            session.send(message_of(notification))
         if not self._acting:
             self.react()
 
@@ -238,7 +213,7 @@ class CometConnection(Connection):
         if session.closed:
             return
         could_push = session.can_push
-        page = session.page([_message(each) for each in waiting])
+        page = session.page([message_of(each) for each in waiting])
         self.hub.counts.delivered[self.protocol] += len(page)
         try:
             session.send(MessageList(messages=page))

@@ -31,6 +31,7 @@ _ID: Final = Mould("id", VarType.LEN_STRING)
 _TOPIC: Final = Mould("topic", VarType.LEN_STRING)
 _TEXT: Final = Mould("content", VarType.LEN_STRING)
 _BYTES: Final = Mould("content", VarType.LEN_BYTES)
+_KEPT_MIDDLES: Final = 1_024
 
 
 class EsnpForm:
@@ -40,17 +41,24 @@ class EsnpForm:
 
     def __init__(self) -> None:
         self._ts: tuple[int, bytes] = (0, _tail(0, 0))
+        self._middles: dict[tuple[str | None, int, bool], bytes] = {}
 
     def encode(self, notification: Notification) -> bytes:
         """The event."""
-        content, topic = notification.content, notification.topic
-        parts = [_HEAD, _ID.row(notification.id.encode())]
-        if topic is not None:
-            parts.append(_TOPIC.row(topic.encode()))
-        parts.append((_TEXT if _is_text(content) else _BYTES).beginning(len(content)))
-        parts.append(content)
-        parts.append(self._rest(notification))
-        return b"".join(parts)
+        content, id_text = notification.content, notification.id.encode()
+        like = notification.topic, len(content), _is_text(content)
+        middle = self._middles.get(like) or self._middle(*like)
+        rest = self._rest(notification)
+        return b"".join((_HEAD, _ID.beginning(len(id_text)), id_text, middle, content, rest))
+
+    def _middle(self, topic: str | None, size: int, is_text: bool) -> bytes:
+        """What is between the id and the content: the same for all of a topic and a size."""
+        name = b"" if topic is None else _TOPIC.row(topic.encode())
+        middle = name + (_TEXT if is_text else _BYTES).beginning(size)
+        if len(self._middles) >= _KEPT_MIDDLES:
+            self._middles.clear()
+        self._middles[topic, size, is_text] = middle
+        return middle
 
     def _rest(self, notification: Notification) -> bytes:
         if notification.type:
