@@ -45,7 +45,7 @@ def meanings(kind: type) -> dict[str, str]:
     """By key: what its docstring says, inherited ones included."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
-        if each.__module__.startswith(__package__):
+        if each.__module__.startswith("wirehouse."):
             found |= _documented(each)
     return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .times import Times
+
 __all__ = ["Counts"]
 
 
@@ -22,6 +24,7 @@ class Counts:
         "delivered",
         "drops",
         "failures",
+        "hub_calls",
         "published",
         "refused",
         "refused_publishes",
@@ -42,6 +45,10 @@ class Counts:
         """Connections that were cut off, by protocol and reason."""
         self.calls: Counter[tuple[str, str]] = Counter()
         """Calls, by protocol and outcome: `ok`, or the code of the refusal."""
+        self.hub_calls: dict[str, Times] = {
+            name: Times() for name in ("auth", "subscribe", "unsubscribe", "publish", "ack")
+        }
+        """How long the hub's own calls take, by name."""
         self.auth_failures: Counter[str] = Counter()
         """By protocol."""
         self.bytes_in: Counter[str] = Counter()

@@ -155,6 +155,7 @@ class Delivery:
             subscription = topic.subscribers.get(client)
             if subscription is not None and number > subscription.start:
                 self._push_now(client, connection, notification, subscription.ack)
+                topic.delivered += client.live
 
     def spread_private(self, client: Client, notification: Notification) -> None:
         """The same, to one client."""
@@ -245,6 +246,8 @@ class Delivery:
         for entry in page:
             subscription = client.subscriptions.get(entry.topic or "")
             private = entry.target < 0 or subscription is None
+            if subscription is not None and not private:
+                subscription.topic.delivered += 1
             ack = client.acks if private or subscription is None else subscription.ack
             inbox.hand(entry.number)
             if ack or connection.acks_all:

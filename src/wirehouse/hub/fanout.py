@@ -28,13 +28,29 @@ _log = logging.getLogger(__name__)
 class Topic:
     """A topic with subscribers, or with a log that is not empty."""
 
-    __slots__ = ("groups", "held", "name", "number", "numbers", "own", "stored", "subscribers")
+    __slots__ = (
+        "delivered",
+        "groups",
+        "held",
+        "name",
+        "number",
+        "numbers",
+        "online",
+        "own",
+        "published",
+        "stored",
+        "subscribers",
+    )
 
     def __init__(self, number: int, name: str, *, stored: bool = False):
         self.number = number
         self.name = name
         self.stored = stored
         """Whether the store knows the number."""
+        self.published = 0
+        """Notifications that somebody is to get, since the start."""
+        self.delivered = 0
+        """How often one of them was pushed."""
         self.numbers: array[int] = array("q")
         """Of what the log has for this topic, ascending."""
         self.subscribers: dict[Client, Subscription] = {}
@@ -42,6 +58,8 @@ class Topic:
         """Connections that are live, by their shared form."""
         self.own: dict[Connection, None] = {}
         """Connections that are live and need bytes of their own."""
+        self.online = 0
+        """Connections that are live, of both kinds."""
         self.held: dict[Client, None] = {}
         """Clients that are online, but have to get something older first or read too slowly."""
 
@@ -55,11 +73,6 @@ class Topic:
         at = bisect_left(self.numbers, number)
         return at < len(self.numbers) and self.numbers[at] == number
 
-    @property
-    def online(self) -> int:
-        """Connections that get what is published at once."""
-        return len(self.own) + sum(map(len, self.groups.values()))
-
     def enter(self, connection: Connection) -> None:
         """The connection is live from now on."""
         form = connection.form
@@ -67,6 +80,7 @@ class Topic:
             self.own[connection] = None
         else:
             self.groups.setdefault(form, {})[connection] = None
+        self._count()
 
     def leave(self, connection: Connection) -> None:
         """The connection is live no more, whatever its form was."""
@@ -76,7 +90,11 @@ class Topic:
                 del group[connection]
                 if not group:
                     del self.groups[form]
-                return
+                break
+        self._count()
+
+    def _count(self) -> None:
+        self.online = len(self.own) + sum(map(len, self.groups.values()))
 
     def live(self) -> list[Connection]:
         """All connections that are live."""
@@ -101,6 +119,7 @@ class Fanout:
                 self.hand_over()
             self._topic = topic
         self._waiting.append(notification)
+        topic.published += 1
         if not self._scheduled:
             self._scheduled = True
             self._hub.outbox.before(self._end_of_turn)
@@ -121,6 +140,7 @@ class Fanout:
             return
         waiting, self._waiting, self._topic = self._waiting, [], None
         delivered = self._hub.counts.delivered
+        topic.delivered += len(waiting) * topic.online
         for form, group in tuple(topic.groups.items()):
             encode = form.encode
             frames = [encode(each) for each in waiting]

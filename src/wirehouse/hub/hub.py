@@ -44,6 +44,12 @@ __all__ = ["ClosedConnection", "Hub"]
 _log = logging.getLogger(__name__)
 _REMEMBERED: Final = 1_000
 """Connections that are over and whose reasons `/connz` still shows."""
+_TROUBLES: Final = 100
+"""Of those that did not end as they should, how many are remembered however many others ended."""
+_ORDINARY: Final = frozenset(
+    {"eof", "normal", "link_close", "disconnected", "replaced", "shutdown"}
+)
+"""Reasons that are nobody's fault."""
 _CUT_S: Final = 1.0
 """How long transports may take to tell that they are closed; they need a turn or two."""
 _ID_BITS: Final = 28
@@ -54,15 +60,25 @@ class ClosedConnection(msgspec.Struct, frozen=True, gc=False):
     """A connection that is over."""
 
     id: int
+    """Its number, as in recordings."""
     protocol: str
+    """What it spoke."""
     peer: str
+    """Who was at the other end, as `host:port`."""
     client: str
+    """Who had signed on; empty for nobody."""
     opened_ns: int
+    """When it came, in nanoseconds since 1970."""
     closed_ns: int
+    """When it ended."""
     bytes_in: int
+    """Bytes received."""
     bytes_out: int
+    """Bytes sent."""
     reason: str
+    """Why it ended: a code."""
     side: str
+    """Who ended it: `peer` or `hub`."""
 
 
 class Hub:
@@ -89,6 +105,8 @@ class Hub:
         self.leaving: set[Connection] = set()
         """Connections that are over, but whose peers have not read our last words."""
         self.gone: deque[ClosedConnection] = deque(maxlen=_REMEMBERED)
+        self.troubles: deque[ClosedConnection] = deque(maxlen=_TROUBLES)
+        """The last that ended for a reason that somebody should know of."""
         self.doors: dict[str, Door] = {}
         self.started_ns = 0
         self.draining = False
@@ -246,20 +264,21 @@ class Hub:
         counts.bytes_out[protocol] += connection.out_bytes
         if self.tap is not None:
             self.tap.closed(connection)
-        self.gone.append(
-            ClosedConnection(
-                id=connection.id,
-                protocol=protocol,
-                peer="{}:{}".format(*connection.peer),
-                client=connection.client.id if connection.client is not None else "",
-                opened_ns=connection.opened_ns,
-                closed_ns=time.time_ns(),
-                bytes_in=connection.in_bytes,
-                bytes_out=connection.out_bytes,
-                reason=reason,
-                side="hub" if connection.close_side is Side.LOCAL else "peer",
-            )
+        gone = ClosedConnection(
+            id=connection.id,
+            protocol=protocol,
+            peer="{}:{}".format(*connection.peer),
+            client=connection.client.id if connection.client is not None else "",
+            opened_ns=connection.opened_ns,
+            closed_ns=time.time_ns(),
+            bytes_in=connection.in_bytes,
+            bytes_out=connection.out_bytes,
+            reason=reason,
+            side="hub" if connection.close_side is Side.LOCAL else "peer",
         )
+        self.gone.append(gone)
+        if reason not in _ORDINARY:
+            self.troubles.append(gone)
 
     # -- certificates ------------------------------------------------------------------------
 

@@ -135,6 +135,7 @@ class Line:
             elif topic is not None:
                 topic.stored = True
                 topic.numbers.append(notification.number)
+                topic.published += 1
                 self._delivery.spread(topic, notification)
         self._delivery.reached = max(self._delivery.reached, notification.number)
 

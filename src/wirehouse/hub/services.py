@@ -21,6 +21,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from time import perf_counter_ns
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -28,6 +29,7 @@ import msgspec
 from .arguments import Arguments, ServiceDefinitionError
 from .errors import HubError
 from .serving import Answerer, Call, Reply, Result, ServiceError, json_body
+from .times import Times
 
 __all__ = [
     "HUB_SERVICE",
@@ -65,6 +67,7 @@ class Service:
         "kind",
         "name",
         "takes_values",
+        "times",
         "wants_call",
     )
 
@@ -74,6 +77,8 @@ class Service:
         self._arguments = Arguments(function)
         self.name = name
         """For people: `test/add`."""
+        self.times = Times()
+        """How long it takes."""
         self.kind = _kind_of(function, thread)
         self.immediate = self.kind == "plain"
         """Whether `now` can be used: the answer is there when the function returns."""
@@ -91,12 +96,14 @@ class Service:
         if self.immediate:
             answer(self.now(call, given))
             return
+        begun_ns = perf_counter_ns()
         try:
             values = self._arguments.read(given, call)
         except HubError as error:
+            self.times.fail(begun_ns)
             answer(error)
             return
-        task = asyncio.ensure_future(self._later(call, values, answer))
+        task = asyncio.ensure_future(self._later(call, values, answer, begun_ns))
         self._services.running += 1
         task.add_done_callback(self._ended)
         call.connection.spawn(task)
@@ -106,18 +113,29 @@ class Service:
 
     def now(self, call: Call | None, given: Mapping[str, Any] | bytes) -> Result | HubError:
         """Calls a plain function; `call` is looked at only when it `wants_call`."""
+        begun_ns = perf_counter_ns()
         try:
             result = self._function(*self._arguments.read(given, call))
         except HubError as error:
+            self.times.fail(begun_ns)
             return error
         except Exception:
+            self.times.fail(begun_ns)
             return self._broke()
+        self.times.note(begun_ns)
         if result is None or type(result) in _USUAL:
             return result  # type: ignore[no-any-return]
         return self._checked(result)
 
-    async def _later(self, call: Call, values: tuple[Any, ...], answer: Answerer) -> None:
-        answer(await self._outcome(call, values))
+    async def _later(
+        self, call: Call, values: tuple[Any, ...], answer: Answerer, begun_ns: int
+    ) -> None:
+        outcome = await self._outcome(call, values)
+        if isinstance(outcome, HubError):
+            self.times.fail(begun_ns)
+        else:
+            self.times.note(begun_ns)
+        answer(outcome)
 
     async def _outcome(self, call: Call, values: tuple[Any, ...]) -> Result | HubError:
         try:
@@ -203,6 +221,11 @@ class Services:
         """Takes over all services of another set."""
         for declaration in other._declared:
             self._add(*declaration)
+
+    @property
+    def every(self) -> tuple[Service, ...]:
+        """All of them."""
+        return tuple(self._esnp.values())
 
     def esnp(self, service: str, op: str) -> Service | None:
         """The service behind an ESNP address."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -58,7 +59,9 @@ class TopicState(msgspec.Struct, frozen=True):
     """A topic, for people to look at."""
 
     name: str
+    """Its name."""
     subscribers: int
+    """Clients that subscribe to it."""
     online: int
     """Connections that get at once what is published."""
     held: int
@@ -71,14 +74,23 @@ class ClientState(msgspec.Struct, frozen=True):
     """A client, for people to look at."""
 
     id: str
+    """Its name; empty for a connection that did not sign on."""
     online: bool
+    """Whether it has a connection."""
     protocol: str
+    """What that speaks; empty when there is none."""
     peer: str
+    """Where it comes from, as `host:port`."""
     connection: int
+    """The number of its connection."""
     live: bool
+    """Whether it gets at once what is published: nothing older comes before."""
     topics: tuple[str, ...]
+    """What it subscribes to."""
     waiting: int
+    """Notifications that it has not acknowledged."""
     owed: int
+    """Those of them that it was sent."""
 
 
 class Topics:
@@ -88,6 +100,7 @@ class Topics:
         self._hub = hub
         self._clock = clock
         self._store = hub.store
+        self._times = hub.counts.hub_calls["publish"]
         self._fanout = Fanout(hub)
         self.registry = Registry(hub.store)
         self.delivery = Delivery(hub, self._fanout, self.now_ms)
@@ -152,7 +165,14 @@ class Topics:
 
     def publish_to_topic(self, name: str, content: bytes, type: int = 0) -> Published:  # noqa: A002
         """Publishes what is not stored, at once; raises HubError."""
-        return self._publisher.publish_to_topic(name, content, type)
+        begun_ns = perf_counter_ns()
+        try:
+            published = self._publisher.publish_to_topic(name, content, type)
+        except HubError:
+            self._times.fail(begun_ns)
+            raise
+        self._times.note(begun_ns)
+        return published
 
     def subscribe(
         self,

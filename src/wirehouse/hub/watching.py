@@ -21,13 +21,13 @@ from wirehouse.capture.connections import Endpoint
 from wirehouse.capture.conversation import Context, Conversation, TableRow
 from wirehouse.capture.items import Packet, Segment
 from wirehouse.capture.keys import KeyRing
-from wirehouse.capture.messages import MessageRows
 from wirehouse.protocols import registry
 from wirehouse.records import ENGINES, Closed, Event, Fact, FaultRow, MessageRow, Opened, tell
 from wirehouse.records.calls import CallsEngine
 from wirehouse.records.rows import fields_of
 
 from .recording import close_data, ends_of, publish_data, recorded_id
+from .seen import FramedRows
 from .tap import on_demand
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Watcher(Protocol):
     """Somebody who looks at messages as they cross. Nothing that it does may raise."""
 
     def message(self, row: dict[str, Any]) -> None:
-        """A row of `messages`."""
+        """A row of `messages`, with its `frame` (`seen.py`) where it has one of its own."""
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -218,7 +218,7 @@ class Watching:
         if (name, dialect) not in self._contexts:
             chooser = Chooser(ports={}, protocol=name, dialects={name: dialect})
             files = [_FILE]
-            rows = MessageRows(chooser, files)
+            rows = FramedRows(chooser, files)
             self._contexts[name, dialect] = Context(chooser, self._ring, rows, files, _TABLES)
         return self._contexts[name, dialect]
 

@@ -19,7 +19,14 @@ from wirehouse.hub.demo import demo_services
 from wirehouse.protocols.esnp.session import EsnpSession
 from wirehouse.protocols.sansio import Role
 
-ROW = {"protocol": "comet", "target": None, "body": b"hello", "file": "live", "offset": 0}
+ROW = {
+    "protocol": "comet",
+    "connection": 7,
+    "target": None,
+    "body": b"hello",
+    "file": "live",
+    "offset": 0,
+}
 
 
 def test_messages_are_decoded_also_sealed_ones() -> None:

@@ -40,13 +40,13 @@ def test_the_first_example(services: Services) -> None:
 def test_the_kinds_of_functions(services: Services) -> None:
     kinds = {
         op: service.kind
-        for op in ("price", "who", "stock", "report", "watch")
+        for op in ("price", "who", "stock", "receipt", "watch")
         if (service := services.esnp("shop", op)) is not None
     }
     assert kinds == {
         "price": "plain",
         "who": "plain",
         "stock": "async",
-        "report": "thread",
+        "receipt": "thread",
         "watch": "stream",
     }

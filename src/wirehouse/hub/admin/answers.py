@@ -9,11 +9,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wirehouse.hub.errors import HubError
+from wirehouse.protocols import registry
 
 if TYPE_CHECKING:
     from wirehouse.hub.hub import Hub
 
-__all__ = ["JsonResponse", "body_of", "hub_of", "known_queries", "number", "refusal"]
+__all__ = [
+    "JsonResponse",
+    "body_of",
+    "hub_of",
+    "known_protocol",
+    "known_queries",
+    "number",
+    "refusal",
+]
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -74,3 +83,14 @@ def known_queries(request: Request, *names: str) -> None:
         if name not in names:
             there = f"there are {', '.join(names)}" if names else "this page takes nothing"
             raise HubError("bad_arguments", f"no such argument: {name[:40]!r}; {there}")
+
+
+def known_protocol(request: Request) -> str | None:
+    """The protocol that the query names; None when it names none."""
+    name = request.query_params.get("protocol")
+    if name is not None and name not in registry.names():
+        there = ", ".join(registry.names())
+        raise HubError(
+            "bad_arguments", f"protocol: there is none called {name[:40]!r}; there are {there}"
+        )
+    return name

@@ -22,9 +22,10 @@ from starlette.routing import Route
 from wirehouse.hub.config import is_loopback
 from wirehouse.hub.errors import HubError
 
-from . import inboxes, pages, publishing
+from . import inboxes, pages, publishing, top
 from .answers import JsonResponse, refusal
 from .metrics import metrics_page
+from .openapi import openapi_page
 
 if TYPE_CHECKING:
     from wirehouse.hub.hub import Hub
@@ -46,9 +47,11 @@ def make_app(hub: Hub, token: str) -> Starlette:
         Route("/readyz", watched(pages.readyz)),
         Route("/varz", watched(pages.varz)),
         Route("/metrics", watched(metrics_page)),
+        Route("/v1/openapi.json", watched(openapi_page)),
         Route("/connz", guard(pages.connz)),
         Route("/topicz", guard(pages.topicz)),
         Route("/clientz", guard(pages.clientz)),
+        Route("/v1/top", guard(top.top)),
         Route("/v1/publish", guard(publishing.publish), methods=["POST"]),
         Route("/v1/inbox/{client}", guard(inboxes.inbox)),
         Route("/v1/dead", guard(inboxes.dead)),

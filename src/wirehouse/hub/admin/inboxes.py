@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from wirehouse.hub.notification import Notification
     from wirehouse.hub.topics import DeadLetter
 
-__all__ = ["dead", "inbox", "redrive"]
+__all__ = ["Redrive", "dead", "inbox", "redrive"]
 
 _DEFAULT: Final = 100
 _MOST: Final = 1_000
 _BODY: Final = 65_536
 
 
-class _Redrive(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Redrive(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is to be put back."""
+
     ids: list[str] | None = None
+    """Dead letters by their ids; or"""
     client: str | None = None
+    """all of one client."""
 
 
 async def inbox(request: Request) -> Response:
@@ -49,7 +53,7 @@ async def dead(request: Request) -> Response:
 async def redrive(request: Request) -> Response:
     """Puts dead letters back into their inboxes: some by id, or all of a client."""
     known_queries(request)
-    wanted = await body_of(request, _Redrive, _BODY)
+    wanted = await body_of(request, Redrive, _BODY)
     if (wanted.ids is None) == (wanted.client is None):
         raise HubError("bad_arguments", "wanted either ids or client")
     count = await hub_of(request).topics.redrive(ids=wanted.ids, client=wanted.client)

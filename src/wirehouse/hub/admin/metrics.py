@@ -8,23 +8,37 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wirehouse.hub.times import Times, bounds
+
 from .answers import hub_of
 from .pages import byte_totals, recording_of
+from .top import named_times
 
 if TYPE_CHECKING:
     from wirehouse.hub.hub import Hub
 
-__all__ = ["HubCollector", "metrics_page"]
+__all__ = ["TARGETS", "HubCollector", "metrics_page"]
+
+TARGETS: Final = 100
+"""Services and calls with series of their own; those beyond are one, `other`."""
+_OTHER: Final = "other"
+_BOUNDS: Final = tuple(range(12, 37, 2))
+"""Upper ends of buckets, as powers of two nanoseconds: 4 µs, four times as much each, 69 s."""
 
 
 async def metrics_page(request: Request) -> Response:
@@ -66,6 +80,7 @@ class HubCollector(Collector):
     def _messages(self) -> Iterable[Metric]:
         counts = self._hub.counts
         yield _pairs("calls", "Calls of services.", "outcome", counts.calls)
+        yield self._call_seconds()
         yield _count("published", "Notifications published.", counts.published)
         yield _count("publishes_refused", "Publishes refused.", counts.refused_publishes)
         yield _count("stored", "Notifications stored.", counts.stored)
@@ -73,6 +88,19 @@ class HubCollector(Collector):
         yield _counts("skipped", "Not stored, and the reader was slow.", "protocol", counts.skipped)
         yield _count("acked", "Notifications acknowledged.", counts.acked)
         yield _counts("dead_letters", "Notifications given up.", "reason", counts.dead)
+
+    def _call_seconds(self) -> Metric:
+        family = HistogramMetricFamily(
+            "wirehouse_call_seconds", "How long calls took.", labels=["target"]
+        )
+        named = list(named_times(self._hub).items())
+        for name, times in named[:TARGETS]:
+            family.add_metric([name], _cumulated([times]), times.total_ns / 1e9)
+        others = [times for _, times in named[TARGETS:]]
+        if others:
+            total = sum(each.total_ns for each in others)
+            family.add_metric([_OTHER], _cumulated(others), total / 1e9)
+        return family
 
     def _state(self) -> Iterable[Metric]:
         hub = self._hub
@@ -84,6 +112,19 @@ class HubCollector(Collector):
         if recording is not None:
             failed = int(bool(recording.failure))
             yield _gauge("recording_failed", "1 when the recording had to end.", failed)
+
+
+def _cumulated(histograms: Sequence[Times]) -> list[tuple[str, float]]:
+    """Buckets as Prometheus has them: up to so many seconds, and how many in all."""
+    counts = [sum(column) for column in zip(*(each.buckets for each in histograms), strict=True)]
+    found: list[tuple[str, float]] = []
+    below, at = 0, 0
+    for power in _BOUNDS:
+        while bounds(at)[1] <= 1 << power:
+            below += counts[at]
+            at += 1
+        found.append((str((1 << power) / 1e9), below))
+    return [*found, ("+Inf", below + sum(counts[at:]))]
 
 
 def _count(name: str, text: str, value: float) -> Metric:

@@ -12,15 +12,25 @@ from starlette.responses import Response
 from wirehouse import __version__
 from wirehouse.hub.errors import HubError
 from wirehouse.hub.recording import Recording
-from wirehouse.protocols import registry
 
-from .answers import JsonResponse, hub_of, known_queries, number
+from .answers import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:
     from wirehouse.hub.doors.connection import Connection
     from wirehouse.hub.hub import Hub
 
-__all__ = ["clientz", "connz", "healthz", "readyz", "recording_of", "topicz", "varz"]
+__all__ = [
+    "byte_totals",
+    "clientz",
+    "connz",
+    "healthz",
+    "nested",
+    "readyz",
+    "recording_of",
+    "recording_state",
+    "topicz",
+    "varz",
+]
 
 _PAGE: Final = 1_000
 """Rows of a page at most."""
@@ -62,10 +72,10 @@ async def varz(request: Request) -> Response:
             "accepted": counts.accepted,
             "refused": counts.refused,
             "auth_failures": counts.auth_failures,
-            "close_reasons": _nested(counts.close_reasons),
-            "failures": _nested(counts.failures),
-            "drops": _nested(counts.drops),
-            "calls": _nested(counts.calls),
+            "close_reasons": nested(counts.close_reasons),
+            "failures": nested(counts.failures),
+            "drops": nested(counts.drops),
+            "calls": nested(counts.calls),
             "calls_running": hub.services.running,
             "bytes_in": byte_totals(hub, "in"),
             "bytes_out": byte_totals(hub, "out"),
@@ -76,7 +86,7 @@ async def varz(request: Request) -> Response:
             "skipped": counts.skipped,
             "acked": counts.acked,
             "dead": counts.dead,
-            "recording": _recording_state(hub),
+            "recording": recording_state(hub),
         }
     )
 
@@ -87,10 +97,8 @@ async def connz(request: Request) -> Response:
     hub = hub_of(request)
     limit = number(request, "limit", _DEFAULT, _PAGE)
     offset = number(request, "offset", 0, _OFFSET)
-    protocol = request.query_params.get("protocol")
+    protocol = known_protocol(request)
     client = request.query_params.get("client")
-    if protocol is not None and protocol not in registry.names():
-        raise HubError("bad_arguments", f"protocol: there is none called {protocol[:40]!r}")
 
     def wanted(of_protocol: str, of_client: str) -> bool:
         return protocol in (None, of_protocol) and client in (None, of_client)
@@ -138,14 +146,16 @@ def _paged(request: Request, name: str, rows: list[Any]) -> Response:
     return JsonResponse({"count": len(rows), name: rows[offset : offset + limit]})
 
 
-def _nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """A counter of pairs, by the first and then by the second."""
     found: dict[str, dict[str, int]] = {}
     for (outer, inner), count in counter.items():
         found.setdefault(outer, {})[inner] = count
     return found
 
 
-def _recording_state(hub: Hub) -> str:
+def recording_state(hub: Hub) -> str:
+    """`off`, `on`, or `failed:` and why."""
     found = recording_of(hub)
     if found is None:
         return "off"

@@ -1,17 +1,20 @@
 """`GET /v1/tail`: messages as they cross the hub, as server-sent events.
 
-    event: message   a row of `messages` as JSON, secret fields masked
+    event: message   a row of `messages` as JSON, secret fields masked; with `peer`, the other end
+                     of its connection, and `signed_on`, whose it is, while that is open
     event: dropped   {"count": n}: the reader was too slow for so many
 
-`filter=` takes the filter language (`docs/guides/filters.md`). A reader has a bounded queue: what
-does not fit is dropped and counted, and the reader is told.
+`filter=` takes the filter language (`docs/guides/filters.md`), `protocol=` the name of a protocol.
+With `bytes=1` a message has the bytes of its frame as `frame_hex`, in which secrets are zeros, and
+the `dialect` in which they are to be read. A reader has a bounded queue: what does not fit is
+dropped and counted, and the reader is told.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,13 +22,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from wirehouse.hub.errors import HubError
+from wirehouse.hub.seen import SeenFrame, signs_on
 from wirehouse.hub.watching import Watching, watching
 from wirehouse.records.filter import Filter, FilterError, compile_filter
 from wirehouse.records.schema import schema
 
-from .answers import hub_of, known_queries
+from .answers import hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:
+    from wirehouse.hub.doors.connection import Connection
     from wirehouse.hub.hub import Hub
 
 __all__ = ["QUEUE", "TailReader", "tail"]
@@ -37,32 +42,45 @@ _SILENCE_S: Final = 15.0
 _TOGETHER: Final = 64
 """Messages that are written at once at most."""
 _FILTER_LENGTH: Final = 2_000
-_NOWHERE: Final = ("file", "offset")
-"""Columns that mean nothing while a message is in no file."""
-_SIGNING_ON: Final = {"esnp": "hub/auth", "tny": "10", "magline": "10"}
-"""Calls whose arguments are secret, by protocol: their target."""
+_LEFT_OUT: Final = ("file", "offset", "frame")
+"""Columns that mean nothing while a message is in no file; and what is no column."""
 
 
 async def tail(request: Request) -> Response:
     """Streams until the reader goes, or the hub does."""
-    known_queries(request, "filter")
+    known_queries(request, "filter", "protocol", "bytes")
     hub = hub_of(request)
+    protocol = known_protocol(request)
+    with_bytes = bool(number(request, "bytes", 0, 1))
     text = request.query_params.get("filter", "")
     chosen = _filter(text) if text.strip() else None
     readers: set[TailReader] = request.app.state.readers
     if len(readers) >= hub.limits.tail_watchers:
         raise HubError("too_busy", f"{hub.limits.tail_watchers} readers are here already")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    reader = TailReader(
+        chosen, protocol=protocol, with_bytes=with_bytes, connections=hub.connections
+    )
     return StreamingResponse(
-        _events(hub, readers, TailReader(chosen)), media_type="text/event-stream", headers=headers
+        _events(hub, readers, reader), media_type="text/event-stream", headers=headers
     )
 
 
 class TailReader:
     """One reader, and what waits for it."""
 
-    def __init__(self, chosen: Filter | None):
+    def __init__(
+        self,
+        chosen: Filter | None,
+        *,
+        protocol: str | None = None,
+        with_bytes: bool = False,
+        connections: Mapping[int, Connection] | None = None,
+    ):
         self._filter = chosen
+        self._connections = {} if connections is None else connections
+        self._protocol = protocol
+        self._with_bytes = with_bytes
         self._waiting: deque[bytes] = deque()
         self._dropped = 0
         self._ended = False
@@ -70,12 +88,17 @@ class TailReader:
 
     def message(self, row: dict[str, Any]) -> None:
         """A message crossed the hub."""
+        if self._protocol is not None and row["protocol"] != self._protocol:
+            return
         if self._filter is not None and not self._filter.test(row):
             return
         if len(self._waiting) >= QUEUE:
             self._dropped += 1
             return
-        self._waiting.append(_event("message", _shown(row)))
+        shown = _shown(row) | _end_of(self._connections.get(row["connection"]))
+        if self._with_bytes:
+            shown |= _bytes_of(row, masked="masked" in shown)
+        self._waiting.append(_event("message", shown))
         self._something.set()
 
     def end(self) -> None:
@@ -134,10 +157,9 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """A row for a reader: without places in files, body as text if it is text."""
-    found = {key: value for key, value in row.items() if key not in _NOWHERE}
-    protocol = row["protocol"]
-    if row["target"] == _SIGNING_ON.get(protocol, ""):
-        found["body"] = found[protocol] = None
+    found = {key: value for key, value in row.items() if key not in _LEFT_OUT}
+    if signs_on(row):
+        found["body"] = found[row["protocol"]] = None
         found["masked"] = True
         return found
     body = row["body"]
@@ -147,3 +169,22 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         except UnicodeDecodeError:
             found["body_base64"] = found.pop("body")
     return found
+
+
+def _end_of(connection: Connection | None) -> dict[str, str]:
+    """Who is at the other end; nothing for a tunnel, whose link has the socket."""
+    if connection is None:
+        return {}
+    client = connection.client
+    return {
+        "peer": "{}:{}".format(*connection.peer),
+        "signed_on": "" if client is None else client.id,
+    }
+
+
+def _bytes_of(row: dict[str, Any], *, masked: bool) -> dict[str, Any]:
+    """The bytes of a message, if it has some of its own and they may be seen."""
+    frame: SeenFrame | None = row.get("frame")
+    if frame is None or masked:
+        return {}
+    return {"frame_hex": frame.masked().hex(), "dialect": frame.dialect}

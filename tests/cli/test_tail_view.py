@@ -1,0 +1,132 @@
+"""A message of `wirehouse tail` as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from wirehouse.cli.tail_view import TailView
+from wirehouse.protocols.comet.layout import Auth
+from wirehouse.protocols.registry import find
+
+ROW: dict[str, Any] = {
+    "ts_ns": 1_700_000_000_123_456_789,
+    "connection": 77,
+    "direction": "c2s",
+    "protocol": "esnp",
+    "kind": "request",
+    "name": "request",
+    "message_id": 5,
+    "reply_to": None,
+    "target": "test/add",
+    "status": None,
+    "reason": None,
+    "client": None,
+    "ids": None,
+    "body": None,
+    "sealed": False,
+    "size_bytes": 60,
+    "body_bytes": None,
+    "tunnel_link": None,
+    "peer": "127.0.0.1:4321",
+    "signed_on": "anna",
+}
+
+
+def _line(width: int | None = None, **changes: Any) -> str:
+    (line,) = TailView(width, as_hex=False).lines({**ROW, **changes})
+    return click.unstyle(line)
+
+
+def test_a_line_has_everything() -> None:
+    words = _line(ids=["m1", "m2"]).split()
+    assert words == [
+        "22:13:20.123456", "esnp", "→", "anna", "request", "request", "test/add",
+        "#5,", "m1,", "m2",
+    ]  # fmt: skip
+    answer = _line(direction="s2c", reply_to=5, message_id=None, status="error", reason="why not")
+    assert answer.endswith("error  to #5  why not")
+    assert " ← " in answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "who"),
+    [
+        ({}, "anna"),
+        ({"signed_on": "", "client": "ben"}, "ben"),
+        ({"signed_on": ""}, "127.0.0.1:4321"),
+        ({"signed_on": None, "peer": None}, "#77"),
+        ({"tunnel_link": 3}, "tunnel 77"),
+        ({"signed_on": "a" * 40}, "a" * 17 + "…"),
+    ],
+)
+def test_who(changes: dict[str, Any], who: str) -> None:
+    assert f"→  {who:<18}  request" in _line(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"body": "rain"}, "rain"),
+        ({"body": "two\nlines\x1b[2J"}, "two\\nlines\\x1b[2J"),
+        ({"body_base64": "/w==", "body_bytes": 1}, "1 bytes"),
+        ({"masked": True, "body": None}, "(secret)"),
+        ({"sealed": True}, "sealed"),
+        ({"esnp": {"rows": []}}, "#5"),
+    ],
+)
+def test_what_it_says_in_short(changes: dict[str, Any], said: str) -> None:
+    assert _line(**changes).endswith(said)
+
+
+def test_fields_are_told_by_name() -> None:
+    fields = {"body": "auth", "auth": None, "subscribe": {"topics": ["@a", "@b"]}, "other": None}
+    assert _line(protocol="comet", comet=fields).endswith('topics=["@a", "@b"]')
+
+
+def test_rows_of_esnp_are_like_fields() -> None:
+    rows = [
+        {"type": 30, "row": "flag", "flag": {"value": 4}},
+        {"type": 21, "row": "data", "data": {"name": "a", "value": [{"parent": -1, "int": 1}]}},
+        {"type": 21, "row": "data", "data": {"name": "t", "value": [{"bytes": "cmFpbg=="}]}},
+        {"type": 21, "row": "data", "data": {"name": "b", "value": [{"bytes": "/w=="}]}},
+        {"type": 21, "row": "data", "data": {"name": "n", "value": [{"int": 1}, {"int": 2}]}},
+        {"type": 22, "row": "seq_no", "seq_no": {"number": 3, "last": 9}},
+    ]
+    said = _line(esnp={"rows": rows})
+    assert said.endswith("a=1 t=rain b=1 bytes n=2 values last=9")
+
+
+def test_a_line_fits_the_terminal() -> None:
+    for width in (40, 80, 120):
+        line = _line(width, body="rain " * 100)
+        assert len(line) <= width
+        assert line.endswith("…")
+    assert len(_line(body="rain " * 1_000)) <= 1_000
+
+
+def _hex(**changes: Any) -> list[str]:
+    _, *lines = TailView(None, as_hex=True).lines({**ROW, **changes})
+    return [click.unstyle(line).strip() for line in lines]
+
+
+def test_bytes_are_told_field_by_field_and_secrets_are_not() -> None:
+    comet = find("comet")
+    data = comet.encode(Auth(client_id="anna", token="\0" * 11))
+    lines = _hex(protocol="comet", frame_hex=data.hex(), dialect="seed")
+    assert any("client_id" in line and "'anna'" in line for line in lines)
+    (token,) = [line for line in lines if "token" in line]
+    assert "**" in token
+    assert "secret" in token
+
+
+def test_bytes_that_are_not_there() -> None:
+    assert _hex(masked=True) == ["its bytes are secret"]
+    assert _hex(tunnel_link=3) == ["its bytes are in a packet of the link 3"]
+    assert _hex() == ["without bytes"]
+
+
+def test_bytes_of_a_protocol_that_is_not_known_here() -> None:
+    assert _hex(protocol="of-the-hub-alone", frame_hex="00ff") == ["00 ff"]

@@ -1,0 +1,57 @@
+"""The description of the HTTP side: valid, complete, and served."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from starlette.routing import Route
+from tests.hub.admin.asking import asking
+from tests.hub.running import free_config, running
+
+from wirehouse.hub.admin.app import make_app
+from wirehouse.hub.admin.described import DESCRIBED
+from wirehouse.hub.admin.http_pages import openapi
+from wirehouse.hub.admin.openapi import addresses, document
+from wirehouse.hub.hub import Hub
+
+
+def test_it_is_valid() -> None:
+    assert list(OpenAPIV31SpecValidator(openapi()).iter_errors()) == []
+
+
+def test_a_mistake_would_be_noticed() -> None:
+    broken = openapi()
+    del broken["paths"]["/healthz"]["get"]["responses"]["200"]["description"]
+    assert list(OpenAPIV31SpecValidator(broken).iter_errors())
+
+
+def test_each_route_is_described_and_nothing_else() -> None:
+    described = [(each.method, each.path) for each in DESCRIBED]
+    assert sorted(described) == sorted(asyncio.run(_routes()))
+    assert len(set(described)) == len(described)
+
+
+async def _routes() -> list[tuple[str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        hub = Hub(free_config(), Path(folder))
+        return addresses(make_app(hub, "a throw-away token for a test").routes)
+
+
+def test_only_what_there_is_is_described() -> None:
+    async def page(_: object) -> None: ...
+
+    routes = [Route("/healthz", page), Route("/of/somebody/else", page, methods=["POST"])]
+    assert addresses(routes) == [("GET", "/healthz"), ("POST", "/of/somebody/else")]
+    assert list(document(addresses(routes))["paths"]) == ["/healthz"]
+
+
+def test_a_hub_serves_it() -> None:
+    assert asyncio.run(_served()) == openapi()
+
+
+async def _served() -> object:
+    async with running(doors=["comet"]) as it, asking(it.hub) as admin:
+        return (await admin.get("/v1/openapi.json", token=None)).json

@@ -1,0 +1,43 @@
+"""The pages of the configuration and of refusals: every key, every code."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from wirehouse.hub.config import Config
+from wirehouse.hub.config_pages import pages, type_words
+from wirehouse.hub.errors import ANSWERS
+
+
+def test_every_key_is_in_the_section_of_its_table() -> None:
+    text = pages()["config.md"]
+    for table in msgspec.structs.fields(Config):
+        section = text.partition(f"\n## [{table.name}]\n")[2].partition("\n## ")[0]
+        for field in msgspec.structs.fields(type(table.default)):
+            row = re.search(rf"^\| `{field.name}` \|(.*)\|$", section, re.MULTILINE)
+            assert row is not None, f"{table.name}.{field.name}"
+            assert row[1].rpartition("|")[2].strip(), f"{table.name}.{field.name}"
+
+
+def test_defaults_are_those_of_the_hub() -> None:
+    text = pages()["config.md"]
+    assert "| `port` | whole number | `9680` |" in text
+    assert f"| `inbox` | whole number | `{Config().limits.inbox}` |" in text
+    assert "| `certificate` | text | *needed* |" in text
+
+
+def test_types_are_in_words() -> None:
+    assert type_words(str | tuple[str, ...]) == "text or list of text"
+    assert type_words(Literal["a", "b"]) == '`"a"`, `"b"`'
+    assert type_words(bool) == "true or false"
+    assert type_words(Config | None) == "table"
+
+
+def test_every_refusal_is_there_with_its_answers() -> None:
+    text = pages()["hub-errors.md"]
+    for code, answer in ANSWERS.items():
+        numbers = f"{answer.comet} | {answer.tny} | {answer.magline} | {answer.http} |"
+        assert f"| `{code}` | {answer.meaning} | {numbers}" in text
