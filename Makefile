@@ -111,7 +111,7 @@ docs: setup ## build the pages into docs/_build/html; a warning is an error
 
 .PHONY: test
 test: system setup node lint docs ## everything that must hold: lint, docs, tests
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json

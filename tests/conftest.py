@@ -1,4 +1,4 @@
-"""What every test shares: a codec cache of its own, and how hard Hypothesis tries.
+"""What every test shares: a codec cache of its own, how hard Hypothesis tries, and who goes first.
 
 `WIREHOUSE_PROFILE=soak` runs the properties with many more examples; `ci`, the default, keeps
 them inside the time of `make test`.
@@ -25,6 +25,8 @@ settings.register_profile("soak", parent=settings.get_profile("ci"), max_example
 settings.load_profile(os.environ.get("WIREHOUSE_PROFILE", "ci"))
 
 _FOLDER = pytest.StashKey[Path]()
+_LONG = ("lake", "demo", "docs", "tables", "hub_kills", "adversity", "release", "browser", "hub")
+"""Folders whose files take long. They go first, so that no process is left alone with one."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,3 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Removes that folder."""
     shutil.rmtree(config.stash[_FOLDER], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the long ones first; otherwise the order stays."""
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(here).parts[0]
+        return _LONG.index(folder) if folder in _LONG else len(_LONG)
+
+    items.sort(key=place)
