@@ -199,6 +199,23 @@ def test_numbers_go_on_when_the_clock_goes_back(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_subscription_is_older_than_what_comes_after_a_kill_in_the_same_second(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            for _ in range(9):
+                await it.publish("@a", ttl_s=0)  # numbers that leave no trace
+            await it.subscribe(it.sign_on("ann"), "@a")
+            copy = it.copy(tmp_path / "copy")
+        async with desk(copy) as it:  # its clock says what the other's said
+            published = await it.publish("@a", b"for ann")
+            assert published.audience == 1
+            assert [each.content for each in it.waiting(it.sign_on("ann"))] == [b"for ann"]
+
+    asyncio.run(run())
+
+
 def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     async def run() -> None:
         async with desk(tmp_path, ["ann"]) as it:

@@ -59,6 +59,8 @@ class Reader:
             "SELECT max(coalesce((SELECT max(number) FROM log), 0), "
             "coalesce((SELECT max(number) FROM dead_log), 0), "
             "coalesce((SELECT max(number) FROM keys), 0), "
+            "coalesce((SELECT max(start) FROM subscriptions), 0), "
+            "coalesce((SELECT max(cursor) FROM inboxes), 0), "
             "coalesce((SELECT value FROM marks WHERE name = 'number'), 0))"
         )
         return 0 if row is None else int(row[0])
