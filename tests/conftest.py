@@ -24,16 +24,21 @@ settings.register_profile(
 settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=2_000)
 settings.load_profile(os.environ.get("WIREHOUSE_PROFILE", "ci"))
 
+_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Spark that lives for seconds, compiling its code well takes longer than running it."""
 _FOLDER = pytest.StashKey[Path]()
 _LONG = ("lake", "demo", "docs", "tables", "hub_kills", "adversity", "release", "browser", "hub")
 """Folders whose files take long. They go first, so that no process is left alone with one."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Codecs of layouts that tests declare go to a folder of this run, not to the user's."""
+    """Codecs of layouts that tests declare go to a folder of this run, not to the user's, and Java
+    starts quickly."""
     folder = Path(tempfile.mkdtemp(prefix="wirehouse-tests-"))
     config.stash[_FOLDER] = folder
     os.environ["WIREHOUSE_CACHE"] = str(folder)
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+        os.environ.setdefault(name, _LIGHT_JAVA)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
