@@ -33,6 +33,7 @@ SOAK_KILLS ?= 50
 SOAK_HUB_KILLS ?= 100
 SOAK_SILENT ?= 10000
 SOAK_CONNECTS ?= 100000
+SOAK_INTERRUPTS ?= 10
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -63,6 +64,8 @@ GCC_CHECKS = has gcc || { want gcc; want libc6-dev; };
 PEER_CHECKS = daemon() { has "$$1" || [ -x "/usr/sbin/$$1" ] || want "$$1"; }; \
 	daemon nats-server; daemon redis-server; daemon mosquitto; \
 	[ -e /usr/include/openssl/ssl.h ] || want libssl-dev;
+# The browser that pages are looked at with, what units are checked with, and networks for pages.
+LOOK_CHECKS = has chromium || want chromium; has systemd-analyze || want systemd; has ip || want iproute2;
 
 .PHONY: help
 help: ## list the targets
@@ -70,7 +73,7 @@ help: ## list the targets
 
 .PHONY: system
 system: ## install the Debian packages that the tests need and that are missing
-	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS))
+	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS) $(LOOK_CHECKS))
 
 .PHONY: system-python system-node
 system-python:
@@ -121,6 +124,8 @@ soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json
 	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --kills $(SOAK_KILLS) --json soak/lake.json
 	$(BIN)/python -m tests.hub_kills.hub_soak --kills $(SOAK_HUB_KILLS) --silent $(SOAK_SILENT) --connects $(SOAK_CONNECTS) --json soak/hub.json
+	$(BIN)/python -m tests.demo.interrupts --times $(SOAK_INTERRUPTS) --json soak/demo.json
+	$(BIN)/python -m tests.release.wheel_demo
 
 .PHONY: bench
 bench: system setup node ## codecs, sessions, kernels, captures and the lake beside their peers; JSON records
@@ -137,8 +142,18 @@ bench-hub: system setup ## the hub beside nats-server, redis, mosquitto and amqt
 	$(BIN)/python -m benchmarks.hub --json benchmarks/results/hub.json
 
 .PHONY: demo
-demo: setup ## simulate traffic, read it with Spark, compare every figure with the truth
+demo: setup ## a hub, simulated clients, a lake and a report; every figure compared with the truth
 	@$(BIN)/wirehouse demo
+
+.PHONY: pages
+pages: setup ## write the generated pages anew: references, performance
+	$(BIN)/python -m wirehouse.cli.reference docs/reference
+	$(BIN)/python -m benchmarks.performance_pages docs/guides
+
+.PHONY: dist
+dist: setup ## sdist and wheel, into dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 .PHONY: clean
 clean: ## remove build products and caches

@@ -1,4 +1,4 @@
-"""`wirehouse doctor`: whether this machine has what Spark and lakes need."""
+"""`wirehouse doctor`: whether this machine has what Wirehouse needs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .common import CONTEXT, json_line
 from .errors import BAD_DATA
 
 if TYPE_CHECKING:
-    from wirehouse.lake.checkup import Check
+    from wirehouse.lake.checkup_places import Check
 
 __all__ = ["command"]
 
-_HELP = """Whether this machine has what Spark and lakes need.
+_HELP = """Whether this machine has what Wirehouse needs.
 
-Looks at Python, Java, packages, disks and ports, compiles kernels, and runs a tiny job. Each line
-says what was found, and what to do if that is not good. The exit code is 1 when something would
-fail.
+Looks at Python, Java, packages, caches, disks and the ports of a hub and of Spark, compiles
+kernels, and runs a tiny job. Each line says what was found, and what to do if that is not good.
+The exit code is 1 when something would fail.
 
 \b
 Examples:
   wirehouse doctor
-  wirehouse doctor --lake /data/lake --port 15002
+  wirehouse doctor --lake /data/lake --port 9620
   wirehouse doctor --no-spark --json
 """
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}

@@ -1,20 +1,25 @@
-"""`wirehouse simulate`: a seeded population's traffic as captures, with the truth beside them."""
+"""`wirehouse simulate`: a seeded population's traffic, with the truth beside it.
+
+As captures, or live: over TCP, against a hub that runs (`--to-hub`).
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from .common import CONTEXT, json_line
-from .errors import BAD_USAGE, CommandError
+from .errors import BAD_DATA, BAD_USAGE, CommandError
 from .main import COMMANDS
 
 if TYPE_CHECKING:
     from wirehouse.traffic import Summary
+    from wirehouse.traffic.live import LiveSummary
 
 __all__ = ["command"]
 
@@ -25,12 +30,20 @@ magline talk through real sessions; what crosses the edge goes into capture file
 what a reader must find: truth/*.parquet, table by table, and truth.json in figures. The same seed
 makes the same files, whatever the number of processes.
 
+With --to-hub the population comes to a hub that runs with --demo and --record, for some seconds;
+its clients are added to the hub's store. There are no captures then, for the hub makes them; the
+truth is what the clients did and saw.
+
 \b
 Examples:
   wirehouse simulate --out traffic
   wirehouse simulate --out traffic --size 2GB --seed 7 --style recorder
   wirehouse simulate --out bad --size 20MB --faults 0.001 --protocols comet,tny
+  wirehouse simulate --to-hub http://127.0.0.1:9680 --data hub-data --out live --seconds 20
 """
+
+_OF_CAPTURES: Final = ("size", "faults", "protocols", "style", "jobs", "force")
+_OF_A_HUB: Final = ("data", "seconds", "scale")
 
 
 @click.command(name="simulate", help=_HELP, context_settings=CONTEXT)
@@ -56,8 +69,21 @@ Examples:
 )
 @click.option("--jobs", type=int, help="Processes; by default one for each processor.")
 @click.option("--force", is_flag=True, help="Empty the folder first if there is something in it.")
+@click.option("--to-hub", metavar="URL", help="Perform live, on the hub with this HTTP side.")
+@click.option("--data", metavar="DIR", help="With --to-hub: the hub's data directory.")
+@click.option(
+    "--seconds", default=20.0, show_default=True, help="With --to-hub: how long to perform."
+)
+@click.option(
+    "--scale",
+    default=1.0,
+    show_default=True,
+    help="With --to-hub: how many come; 1 is some hundreds of connections.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     out: str,
     size: str,
     seed: int,
@@ -66,9 +92,18 @@ def command(
     style: str,
     jobs: int | None,
     force: bool,
+    to_hub: str | None,
+    data: str | None,
+    seconds: float,
+    scale: float,
     as_json: bool,
 ) -> None:
-    """Make captures."""
+    """Make captures, or perform live."""
+    _refuse_others(ctx, to_hub is not None)
+    if to_hub is not None:
+        live = _perform(to_hub, data, out, seconds, seed, scale)
+        click.echo(json_line(live.as_json()) if as_json else _live_text(out, live))
+        return
     from wirehouse.traffic import PROTOCOLS, SimulateError, simulate
 
     chosen = PROTOCOLS if protocols is None else tuple(filter(None, protocols.split(",")))
@@ -89,6 +124,59 @@ def command(
         hint = "; --force empties it" if str(error).endswith("not empty") else ""
         raise CommandError(f"{error}{hint}", BAD_USAGE) from error
     click.echo(json_line(summary.as_json()) if as_json else _text(out, summary))
+
+
+def _refuse_others(ctx: click.Context, live: bool) -> None:
+    """Options of the other way to simulate are refused, not ignored."""
+    for name in _OF_CAPTURES if live else _OF_A_HUB:
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            why = "makes no sense with --to-hub" if live else "needs --to-hub"
+            raise CommandError(f"--{name} {why}", BAD_USAGE)
+
+
+def _perform(
+    to_hub: str, data: str | None, out: str, seconds: float, seed: int, scale: float
+) -> LiveSummary:
+    from wirehouse.traffic.live import SimulateError, Stage, perform
+
+    if data is None:
+        raise CommandError("--to-hub needs --data, the hub's data directory", BAD_USAGE)
+    try:
+        with _clock() as told:
+            stage = Stage(to_hub, Path(data))
+            return perform(stage, Path(out), seconds=seconds, seed=seed, scale=scale, told=told)
+    except SimulateError as error:
+        raise CommandError(str(error), BAD_DATA) from error
+
+
+@contextmanager
+def _clock() -> Iterator[Callable[[float, float], None] | None]:
+    """A bar of seconds, when somebody is watching."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("perform"), BarColumn(), TextColumn("{task.completed:.0f} s"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("perform", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _live_text(out: str, summary: LiveSummary) -> str:
+    def counted(found: dict[str, int]) -> str:
+        return ", ".join(f"{count:,} {name}" for name, count in found.items()) or "none"
+
+    lines = [
+        f"{out}: {summary.seconds:g} s, {summary.messages:,} messages",
+        f"  connections: {counted(summary.connections)}; {summary.tunnels:,} tunnels",
+        f"  calls: {counted(summary.calls)}",
+        f"  {summary.published:,} published; deliveries: {counted(summary.deliveries)}",
+        f"  faults: {counted(summary.faults)}",
+        "  truth.json and truth/*.parquet say what a reader of the recording must find",
+    ]
+    return "\n".join(lines)
 
 
 @contextmanager

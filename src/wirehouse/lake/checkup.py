@@ -1,4 +1,4 @@
-"""What a machine needs for Spark and for lakes, looked at one by one: `wirehouse doctor`.
+"""What a machine needs for hubs, lakes and Spark, looked at one by one: `wirehouse doctor`.
 
     for check in checkup(lake="lake"):
         print(check.state, check.name, check.found, check.advice)
@@ -8,43 +8,21 @@ Nothing here needs what it looks for: every check runs, whatever is missing, and
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata
 import os
 import re
-import shutil
-import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
-
+from .checkup_places import Check, State, caches, disk, lake_folder, port
 from .checkup_programs import Failure, spark_trial, warming, worker_python
 from .java import OLDEST, JavaError, find_java
 
-__all__ = ["Check", "checkup"]
-
-State = Literal["ok", "warning", "failed"]
+__all__ = ["checkup"]
 
 _OLDEST_PYTHON: Final = (3, 11)
-_LEAST_BYTES: Final = 200 << 20
-"""With less room, Spark and lakes fail before long."""
-_FEW_BYTES: Final = 2 << 30
-_LAKE: Final = "pip install 'wirehouse[lake]'"
-_LOOPBACK: Final = "127.0.0.1"
-
-
-class Check(msgspec.Struct, frozen=True):
-    """What was looked at, and what came of it."""
-
-    name: str
-    state: State
-    found: str
-    advice: str = ""
-    """What to do, when it is not ok."""
 
 
 class _Needs(NamedTuple):
@@ -55,16 +33,27 @@ class _Needs(NamedTuple):
     below: tuple[int, ...] | None = None
 
 
-_PACKAGES: Final = (
+_LAKE_PACKAGES: Final = (
     _Needs("pyspark", (4, 2)),
     _Needs("pandas", (2, 2), (3,)),
     _Needs("pyarrow", (18,)),
     _Needs("numpy", (2,)),
     _Needs("numba", (0, 68), (0, 69)),
-    _Needs("duckdb", (1, 1)),
+    _Needs("duckdb", (1, 5)),
 )
 """As in the extra `lake`."""
-_PORTS: Final = {
+_HUB_PACKAGES: Final = (
+    _Needs("starlette", (0, 41)),
+    _Needs("uvicorn", (0, 32)),
+    _Needs("prometheus-client", (0, 21)),
+    _Needs("zstandard", (0, 23)),
+)
+"""As in the extra `hub`."""
+_REPORT_PACKAGES: Final = (_Needs("plotly", (6,)),)
+"""As in the extra `report`."""
+_HUB_PORTS: Final = ("esnp", "tny", "relay", "magline", "comet", "admin")
+"""Tables of the hub's configuration that have a port."""
+_SPARK_PORTS: Final = {
     4040: "Spark's web pages would take the next one",
     15002: "a server of Spark Connect would need another: spark.connect.grpc.binding.port",
 }
@@ -80,18 +69,19 @@ def checkup(
 ) -> Iterator[Check]:
     """All checks, one after the other; the slow ones come last.
 
-    `ports` must be free. With `spark`, kernels are compiled and a job is run, each within
-    `limit_s`.
+    `ports` must be free; of those that a hub or Spark would take, it is said when they are not.
+    With `spark`, kernels are compiled and a job is run, each within `limit_s`.
     """
     first = [
         _python(),
-        *map(_package, _PACKAGES),
+        *(_package(each, "lake", "failed") for each in _LAKE_PACKAGES),
+        *(_package(each, "hub", "warning") for each in _HUB_PACKAGES),
+        *(_package(each, "report", "warning") for each in _REPORT_PACKAGES),
         _java(),
-        _cache(),
-        _disk("temporary files", Path(tempfile.gettempdir()), "TMPDIR"),
-        *([] if lake is None else _lake(Path(lake))),
-        *(_port(number, said, "warning") for number, said in _PORTS.items() if number not in ports),
-        *(_port(number, "end what listens there", "failed") for number in ports),
+        *caches(),
+        disk("temporary files", Path(os.environ.get("TMPDIR") or "/tmp"), "TMPDIR"),
+        *([] if lake is None else lake_folder(Path(lake))),
+        *_ports(ports),
     ]
     yield from first
     yield _ran("Python of workers", worker_python, limit_s)
@@ -123,18 +113,21 @@ def _python() -> Check:
     return Check("Python", "ok", f"{found} ({sys.executable})")
 
 
-def _package(needs: _Needs) -> Check:
+def _package(needs: _Needs, extra: str, state: State) -> Check:
     try:
         found = importlib.metadata.version(needs.package)
     except importlib.metadata.PackageNotFoundError:
-        return Check(needs.package, "failed", "not installed", _LAKE)
+        return Check(needs.package, state, "not installed", f"pip install 'wirehouse[{extra}]'")
     version = tuple(int(each) for each in re.findall(r"\d+", found)[:3])
     if version < needs.oldest or (needs.below is not None and version >= needs.below):
-        bounds = f">={_dotted(needs.oldest)}" + (
-            f",<{_dotted(needs.below)}" if needs.below is not None else ""
-        )
-        return Check(needs.package, "failed", found, f"pip install '{needs.package}{bounds}'")
+        return Check(needs.package, state, found, f"pip install '{needs.package}{_bounds(needs)}'")
     return Check(needs.package, "ok", found)
+
+
+def _bounds(needs: _Needs) -> str:
+    """As pip wants them."""
+    below = "" if needs.below is None else f",<{_dotted(needs.below)}"
+    return f">={_dotted(needs.oldest)}{below}"
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -151,82 +144,25 @@ def _java() -> Check:
     return Check("Java", "ok", f"{found.release} ({where}: {found.program})")
 
 
-# -- folders ---------------------------------------------------------------------------------
-
-
-def _cache() -> Check:
-    """Where compiled kernels are kept: in the first of these places that can be written."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    beside = Path(__file__).parents[1] / "columnar" / "__pycache__"
-    places = [Path(chosen)] if chosen else [beside, _user_cache()]
-    for place in places:
-        if _is_writable(place):
-            return Check("kernel cache", "ok", str(place))
-    advice = "set NUMBA_CACHE_DIR to a folder that can be written"
-    return Check("kernel cache", "failed", f"{places[0]} is read-only", advice)
-
-
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numba"
-
-
-def _lake(path: Path) -> Iterator[Check]:
-    """The folder of a lake, or the one that it will be made in."""
-    place = path.absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        yield Check("lake", "failed", f"{place} is no folder", "choose another place for the lake")
-        return
-    yield _disk("lake", place)
-    yield _links(place)
-
-
-def _disk(name: str, place: Path, variable: str = "") -> Check:
-    other = f"set {variable} to a folder on another disk" if variable else "choose another disk"
-    if not _is_writable(place):
-        return Check(name, "failed", f"{place} is read-only", f"make it writable, or {other}")
-    free = shutil.disk_usage(place).free
-    found = f"{free / 1e9:,.1f} GB free ({place})"
-    if free < _LEAST_BYTES:
-        return Check(name, "failed", f"the disk is full: {found}", f"make room, or {other}")
-    if free < _FEW_BYTES:
-        return Check(name, "warning", found, f"make room, or {other}")
-    return Check(name, "ok", found)
-
-
-def _links(place: Path) -> Check:
-    """A commit is a link that fails if its name is taken."""
-    try:
-        with tempfile.TemporaryDirectory(prefix=".wirehouse-doctor-", dir=place) as folder:
-            first = Path(folder) / "first"
-            first.touch()
-            os.link(first, Path(folder) / "second")
-    except OSError as error:
-        advice = "put the lake on a POSIX file system; `wirehouse lake export` serves others"
-        return Check("lake: links", "failed", f"{place}: {error.strerror or error}", advice)
-    return Check("lake: links", "ok", "commits are atomic here")
-
-
-def _is_writable(place: Path) -> bool:
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place):
-            return True
-    except OSError:
-        return False
-
-
 # -- ports -----------------------------------------------------------------------------------
 
 
-def _port(number: int, advice: str, state: State) -> Check:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_LOOPBACK, number))
-        except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            found = "taken" if taken else f"cannot be used ({error.strerror})"
-            return Check(f"port {number}", state, found, advice)
-    return Check(f"port {number}", "ok", "free")
+def _ports(wanted: Sequence[int]) -> Iterator[Check]:
+    """Those of a hub, of Spark, and those that must be free."""
+    usual = {**_hub_ports(), **_SPARK_PORTS}
+    for number, advice in usual.items():
+        if number not in wanted:
+            yield port(number, advice, "warning")
+    for number in wanted:
+        yield port(number, "end what listens there, or choose another", "failed")
+
+
+def _hub_ports() -> dict[int, str]:
+    from wirehouse.hub.config import Config
+
+    config = Config()
+    return {
+        getattr(config, name).port: f"if that is no hub of yours: end what listens there, or set "
+        f"{name}.port in the hub's configuration"
+        for name in _HUB_PORTS
+    }

@@ -44,7 +44,11 @@ def worker_python(limit_s: float) -> str:
     unset = "unset PYSPARK_PYTHON, or set it to a Python that has wirehouse"
     if shutil.which(program) is None:
         raise Failure(f"PYSPARK_PYTHON is {program}, which is no program", unset)
-    found = json.loads(_said([program, "-c", _IMPORTING], limit_s, f"{program} fails", unset))
+    said = _said([program, "-c", _IMPORTING], limit_s, f"{program} fails", unset)
+    try:
+        found = json.loads(said)
+    except json.JSONDecodeError as error:
+        raise Failure(f"{program} does not answer as a Python would", unset) from error
     version = ".".join(map(str, found["version"]))
     if found["version"][:2] != list(sys.version_info[:2]):
         here = ".".join(map(str, sys.version_info[:2]))

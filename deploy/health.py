@@ -1,0 +1,72 @@
+"""Asks a hub how it is: exit code 0 when it is well, 1 with one line when it is not.
+
+    python health.py /healthz
+    python health.py /readyz --url https://127.0.0.1:9680 --data /var/lib/wirehouse/hub
+
+For probes that run beside the hub, in its container. It needs Python alone. The administrator's
+token is read from the data directory, because off loopback every page of the hub wants it.
+A certificate is not checked: who answers on this address of this machine is the hub.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import ssl
+import sys
+import urllib.parse
+from pathlib import Path
+
+__all__ = ["ask", "main"]
+
+_LIMIT_S = 4.0
+"""Less than the time that probes have."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Asks, and says what is wrong on standard error."""
+    parser = argparse.ArgumentParser(description="Ask a hub how it is.")
+    parser.add_argument("page", nargs="?", default="/healthz", help="/healthz or /readyz")
+    parser.add_argument("--url", default="http://127.0.0.1:9680", help="the hub's HTTP side")
+    parser.add_argument("--data", default="/var/lib/wirehouse/hub", help="its data directory")
+    wanted = parser.parse_args(argv)
+    try:
+        status, said = ask(wanted.url, wanted.page, _token(Path(wanted.data)))
+    except (OSError, http.client.HTTPException) as error:
+        print(f"no answer from {wanted.url}: {error}", file=sys.stderr)
+        return 1
+    if status != http.client.OK:
+        print(f"{wanted.page} answers {status}: {said}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def ask(url: str, page: str, token: str) -> tuple[int, str]:
+    """The status and the text of a page."""
+    where = urllib.parse.urlsplit(url)
+    host = where.hostname or "127.0.0.1"
+    line: http.client.HTTPConnection
+    if where.scheme == "https":
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        line = http.client.HTTPSConnection(host, where.port, timeout=_LIMIT_S, context=trusting)
+    else:
+        line = http.client.HTTPConnection(host, where.port, timeout=_LIMIT_S)
+    try:
+        line.request("GET", page, headers={"Authorization": f"Bearer {token}"})
+        answer = line.getresponse()
+        return answer.status, answer.read(500).decode("utf-8", "replace").strip()
+    finally:
+        line.close()
+
+
+def _token(data: Path) -> str:
+    try:
+        return (data / "admin.token").read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""  # on loopback none is needed; elsewhere the hub says so
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""The files of deploy/, and the real commands that the lines in them must be lines of."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from wirehouse import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+DOORS = ("esnp", "tny", "relay", "magline", "comet", "admin")
+CONFIGS = {folder: DEPLOY / folder / "hub.toml" for folder in ("compose", "kubernetes", "systemd")}
+"""Configurations that are shipped."""
+IMAGES = {f"wirehouse/{name}:{__version__}" for name in ("hub", "lake")}
+"""What images are called."""
+
+
+def options(words: Sequence[str]) -> dict[str, Any]:
+    """What a command line says, as the real command understands it; it is not run."""
+    name, *rest = words
+    command: click.Command = importlib.import_module(f"wirehouse.cli.{name}").command
+    if isinstance(command, click.Group) and rest:
+        below = command.get_command(click.Context(command), rest[0])
+        command, rest = (command, rest) if below is None else (below, rest[1:])
+    context = command.make_context(name, list(rest))
+    left = [*getattr(context, "_protected_args", ()), *context.args]
+    if left:
+        raise click.UsageError(f"left over: {left}")
+    return context.params
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """What a YAML file holds."""
+    return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
+
+
+def here(config: Path, folder: Path, tls: dict[str, str] | None = None) -> str:
+    """A shipped configuration with files in this folder and ports that are free."""
+    text = config.read_text(encoding="utf-8").replace("/var/lib/wirehouse", str(folder))
+    if tls is not None:
+        text = text.replace("/etc/wirehouse/tls/tls.crt", tls["certificate"])
+        text = text.replace("/etc/wirehouse/tls/tls.key", tls["key"])
+    for door in DOORS:
+        text, found = re.subn(rf"(?m)^\[{door}\]$", f"[{door}]\nport = 0", text)
+        text += "" if found else f"\n[{door}]\nport = 0\n"
+    return text

@@ -1,0 +1,45 @@
+"""The page on deploying: the commands in it are commands of wirehouse, its files are there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from tests.docs.pages import blocks
+
+from .shipped import DEPLOY, ROOT, options
+
+PAGE = (ROOT / "docs" / "guides" / "deploy.md").read_text(encoding="utf-8")
+
+
+def lines() -> list[str]:
+    """Every command line that it shows."""
+    found = "\n".join("\n".join(each.lines) for each in blocks(PAGE) if each.language == "sh")
+    return re.sub(r"\\\n\s*", "", found).splitlines()
+
+
+def test_commands_are_commands_of_wirehouse() -> None:
+    said = [
+        options(shlex.split(found[1]))
+        for line in lines()
+        if (found := re.search(r"\bwirehouse ((?:client|lake|hub) .*)$", line))
+    ]
+    assert len(said) == 5
+
+
+def test_files_are_there() -> None:
+    named = set(re.findall(r"\bdeploy/[\w./*-]*[\w*/]", PAGE))
+    assert len(named) > 8
+    for each in named:
+        assert list(ROOT.glob(each.rstrip("/"))), each
+
+
+def test_every_folder_is_explained() -> None:
+    for each in DEPLOY.iterdir():
+        if each.is_dir() and each.name != "__pycache__":
+            assert f"`deploy/{each.name}/`" in PAGE
+
+
+def test_what_is_not_run_is_called_so() -> None:
+    assert "shown and not run" in PAGE
+    assert not [each for each in blocks(PAGE) if each.language in {"console", "python"}]

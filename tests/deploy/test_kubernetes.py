@@ -1,0 +1,185 @@
+"""The manifests: the schemas of Kubernetes, and whether names, ports and volumes fit together."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from wirehouse.hub.config import load_config
+
+from .shipped import CONFIGS, DEPLOY, IMAGES, documents, options
+
+FOLDER = DEPLOY / "kubernetes"
+KUSTOMIZATION = documents(FOLDER / "kustomization.yaml")[0]
+OBJECTS = [
+    each
+    for path in sorted(FOLDER.glob("*.yaml"))
+    if path.name != "kustomization.yaml"
+    for each in documents(path)
+]
+VERSIONS = ("1.30", "1.37")
+"""The oldest and the newest Kubernetes that the manifests are checked against."""
+
+
+def one(kind: str, name: str) -> dict[str, Any]:
+    [found] = [
+        each for each in OBJECTS if each["kind"] == kind and each["metadata"]["name"] == name
+    ]
+    return found
+
+
+def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The pods of each workload."""
+    for each in OBJECTS:
+        spec = each.get("spec", {})
+        spec = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
+        if "template" in spec:
+            yield each["kind"], spec["template"]
+
+
+PODS = dict(pods())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_objects_are_what_kubernetes_wants(version: str) -> None:
+    for each in OBJECTS:
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_the_check_can_fail() -> None:
+    wrong = copy.deepcopy(one("StatefulSet", "wirehouse-hub"))
+    wrong["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
+
+
+def test_everything_is_applied_but_the_lakes_alternative() -> None:
+    there = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
+    assert there - set(KUSTOMIZATION["resources"]) == {"lake-deployment.yaml"}
+    assert set(KUSTOMIZATION["resources"]) <= there
+    assert KUSTOMIZATION["configMapGenerator"] == [{"name": "wirehouse-hub", "files": ["hub.toml"]}]
+    assert {f"{each['name']}:{each['newTag']}" for each in KUSTOMIZATION["images"]} == IMAGES
+
+
+@pytest.mark.parametrize("kind", PODS)
+def test_pods_can_do_little(kind: str) -> None:
+    pod = PODS[kind]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for each in pod["containers"]:
+        held = each["securityContext"]
+        assert held["readOnlyRootFilesystem"] is True
+        assert held["allowPrivilegeEscalation"] is False
+        assert held["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in each["resources"]["limits"]
+        assert each["image"] in IMAGES
+
+
+@pytest.mark.parametrize("kind", PODS)
+def test_commands_and_mounts_fit(kind: str) -> None:
+    pod = PODS[kind]["spec"]
+    [container] = pod["containers"]
+    claims = {each["metadata"]["name"] for each in pods_claims(kind)}
+    volumes = {each["name"] for each in pod["volumes"]} | claims
+    assert {each["name"] for each in container["volumeMounts"]} == volumes
+    mounted = [each["mountPath"] for each in container["volumeMounts"]]
+    said = [each for each in options(container["args"]).values() if str(each).startswith("/")]
+    assert len(said) == 2
+    assert all(any(str(each).startswith(path) for path in mounted) for each in said)
+
+
+def pods_claims(kind: str) -> list[dict[str, Any]]:
+    """Claims that a workload makes for its pods."""
+    [found] = [each for each in OBJECTS if each["kind"] == kind]
+    claims: list[dict[str, Any]] = found["spec"].get("volumeClaimTemplates", [])
+    return claims
+
+
+@pytest.mark.parametrize("kind", PODS)
+def test_what_a_pod_refers_to_is_there(kind: str) -> None:
+    pod = PODS[kind]["spec"]
+    one("ServiceAccount", pod["serviceAccountName"])
+    for each in pod["volumes"]:
+        if "persistentVolumeClaim" in each:
+            one("PersistentVolumeClaim", each["persistentVolumeClaim"]["claimName"])
+        if "configMap" in each:
+            assert each["configMap"]["name"] == "wirehouse-hub"
+
+
+def test_secrets_are_named_and_not_shipped() -> None:
+    assert not [each for each in OBJECTS if each["kind"] == "Secret"]
+    volumes = PODS["StatefulSet"]["spec"]["volumes"]
+    named = {each["secret"]["secretName"] for each in volumes if "secret" in each}
+    assert named == {"wirehouse-tls", "wirehouse-admin"}
+    told = (FOLDER / "kustomization.yaml").read_text(encoding="utf-8")
+    assert all(each in told for each in named)
+
+
+def test_ports_are_those_of_open_doors() -> None:
+    config = load_config(CONFIGS["kubernetes"])
+    doors = ("esnp", "tny", "relay", "magline", "comet", "admin")
+    wanted = {each: getattr(config, each).port for each in doors if getattr(config, each).enabled}
+    [hub] = PODS["StatefulSet"]["spec"]["containers"]
+    assert {each["name"]: each["containerPort"] for each in hub["ports"]} == wanted
+    served = {
+        each["name"]: each["port"]
+        for name in ("wirehouse-hub", "wirehouse-admin")
+        for each in one("Service", name)["spec"]["ports"]
+    }
+    assert served == wanted
+    let_in = {
+        each["port"]
+        for rule in one("NetworkPolicy", "wirehouse-hub")["spec"]["ingress"]
+        for each in rule["ports"]
+    }
+    assert let_in == set(wanted)
+
+
+def test_selectors_select_the_pods() -> None:
+    for each in OBJECTS:
+        spec = each.get("spec", {})
+        labels = PODS["StatefulSet" if "hub" in each["metadata"]["name"] else "CronJob"]
+        for key in ("selector", "podSelector"):
+            wanted = spec.get(key, {}).get("matchLabels") or spec.get(key, {})
+            if each["metadata"]["name"] == "wirehouse-admin":
+                labels = PODS["StatefulSet"]
+            if key in spec:
+                assert wanted
+                assert wanted.items() <= labels["metadata"]["labels"].items()
+    assert one("StatefulSet", "wirehouse-hub")["spec"]["serviceName"] == "wirehouse-hub-pods"
+    assert one("Service", "wirehouse-hub-pods")["spec"]["clusterIP"] == "None"
+
+
+def test_probes_ask_where_the_hub_answers() -> None:
+    config = load_config(CONFIGS["kubernetes"])
+    [hub] = PODS["StatefulSet"]["spec"]["containers"]
+    pages = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    for probe, page in pages.items():
+        command = hub[probe]["exec"]["command"]
+        assert command[:3] == ["python", "/opt/wirehouse/health.py", page]
+        assert f"https://127.0.0.1:{config.admin.port}" in command
+        assert command[-1] == options(hub["args"])["data"]
+    scraped = PODS["StatefulSet"]["metadata"]["annotations"]
+    assert scraped["prometheus.io/port"] == str(config.admin.port)
+    patience = PODS["StatefulSet"]["spec"]["terminationGracePeriodSeconds"]
+    assert patience > config.limits.drain_s + 5
+
+
+def test_the_lake_is_beside_the_hub_and_reads_what_it_records() -> None:
+    folder = load_config(CONFIGS["kubernetes"]).record.folder
+    for kind in ("CronJob", "Deployment"):
+        [lake] = PODS[kind]["spec"]["containers"]
+        said = options(lake["args"])
+        assert said["captures"] == folder
+        assert said["stream"] == (kind == "Deployment")
+        assert {"name": "recordings", "mountPath": folder, "readOnly": True} in lake["volumeMounts"]
+        [near] = PODS[kind]["spec"]["affinity"]["podAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        wanted = near["labelSelector"]["matchLabels"]
+        assert wanted.items() <= PODS["StatefulSet"]["metadata"]["labels"].items()

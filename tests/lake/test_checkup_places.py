@@ -1,0 +1,64 @@
+"""Folders, disks and ports, looked at one by one."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from wirehouse.lake.checkup_places import Check, disk, lake_folder, port, trouble
+
+
+def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> None:
+    place = tmp_path / "not" / "yet"
+    assert trouble(place) is None
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EROFS, "is read-only"),
+        (errno.EACCES, "is read-only"),
+        (errno.ENOSPC, "is on a disk that is full"),
+        (errno.EDQUOT, "is on a disk that is full"),
+        (errno.EIO, "cannot be written (Input/output error)"),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(number, "Input/output error")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    assert trouble(tmp_path) == said
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert trouble(tmp_path / "file") == "is no folder"
+    assert trouble(tmp_path / "file" / "below") == "is no folder"
+    found = disk("lake", tmp_path / "file")
+    assert (found.state, found.found) == ("failed", f"{tmp_path / 'file'} is no folder")
+
+
+def test_a_lake_that_is_not_there_yet_is_looked_for_above(tmp_path: Path) -> None:
+    room, links = lake_folder(tmp_path / "a" / "b")
+    assert room.found.endswith(f"({tmp_path})")
+    assert links == Check("lake: links", "ok", "commits are atomic here")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_is_free_when_nobody_listens() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        number = listener.getsockname()[1]
+        assert port(number, "wait", "warning") == Check(
+            f"port {number}", "warning", "taken", "wait"
+        )
+    assert port(number, "wait", "warning") == Check(f"port {number}", "ok", "free")

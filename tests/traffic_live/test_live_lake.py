@@ -1,0 +1,34 @@
+"""A performance, streamed into a lake: its tables equal the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.traffic_live.performed import Performed
+
+from wirehouse.lake import session
+from wirehouse.lake.run import run
+from wirehouse.lake.settings import Settings
+from wirehouse.traffic.live import compare
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A session on two cores."""
+    found = session("wirehouse tests")
+    yield found
+    found.stop()
+
+
+def test_a_lake_finds_the_truth(
+    live: Performed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = tmp_path_factory.mktemp("live-lake") / "lake"
+    settings = Settings(ports=live.ports)
+    done = run(str(lake), str(live.recordings), spark=lambda: spark, settings=settings, settle_s=0)
+    assert not done.refused
+    found = compare(lake, live.truth)
+    assert found.differences == ()
+    assert found.figures > 200
