@@ -150,6 +150,10 @@ pages: setup ## write the generated pages anew: references, performance
 	$(BIN)/python -m wirehouse.cli.reference docs/reference
 	$(BIN)/python -m benchmarks.performance_pages docs/guides
 
+.PHONY: screenshots
+screenshots: system setup ## the pictures of the READMEs: the demo, top and the report
+	$(BIN)/python -m tools.screenshots
+
 .PHONY: dist
 dist: setup ## sdist and wheel, into dist/
 	rm -rf dist
@@ -158,7 +162,7 @@ dist: setup ## sdist and wheel, into dist/
 .PHONY: clean
 clean: ## remove build products and caches
 	rm -rf docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis soak/work
-	find src tests examples benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests examples benchmarks docs tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: distclean
 distclean: clean ## also remove .venv and .cache

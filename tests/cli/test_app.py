@@ -50,7 +50,7 @@ def test_errors(
         raise error
 
     monkeypatch.delenv("WIREHOUSE_DEBUG", raising=False)
-    monkeypatch.setattr(app._TOP, "main", fail)
+    monkeypatch.setattr(app.TOP, "main", fail)
     found = run("demo")
     assert (found.code, found.out) == (code, "")
     assert found.err.startswith(words)
@@ -62,7 +62,7 @@ def test_debug_shows_where(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setenv("WIREHOUSE_DEBUG", "1")
-    monkeypatch.setattr(app._TOP, "main", fail)
+    monkeypatch.setattr(app.TOP, "main", fail)
     with pytest.raises(ZeroDivisionError):
         run("demo")
 

@@ -166,6 +166,62 @@ def test_errors_and_faults(report: Report, db: duckdb.DuckDBPyConnection) -> Non
     assert sum(each.errors for each in report.error_steps if each.what == "fault") == timed
 
 
+def test_targets_know_their_failures(report: Report, db: duckdb.DuckDBPyConnection) -> None:
+    outcomes = Counter(rows(db, "calls", "protocol", "target", "outcome"))
+    for each in report.targets:
+        assert each.failed == outcomes[each.protocol, each.target, "failed"]
+        assert each.lost == outcomes[each.protocol, each.target, "lost"]
+    assert sum(each.failed for each in report.targets) > 0
+
+
+def test_connections(report: Report, db: duckdb.DuckDBPyConnection) -> None:
+    found = {each.protocol: each for each in report.connections}
+    began = Counter(name for (name,) in rows(db, "connections", "protocol"))
+    assert {name: each.connections for name, each in found.items()} == began
+    ways = Counter(rows(db, "connections", "protocol", "closed_how"))
+    for name, each in found.items():
+        ended = (each.closed_by_client, each.closed_by_server, each.reset, each.other, each.open)
+        assert sum(ended) == each.connections
+        assert each.reset == ways[name, "rst"]
+        assert each.open == ways[name, None]
+    assert sum(each.reset for each in report.connections) > 0
+    assert sum(each.resumed for each in report.connections) == len(
+        db.sql("from connections where resumed").fetchall()
+    )
+
+
+def test_how_a_connection_can_end() -> None:
+    ends = [
+        (None, None), ("fin", "client"), ("fin", "client"), ("fin", "server"), ("rst", "client"),
+        ("fin", None), ("anew", None),
+    ]  # fmt: skip
+    given = [
+        {"connection": number, "protocol": "tny", "first_ns": 1, "closed_how": how,
+         "closed_by": by, "duration_ns": number, "client": "ada"}
+        for number, (how, by) in enumerate(ends)
+    ]  # fmt: skip
+    with made(connections=given) as db:
+        (found,) = make_report(db).connections
+    assert (found.open, found.closed_by_client, found.closed_by_server) == (1, 2, 1)
+    assert (found.reset, found.other, found.connections, found.clients) == (1, 2, 7, 1)
+    assert (found.duration_ns, found.handshake_ns) == (3, None)
+
+
+def test_coverage_adds_up(report: Report, db: duckdb.DuckDBPyConnection) -> None:
+    for each in report.coverage:
+        parts = (
+            each.decoded_bytes, each.faulty_bytes, each.undecryptable_bytes, each.ignored_bytes,
+        )  # fmt: skip
+        assert sum(parts) == each.new_bytes
+        assert each.new_bytes + each.gap_bytes == each.span_bytes
+    found = db.sql("select count(*), sum(new_bytes), sum(gap_bytes) from coverage").fetchall()[0]
+    assert found == (
+        sum(each.streams for each in report.coverage),
+        sum(each.new_bytes for each in report.coverage),
+        sum(each.gap_bytes for each in report.coverage),
+    )
+
+
 def test_talkers(report: Report, db: duckdb.DuckDBPyConnection) -> None:
     loudest = report.talkers[0]
     (size,) = db.sql(
@@ -205,6 +261,27 @@ def test_minutes_are_counted_as_a_whole(db: duckdb.DuckDBPyConnection) -> None:
     uneven = make_report(db, since_ns=end - 3 * MINUTE + 1, until_ns=end - 2 * MINUTE + 1)
     assert uneven == whole
     assert (whole.since_ns, whole.until_ns) == (end - 3 * MINUTE, end - MINUTE)
+
+
+def test_a_few_minutes_are_shown_by_second(report: Report, db: duckdb.DuckDBPyConnection) -> None:
+    assert report.overview.last_ns is not None
+    since, until = report.overview.last_ns - 3 * MINUTE, report.overview.last_ns - MINUTE
+    few = make_report(db, since_ns=since, until_ns=until, top=ALL)
+    assert (few.step_ns, report.step_ns) == (MINUTE // 60, MINUTE)
+    assert len({each.start_ns for each in few.traffic}) > 2
+    for name, figure in (
+        ("traffic", "messages"), ("traffic", "bytes"), ("latency", "calls"),
+        ("latency_cells", "calls"), ("error_steps", "errors"),
+    ):  # fmt: skip
+        by_second, by_minute = Counter[int](), Counter[int]()
+        for each in getattr(few, name):
+            assert each.start_ns % few.step_ns == 0
+            by_second[each.start_ns // MINUTE * MINUTE] += getattr(each, figure)
+        for each in getattr(report, name):
+            if since <= each.start_ns < until:
+                by_minute[each.start_ns] += getattr(each, figure)
+        assert by_second == by_minute, (name, figure)
+        assert by_second
 
 
 # -- made up ---------------------------------------------------------------------------------
@@ -248,7 +325,7 @@ def test_a_single_call_is_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "step"), [(1, 1), (180, 1), (181, 2), (1_440, 10), (44_640, 360), (10**7, 10_080)]
+    ("minutes", "step"), [(4, 1), (180, 1), (181, 2), (1_440, 10), (44_640, 360), (10**7, 10_080)]
 )
 def test_long_times_have_long_steps(minutes: int, step: int) -> None:
     traffic = [

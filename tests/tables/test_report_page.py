@@ -84,7 +84,10 @@ def strings(value: Any) -> Iterator[str]:
 def test_it_loads_nothing(page: Page) -> None:
     for tag, attributes in page.tags:
         assert not attributes.get("src"), tag
-        assert attributes.get("href", "data:,") == "data:,", tag
+        if tag == "a":
+            assert (attributes["href"] or "").startswith("#")
+        else:
+            assert attributes.get("href", "data:,") == "data:,", tag
     (policy,) = [a["content"] for _, a in page.tags if "http-equiv" in a]
     assert policy is not None
     assert policy.startswith("default-src 'none';")
@@ -94,11 +97,18 @@ def test_it_loads_nothing(page: Page) -> None:
 def test_there_is_a_place_for_each_plot(page: Page, report: Report) -> None:
     drawn = json.loads(page.scripts[0])
     names = {each["name"] for each in drawn}
-    assert names == {"traffic", "latency", "targets", "topics", "errors", "faults"}
+    assert names == {
+        "traffic", "latency", "targets", "topics", "connections", "errors", "faults", "coverage",
+    }  # fmt: skip
     places = {a.get("id") for tag, a in page.tags if tag == "div"}
     assert {f"plot-{name}" for name in names} <= places
     assert names == {plot.name for plot in plots(report)}
     assert all(trace["x"] for plot in drawn for trace in plot["traces"])
+
+
+def test_every_link_leads_to_a_section(page: Page) -> None:
+    links = [(attributes["href"] or "")[1:] for tag, attributes in page.tags if tag == "a"]
+    assert links == [attributes["id"] for tag, attributes in page.tags if tag == "section"]
 
 
 def test_the_drawing_script_is_in_it(page: Page) -> None:
@@ -138,6 +148,11 @@ def test_the_plots_say_what_the_report_says(report: Report) -> None:
     for index, topic in enumerate(each for each in report.topics if each.published):
         shares = [trace["x"][index] for trace in by_name["topics"].traces]
         assert sum(shares) == pytest.approx(1), topic
+    ended = sum(sum(trace["x"]) for trace in by_name["connections"].traces)
+    assert ended == report.overview.connections
+    for index, row in enumerate(report.coverage):
+        shares = [trace["x"][index] for trace in by_name["coverage"].traces]
+        assert sum(shares) == pytest.approx(1), row.protocol
 
 
 def test_names_from_the_wire_are_only_text(report: Report) -> None:

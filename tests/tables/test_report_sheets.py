@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from wirehouse.tables import report_sheets as words
+from wirehouse.tables.report import Coverage, Overview, Report
+
+
+@pytest.fixture
+def report() -> Report:
+    """A report with nothing in it."""
+    nothing = Overview(0, 0, 0, 0, 0, 0, 0, None, None)
+    lists = [name for name, kind in Report.__annotations__.items() if kind.startswith("list")]
+    return Report(
+        lake="", commit=None, since_ns=None, until_ns=None, step_ns=1, overview=nothing,
+        **{name: [] for name in lists},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -46,3 +59,26 @@ def test_names_are_harmless() -> None:
     assert words.name_text(None) == "–"
     assert words.name_text("\x1b[2J\u202eevil\n") == "\\x1b[2J\\u202eevil\\n"
     assert words.topic_text(None) == "(no topic)"
+
+
+def test_only_the_whole_is_a_hundred_percent(report: Report) -> None:
+    almost = Coverage(
+        protocol="tny", streams=2, span_bytes=100_000, gap_bytes=0, duplicate_bytes=0,
+        new_bytes=100_000, decoded_bytes=99_999, faulty_bytes=1, undecryptable_bytes=0,
+        ignored_bytes=0,
+    )  # fmt: skip
+    replace = msgspec.structs.replace
+    rows = [
+        almost,
+        replace(almost, decoded_bytes=100_000, faulty_bytes=0),
+        replace(almost, new_bytes=0, decoded_bytes=0),
+    ]
+    (sheet,) = [each for each in words.sheets(replace(report, coverage=rows)) if each.rows]
+    at = sheet.headings.index("decoded %")
+    assert [row[at] for row in sheet.rows] == ["99.9 %", "100.0 %", "–"]
+
+
+def test_every_sheet_names_its_minor_columns(report: Report) -> None:
+    for sheet in words.sheets(report):
+        assert set(sheet.minor) < set(sheet.headings)
+        assert len(sheet.numbers) == len(sheet.headings)

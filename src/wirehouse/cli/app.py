@@ -17,7 +17,7 @@ import click
 from .errors import BAD_DATA, BAD_USAGE, CommandError
 from .main import COMMANDS, abandon_output, help_text
 
-__all__ = ["run"]
+__all__ = ["TOP", "run"]
 
 _INTERRUPTED = 130
 
@@ -48,7 +48,8 @@ class _Commands(click.Group):
         return help_text().rstrip()
 
 
-_TOP = _Commands(name="wirehouse", context_settings={"help_option_names": ["-h", "--help"]})
+TOP = _Commands(name="wirehouse", context_settings={"help_option_names": ["-h", "--help"]})
+"""Every command, below one name."""
 
 
 def run(args: Sequence[str]) -> int:
@@ -58,7 +59,7 @@ def run(args: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        result = _TOP.main(list(args), prog_name="wirehouse", standalone_mode=False)
+        result = TOP.main(list(args), prog_name="wirehouse", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:

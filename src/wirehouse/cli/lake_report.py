@@ -19,9 +19,9 @@ __all__ = ["command"]
 
 _HELP = """What goes over the wire, how fast, and what goes wrong.
 
-Traffic, the slowest targets, what became of notifications, the clients that have trouble, errors
-and faults, and the connections with the most bytes. --html writes a page that needs no network and
-no other file.
+Traffic, calls and latency by target, what became of notifications, connections and how they ended,
+clients that have trouble, errors and faults, what became of the bytes, and who has the most. --html
+writes a page that needs no network and no other file.
 
 \b
 Examples:

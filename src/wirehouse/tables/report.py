@@ -4,7 +4,8 @@
         report = make_report(db, top=10)
 
 A report is plain data. The terminal, JSON and the page (`report_page.py`) show the same one. The
-queries are in `report_sql.py`; they count whole minutes, as the roll-ups do.
+queries are in `report_sql.py`; they count whole minutes, as the roll-ups do. What is over time in a
+few minutes is shown by second.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Client",
+    "Connections",
+    "Coverage",
     "Error",
     "ErrorStep",
     "Fault",
@@ -41,6 +44,9 @@ _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1440, 10_080)
 """Minutes that a point of a plot may stand for."""
 _MOST_STEPS: Final = 180
 """Points of a plot: more cannot be told apart on a screen."""
+_BY_SECOND: Final = 3
+"""Minutes up to which a point stands for a second."""
+_SECOND_NS: Final = 1_000_000_000
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -121,6 +127,10 @@ class Target(msgspec.Struct, frozen=True):
     p90_ns: int
     p99_ns: int
     max_ns: int
+    failed: int
+    """Of these calls, those whose answer was not ok."""
+    lost: int
+    """Calls without an answer; they are not among `calls`."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -193,6 +203,45 @@ class Fault(msgspec.Struct, frozen=True):
     missing_bytes: int
 
 
+class Connections(msgspec.Struct, frozen=True):
+    """The connections of a protocol that began, and how they ended."""
+
+    protocol: str | None
+    connections: int
+    clients: int
+    """How many signed on with different names."""
+    reconnects: int
+    """Connections on which a client signed on, having done so before on another."""
+    resumed: int
+    open: int
+    """Nothing was seen of their end."""
+    closed_by_client: int
+    closed_by_server: int
+    reset: int
+    other: int
+    """Ended otherwise: the same two ends began a new one, or nothing tells who it was."""
+    duration_ns: int | None
+    handshake_ns: int | None
+    """Medians, exact."""
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """What became of the bytes of a protocol. New bytes are the last four together."""
+
+    protocol: str | None
+    """Null for streams of no known protocol."""
+    streams: int
+    span_bytes: int
+    """Of the streams: new bytes and gaps."""
+    gap_bytes: int
+    duplicate_bytes: int
+    new_bytes: int
+    decoded_bytes: int
+    faulty_bytes: int
+    undecryptable_bytes: int
+    ignored_bytes: int
+
+
 class Talker(msgspec.Struct, frozen=True):
     """A connection with many bytes, counting the minutes in which it was one of the top twenty."""
 
@@ -226,6 +275,8 @@ class Report(msgspec.Struct, frozen=True):
     error_steps: list[ErrorStep]
     faults: list[Fault]
     talkers: list[Talker]
+    connections: list[Connections]
+    coverage: list[Coverage]
 
 
 def end_of_messages(db: duckdb.DuckDBPyConnection) -> int | None:
@@ -268,6 +319,8 @@ def make_report(
         error_steps=_rows(db, report_sql.error_steps(scope), ErrorStep),
         faults=_rows(db, report_sql.faults(scope), Fault),
         talkers=_rows(db, report_sql.talkers(scope), Talker),
+        connections=_rows(db, report_sql.connections(scope), Connections),
+        coverage=_rows(db, report_sql.coverage(scope), Coverage),
     )
 
 
@@ -294,5 +347,7 @@ def _step(overview: Overview) -> int:
     if overview.first_ns is None or overview.last_ns is None:
         return MINUTE_NS
     minutes = (overview.last_ns - overview.first_ns) // MINUTE_NS
+    if minutes <= _BY_SECOND:
+        return _SECOND_NS
     fitting = [step for step in _STEPS if minutes <= step * _MOST_STEPS]
     return (fitting or _STEPS[-1:])[0] * MINUTE_NS

@@ -31,8 +31,10 @@ _PLOTS_OF: Final = {
     "protocols": ("traffic",),
     "targets": ("latency", "targets"),
     "topics": ("topics",),
+    "connections": ("connections",),
     "errors": ("errors",),
     "faults": ("faults",),
+    "coverage": ("coverage",),
 }
 """By sheet: the plots above it."""
 
@@ -51,6 +53,7 @@ _PAGE: Final = """\
 <title>{title}</title>
 <style>
 {css}</style>
+<noscript><style>.plot {{ display: none; }}</style></noscript>
 </head>
 <body>
 <main>
@@ -58,6 +61,9 @@ _PAGE: Final = """\
 <h1>{title}</h1>
 <p>{about}</p>
 </header>
+<nav aria-label="Sections">
+{links}
+</nav>
 <ul class="tiles">
 {tiles}
 </ul>
@@ -84,13 +90,15 @@ def report_page(report: Report) -> str:
     """The page."""
     plotly = _plotly()
     drawn = {plot.name: plot for plot in plots(report)}
+    shown = sheets(report)
     return _PAGE.format(
         policy=_POLICY,
         title=html.escape(_title(report)),
         about=html.escape(_about(report)),
         css=_part("report.css"),
+        links="\n".join(_link(sheet) for sheet in shown),
         tiles="\n".join(_tile(*each) for each in tiles(report)),
-        sections="\n".join(_section(sheet, drawn) for sheet in sheets(report)),
+        sections="\n".join(_section(sheet, drawn) for sheet in shown),
         footer="Times are UTC. wirehouse lake report --json has the same figures.",
         plots=_embedded([plot.as_json() for plot in drawn.values()]),
         plotly=plotly,
@@ -133,38 +141,46 @@ def _tile(what: str, figure: str) -> str:
     return f"<li><strong>{html.escape(figure)}</strong><span>{html.escape(what)}</span></li>"
 
 
+def _link(sheet: Sheet) -> str:
+    return f'<a href="#{sheet.name}">{html.escape(sheet.title)}</a>'
+
+
 def _section(sheet: Sheet, drawn: dict[str, Plot]) -> str:
     figures = "\n".join(
         _plot(drawn[name]) for name in _PLOTS_OF.get(sheet.name, ()) if name in drawn
     )
     return (
-        f'<section id="{sheet.name}">\n<h2>{html.escape(sheet.title)}</h2>\n'
+        f'<section id="{sheet.name}" aria-labelledby="{sheet.name}-title">\n'
+        f'<h2 id="{sheet.name}-title">{html.escape(sheet.title)}</h2>\n'
         f"<p>{html.escape(sheet.about)}</p>\n{figures}\n{_table(sheet)}\n</section>"
     )
 
 
 def _plot(plot: Plot) -> str:
     # The height is set before anything is drawn, so that the page does not jump.
+    title = html.escape(plot.title)
     return (
-        f'<div class="plot"><h3>{html.escape(plot.title)}</h3>'
-        f'<div id="plot-{plot.name}" style="min-height: {plot.height}px"></div></div>'
+        f'<div class="plot"><h3>{title}</h3><div id="plot-{plot.name}" role="img"'
+        f' aria-label="{title}" style="min-height: {plot.height}px"></div></div>'
     )
 
 
 def _table(sheet: Sheet) -> str:
     if not sheet.rows:
         return "<p>None.</p>"
-    head = _cells("th", sheet.headings, sheet.numbers)
+    head = _cells('th scope="col"', sheet.headings, sheet.numbers)
     body = "\n".join(f"<tr>{_cells('td', row, sheet.numbers)}</tr>" for row in sheet.rows)
+    # What scrolls can be reached with the keyboard.
     return (
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{sheet.name}-title">'
+        f"<table>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table></div>"
     )
 
 
 def _cells(tag: str, texts: Sequence[str], numbers: Sequence[bool]) -> str:
     return "".join(
-        f"<{tag}{_kind(text, number)}>{html.escape(text)}</{tag}>"
+        f"<{tag}{_kind(text, number)}>{html.escape(text)}</{tag.split(maxsplit=1)[0]}>"
         for text, number in zip(texts, numbers, strict=True)
     )
 

@@ -1,35 +1,39 @@
 """The plots of a report, as plain data for plotly.js.
 
 Colours are names such as `$text` or `$c1`: the page has them as CSS variables, one set for light
-and one for dark, and puts them in when it draws. Names from the wire are escaped, because plotly
-takes labels for a kind of HTML.
+and one for dark, and puts them in when it draws.
 """
 
 from __future__ import annotations
 
-import html
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from .report import Report
-from .report_sheets import duration_text, name_text, topic_text
+from .report_axes import (
+    COUNTS,
+    DATES,
+    LONGEST,
+    SHARES,
+    cut,
+    durations,
+    escaped,
+    height_of,
+    label,
+    log,
+    names_axis,
+    step_name,
+    time_of,
+)
+from .report_sheets import bytes_text, duration_text, name_text, topic_text
 
 __all__ = ["Plot", "plots"]
 
 _COLOURS: Final = 8
 """Colours that the page has for protocols."""
-_DECADES: Final = range(15)
-"""Powers of ten of a nanosecond that an axis may show: up to a day."""
-_WIDE: Final = 32
-_NARROW: Final = 16
-_LONGEST: Final = 60
-"""Characters of a name: beside an axis, beside one on a phone, and where the pointer is."""
-_ROW: Final = 26
-"""Pixels of a horizontal bar with the room around it."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +57,20 @@ class Plot:
 
 def plots(report: Report) -> list[Plot]:
     """All plots that there is something to show in."""
-    makers = (_traffic, _latency, _targets, _topics, _errors, _faults)
+    makers = (
+        _traffic, _latency, _targets, _topics, _connections, _errors, _faults, _coverage,
+    )  # fmt: skip
     return [plot for plot in (make(report) for make in makers) if plot.traces]
 
 
+def _colours(report: Report) -> dict[str | None, str]:
+    """By protocol: its colour, in all plots."""
+    return {
+        row.protocol: f"$c{number % _COLOURS + 1}" for number, row in enumerate(report.protocols)
+    }
+
+
 # -- over time -------------------------------------------------------------------------------
-
-
-def _time(ns: int) -> str:
-    """As plotly takes it, in UTC."""
-    return f"{datetime.fromtimestamp(ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _step_name(report: Report) -> str:
-    minutes = report.step_ns // 60_000_000_000
-    if minutes == 1:
-        return "minute"
-    if minutes % 1440 == 0:
-        return "day" if minutes == 1440 else f"{minutes // 1440} days"
-    if minutes % 60 == 0:
-        return "hour" if minutes == 60 else f"{minutes // 60} hours"
-    return f"{minutes} minutes"
 
 
 def _bars_over_time(report: Report, name: str, colour: str) -> dict[str, Any]:
@@ -90,26 +87,24 @@ def _bars_over_time(report: Report, name: str, colour: str) -> dict[str, Any]:
 
 
 def _traffic(report: Report) -> Plot:
-    order = [row.protocol for row in report.protocols]
     traces: dict[str | None, dict[str, Any]] = {}
-    for number, protocol in enumerate(order):
-        colour = f"$c{number % _COLOURS + 1}"
+    for protocol, colour in _colours(report).items():
         traces[protocol] = {
-            **_bars_over_time(report, _label(protocol), colour),
+            **_bars_over_time(report, label(protocol), colour),
             "customdata": [],
             "hovertemplate": "%{y:,} messages, %{customdata:.3s}B",
         }
     for row in report.traffic:
         trace = traces[row.protocol]
-        trace["x"].append(_time(row.start_ns))
+        trace["x"].append(time_of(row.start_ns))
         trace["y"].append(row.messages)
         trace["customdata"].append(row.bytes)
-    step = _step_name(report)
+    step = step_name(report.step_ns)
     return Plot(
         "traffic",
         f"Messages by {step}",
         [trace for trace in traces.values() if trace["x"]],
-        {"barmode": "stack", "hovermode": "x unified", "xaxis": _DATES, "yaxis": _COUNTS},
+        {"barmode": "stack", "hovermode": "x unified", "xaxis": DATES, "yaxis": COUNTS},
     )
 
 
@@ -121,13 +116,13 @@ def _errors(report: Report) -> Plot:
     }
     for row in report.error_steps:
         if row.what in traces:
-            traces[row.what]["x"].append(_time(row.start_ns))
+            traces[row.what]["x"].append(time_of(row.start_ns))
             traces[row.what]["y"].append(row.errors)
     return Plot(
         "errors",
-        f"Failed, lost and unknown calls, and faults, by {_step_name(report)}",
+        f"Failed, lost and unknown calls, and faults, by {step_name(report.step_ns)}",
         [trace for trace in traces.values() if trace["x"]],
-        {"barmode": "stack", "hovermode": "x unified", "xaxis": _DATES, "yaxis": _COUNTS},
+        {"barmode": "stack", "hovermode": "x unified", "xaxis": DATES, "yaxis": COUNTS},
     )
 
 
@@ -150,8 +145,8 @@ def _latency(report: Report) -> Plot:
         calls[rows[cell.from_ns, cell.below_ns]][places[cell.start_ns]] = cell.calls
     heat = {
         "type": "heatmap",
-        "x": [_time(start) for start in (*starts, starts[-1] + report.step_ns)],
-        "y": [*(_log(low) for low, _ in spans), _log(spans[-1][1])],
+        "x": [time_of(start) for start in (*starts, starts[-1] + report.step_ns)],
+        "y": [*(log(low) for low, _ in spans), log(spans[-1][1])],
         "z": [[None if each is None else math.log10(each) for each in row] for row in calls],
         "customdata": [
             [[duration_text(low), duration_text(below), each] for each in row]
@@ -167,12 +162,12 @@ def _latency(report: Report) -> Plot:
         _line(report, "p50", [row.p50_ns for row in report.latency], "$line-low"),
         _line(report, "p99", [row.p99_ns for row in report.latency], "$line-high"),
     ]
-    low, high = _log(spans[0][0]), _log(spans[-1][1])
+    low, high = log(spans[0][0]), log(spans[-1][1])
     return Plot(
         "latency",
-        f"Latency of calls by {_step_name(report)}: stronger where there are more",
+        f"Latency of calls by {step_name(report.step_ns)}: stronger where there are more",
         [heat, *lines],
-        {"xaxis": _DATES, "yaxis": _durations(low, high), "hovermode": "closest"},
+        {"xaxis": DATES, "yaxis": durations(low, high), "hovermode": "closest"},
         height=380,
     )
 
@@ -193,8 +188,8 @@ def _line(report: Report, name: str, values: list[int], colour: str) -> dict[str
         "type": "scatter",
         "mode": "lines+markers" if len(values) < 3 else "lines",
         "name": name,
-        "x": [_time(row.start_ns + middle) for row in report.latency],
-        "y": [_log(value) for value in values],
+        "x": [time_of(row.start_ns + middle) for row in report.latency],
+        "y": [log(value) for value in values],
         "customdata": [duration_text(value) for value in values],
         "hovertemplate": f"{name} %{{customdata}}<extra></extra>",
         "line": {"color": colour, "width": 2},
@@ -206,8 +201,9 @@ def _targets(report: Report) -> Plot:
     rows = report.targets
     if not rows:
         return Plot("targets", "", [])
-    low = [_log(row.p50_ns) for row in rows]
-    high = [_log(row.p99_ns) for row in rows]
+    colours = _colours(report)
+    low = [log(row.p50_ns) for row in rows]
+    high = [log(row.p99_ns) for row in rows]
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -217,21 +213,23 @@ def _targets(report: Report) -> Plot:
         "x": [max(b - a, 0.01) for a, b in zip(low, high, strict=True)],
         "customdata": [
             [
-                _label(row.protocol), _label(row.target), duration_text(row.p50_ns),
+                label(row.protocol), label(row.target), duration_text(row.p50_ns),
                 duration_text(row.p90_ns), duration_text(row.p99_ns), row.calls,
             ]
             for row in rows
         ],
         "hovertemplate": "%{customdata[0]} %{customdata[1]}<br>p50 %{customdata[2]},"
         " p90 %{customdata[3]}, p99 %{customdata[4]}<br>%{customdata[5]:,} calls<extra></extra>",
-        "marker": {"color": "$c1", "line": {"width": 0}},
+        "marker": {
+            "color": [colours.get(row.protocol, "$c1") for row in rows], "line": {"width": 0},
+        },
     }  # fmt: skip
     middle = {
         "type": "scatter",
         "mode": "markers",
         "name": "p90",
         "y": list(range(len(rows))),
-        "x": [_log(row.p90_ns) for row in rows],
+        "x": [log(row.p90_ns) for row in rows],
         "hoverinfo": "skip",
         "marker": {"color": "$panel", "symbol": "line-ns", "size": 12,
                    "line": {"width": 2, "color": "$panel"}},
@@ -242,11 +240,11 @@ def _targets(report: Report) -> Plot:
         "Slowest targets: from p50 to p99, with a mark at p90",
         [bars, middle],
         {
-            "xaxis": _durations(min(low) - 0.1, max(high) + 0.1),
-            "yaxis": _names(names),
+            "xaxis": durations(min(low) - 0.1, max(high) + 0.1),
+            "yaxis": names_axis(names),
             "showlegend": False,
         },
-        height=_height(rows),
+        height=height_of(rows),
     )
 
 
@@ -264,19 +262,16 @@ def _topics(report: Report) -> Plot:
     )
     traces = [
         {
-            "type": "bar",
-            "orientation": "h",
-            "name": title,
+            **_bars_by_name(title, colour),
             "y": list(range(len(rows))),
             "x": [getattr(row, stage) / row.published for row in rows],
             "customdata": [
-                [_escaped(_cut(topic_text(row.topic), _LONGEST)), getattr(row, stage)]
-                for row in rows
+                [escaped(cut(topic_text(row.topic), LONGEST)), getattr(row, stage)] for row in rows
             ],
             "hovertemplate": f"%{{customdata[0]}}: %{{customdata[1]:,}} {title}<extra></extra>",
-            "marker": {"color": colour, "line": {"width": 0}},
         }
         for stage, title, colour in stages
+        if any(getattr(row, stage) for row in rows)
     ]
     return Plot(
         "topics",
@@ -284,10 +279,10 @@ def _topics(report: Report) -> Plot:
         traces if rows else [],
         {
             "barmode": "stack",
-            "xaxis": {"tickformat": ".0%", "range": [0, 1], "dtick": 0.25},
-            "yaxis": _names([f"{topic_text(row.topic)} ({row.published:,})" for row in rows]),
+            "xaxis": SHARES,
+            "yaxis": names_axis([f"{topic_text(row.topic)} ({row.published:,})" for row in rows]),
         },
-        height=_height(rows) + 30,
+        height=height_of(rows) + 30,
     )
 
 
@@ -297,76 +292,106 @@ def _faults(report: Report) -> Plot:
     for row in report.faults:
         totals[name_text(row.code)] += row.faults
     order = sorted(totals, key=lambda code: (-totals[code], code))
-    protocols = [row.protocol for row in report.protocols]
     traces = []
-    for number, protocol in enumerate(protocols):
+    for protocol, colour in _colours(report).items():
         own = [row for row in report.faults if row.protocol == protocol]
         if own:
             traces.append(
                 {
-                    "type": "bar",
-                    "orientation": "h",
-                    "name": "outside of streams" if protocol is None else _label(protocol),
+                    **_bars_by_name(
+                        "outside of streams" if protocol is None else label(protocol), colour
+                    ),
                     "y": [order.index(name_text(row.code)) for row in own],
                     "x": [row.faults for row in own],
-                    "customdata": [_label(row.code) for row in own],
+                    "customdata": [label(row.code) for row in own],
                     "hovertemplate": "%{customdata}: %{x:,}",
-                    "marker": {"color": f"$c{number % _COLOURS + 1}", "line": {"width": 0}},
                 }
             )
     return Plot(
         "faults",
         "How many, by reason and protocol",
         traces,
-        {"barmode": "stack", "xaxis": _COUNTS, "yaxis": _names(order)},
-        height=_height(order) + 30,
+        {"barmode": "stack", "xaxis": COUNTS, "yaxis": names_axis(order)},
+        height=height_of(order) + 30,
     )
 
 
-# -- axes and labels -------------------------------------------------------------------------
+_ENDINGS: Final = (
+    ("closed_by_client", "closed by the client", "$c1"),
+    ("closed_by_server", "closed by the server", "$c6"),
+    ("reset", "reset", "$bad"),
+    ("other", "ended otherwise", "$odd"),
+    ("open", "still open", "$dim"),
+)
 
-_DATES: Final = {"type": "date"}
-_COUNTS: Final = {"rangemode": "tozero", "tickformat": ",~s"}
+
+def _connections(report: Report) -> Plot:
+    """By protocol, and within by how they ended."""
+    rows = report.connections
+    traces = [
+        {
+            **_bars_by_name(title, colour),
+            "y": list(range(len(rows))),
+            "x": [getattr(row, ending) for row in rows],
+            "customdata": [label(row.protocol) for row in rows],
+            "hovertemplate": f"%{{customdata}}: %{{x:,}} {title}<extra></extra>",
+        }
+        for ending, title, colour in _ENDINGS
+        if any(getattr(row, ending) for row in rows)
+    ]
+    return Plot(
+        "connections",
+        "Connections by protocol, and how they ended",
+        traces,
+        {
+            "barmode": "stack",
+            "xaxis": COUNTS,
+            "yaxis": names_axis([name_text(row.protocol) for row in rows]),
+        },
+        height=height_of(rows) + 30,
+    )
 
 
-def _log(ns: int) -> float:
-    return math.log10(max(ns, 1))
+_FATES: Final = (
+    ("decoded_bytes", "decoded", "$good"),
+    ("undecryptable_bytes", "sealed, without a key", "$dim"),
+    ("ignored_bytes", "ignored", "$odd"),
+    ("faulty_bytes", "faulty", "$bad"),
+    ("gap_bytes", "not captured", "$warn"),
+)
 
 
-def _durations(low: float, high: float) -> dict[str, Any]:
-    """An axis of powers of ten."""
-    decades = [each for each in _DECADES if low - 0.01 <= each <= high + 0.01]
-    ticks = decades if len(decades) > 1 else [low, high]
+def _coverage(report: Report) -> Plot:
+    """Of the bytes of streams: what they became."""
+    rows = [row for row in report.coverage if row.span_bytes]
+    traces = [
+        {
+            **_bars_by_name(title, colour),
+            "y": list(range(len(rows))),
+            "x": [getattr(row, fate) / row.span_bytes for row in rows],
+            "customdata": [[label(row.protocol), bytes_text(getattr(row, fate))] for row in rows],
+            "hovertemplate": f"%{{customdata[0]}}: %{{customdata[1]}} {title}<extra></extra>",
+        }
+        for fate, title, colour in _FATES
+        if any(getattr(row, fate) for row in rows)
+    ]
+    return Plot(
+        "coverage",
+        "What became of the bytes of streams, by protocol",
+        traces,
+        {
+            "barmode": "stack",
+            "xaxis": SHARES,
+            "yaxis": names_axis([name_text(row.protocol) for row in rows]),
+        },
+        height=height_of(rows) + 30,
+    )
+
+
+def _bars_by_name(title: str, colour: str) -> dict[str, Any]:
     return {
-        "range": [low, high],
-        "tickvals": ticks,
-        "ticktext": [duration_text(round(10**each)) for each in ticks],
+        "type": "bar",
+        "orientation": "h",
+        "name": title,
+        "marker": {"color": colour, "line": {"width": 0}},
     }
-
-
-def _names(names: Sequence[str]) -> dict[str, Any]:
-    """An axis of names from top to bottom; two that look alike stay two. Phones get short ones."""
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": [_escaped(_cut(name, _WIDE)) for name in names],
-        "shorttext": [_escaped(_cut(name, _NARROW)) for name in names],
-        "range": [len(names) - 0.5, -0.5],
-        "showgrid": False,
-        "zeroline": False,
-    }
-
-
-def _height(rows: Iterable[object]) -> int:
-    return 90 + _ROW * len(list(rows))
-
-
-def _label(value: str | None) -> str:
-    return _escaped(_cut(name_text(value), _LONGEST))
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=False)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

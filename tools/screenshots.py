@@ -1,0 +1,133 @@
+"""The pictures of README and docs: the demo on a terminal, `wirehouse top`, and the report's page.
+
+    python -m tools.screenshots                  runs the demo; takes two minutes
+    python -m tools.screenshots --seconds 10 --to somewhere
+
+Everything in them is real: the demo runs on a terminal of 100 × 40, and Chromium takes the
+pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.sync_api import Browser
+
+from .chromium import chromium
+from .terminal import Terminal, terminal_page
+
+__all__ = ["main"]
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+_IMAGES: Final = _ROOT / "docs" / "images"
+_WIREHOUSE: Final = str(Path(sys.executable).with_name("wirehouse"))
+_MOST: Final = 300_000
+"""Bytes of a picture."""
+_SHARPNESS: Final = (2, 1.5, 1.25, 1)
+"""Pixels of a picture for each of a page."""
+_SLOW_S: Final = 300.0
+_PAGES: Final = (
+    ("report-light", 1280, 1240, "light"),
+    ("report-dark", 1280, 1240, "dark"),
+    ("report-phone", 390, 844, "dark"),
+)
+"""Pictures of the report: name, width, height, colours."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Takes all pictures."""
+    parser = argparse.ArgumentParser(description="The pictures of README and docs.")
+    parser.add_argument("--to", type=Path, default=_IMAGES, help="the folder they go to")
+    parser.add_argument("--seconds", type=float, default=20, help="how long the demo's traffic is")
+    parser.add_argument("--scale", type=float, default=1, help="how much of it there is")
+    wanted = parser.parse_args(arguments)
+    wanted.to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="screenshots-") as work, chromium() as browser:
+        folder = Path(work)
+        pictures = _demo(folder, wanted.seconds, wanted.scale)
+        for name, (title, rows) in pictures.items():
+            _picture_of_terminal(browser, wanted.to / f"{name}.png", title, rows)
+        for name, width, height, scheme in _PAGES:
+            target = wanted.to / f"{name}.png"
+            _picture_of_page(browser, folder / "report.html", target, width, height, scheme)
+
+
+def _demo(folder: Path, seconds: float, scale: float) -> dict[str, tuple[str, Any]]:
+    """Runs the demo. Gives rows of terminals by the name of the picture."""
+    command = [
+        _WIREHOUSE, "demo", "--any-port", "--keep", "demo", "--html", "report.html",
+        "--seconds", f"{seconds:g}", "--scale", f"{scale:g}",
+    ]  # fmt: skip
+    found: dict[str, tuple[str, Any]] = {}
+    with Terminal(command, folder) as terminal:
+        terminal.until(lambda lines: _is_busy(lines, seconds), _SLOW_S)
+        found["demo-live"] = ("make demo", terminal.rows())
+        admin = re.search(r"http://[\d.]+:\d+", "\n".join(terminal.lines()))
+        assert admin is not None
+        look = [_WIREHOUSE, "top", admin[0], "--data", "demo/hub", "--once"]
+        with Terminal(look, folder) as top:
+            top.wait(_SLOW_S)
+            found["top"] = ("wirehouse top", top.rows())
+        terminal.until(lambda lines: "Ctrl-C" in "\n".join(lines), _SLOW_S)
+        found["demo"] = ("make demo", _result(terminal.rows(), terminal.lines()))
+        terminal.interrupt()
+        terminal.wait(_SLOW_S)
+    return found
+
+
+def _is_busy(lines: list[str], seconds: float) -> bool:
+    """Whether half of the traffic is over and the lake has something, or it is nearly over."""
+    text = "\n".join(lines)
+    found = re.findall(r"(\d+) s left", text)
+    left = int(found[-1]) if found else seconds
+    return left <= 2 or (left <= seconds / 2 and "commit" in text)
+
+
+def _result(rows: list[Any], lines: list[str]) -> list[Any]:
+    """The steps, the first lists, and how they compare with the truth; dots for the rest."""
+    cut = lines.index("Connections")
+    last = next(at for at, line in enumerate(lines) if "equal the truth" in line)
+    blank = rows[cut - 1]
+    dots = [blank[0]._replace(data="…"), *blank[1:]]
+    return [*rows[:cut], dots, blank, rows[last]]
+
+
+def _picture_of_terminal(browser: Browser, target: Path, title: str, rows: list[Any]) -> None:
+    """As sharp as fits."""
+    for sharpness in _SHARPNESS:
+        context = browser.new_context(device_scale_factor=sharpness)
+        page = context.new_page()
+        page.set_content(terminal_page(title, rows))
+        page.locator("figure").screenshot(path=target, omit_background=True)
+        context.close()
+        if target.stat().st_size <= _MOST:
+            break
+    _check(target)
+
+
+def _picture_of_page(
+    browser: Browser, source: Path, target: Path, width: int, height: int, scheme: Any
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(source.as_uri())
+    page.locator(".plot .barlayer .point path").first.wait_for()
+    page.screenshot(path=target)
+    context.close()
+    _check(target)
+
+
+def _check(target: Path) -> None:
+    size = target.stat().st_size
+    if size > _MOST:
+        raise ValueError(f"{target}: {size:,} bytes, and {_MOST:,} are the most")
+    print(f"{target}: {size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
