@@ -156,6 +156,16 @@ class FrontEnd:
             for stream, since_ns in self._patcher.waiting().items()
         }
 
+    def kept_since(self, streams: NDArray[np.intp]) -> dict[int, int]:
+        """Those of the streams of which bytes were kept in earlier windows, and when the first of
+        them came."""
+        carried = self._tracker.streams["carry"][streams]
+        kept = carried >= 0
+        return {
+            stream: self._carry.since_ns(carry, 0)
+            for stream, carry in zip(streams[kept].tolist(), carried[kept].tolist(), strict=True)
+        }
+
     # -- to go on later ----------------------------------------------------------------------
 
     def save(self) -> tuple[FrontState, NDArray[np.int32]]:

@@ -222,6 +222,10 @@ class CapturePipeline:
                 undecided = self._ledger.entries["protocol"][stream] == UNDECIDED
                 if stream in since or undecided:
                     since[stream] = min(since.get(stream, first), first)
+        spoken = self._ledger.entries["protocol"][: len(self._front.streams)]
+        undecided = np.flatnonzero(spoken == UNDECIDED)
+        for stream, first in self._front.kept_since(undecided).items():
+            since[stream] = min(since.get(stream, first), first)
         for stream in window.retired.tolist():
             since.pop(stream, None)
         found: dict[int, int] = {}
