@@ -65,7 +65,7 @@ PEER_CHECKS = daemon() { has "$$1" || [ -x "/usr/sbin/$$1" ] || want "$$1"; }; \
 	daemon nats-server; daemon redis-server; daemon mosquitto; \
 	[ -e /usr/include/openssl/ssl.h ] || want libssl-dev;
 # The browser that pages are looked at with, what units are checked with, and networks for pages.
-LOOK_CHECKS = has chromium || want chromium; has systemd-analyze || want systemd; has ip || want iproute2;
+LOOK_CHECKS = has chromium || want chromium; has systemd-analyze || want systemd; has ip || want iproute2; has curl || want curl;
 
 .PHONY: help
 help: ## list the targets

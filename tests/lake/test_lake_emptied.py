@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wirehouse.cli.demo_buoys import record_buoys
+from tests.lake.buoys import record_buoys
+
 from wirehouse.tables.query import open_lake
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from wirehouse.records.call_rows import CallRow
 from wirehouse.records.calls import CallsEngine
 from wirehouse.records.engine import EngineLimits, tell
-from wirehouse.records.rows import Event, Opened
+from wirehouse.records.rows import Event, Fact, Opened
 from wirehouse.records.tunnel_ids import tunnel_connection
 
 from .scenes import SECOND, answer, ask, closed, fault, message, run
@@ -375,3 +375,16 @@ def test_answered_calls_come_out_when_they_are_final() -> None:
     for event in (ask(40 * SECOND, 9), answer(40 * SECOND, 9)):
         tell(engine, event)
     assert [row.message_id for row in engine.take()] == [8]
+
+
+def test_a_fact_says_who_asks() -> None:
+    before, after = calls(
+        ask(1, 1), Fact(2, "sign_on", 1, {"client": "ann"}), ask(3, 2)
+    )  # fmt: skip
+    assert (before.client, after.client) == (None, "ann")
+
+
+def test_who_asks_in_a_tunnel_is_not_told() -> None:
+    told = Fact(1, "sign_on", 1, {"client": "ann"})
+    (found,) = calls(told, ask(3, 2, tunnel_link=9))
+    assert found.client is None

@@ -1,174 +1,138 @@
-"""`wirehouse demo`: simulated traffic, read by Spark, compared with the truth."""
+"""`wirehouse demo`: a hub, five protocols that talk to it, a lake, and the truth beside it."""
 
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from subprocess import DEVNULL, Popen
 from typing import TYPE_CHECKING
 
 import click
 
-from .common import CONTEXT
-from .errors import BAD_USAGE, CommandError
+from .common import CONTEXT, json_line
 from .main import COMMANDS
-from .spark_session import check_spark, own_interrupts, reason, spark_failures
 
 if TYPE_CHECKING:
-    from wirehouse.lake.session import SparkSession
-    from wirehouse.traffic import Summary
-
-    from .demo_figures import Findings
-    from .demo_show import Steps
+    from .demo_report import Findings
+    from .demo_run import Kept, Wishes
 
 __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["demo"]}
 
-Simulates phones, games, services and devices, and spoils some of their messages; reads the captures
-with Spark through format("wirehouse"); prints calls, latencies, deliveries and faults; and compares
-every figure with what the simulator knows to be true. Exits 1 if one differs. It takes a minute or
-two, needs no network, and leaves nothing behind.
+Starts a hub that records; lets a simulated population of all five protocols talk to it; takes the
+recordings into a lake on Spark while they are being written; prints calls and latencies by target,
+deliveries by topic, connections and faults; and compares every figure with what the population
+knows to be true. Exits 1 if one differs. The report with plots is written to a page. It takes a
+minute or two, needs no network, and leaves nothing behind but that page.
 
 \b
 Examples:
   wirehouse demo
-  wirehouse demo --size 50MB --seed 7 --keep demo-captures
+  wirehouse demo --keep                      hub and lake stay, to be tried out; Ctrl-C ends them
+  wirehouse demo --seconds 60 --seed 7 --keep my-demo
+  wirehouse demo --any-port --json
   wirehouse demo --tour
+
+Exit codes: 0 all is well, 1 a figure differs or a part failed, 2 it cannot start, 130 Ctrl-C.
 """
 
-_DEBUG_HINT = "WIREHOUSE_DEBUG=1 shows everything"
-
-_NEXT = """\
-What to try next:
-  wirehouse demo --keep captures             the same, and the captures stay
-  wirehouse demo --tour                      messages of every protocol, byte by byte
-  docs/guides/spark.md                       the data source and its options
-  docs/guides/declare-a-protocol.md          a protocol of your own, as a package"""
+_KEPT = "wirehouse-demo"
 
 
 @click.command(name="demo", help=_HELP, context_settings=CONTEXT)
 @click.option("--tour", is_flag=True, help="Only show messages of every protocol; takes a second.")
-@click.option("--size", default="8MB", show_default=True, help="Bytes of all captures, about.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1, max=3600),
+    default=20.0,
+    show_default=True,
+    help="How long the population talks.",
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, max=10, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="How large it is; 1 is some hundreds of connections.",
+)
 @click.option("--seed", default=0, show_default=True, help="Another seed, other traffic.")
-@click.option("--faults", default=0.001, show_default=True, help="The share of spoilt messages.")
-@click.option("--keep", metavar="DIR", help="A new folder, where captures and truth stay.")
-def command(tour: bool, size: str, seed: int, faults: float, keep: str | None) -> None:
-    """Show all there is."""
+@click.option(
+    "--keep",
+    is_flag=False,
+    flag_value=_KEPT,
+    metavar="[DIR]",
+    help=f"Leave hub and lake running in a new folder, {_KEPT} unless named; until Ctrl-C.",
+)
+@click.option("--any-port", is_flag=True, help="Take free ports, not the usual ones.")
+@click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    default="wirehouse-demo.html",
+    show_default=True,
+    help="Where the page goes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def command(
+    tour: bool,
+    seconds: float,
+    scale: float,
+    seed: int,
+    keep: str | None,
+    any_port: bool,
+    page: str,
+    as_json: bool,
+) -> int:
+    """Show all there is; the exit code."""
     if tour:
         from .tour import tour as lines
 
         for line in lines():
             click.echo(line)
-        return
-    check_spark("the demo", "wirehouse demo --tour needs no Spark")
-    with _folder(keep) as folder:
-        found = _run(folder, size, seed, faults)
-    _show(found)
-    wrong = found.differences()
-    if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        hint = "; --keep DIR keeps the captures to look at" if keep is None else ""
-        raise CommandError(f"not the truth: {wrong[0]}{more}{hint}")
-    click.echo(f"All figures equal the truth: {found.count:,} of {found.count:,}.\n\n{_NEXT}")
+        return 0
+    from .demo_run import Wishes
+
+    kept = None if keep is None else Path(keep)
+    return _run(Wishes(seconds, scale, seed, kept, any_port, Path(page)), as_json)
 
 
-@contextmanager
-def _folder(keep: str | None) -> Iterator[Path]:
-    if keep is not None:
-        yield Path(keep)
-        return
-    with tempfile.TemporaryDirectory(prefix="wirehouse-demo-") as name:
-        yield Path(name) / "captures"
-
-
-def _run(folder: Path, size: str, seed: int, faults: float) -> Findings:
-    """Everything that takes time. Nothing is printed, for that would disturb the display."""
-    from .demo_show import watched_steps
-
-    with watched_steps() as steps, _kernels() as compiled:
-        summary = _simulate(folder, size, seed, faults, steps)
-        with _spark(steps) as spark:
-            with steps.step("loading kernels, compiled the first time"):
-                compiled.wait()
-            with spark_failures():
-                return _find(spark, folder, summary, steps)
-
-
-@contextmanager
-def _kernels() -> Iterator[Popen[bytes]]:
-    """Kernels are compiled beside everything else, into a cache that Spark's workers share."""
-    # In a session of its own, so that Ctrl-C does not make it complain.
-    process = Popen(
-        [sys.executable, "-m", "wirehouse.lake.warming"],
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-        start_new_session=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-
-
-def _simulate(folder: Path, size: str, seed: int, faults: float, steps: Steps) -> Summary:
-    from wirehouse.traffic import SimulateError, simulate
+def _run(wishes: Wishes, as_json: bool) -> int:
+    from .demo_run import run_demo
+    from .demo_signals import Stopped
 
     try:
-        with steps.step(f"simulating {size} of traffic") as told:
-            return simulate(folder, size=size, seed=seed, faults=faults, jobs=1, progress=told)
-    except SimulateError as error:
-        raise CommandError(str(error), BAD_USAGE) from error
+        run_demo(
+            wishes,
+            lambda found: _show(found, wishes, as_json),
+            lambda kept: _keeping(kept, as_json),
+        )
+    except Stopped as stopped:
+        click.echo(f"wirehouse: ended by {stopped}; nothing is left running", err=True)
+        return stopped.code
+    if wishes.keep is not None:
+        click.echo(f"ended; recordings, lake and truth stay in {wishes.keep}", err=True)
+    return 0
 
 
-@contextmanager
-def _spark(steps: Steps) -> Iterator[SparkSession]:
-    from wirehouse.lake import session
+def _show(found: Findings, wishes: Wishes, as_json: bool) -> None:
+    if as_json:
+        click.echo(json_line({**found.as_json(), "page": str(wishes.page)}))
+    else:
+        from .demo_report import print_findings
 
-    try:
-        with steps.step("starting Spark"), own_interrupts():
-            spark = session("wirehouse demo")
-    except Exception as error:
-        raise CommandError(f"Spark does not start: {reason(error)}; {_DEBUG_HINT}") from error
-    try:
-        yield spark
-    finally:
-        spark.stop()
+        print_findings(found)
+    found.check(kept=wishes.keep is not None)
+    if not as_json:
+        from .demo_words import next_words
 
-
-def _find(spark: SparkSession, folder: Path, summary: Summary, steps: Steps) -> Findings:
-    """What Spark finds in the captures, and what it must find."""
-    from . import demo_buoys
-    from .demo_figures import SECTIONS, Findings, Truth, compute, make_views
-
-    sections = list(SECTIONS)
-    with steps.step("Spark: planning"):
-        make_views(spark, folder)
-        if demo_buoys.is_installed():
-            demo_buoys.record_buoys(folder / "buoys")
-            demo_buoys.make_view(spark, folder / "buoys")
-            sections.append(demo_buoys.SECTION)
-    truth = Truth(folder)
-    found = Findings(summary)
-    for section in sections:
-        with steps.step(f"Spark: {section.title.lower()}"):
-            found.sections.append((section, compute(spark, section), section.truth(truth)))
-    return found
+        click.echo(next_words(wishes.page, kept=wishes.keep is not None))
 
 
-def _show(found: Findings) -> None:
-    from .demo_show import print_section
+def _keeping(kept: Kept, as_json: bool) -> None:
+    from .demo_words import kept_words
 
-    summary = found.summary
-    click.echo(
-        f"Simulated {summary.files} captures with {summary.connections:,} connections"
-        f" and {summary.messages:,} messages.\n"
-    )
-    for section, figures, right in found.sections:
-        if figures or right:
-            print_section(section, figures)
+    if as_json:
+        click.echo(json_line({"kept": str(kept.folder), "addresses": kept.addresses}))
+    else:
+        click.echo(kept_words(kept))
+    sys.stdout.flush()

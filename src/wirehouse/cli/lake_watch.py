@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from wirehouse.lake.run import Committed, Outcome
 
-__all__ = ["Watcher", "print_outcome", "watching"]
+__all__ = ["DOING", "Watcher", "print_outcome", "watching"]
 
-_DOING: Final = {
+DOING: Final = {
     "decode": "decoding captures",
     "tunnels": "following tunnels",
     "join": "joining across connections",
@@ -47,7 +47,7 @@ class Watcher:
 
     def step(self, name: str) -> None:
         """A part of a step begins."""
-        self._say(_DOING.get(name, "committing"))
+        self._say(DOING.get(name, "committing"))
 
     def committed(self, found: Committed) -> None:
         """A step was committed."""

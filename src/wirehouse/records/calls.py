@@ -13,7 +13,7 @@ import msgspec
 
 from .call_rows import EXPIRE_AFTER_NS, CallRow, Doubt, Side, SideState
 from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
-from .rows import Closed, FaultRow, MessageRow, Opened
+from .rows import Closed, Fact, FaultRow, MessageRow, Opened
 from .tunnel_ids import tunnel_connection, tunnel_of
 
 __all__ = ["HARMLESS", "CallsEngine"]
@@ -102,7 +102,6 @@ class CallsEngine(Engine[CallRow]):
     def _call(self, row: MessageRow) -> CallRow:
         if row.tunnel_link is not None:
             self._links.add(row.tunnel_link)
-        known = self._clients.known.get(row.connection)
         return CallRow(
             row.connection,
             row.protocol,
@@ -111,9 +110,13 @@ class CallsEngine(Engine[CallRow]):
             row.message_id,
             row.ts_ns,
             row.size_bytes,
-            None if known is None else known.client,
+            self._caller(row),
             row.tunnel_link,
         )
+
+    def _caller(self, row: MessageRow) -> str | None:
+        """Who is signed on; of the users of a tunnel that is not told."""
+        return None if row.tunnel_link is not None else self._clients.get(row.connection)
 
     def _request_in_order(self, side: Side, call: CallRow) -> None:
         if self._doubts:
@@ -187,7 +190,7 @@ class CallsEngine(Engine[CallRow]):
             if answered is not None:
                 answered.duplicates += 1
                 return
-            call = CallRow.orphan(row, self._clients.get(row.connection))
+            call = CallRow.orphan(row, self._caller(row))
             self._await(side, number, call)
         call.part(row)
 
@@ -205,7 +208,7 @@ class CallsEngine(Engine[CallRow]):
                 call.traces += 1
 
     def _orphan(self, row: MessageRow, cause: str | None = None) -> None:
-        call = CallRow.orphan(row, self._clients.get(row.connection))
+        call = CallRow.orphan(row, self._caller(row))
         call.complete(row)
         call.cause = cause
         self._ready.append(call)
@@ -251,6 +254,12 @@ class CallsEngine(Engine[CallRow]):
         for sides in self._sides.values():
             for side in sides.values():
                 self._ready.extend(side.expire(now_ns, self.limits.answered_calls))
+
+    def fact(self, event: Fact) -> None:
+        """Who is at the other end, where the wire does not tell."""
+        client = event.data.get("client")
+        if event.kind == "sign_on" and event.connection is not None and isinstance(client, str):
+            self._clients.sign_on(event.connection, client)
 
     def finish(self) -> None:
         """The input ends: calls that are still open stay so."""

@@ -199,6 +199,8 @@ def fact_of_client(t: Tables, e: Told, i: Int, slot: Int) -> None:
     client = S(e.narrow[CLIENT, U(i)])
     if not found.receiver_confirmed:
         found.receiver = client
+    if not found.caller_confirmed:
+        found.caller = client
     if found.seen and found.protocol >= 0:
         if not found.confirmed:
             found.signed_on = client

@@ -1,0 +1,118 @@
+"""`wirehouse demo` as its users run it, at a small size: what it finds is the truth, what it offers
+works, and nothing is left of it, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.demo.demo_process import SMALL, STEPS, started
+from tests.demo.interrupts import interrupted
+
+from wirehouse.cli.demo_run import Kept
+from wirehouse.cli.demo_words import commands
+from wirehouse.lake.verify import verify
+
+
+def test_every_figure_equals_the_truth(tmp_path: Path) -> None:
+    with started(tmp_path, *SMALL, "--json", "--html", "page.html") as demo:
+        assert demo.wait() == 0, demo.err
+        assert demo.left_over() == []
+    assert [line[:8] for line in demo.err.splitlines()] == [each[:8] for each in STEPS]
+    found = json.loads(demo.out)
+    assert found["differences"] == []
+    assert found["figures"] > 300
+    report = found["report"]
+    protocols = {each["protocol"] for each in report["protocols"]}
+    assert protocols >= {"comet", "esnp", "tny", "relay", "magline"}
+    for part in ("calls", "deliveries", "connections", "tunnels", "faults"):
+        assert report["overview"][part] > 0, part
+    assert (tmp_path / "page.html").read_text("utf-8").endswith("</html>\n")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "err.txt", "out.txt", "page.html", "temporary files"
+    ]  # fmt: skip
+
+
+def test_what_is_kept_can_be_tried(tmp_path: Path) -> None:
+    with started(tmp_path, *SMALL, "--keep", str(tmp_path / "kept")) as demo:
+        assert demo.wait_for("yours alone to read", lambda: demo.out), demo.err
+        assert "All figures equal the truth: " in demo.out
+        pasted = _pasted(demo.out)
+        addresses = _addresses(demo.out)
+        assert pasted == commands(Kept(demo.kept, addresses))
+        _try(tmp_path, pasted)
+        demo.send(signal.SIGINT)
+        assert demo.wait() == 0, demo.err
+        assert demo.left_over() == []
+    assert demo.err.splitlines()[-1] == f"ended; recordings, lake and truth stay in {demo.kept}"
+    assert verify(demo.kept / "lake", shares=1) == []
+    assert sorted(each.name for each in demo.kept.iterdir()) == [
+        "hub", "hub.toml", "lake", "recordings", "truth"
+    ]  # fmt: skip
+
+
+def _pasted(out: str) -> list[str]:
+    """The commands that it offers."""
+    lines = out.partition("in another terminal:\n")[2].partition("\n\n")[0]
+    return [line.strip() for line in lines.splitlines()]
+
+
+def _addresses(out: str) -> dict[str, str]:
+    lines = out.partition("until Ctrl-C.\n")[2].partition("\n\n")[0]
+    return dict(line.split() for line in lines.splitlines())
+
+
+def _try(folder: Path, pasted: list[str]) -> None:
+    """Runs the commands as somebody would: `tail` in a terminal of its own, beside the others."""
+    top, tail, *others = pasted
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    script = "\n".join(
+        [
+            "set -eu",
+            f"{top} --once > top.txt",
+            f"{tail} -n 1 --json > tail.txt & tail=$!",
+            # A call is seen only by who reads already: call until the reader has enough.
+            *others,
+            f"while kill -0 $tail 2>/dev/null; do {others[1]} > again.txt; done",
+            "wait $tail",
+        ]
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "c = 3\n" in done.stdout
+    assert json.loads((folder / "tail.txt").read_text())["protocol"] == "esnp"
+    assert "test/" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("step", "after_s", "number"),
+    [
+        ("starting Spark", 1.5, signal.SIGHUP),
+        ("five protocols talk", 2.0, signal.SIGINT),
+    ],
+)
+def test_nothing_is_left_of_one_that_was_interrupted(
+    tmp_path: Path, step: str, after_s: float, number: int
+) -> None:
+    in_time, problems = interrupted(tmp_path / "demo", step, after_s, number)
+    assert problems == []
+    assert in_time
+
+
+def test_commands_that_are_offered_can_be_pasted() -> None:
+    kept = Kept(Path("/a b"), {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"})
+    assert all(shlex.split(each) for each in commands(kept))

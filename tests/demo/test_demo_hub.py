@@ -1,0 +1,82 @@
+"""The hub of the demo: it records, says where it listens, and comes back to the same ports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wirehouse.capture.output import sealed_files
+from wirehouse.cli.demo_hub import DOORS, DemoHub
+from wirehouse.cli.demo_processes import Family
+from wirehouse.cli.demo_watch import HubWatch
+from wirehouse.cli.errors import CommandError
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_it_comes_back_where_it_was(tmp_path: Path) -> None:
+    hub = DemoHub(tmp_path, tmp_path, any_port=True)
+    try:
+        hub.start()
+        until(hub.is_ready)
+        addresses = dict(hub.addresses)
+        assert sorted(addresses) == sorted(DOORS)
+        assert sorted(hub.ports.values()) == sorted(set(DOORS) - {"admin"})
+        watch = HubWatch(hub.admin)
+        assert watch.look()["recording"] == "on"
+        watch.start()
+        until(lambda: watch.total("uptime_s") == 0 and watch.rate("accepted") == 0)
+        assert watch.connections() == {}
+        watch.end()
+        hub.stop()
+        assert sealed_files(hub.recordings) == []  # nobody came
+        hub.keep_ports()
+        hub.start()
+        until(hub.is_ready)
+        assert hub.addresses == addresses
+    finally:
+        hub.end()
+
+
+def test_its_last_words_are_told(tmp_path: Path) -> None:
+    hub = DemoHub(tmp_path, tmp_path, any_port=True)
+    hub.config.write_text("[comet]\nprt = 1\n")
+    hub.start()
+
+    def died() -> str:
+        try:
+            hub.is_ready()
+        except CommandError as error:
+            return str(error)
+        return ""
+
+    try:
+        until(died)
+        assert died().startswith("the hub died: ")
+        assert "unknown field `prt`" in died()
+        with pytest.raises(CommandError, match="the hub did not end well: "):
+            hub.stop()
+    finally:
+        hub.end()
+
+
+def test_it_is_one_of_the_family(tmp_path: Path) -> None:
+    family = Family()
+    hub = DemoHub(tmp_path, tmp_path, any_port=True)
+    try:
+        hub.start()
+        until(hub.is_ready)
+        family.end(gently=False)
+        assert family.members() == []
+        with pytest.raises(CommandError, match="the hub died"):
+            hub.check()
+    finally:
+        hub.end()

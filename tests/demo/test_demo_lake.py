@@ -1,0 +1,27 @@
+"""The lake of the demo says why it ended. That it follows recordings is in test_demo.py."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from wirehouse.cli.demo_lake import FollowingLake
+from wirehouse.cli.errors import CommandError
+
+
+def test_a_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
+    (tmp_path / "recordings").mkdir()
+    lake = FollowingLake(tmp_path / "lake", tmp_path / "recordings", tmp_path, None, lambda: None)
+    assert lake.words() == "looking for recordings"
+    assert lake.has_all
+    lake.start()
+    deadline = time.monotonic() + 60
+    while not lake.is_over:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert isinstance(lake.error, CommandError)
+    assert "Spark does not start: JAVA_HOME is" in str(lake.error)
+    assert not lake.is_ready.is_set()

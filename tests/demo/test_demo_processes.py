@@ -1,0 +1,97 @@
+"""The demo's processes: what they say, how they end, and that none is forgotten."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wirehouse.cli.demo_processes import Child, Family, descendants
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Makes a module that a child can run."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def make(code: str) -> str:
+        (tmp_path / "played.py").write_text(code)
+        return "played"
+
+    return make
+
+
+def test_a_child_says_lines(tmp_path: Path, module: Callable[[str], str]) -> None:
+    code = "import sys, time\nprint('one')\nprint('tw', end='', flush=True)\ntime.sleep(600)\n"
+    child = Child("it", module(code), (), tmp_path)
+    try:
+        until(child.said)
+        assert child.said() == ["one"]
+        assert child.code is None
+    finally:
+        assert child.end() == -signal.SIGTERM
+    assert child.code == -signal.SIGTERM
+    assert child.last_words() == f"exit code {-signal.SIGTERM}"
+
+
+def test_its_last_words(tmp_path: Path, module: Callable[[str], str]) -> None:
+    code = "import sys\nsys.stderr.write('first\\nwirehouse: no room\\n\\n')\nsys.exit(2)\n"
+    child = Child("it", module(code), (), tmp_path)
+    child.wait()
+    assert (child.code, child.last_words()) == (2, "no room")
+    assert child.end() == 2
+
+
+def test_a_child_that_will_not_end_is_killed(
+    tmp_path: Path, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirehouse.cli.demo_processes._PATIENCE_S", 0.2)
+    code = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('deaf', flush=True)\ntime.sleep(600)\n"
+    )
+    child = Child("it", module(code), (), tmp_path)
+    until(child.said)
+    assert child.end() == -signal.SIGKILL
+
+
+GRANDCHILD = """
+import subprocess, sys
+program = "import time; time.sleep(600)"
+made = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+open(sys.argv[1], "w").write(str(made.pid))
+"""
+
+
+@pytest.mark.parametrize("gently", [True, False])
+def test_a_family_has_those_whose_parent_is_gone(tmp_path: Path, gently: bool) -> None:
+    said = tmp_path / "said"
+    with subprocess.Popen(["sleep", "600"]) as before:
+        family = Family()
+        try:
+            parent = subprocess.run([sys.executable, "-c", GRANDCHILD, str(said)], check=True)
+            assert parent.returncode == 0
+            orphan = int(said.read_text())
+            until(lambda: family.members() == [orphan])
+            assert before.pid in descendants()
+            family.end(gently=gently)
+            assert family.members() == []
+            with pytest.raises(ProcessLookupError):
+                os.kill(orphan, 0)
+            assert before.poll() is None
+        finally:
+            family.end(gently=False)
+            before.kill()

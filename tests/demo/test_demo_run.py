@@ -1,0 +1,68 @@
+"""A part of the demo that dies is told in one line, and takes everything else with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.demo.demo_process import SMALL, started
+
+from wirehouse.cli.demo_run import Wishes, run_demo
+from wirehouse.cli.errors import CommandError
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_its_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
+    with started(tmp_path, *SMALL) as demo:
+        assert demo.wait_for("starting Spark")
+        until(lambda: demo.member("bin/java") and demo.member(" hub "))
+        demo.process.kill()
+        demo.wait()
+        until(lambda: not demo.members())
+
+
+def test_a_hub_that_dies_is_told(tmp_path: Path) -> None:
+    with started(tmp_path, *SMALL) as demo:
+        assert demo.wait_for("starting Spark")
+        until(lambda: demo.member(" hub "))
+        os.kill(demo.member(" hub ") or 0, signal.SIGKILL)
+        assert demo.wait() == 1
+        assert demo.left_over() == []
+    assert demo.err.splitlines()[-1] == (
+        "wirehouse: the hub died: exit code -9; start the demo again"
+    )
+
+
+def test_a_simulation_that_dies_is_told(tmp_path: Path) -> None:
+    with started(tmp_path, *SMALL) as demo:
+        assert demo.wait_for("five protocols talk")
+        until(lambda: demo.member(" simulate "))
+        os.kill(demo.member(" simulate ") or 0, signal.SIGKILL)
+        assert demo.wait() == 1
+        assert demo.left_over() == []
+    assert demo.err.splitlines()[-1] == "wirehouse: the simulation failed: exit code -9"
+    assert demo.out == ""
+
+
+def test_what_was_changed_is_changed_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("wirehouse.cli.demo_run._SLOW_S", 0.0)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(CommandError, match="the start of the hub takes longer than 0 s"):
+        run_demo(Wishes(any_port=True), lambda _: None, lambda _: None)
+    assert (tempfile.tempdir, os.environ["TMPDIR"]) == (str(tmp_path), str(tmp_path))
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,71 @@
+"""Signals end the demo once, and not while it holds them."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from wirehouse.cli.demo_signals import Interrupts, Stopped
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "words"),
+    [
+        (signal.SIGINT, 130, "Ctrl-C"),
+        (signal.SIGTERM, 143, "SIGTERM"),
+        (signal.SIGHUP, 129, "the end of its terminal"),
+    ],
+)
+def test_the_first_signal_is_raised(number: int, code: int, words: str) -> None:
+    before = signal.getsignal(number)
+    with Interrupts(), pytest.raises(Stopped) as found:
+        send(number)
+    assert found.value.code == code
+    assert str(found.value) == words
+    assert signal.getsignal(number) is before
+
+
+def test_the_second_one_is_not() -> None:
+    with Interrupts():
+        with pytest.raises(Stopped):
+            send(signal.SIGINT)
+        send(signal.SIGINT)
+        send(signal.SIGTERM)
+
+
+def test_held_signals_take_effect_at_the_end() -> None:
+    done = []
+
+    def work(interrupts: Interrupts) -> None:
+        with interrupts.held():
+            send(signal.SIGTERM)
+            send(signal.SIGINT)
+            done.append(True)
+
+    with Interrupts() as interrupts, pytest.raises(Stopped) as found:
+        work(interrupts)
+    assert done
+    assert found.value.code == 143
+
+
+def test_after_hold_nothing_interrupts() -> None:
+    with Interrupts() as interrupts:
+        interrupts.hold()
+        with interrupts.held():
+            send(signal.SIGINT)
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts():
+            send(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

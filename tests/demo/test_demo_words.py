@@ -1,0 +1,40 @@
+"""What the demo says in the end. That its commands work is in test_demo.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirehouse.cli.demo_run import Kept
+from wirehouse.cli.demo_words import commands, kept_words, next_words, program
+
+ADDRESSES = {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"}
+
+
+def test_paths_are_quoted() -> None:
+    kept = Kept(Path("/a b/c"), ADDRESSES)
+    assert any("lake report '/a b/c/lake'" in each for each in commands(kept))
+    words = kept_words(kept)
+    assert "until Ctrl-C" in words
+    assert "esnp     127.0.0.1:1" in words
+    assert all(each in words for each in commands(kept))
+
+
+def test_the_page_is_named_and_ways_to_go_on() -> None:
+    assert next_words(Path("x.html"), kept=True) == "The report with plots: x.html"
+    assert "demo --keep" in next_words(Path("x.html"), kept=False)
+
+
+def test_the_program_is_what_the_shell_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wirehouse").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program() == "wirehouse"
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert program() == str(tmp_path / "wirehouse")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "not here" / "python"))
+    assert program() == f"'{tmp_path}/not here/python' -m wirehouse.cli"

@@ -1,0 +1,288 @@
+"""Does what a page of the documentation says, and fails where the page is not true.
+
+    python -m tests.docs.page_runner docs/guides/hub.md FOLDER
+
+does it in an empty folder, prints what was typed and what came back, and exits with 1 at the first
+step that is not as the page says. Commands run in a terminal of 100 columns that cannot move its
+cursor, with the `wirehouse` of this Python first on the path.
+
+Pages name the usual ports. So that several of them may run at once, `run_page` gives each a network
+of its own where the kernel allows it; elsewhere one waits for the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .page_terminal import PageError, Terminal, ended
+from .pages import Ended, File, Program, Said, Step, Typed, fits, steps
+
+__all__ = ["PageError", "Reader", "do_page", "main", "run_page"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 600.0
+_OWN_NETWORK = ("unshare", "--map-root-user", "--net")
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
+# Java that starts quickly: pages ask small questions.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_KEPT = ("HOME", "USER", "TMPDIR", "JAVA_HOME", "WIREHOUSE_CACHE", "NUMBA_CACHE_DIR")
+
+
+class Reader:
+    """Somebody who sits in a folder and does what a page says."""
+
+    def __init__(self, folder: Path, secret: Path) -> None:
+        self._folder = folder
+        self._secret = secret
+        self._state = secret / "state.sh"
+        self._new_shell()
+        self._running: list[Terminal] = []
+        self._python: Interpreter | None = None
+
+    def do(self, step: Step) -> None:
+        """Does one step."""
+        match step:
+            case File():
+                self._write(step)
+            case Typed(command=command):
+                _tell(f"$ {command}")
+                self._type(step)
+            case Said(output=output):
+                terminal = self._youngest()
+                terminal.expect(output, PATIENCE_S)
+            case Ended():
+                self._end(self._youngest())
+            case Program():
+                self._program(step)
+
+    def _write(self, step: File) -> None:
+        path = self._folder / step.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a" if step.more else "w", encoding="utf-8") as file:
+            file.write(step.text)
+
+    def _type(self, step: Typed) -> None:
+        terminal = Terminal(step.command, self._state, environment())
+        if step.stays:
+            self._running.append(terminal)
+            # What comes next is typed elsewhere, and this one keeps its shell to itself.
+            self._state = self._secret / f"state-{step.line}.sh"
+            self._new_shell()
+            if not any(line.strip() for line in step.output):
+                raise PageError("a command that is left running has to show what it says first")
+            terminal.expect(step.output, PATIENCE_S)
+            return
+        with ended(terminal):
+            code = terminal.wait(PATIENCE_S)
+            said = terminal.said()
+            _tell(said)
+            refused = any(line.startswith("wirehouse: ") for line in step.output)
+            if code and not refused:
+                raise PageError(f"it exits with {code} and says\n{said}")
+            if step.output and not fits(step.output, said, whole=True):
+                shown = "\n".join(step.output)
+                raise PageError(f"the page shows\n{shown}\n--- and it says\n{said}")
+
+    def _new_shell(self) -> None:
+        """A terminal that knows nothing yet."""
+        self._state.write_text(f"cd {shlex.quote(str(self._folder))}\n", "utf-8")
+
+    def _youngest(self) -> Terminal:
+        if not self._running:
+            raise PageError("no command was left running")
+        return self._running[-1]
+
+    def _end(self, terminal: Terminal) -> None:
+        self._running.remove(terminal)
+        with ended(terminal):
+            code = terminal.interrupt(PATIENCE_S)
+            _tell(f"(ended: $ {terminal.command})\n{terminal.said()}")
+            if code:
+                raise PageError(f"after Ctrl-C it exits with {code}:\n{terminal.said()}")
+
+    def _program(self, step: Program) -> None:
+        _tell(f"(python, line {step.line})")
+        if self._python is None:
+            self._python = Interpreter(self._folder, self._secret)
+        said = self._python.run(step.source, step.line)
+        _tell(said)
+        if step.output and not fits(step.output, said, whole=True):
+            shown = "\n".join(step.output)
+            raise PageError(f"the page shows\n{shown}\n--- and it prints\n{said}")
+
+    def finish(self) -> None:
+        """Ends what is left running, which has to end well."""
+        while self._running:
+            self._end(self._running[-1])
+
+    def close(self) -> None:
+        """Nothing is left afterwards, however it went."""
+        for terminal in self._running:
+            terminal.kill()
+        if self._python is not None:
+            self._python.close()
+
+
+class Heard:
+    """What a process writes, bit by bit."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115
+        self._heard = 0
+
+    def news(self) -> str:
+        """What it wrote since it was last asked; its place in the file is not touched."""
+        number = self.file.fileno()
+        data = os.pread(number, os.fstat(number).st_size - self._heard, self._heard)
+        self._heard += len(data)
+        return data.decode()
+
+
+class Interpreter:
+    """The Python of a page, in a process of its own."""
+
+    def __init__(self, folder: Path, secret: Path) -> None:
+        answers, theirs = os.pipe()
+        self._answers = os.fdopen(answers)
+        self._printed, self._complaints = Heard(), Heard()
+        script = Path(__file__).with_name("page_python.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(script), str(theirs), str(secret / "page.py")],
+            cwd=folder, env=environment(), pass_fds=(theirs,), start_new_session=True, text=True,
+            stdin=subprocess.PIPE, stdout=self._printed.file, stderr=self._complaints.file,
+        )  # fmt: skip
+        os.close(theirs)
+
+    def run(self, source: str, line: int) -> str:
+        """What a block prints."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"source": source, "line": line}) + "\n")
+        self._process.stdin.flush()
+        answer = self._answers.readline()
+        printed, complaints = self._printed.news(), self._complaints.news()
+        if answer != "done\n":
+            raise PageError(f"this Python fails:\n{printed}\n{complaints}")
+        return printed
+
+    def close(self) -> None:
+        """Ends it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(PATIENCE_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._answers.close()
+            self._printed.file.close()
+            self._complaints.file.close()
+
+
+def environment() -> dict[str, str]:
+    """What a reader's shell knows: little, so that pages say what they need."""
+    path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {
+        **kept, "PATH": path, "JDK_JAVA_OPTIONS": _JAVA, "TERM": "dumb", "LANG": "C.UTF-8",
+        "TZ": "UTC", "NO_COLOR": "1",
+    }  # fmt: skip
+
+
+def do_page(page: Path, folder: Path) -> None:
+    """Does all that a page says, in a folder; raises PageError with the line that is not true."""
+    at = 0
+    with tempfile.TemporaryDirectory(prefix="wirehouse-page-") as secret:
+        reader = Reader(folder, Path(secret))
+        try:
+            for step in steps(page.read_text("utf-8")):
+                at = step.line
+                reader.do(step)
+            reader.finish()
+        except PageError as error:
+            raise PageError(f"{page}:{at}: {error}") from None
+        finally:
+            reader.close()
+
+
+def run_page(page: Path, folder: Path) -> None:
+    """Does what a page says, in a process and if possible in a network of its own."""
+    with _network() as prefix:
+        command = [
+            *prefix, sys.executable, "-m", "tests.docs.page_runner", str(page), str(folder),
+            *(["--lonely"] if prefix else []),
+        ]  # fmt: skip
+        with subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            try:
+                said, _ = process.communicate()
+            except BaseException:
+                process.terminate()
+                process.wait()
+                raise
+    if process.returncode:
+        raise PageError(said)
+
+
+@contextmanager
+def _network() -> Iterator[Sequence[str]]:
+    """How to start a process in a network of its own; else an empty prefix, and one at a time."""
+    try:
+        able = subprocess.run([*_OWN_NETWORK, "true"], capture_output=True, check=False)
+        alone = able.returncode == 0
+    except FileNotFoundError:
+        alone = False
+    if alone:
+        yield _OWN_NETWORK
+        return
+    with (Path(tempfile.gettempdir()) / "wirehouse-pages.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield ()
+
+
+def _loopback() -> None:
+    """Brings up the loopback of a new network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anything:
+        fcntl.ioctl(anything, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
+
+
+def _tell(text: str) -> None:
+    print(text.rstrip(), flush=True)
+
+
+def main() -> int:
+    """Does a page."""
+    parser = argparse.ArgumentParser(description="Do what a page of the documentation says.")
+    parser.add_argument("page", type=Path)
+    parser.add_argument("folder", type=Path, help="an empty folder; made if it is not there")
+    parser.add_argument("--lonely", action="store_true", help="the network is new: bring it up")
+    chosen = parser.parse_args()
+    if chosen.lonely:
+        _loopback()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        do_page(chosen.page, chosen.folder.resolve())
+    except PageError as error:
+        _tell(f"!!! {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The pages are true: a test types what they say, and compares what comes back.
+
+`page_runner.py` says how a page is read. A page that goes on from another one is run after it, in
+the same folder. The lake's two pages are run by tests/lake/test_lake_tutorial.py, which also looks
+at the lake that comes out.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from .page_runner import ROOT, run_page
+from .pages import Block, Program, Typed, blocks, steps
+
+DOCS = ROOT / "docs"
+GUIDES = DOCS / "guides"
+RUN_HERE = (
+    "captures", "clients", "cluster", "declare-a-protocol", "filters", "hub", "hub-operations",
+    "hub-security", "own-protocol", "relay", "services", "simulate", "spark",
+)  # fmt: skip
+RUN_WITH_THE_LAKE = ("lake", "lake-operations")
+# Pages with nothing to type, or whose commands want another machine; they say so.
+READ_ONLY = ("deploy", "hub-benchmarks", "index", "performance", "security")
+PAGES = [
+    *(GUIDES / f"{name}.md" for name in (*RUN_HERE, *RUN_WITH_THE_LAKE)),
+    DOCS / "tutorial.md",
+    ROOT / "README.md",
+]
+INSTALLING = re.compile(r"pip install .*?'wirehouse\[([\w,]+)\]'")
+
+
+def not_run(page: Path) -> list[Block]:
+    """The commands of a page that are shown and not run."""
+    return [block for block in blocks(page.read_text("utf-8")) if block.language == "sh"]
+
+
+@pytest.mark.parametrize("name", RUN_HERE)
+def test_the_guide_is_true(name: str, tmp_path: Path) -> None:
+    run_page(GUIDES / f"{name}.md", tmp_path)
+
+
+def test_the_tutorial_is_true(tmp_path: Path) -> None:
+    run_page(DOCS / "tutorial.md", tmp_path)
+
+
+def test_the_readme_is_true(tmp_path: Path) -> None:
+    run_page(ROOT / "README.md", tmp_path)
+
+
+def test_no_guide_is_forgotten() -> None:
+    there = {page.stem for page in GUIDES.glob("*.md")}
+    assert there <= {*RUN_HERE, *RUN_WITH_THE_LAKE, *READ_ONLY}
+
+
+def test_pages_to_be_read_have_nothing_to_type() -> None:
+    pages = [GUIDES / f"{name}.md" for name in READ_ONLY]
+    there = [block for page in pages for block in blocks(page.read_text("utf-8"))]
+    assert {block.language for block in there}.isdisjoint({"console", "python"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_it_does_something(page: Path) -> None:
+    done = list(steps(page.read_text("utf-8")))
+    assert any(isinstance(step, Typed | Program) for step in done)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_is_not_run_is_called_so(page: Path) -> None:
+    text = " ".join(page.read_text("utf-8").split())
+    for block in not_run(page):
+        commands = "\n".join(block.lines)
+        alone = all("pip install" in line or line == "make demo" for line in block.lines)
+        said = re.search(r"not run|but not this one", text, re.IGNORECASE)
+        assert alone or said, f"{page.name}:{block.line}: nothing says that this is not run"
+        for extras in INSTALLING.findall(commands):
+            assert set(extras.split(",")) <= known_extras()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_command_hides_in_another_block(page: Path) -> None:
+    hidden = [
+        f"{page.name}:{block.line}"
+        for block in blocks(page.read_text("utf-8"))
+        if block.language in ("", "text")
+        and any(re.match(r"(\$ |wirehouse \w|pip install)", line) for line in block.lines)
+    ]
+    assert hidden == []
+
+
+def known_extras() -> set[str]:
+    """What `wirehouse[...]` may name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return set(project["optional-dependencies"])
