@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> list[str]:
-    """Two files: a connection asks something and signs on in the first, and says nothing more before
+    """Two files: a connection asks something and signs on in the first, and says nothing more until
     the end of the second; in between another one talks."""
     recorder = Recorder(tmp_path, source="edge")
     for number in (QUIET, BUSY):
