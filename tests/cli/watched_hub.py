@@ -132,7 +132,7 @@ def terminal(*args: str, width: int = 100, height: int = 40) -> Iterator[Termina
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width), "LINES": str(height)},
     )
     try:
         yield Terminal(process, ours)

@@ -27,7 +27,7 @@ def options(words: Sequence[str]) -> dict[str, Any]:
     name, *rest = words
     command: click.Command = importlib.import_module(f"wirehouse.cli.{name}").command
     if isinstance(command, click.Group) and rest:
-        below = command.get_command(click.Context(command), rest[0])
+        below = command.get_command(click.Context(command, **command.context_settings), rest[0])
         command, rest = (command, rest) if below is None else (below, rest[1:])
     context = command.make_context(name, list(rest))
     left = [*getattr(context, "_protected_args", ()), *context.args]

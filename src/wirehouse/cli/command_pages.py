@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
 
 def commands() -> Iterator[tuple[str, click.Command, click.Context]]:
     """Every command by its full name, those of groups behind them."""
-    top = click.Context(TOP, info_name="wirehouse")
+    top = click.Context(TOP, info_name="wirehouse", **TOP.context_settings)
     yield from _below(TOP, top)
 
 
@@ -48,7 +48,7 @@ def _below(
         command = group.get_command(context, name)
         if command is None or command.hidden:
             continue
-        inner = click.Context(command, parent=context, info_name=name)
+        inner = click.Context(command, context, name, **command.context_settings)
         yield inner.command_path, command, inner
         if isinstance(command, click.Group):
             yield from _below(command, inner)
