@@ -20,7 +20,7 @@ RATIOS = {
     "comet scan and decode: speed of C": 0.87,
     "capture to messages: speed of dpkt and the codec": 84,
     "captures to messages: speed of a function": 34,
-    "fan-out depth 64 comet: speed of nats (64 B to 100, depth 64)": 1.8,
+    "fan-out depth 64 comet: speed of nats (64 B to 100, depth 64)": 1.6,
 }
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
            "eleven", "twelve", "thirteen", "fourteen", "fifteen")  # fmt: skip
