@@ -76,6 +76,8 @@ def _words(found: dict[str, Any]) -> str:
 
 def _kills(name: str, record: dict[str, Any]) -> Iterator[_Count]:
     problems = len(record.get("problems", ()))
+    if "times" in record:
+        yield _Count(name, "interrupts of the demo", "SOAK_INTERRUPTS", record["times"], problems)
     if isinstance(record.get("kills"), int):
         yield _Count(name, "kills of a lake's run", "SOAK_KILLS", record["kills"], problems)
         yield _Count(name, "cuts of its input", "SOAK_CUTS", record.get("cuts", 0), problems)

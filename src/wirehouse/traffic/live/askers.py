@@ -268,7 +268,8 @@ class Device(Asker):
         self.contact.said("handshake", "syn")
         self.flush()
         try:
-            await asyncio.wait_for(self.ready, DEADLINE_S)
+            async with asyncio.timeout(DEADLINE_S):
+                await self.ready
         except TimeoutError as error:
             raise self.trouble() from error
 

@@ -56,7 +56,8 @@ class Gateway(Line):
     async def wait(self, future: asyncio.Future[None]) -> None:
         """Waits for something that the hub has to say."""
         try:
-            await asyncio.wait_for(future, DEADLINE_S)
+            async with asyncio.timeout(DEADLINE_S):
+                await future
         except TimeoutError as error:
             raise self.trouble() from error
 

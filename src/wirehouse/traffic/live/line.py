@@ -136,7 +136,8 @@ class Line(asyncio.Protocol):
     async def ended(self) -> None:
         """Waits until the socket is closed, by whomever."""
         try:
-            await asyncio.wait_for(asyncio.shield(self.gone), DEADLINE_S)
+            async with asyncio.timeout(DEADLINE_S):
+                await asyncio.shield(self.gone)
         except TimeoutError as error:
             raise self.trouble() from error
 
@@ -151,8 +152,8 @@ async def dial(address: tuple[str, int], make: Callable[[], _Line]) -> _Line:
     """A connection to a door of the hub."""
     loop = asyncio.get_running_loop()
     try:
-        opening = loop.create_connection(make, *address)
-        _, line = await asyncio.wait_for(opening, DEADLINE_S)
+        async with asyncio.timeout(DEADLINE_S):
+            _, line = await loop.create_connection(make, *address)
     except (OSError, TimeoutError) as error:
         raise SimulateError(f"{address[0]}:{address[1]}: cannot connect ({error})") from error
     return line

@@ -115,7 +115,8 @@ class Phone(Line, Listener):
 
     async def _reply(self, future: asyncio.Future[Any]) -> Any:
         try:
-            found = await asyncio.wait_for(future, DEADLINE_S)
+            async with asyncio.timeout(DEADLINE_S):
+                found = await future
         except TimeoutError as error:
             raise self.trouble() from error
         if isinstance(found, comet.Error):

@@ -69,7 +69,8 @@ class Admin:
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """One request, one connection."""
         try:
-            status, answer = await asyncio.wait_for(self._exchange(method, path, body), DEADLINE_S)
+            async with asyncio.timeout(DEADLINE_S):
+                status, answer = await self._exchange(method, path, body)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
             raise SimulateError(
                 f"{self._where}: no hub answers there ({error or 'too slow'}); start one with "
