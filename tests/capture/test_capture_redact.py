@@ -328,3 +328,18 @@ def test_pseudonyms_keep_exactly_the_shared_prefix(one: bytes, two: bytes) -> No
         return 32 - (int.from_bytes(a, "big") ^ int.from_bytes(b, "big")).bit_length()
 
     assert shared(names(one), names(two)) == shared(one, two)
+
+
+def test_a_recording_is_believed(tmp_path: Path) -> None:
+    """Where it says that something else is spoken than the bytes look like, nothing is shown."""
+    recorder = Recorder(tmp_path, source="edge", sequence=0)
+    for number, (port, protocol) in enumerate(
+        [(4_444, "comet"), (4_444, "klingon"), (PORT, "esnp")]
+    ):
+        recorder.open(1 + number, ("10.0.0.9", 51_000 + number), ("10.0.0.1", port), protocol, T0)
+        recorder.record(1 + number, "c2s", AUTH, T0)
+    recorder.stop()
+    out = tmp_path / "out.pcapng"
+    redact(tmp_path / "edge-00000000.pcapng", out)
+    masked = COMET.encode(Auth(client_id="c01000010000abcd", token="\0" * 11))
+    assert _payloads(out) == [masked, bytes(len(AUTH)), bytes(len(AUTH))]

@@ -1,11 +1,14 @@
-"""The protocol of a connection: by name, by port, or from its first bytes."""
+"""The protocol of a connection: by name, by port, by a recording, or from its first bytes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from wirehouse.capture.choice import SNIFFED_BYTES, Chooser, Sniffer, default_ports
 from wirehouse.capture.framing import Framing, head_size, magics
+from wirehouse.capture.introductions import Said
 from wirehouse.capture.items import Direction
 from wirehouse.protocols import registry
 
@@ -26,10 +29,37 @@ def test_the_usual_ports() -> None:
 
 def test_a_name_wins_over_a_port() -> None:
     chooser = Chooser(ports={80: "comet"}, protocol="tny")
-    known = chooser.known(80)
-    assert known is not None
-    assert known.name == "tny"
+    assert chooser.known(80) == Said(registry.find("tny"))
     assert Chooser(ports={80: "comet"}).known(81) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "port", "said", "chosen"),
+    [
+        ({}, 4000, "tny", "tny"),
+        ({}, 9620, "tny", "tny"),
+        ({}, 9620, None, "comet"),
+        ({}, 4000, "", ""),
+        ({}, 9620, "", ""),
+        ({}, 4000, None, None),
+        ({"ports": {4000: "esnp"}}, 4000, "tny", "esnp"),
+        ({"ports": {4000: "esnp"}}, 4000, "", "esnp"),
+        ({"ports": {9620: "esnp"}}, 9620, "tny", "esnp"),
+        ({"ports": {9620: "comet"}}, 9620, "tny", "tny"),
+        ({"ports": {}}, 9620, None, None),
+        ({"protocol": "esnp"}, 9620, "tny", "esnp"),
+        ({"protocol": "esnp"}, 4000, "", "esnp"),
+    ],
+)
+def test_a_recording_counts_for_more_than_a_usual_port_and_less_than_what_a_reader_is_told(
+    options: dict[str, Any], port: int, said: str | None, chosen: str | None
+) -> None:
+    """An empty name stands for a protocol that is not installed."""
+
+    def of(name: str | None) -> Said | None:
+        return None if name is None else Said(registry.find(name) if name else None)
+
+    assert Chooser(**options).known(port, of(said)) == of(chosen)
 
 
 def test_dialects() -> None:

@@ -74,7 +74,7 @@ def test_who(changes: dict[str, Any], who: str) -> None:
         ({"body_base64": "/w==", "body_bytes": 1}, "1 bytes"),
         ({"masked": True, "body": None}, "(secret)"),
         ({"sealed": True}, "sealed"),
-        ({"esnp": {"rows": []}}, "#5"),
+        ({"esnp": {"rows": {"types": [], "data": []}}}, "#5"),
     ],
 )
 def test_what_it_says_in_short(changes: dict[str, Any], said: str) -> None:
@@ -87,16 +87,21 @@ def test_fields_are_told_by_name() -> None:
 
 
 def test_rows_of_esnp_are_like_fields() -> None:
-    rows = [
-        {"type": 30, "row": "flag", "flag": {"value": 4}},
-        {"type": 21, "row": "data", "data": {"name": "a", "value": [{"parent": -1, "int": 1}]}},
-        {"type": 21, "row": "data", "data": {"name": "t", "value": [{"bytes": "cmFpbg=="}]}},
-        {"type": 21, "row": "data", "data": {"name": "b", "value": [{"bytes": "/w=="}]}},
-        {"type": 21, "row": "data", "data": {"name": "n", "value": [{"int": 1}, {"int": 2}]}},
-        {"type": 22, "row": "seq_no", "seq_no": {"number": 3, "last": 9}},
-    ]
+    rows = {
+        "types": [30, 21, 21, 21, 21, 22, 99],
+        "header": [],
+        "data": [
+            {"name": "a", "value": [{"parent": -1, "int": 1}]},
+            {"name": "t", "value": [{"bytes": "cmFpbg=="}]},
+            {"name": "b", "value": [{"bytes": "/w=="}]},
+            {"name": "n", "value": [{"int": 1}, {"int": 2}]},
+        ],
+        "seq_no": [{"number": 3, "last": 9}],
+        "flag": [{"value": 4}],
+        "opaque": [{"type": 99, "data": "cmFpbg=="}],
+    }
     said = _line(esnp={"rows": rows})
-    assert said.endswith("a=1 t=rain b=1 bytes n=2 values last=9")
+    assert said.endswith("a=1 t=rain b=1 bytes n=2 values last=9 data=cmFpbg==")
 
 
 def test_a_line_fits_the_terminal() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from wirehouse.capture.assembly import StreamAssembler
-from wirehouse.columnar.holding import HeldBack
+from wirehouse.columnar.holding import TOGETHER_NS, HeldBack
 from wirehouse.records.rows import Closed, Event, FaultRow, MessageRow
 
 
-def message(ts_ns: int, connection: int = 1, link: int | None = None) -> MessageRow:
+def message(
+    ts_ns: int, connection: int = 1, link: int | None = None, protocol: str = "tny"
+) -> MessageRow:
     return MessageRow(
-        ts_ns, ts_ns, connection, "c2s", "tny", "request", "request", tunnel_link=link
+        ts_ns, ts_ns, connection, "c2s", protocol, "request", "request", tunnel_link=link
     )
 
 
@@ -36,6 +38,35 @@ def test_messages_of_tunnels_wait_with_their_link() -> None:
     held.waiting = {7: 5}
     assert held.passed([message(6, connection=99, link=7)]) == []
     assert times(list(held.all())) == [6]
+
+
+def links() -> HeldBack:
+    """Two links are known."""
+    held = HeldBack()
+    held.passed([message(1, connection=7, protocol="relay"), message(1, 8, protocol="relay")])
+    return held
+
+
+def test_all_links_wait_with_one() -> None:
+    held = links()
+    held.waiting = {7: 5}
+    events = [message(4, 99, link=8), message(6, 99, link=8), message(6, 2), message(7, 99, link=7)]
+    assert times(held.passed(events)) == [4, 6]
+    held.waiting = {}
+    assert times(held.passed([Closed(9, 8)])) == [6, 7, 9]
+
+
+def test_links_do_not_wait_for_ever() -> None:
+    held = links()
+    held.waiting = {7: 5}
+    late = 6 + TOGETHER_NS
+    assert times(held.passed([message(late, 99, link=8), message(late, 99, link=7)])) == [late]
+
+
+def test_links_do_not_wait_for_other_connections() -> None:
+    held = links()
+    held.waiting = {2: 5}
+    assert times(held.passed([message(6, 99, link=8), message(6, 2)])) == [6]
 
 
 def test_a_hole_shows_before_anything_waits_behind_it() -> None:

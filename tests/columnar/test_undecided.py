@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.capture.frames_made import talk
+from tests.columnar.differential import _Talk, differences
+from tests.columnar.steps import check_steps
 
+from wirehouse.capture import format as f
+from wirehouse.capture import synthesis as make
 from wirehouse.capture.recorder import Recorder
+from wirehouse.capture.writer import PcapWriter
 from wirehouse.columnar.pipeline import CapturePipeline
 from wirehouse.columnar.read import ReadOptions, read_batches
 from wirehouse.columnar.state import PipelineState
@@ -23,11 +30,11 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> list[str]:
-    """Two files: a connection asks something and signs on in the first, and says nothing more until
-    the end of the second; in between another one talks."""
+    """Two files that do not say what is spoken: a connection asks something and signs on in the
+    first, and says nothing more until the end of the second; in between another one talks."""
     recorder = Recorder(tmp_path, source="edge")
     for number in (QUIET, BUSY):
-        recorder.open(number, ("10.0.0.1", number), ("10.0.0.2", 5_000), "esnp", number)
+        recorder.open(number, ("10.0.0.1", number), ("10.0.0.2", 5_000), None, number)
     recorder.record(QUIET, "c2s", CALL, SECOND)
     for at in range(100):
         recorder.record(BUSY, "c2s", CALL, SECOND + 1 + at)
@@ -62,3 +69,69 @@ def test_it_still_waits_when_somebody_goes_on_later(recorded: list[str]) -> None
     found = waiting(second)
     assert found[0]
     assert not found[-1]
+
+
+# -- both directions -------------------------------------------------------------------------
+
+
+def segment(each: _Talk, way: int, payload: bytes, flags: int = make.ACK) -> bytes:
+    ends = (each.client, each.server) if way == 0 else (each.server, each.client)
+    (src, src_port), (dst, dst_port) = ends
+    found = make.tcp(src_port, dst_port, seq=each.seq[way], flags=flags, payload=payload)
+    each.seq[way] += len(payload)
+    return make.ip(src, dst, found)
+
+
+def written(folder: Path, files: list[list[bytes]]) -> list[str]:
+    paths = [folder / f"{number}.pcap" for number in range(len(files))]
+    for number, packets in enumerate(files):
+        with paths[number].open("wb") as out:
+            writer = PcapWriter(out, link=f.LINK_RAW)
+            for at, packet in enumerate(packets):
+                writer.packet((1 + number) * SECOND + at * 1_000, packet)
+    return [str(path) for path in paths]
+
+
+@pytest.mark.parametrize("flags", [make.ACK, make.FIN | make.ACK])
+def test_what_one_direction_said_waits_for_the_other(tmp_path: Path, flags: int) -> None:
+    """The first to speak tells what is spoken, also when it takes longer than the answer does."""
+    each = _Talk(1, 5_000)
+    first = [segment(each, 0, CALL[:3]), segment(each, 1, CALL, flags)]
+    files = written(tmp_path, [first, [segment(each, 0, CALL[3:])]])
+    assert differences(files) == []
+    found = CapturePipeline(files, tables=("messages",)).batches()
+    rows = [row for _, batch in found for row in batch.to_pylist()]  # type: ignore[union-attr]
+    assert sorted((row["direction"], row["protocol"]) for row in rows) == [
+        ("c2s", "esnp"),
+        ("s2c", "esnp"),
+    ]
+    check_steps([(files[:1], 2), (files[1:], 1)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_talks_in_small_pieces(tmp_path: Path, seed: int) -> None:
+    """Any protocol or none, on ports that nobody knows, ended at any time, in several files."""
+    rng = random.Random(seed)
+    left = []
+    for number in range(25):
+        said = list(talk(rng.choice(["comet", "esnp", "tny", "magline"]), 1))
+        if rng.random() < 0.3:
+            said.insert(0, (rng.choice(["c2s", "s2c"]), rng.randbytes(rng.randrange(1, 40))))
+        left.append((_Talk(number, 5_000), said))
+    packets: list[bytes] = []
+    while left:
+        each, said = rng.choice(left)
+        way, data = said.pop(0) if said else (rng.choice(["c2s", "s2c"]), b"")
+        size = rng.choice([2, 30, 9_999])
+        flags = make.ACK | rng.choice([0, 0, 0, make.FIN, make.RST] if not said else [0])
+        packets.append(segment(each, int(way == "s2c"), data[:size], flags))
+        if data[size:]:
+            said.insert(0, (way, data[size:]))
+        elif not said:
+            left.remove((each, said))
+    cuts = sorted(rng.sample(range(1, len(packets)), 3))
+    parts = [packets[a:b] for a, b in zip([0, *cuts], [*cuts, len(packets)], strict=True)]
+    files = written(tmp_path, parts)
+    assert differences(files) == []
+    steps = [([file], 1 + at % 3) for at, file in enumerate(files)]
+    check_steps(steps, window_bytes=rng.choice([1, 300, 1 << 20]))

@@ -38,11 +38,11 @@ def cut_here(folder: Path, seed: int) -> list[str]:
 
 
 def tunnels_here(folder: Path, seed: int) -> list[str]:
-    """Tunnels that move from link to link, some with gaps, without a JVM."""
+    """Tunnels that move from link to link of several sources, some with gaps, without a JVM."""
     rng = random.Random(seed)
     (folder / "sim").mkdir()
     write_tunnels(folder / "sim" / "relay.pcap", rng, lost=rng.choice([0, 0.05]))
-    _in_waves(folder, cut(folder / "sim", rng, most_files=9), (), rng)
+    _in_waves(folder, cut(folder / "sim", rng, most_sources=3, most_files=5), (), rng)
     return unlike_engines_here(folder / "lake", captures_in(folder / "sim"), (), PLACES)
 
 

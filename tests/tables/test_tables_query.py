@@ -87,10 +87,17 @@ def older_columns() -> pa.Schema:
     return pa.schema([*old, pa.field("esnp", pa.struct(fields))])
 
 
+def no_rows() -> dict[str, list[Any]]:
+    """What a message of ESNP without rows has."""
+    kinds = messages_schema(["esnp"]).field("esnp").type.field("rows").type
+    return {each.name: [] for each in kinds}
+
+
 def older_lake(lake: Path) -> None:
     """Adds a file that lacks a column, and fields in a struct and in a list of structs."""
     columns = older_columns()
-    rows = [message(5, "esnp", esnp={"rows": [{"type": 1}]}), message(6, "esnp")]
+    said = {**no_rows(), "types": [21], "data": [{"name": "a"}]}
+    rows = [message(5, "esnp", esnp={"rows": said}), message(6, "esnp")]
     with Writer(lake) as writer, writer.begin() as step:
         path = step.work("old") / "old.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=columns), path)
@@ -102,7 +109,8 @@ def _poorer(field: pa.Field) -> pa.Field:
     """The same without the last field of its structs."""
     kind = field.type
     if pa.types.is_struct(kind) and kind.num_fields > 1:
-        return field.with_type(pa.struct([kind.field(at) for at in range(kind.num_fields - 1)]))
+        kept = [_poorer(kind.field(at)) for at in range(kind.num_fields - 1)]
+        return field.with_type(pa.struct(kept))
     if pa.types.is_list(kind):
         return field.with_type(pa.list_(_poorer(kind.value_field)))
     return field

@@ -84,6 +84,7 @@ class Reader:
         self._packet_head = struct.Struct(sign + "5I")
         self._obsolete_head = struct.Struct(sign + "HH4I")
         self._two = struct.Struct(sign + "II")
+        self._fact_head = struct.pack(sign + "I", f.PEN) + f.FACT_MAGIC
 
     def _u32(self, buf: bytes, at: int) -> int:
         return int.from_bytes(buf[at : at + 4], self.order)
@@ -217,8 +218,8 @@ class Reader:
 
     def _custom(self, buf: bytes, begin: int, end: int, offset: int) -> Fact | None:
         self._need(begin, end, 16)
-        text_at = begin + 12 + len(f.FACT_MAGIC)
-        ours = self._u32(buf, begin + 8) == f.PEN and buf[begin + 12 : text_at] == f.FACT_MAGIC
+        text_at = begin + 8 + len(self._fact_head)
+        ours = buf[begin + 8 : text_at] == self._fact_head
         return _fact(buf[text_at : end - 4], offset) if ours else None
 
 

@@ -1,4 +1,7 @@
-"""Which protocol a connection speaks: by name, by the server's port, or sniffed.
+"""Which protocol a connection speaks: as the reader was told, as a recording says, or sniffed.
+
+A reader is told a name for all connections, or ports; usual ports count for less than what a
+recording says, because it was there.
 
 Sniffing takes the first stream of a connection that has bytes, from its beginning, and tries every
 protocol on it: the one whose first frame decodes is chosen. A protocol whose first frame is not
@@ -16,6 +19,7 @@ from wirehouse.wire.model import Direction
 from wirehouse.wire.protocol import Protocol
 
 from .framing import Framing, Good, Need
+from .introductions import Said
 
 __all__ = ["SNIFFED_BYTES", "Chooser", "Sniffer", "default_ports"]
 
@@ -39,11 +43,12 @@ class Chooser:
         protocol: str | None = None,
         dialects: Mapping[str, str] | None = None,
     ):
-        """`protocol` is for every connection; else `ports` decides, else the bytes."""
-        self._ports = {
-            port: registry.find(name)
-            for port, name in (default_ports() if ports is None else ports).items()
-        }
+        """`protocol` is for every connection; else `ports` decides, else the bytes. Ports that say
+        what is usual count for less than a recording."""
+        usual = default_ports() if ports is None or ports else {}
+        chosen = usual if ports is None else ports
+        self._ports = {port: registry.find(name) for port, name in chosen.items()}
+        self._unusual = {port for port, name in chosen.items() if usual.get(port) != name}
         self._named = None if protocol is None else registry.find(protocol)
         self._dialects = {
             name: registry.find(name).dialect(dialect)
@@ -56,9 +61,26 @@ class Chooser:
         """The ports of servers."""
         return frozenset(self._ports)
 
-    def known(self, server_port: int) -> Protocol | None:
-        """The protocol, when name or port tell."""
-        return self._named or self._ports.get(server_port)
+    def known(self, server_port: int, said: Said | None = None) -> Said | None:
+        """What a connection speaks, when that is known without its bytes; `said` is what a
+        recording says of it."""
+        told = self.told(server_port)
+        if told is not None:
+            return Said(told)
+        if said is not None:
+            return said
+        usual = self.usual(server_port)
+        return None if usual is None else Said(usual)
+
+    def told(self, server_port: int) -> Protocol | None:
+        """The protocol, when a name or a port tells that is not the usual one."""
+        if self._named is not None or server_port not in self._unusual:
+            return self._named
+        return self._ports[server_port]
+
+    def usual(self, server_port: int) -> Protocol | None:
+        """The protocol that is usual at a port, unless ports were given and this one was not."""
+        return None if server_port in self._unusual else self._ports.get(server_port)
 
     def dialect(self, protocol: Protocol) -> str:
         """The dialect that is read."""

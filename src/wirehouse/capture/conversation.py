@@ -16,6 +16,7 @@ from .assembly import Conflict, Data, Event, Gap, StreamAssembler
 from .choice import Chooser, Sniffer
 from .connections import Connection
 from .coverage import StreamCoverage
+from .introductions import Said
 from .items import Direction, Segment
 from .keys import KeyRing
 from .messages import MessageRows
@@ -61,9 +62,9 @@ class _Stream:
 
 
 class Conversation:
-    """What two endpoints say to each other."""
+    """What two endpoints say to each other; `said` is what a recording says that they speak."""
 
-    def __init__(self, context: Context, connection: Connection):
+    def __init__(self, context: Context, connection: Connection, said: Said | None = None):
         self.connection = connection
         self._context = context
         self._streams: dict[Direction, _Stream] = {}
@@ -73,10 +74,10 @@ class Conversation:
         self._sniffed: _Stream | None = None
         self._waiting: list[tuple[_Stream, Data | Gap | _End]] = []
         self._waiting_bytes = 0
-        known = context.chooser.known(connection.server.port)
+        known = context.chooser.known(connection.server.port, said)
         self._decided = known is not None
         if known is not None:
-            self._use(known)
+            self._use(known.protocol)
 
     def segment(self, segment: Segment, direction: Direction, file: int) -> Iterator[TableRow]:
         """What a segment makes known."""

@@ -23,6 +23,7 @@ from typing import Any, Final
 from .choice import Chooser
 from .connections import LIMIT, Assigned, Connection, ConnectionTable
 from .conversation import Context, Conversation, TableRow
+from .introductions import Introductions
 from .items import Fact, FileFault, Item, Packet, Secrets, Segment
 from .keys import KeyRing
 from .limits import FAULT_BYTES, Limits
@@ -53,9 +54,10 @@ def read_tables(
     """(table, row) for everything in some files.
 
     `protocol` is what every connection speaks; without it `ports` tells by the server's port (by
-    default, the usual ports), and where it does not, the bytes do. `keys` are key logs; `dialects`
-    maps protocols to the dialect that is spoken. `reveal` shows secret fields. `connections` and
-    `limits` bound what is held.
+    default, the usual ports), and where it does not, the bytes do. What a recording says of its
+    connections counts for more than a usual port. `keys` are key logs; `dialects` maps protocols to
+    the dialect that is spoken. `reveal` shows secret fields. `connections` and `limits` bound what
+    is held.
     """
     decoder = CaptureDecoder(
         tables=tables,
@@ -106,10 +108,12 @@ class CaptureDecoder:
         self._limits = limits
         self._table = ConnectionTable(chooser.ports, limit=connections)
         self._conversations: dict[Connection, Conversation] = {}
+        self._introduced = Introductions()
 
     def file(self, path: str | os.PathLike[str]) -> Iterator[TableRow]:
         """The rows that a file makes known."""
         self._context.files.append(os.fspath(path))
+        self._introduced.begin_file()
         for item in read(path, limits=self._limits):
             yield from self._item(item)
 
@@ -131,6 +135,7 @@ class CaptureDecoder:
             case FileFault():
                 yield from self._fault(item)
             case Fact():
+                self._introduced.add(item)
                 if "facts" in self._context.tables:
                     yield "facts", self._fact_row(item)
 
@@ -147,7 +152,8 @@ class CaptureDecoder:
             yield from self._conversations.pop(dropped).end(still_open=False)
         conversation = self._conversations.get(assigned.connection)
         if conversation is None:
-            conversation = Conversation(self._context, assigned.connection)
+            said = self._introduced.of(packet.connection)
+            conversation = Conversation(self._context, assigned.connection, said)
             self._conversations[assigned.connection] = conversation
         file = len(self._context.files) - 1
         yield from conversation.segment(found, assigned.direction, file)

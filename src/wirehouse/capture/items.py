@@ -81,7 +81,7 @@ class Segment(msgspec.Struct, frozen=True):
     """How many bytes of payload were on the wire behind the captured ones."""
 
 
-class Fact(msgspec.Struct, frozen=True):
+class Fact(msgspec.Struct, frozen=True, gc=False):
     """What a recorder knew and the wire does not carry."""
 
     ts_ns: int

@@ -99,8 +99,10 @@ class Output:
 
     def seal(self) -> Path:
         """Brings it to disk, closes it and gives it its name."""
-        os.fsync(self._file)
-        os.close(self._file)
+        try:
+            os.fsync(self._file)
+        finally:
+            os.close(self._file)
         return seal(self.path)
 
     def discard(self) -> None:

@@ -17,6 +17,11 @@ introduces it again, and its keys.
 
 `record` is on the hot path of a busy edge: it appends a prepared header (`templates.py`) and the
 frames to a list, which is joined when it is flushed.
+
+When a call raises OSError, as it does while a disk is full, `suspend` leaves the file as it is, and
+what crosses is counted, not kept. `resume` goes on in a new file: with what was not flushed yet, a
+fact `lost` that says how much was not recorded, the connections that closed meanwhile, and sequence
+numbers that show the gap in each stream.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ from __future__ import annotations
 import io
 import os
 import struct
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,12 +41,39 @@ from .synthesis import ACK, FIN, PSH, SYN
 from .templates import Address, Link, Way
 from .writer import PcapngWriter, fact_text, origin_option
 
-__all__ = ["Address", "Recorder"]
+__all__ = ["Address", "Lost", "Recorder"]
 
 _NS: Final = 1_000_000_000
 _CUSTOM_HEAD: Final = struct.Struct("<III")
 _SECRETS_HEAD: Final = struct.Struct("<IIII")
 _TAIL: Final = struct.Struct("<I")
+_NOWHERE: Final = -2
+"""Instead of a file's number: nothing is written."""
+_GAP_LIMIT: Final = 1 << 30
+"""The longest gap that sequence numbers show: from twice as much on they would mean the past."""
+_CLOSES_LIMIT: Final = 65_536
+"""Connections whose close is remembered during an outage, a few hundred bytes each."""
+
+
+@dataclass
+class Lost:
+    """What was not recorded."""
+
+    frames: int = 0
+    """Times that frames crossed."""
+    bytes: int = 0
+    """Bytes of these frames."""
+    facts: int = 0
+
+
+@dataclass(frozen=True)
+class _Outage:
+    """What is known of a time in which nothing is written."""
+
+    since_ns: int
+    reason: str
+    lost: Lost
+    closes: list[tuple[Way, int, dict[str, object]]]
 
 
 class Recorder:
@@ -79,6 +113,10 @@ class Recorder:
         self._empty_size = 0
         self.sequence = next_sequence(self._folder, source) if sequence is None else sequence
         """The number of the file that is being written."""
+        self.lost = Lost()
+        """What was not recorded, in all outages so far."""
+        self._current = self.sequence  # or nowhere
+        self._outage: _Outage | None = None
         self._output = Output(self._folder, source, self.sequence)
         self._sealer = Sealer()
         self._begin()
@@ -101,6 +139,8 @@ class Recorder:
         link = Link(connection, client, server, protocol)
         self._ways["c2s"][connection] = link.c2s
         self._ways["s2c"][connection] = link.s2c
+        if self._outage is not None:
+            return
         self._introduce(link, ts_ns, continued=False)
         self._control(link.c2s, SYN, ts_ns)
         self._control(link.s2c, SYN | ACK, ts_ns)
@@ -110,7 +150,7 @@ class Recorder:
         """Whole frames that crossed in one direction. KeyError when the connection is not open."""
         way = self._ways[direction][connection]
         size = len(frames)
-        if way.link.file != self.sequence or not 0 < size <= f.PACKET_LIMIT:
+        if way.link.file != self._current or not 0 < size <= f.PACKET_LIMIT:
             self._record_unusual(way, frames, ts_ns)
             return
         self._held += way.put(self._parts, frames, ts_ns)
@@ -119,8 +159,11 @@ class Recorder:
 
     def fact(self, kind: str, ts_ns: int, connection: int | None = None, **data: object) -> None:
         """What the wire does not carry, as values that JSON can hold."""
+        if self._outage is not None:
+            self._outage.lost.facts += 1
+            return
         way = self._ways["c2s"].get(connection) if connection is not None else None
-        if way is not None and way.link.file != self.sequence:
+        if way is not None and way.link.file != self._current:
             self._introduce(way.link, ts_ns, continued=True)
         self._fact(kind, ts_ns, connection, data)
         self._after(ts_ns)
@@ -133,31 +176,89 @@ class Recorder:
         way = self._ways["c2s"].get(connection) if connection is not None else None
         if way is not None:
             way.link.keys.append(line)
-            if way.link.file != self.sequence:
+            if way.link.file != self._current:
                 return  # it will stand behind the introduction
-        self._secrets([line])
+        if self._outage is None:
+            self._secrets([line])
 
     def close(self, connection: int, ts_ns: int, reason: str, side: str | None = None) -> None:
         """A connection is over. `side`: who ended it, `client` or `server`, if that is known."""
         way = self._ways["c2s"].pop(connection)
         del self._ways["s2c"][connection]
-        if way.link.file != self.sequence:
-            self._introduce(way.link, ts_ns, continued=True)
-        who = {} if side is None else {"side": side}
-        self._fact("close", ts_ns, connection, {"reason": reason, **who})
-        self._control(way, FIN | ACK, ts_ns)
-        self._control(way.peer, FIN | ACK, ts_ns)
+        said: dict[str, object] = {"reason": reason, **({} if side is None else {"side": side})}
+        if self._outage is None:
+            self._close(way, ts_ns, said)
+            self._after(ts_ns)
+        elif len(self._outage.closes) < _CLOSES_LIMIT:
+            self._outage.closes.append((way, ts_ns, said))
+
+    # -- outages -----------------------------------------------------------------------------
+
+    def suspend(self, ts_ns: int, reason: str) -> None:
+        """Something raised OSError: writes nothing until `resume`, and counts what is lost. The
+        file so far is sealed, if that can be done; otherwise it stays open."""
+        if self._outage is not None:
+            return
+        self._outage = _Outage(ts_ns, reason, Lost(), [])
+        self._current = _NOWHERE
+        with suppress(OSError):
+            if self._written:
+                self._sealer.seal(self._output)
+            else:
+                self._output.discard()
+
+    def resume(self, ts_ns: int) -> None:
+        """Goes on in a new file. When that raises OSError as well, `suspend` again."""
+        outage = self._outage
+        if outage is None:
+            return
+        with suppress(OSError):
+            self._sealer.wait()
+        used = next_sequence(self._folder, self._source)
+        sequence = max(used, self.sequence + (self._written > 0))
+        head = self._head(sequence)
+        held = b"".join(self._parts)[0 if self._written else self._empty_size :]
+        following = Output(self._folder, self._source, sequence)
+        try:
+            following.write(head + held)
+        except OSError:
+            with suppress(OSError):
+                following.discard()
+            raise
+        self._outage, self._output = None, following
+        self.sequence = self._current = sequence
+        self._parts, self._held, self._written = [], 0, len(head + held)
+        self._empty_size, self._rotate_at_ns = len(head), 0
+        self._tell(outage, ts_ns)
         self._after(ts_ns)
+
+    def _tell(self, outage: _Outage, ts_ns: int) -> None:
+        """What an outage was, and what became of connections."""
+        lost, total = outage.lost, self.lost
+        total.frames += lost.frames
+        total.bytes += lost.bytes
+        total.facts += lost.facts
+        said = {"since_ns": outage.since_ns, "reason": outage.reason, **asdict(lost)}
+        self._fact("lost", ts_ns, None, said)
+        for ways in self._ways.values():
+            for way in ways.values():
+                _skip(way)
+        for way, closed_ns, why in outage.closes:
+            _skip(way)
+            _skip(way.peer)
+            self._close(way, closed_ns, why)
 
     # -- files -------------------------------------------------------------------------------
 
     def tick(self, ts_ns: int) -> None:
         """Time has passed: flushes and rotates what is due."""
-        if not self._is_empty():
+        if self._outage is None and not self._is_empty():
             self._after(ts_ns)
 
     def flush(self) -> None:
         """Hands everything to the operating system."""
+        if self._outage is not None:
+            return
         data = b"".join(self._parts)
         self._parts = [data]  # kept when writing fails, for another try
         self._output.write(data)
@@ -168,15 +269,19 @@ class Recorder:
     def rotate(self) -> Path | None:
         """Begins the next file; gives the name of the one before, once it is sealed. None when
         nothing was in it: then it stays open."""
-        if self._is_empty():
+        if self._outage is not None or self._is_empty():
             return None
         self._next_file()
         return self._sealer.wait()
 
     def stop(self) -> Path | None:
         """Seals the last file and gives its name; None when nothing was in it."""
-        self._sealer.wait()
-        self._sealer.stop()
+        try:
+            if self._outage is not None:
+                self.resume(self._outage.since_ns)
+            self._sealer.wait()
+        finally:
+            self._sealer.stop()
         if self._is_empty():
             self._output.discard()
             return None
@@ -189,20 +294,25 @@ class Recorder:
     def _next_file(self) -> None:
         """The old file is sealed in the background."""
         self.flush()
+        self._sealer.wait()
         following = Output(self._folder, self._source, self.sequence + 1)
         self._sealer.seal(self._output)
         self._output = following
         self.sequence += 1
+        self._current = self.sequence
         self._begin()
 
     def _begin(self) -> None:
-        head = io.BytesIO()
-        writer = PcapngWriter(head, options=[origin_option(self._source, self.sequence)])
-        writer.interface(f.LINK_RAW)
-        self._parts = [head.getvalue()]
-        self._held = self._empty_size = len(head.getvalue())
+        self._parts = [self._head(self.sequence)]
+        self._held = self._empty_size = len(self._parts[0])
         self._written = 0
         self._rotate_at_ns = 0
+
+    def _head(self, sequence: int) -> bytes:
+        """What a file begins with."""
+        head = io.BytesIO()
+        PcapngWriter(head, options=[origin_option(self._source, sequence)]).interface(f.LINK_RAW)
+        return head.getvalue()
 
     def _after(self, ts_ns: int) -> None:
         """Flushes and rotates, if it is time."""
@@ -218,15 +328,21 @@ class Recorder:
 
     def _introduce(self, link: Link, ts_ns: int, *, continued: bool) -> None:
         """Says in this file who the connection is."""
-        link.file = self.sequence
+        link.file = self._current
         data = {**link.open_data, "continued": True} if continued else link.open_data
         self._fact("open", ts_ns, link.number, data)
         if link.keys:
             self._secrets(link.keys)
 
     def _record_unusual(self, way: Way, frames: bytes, ts_ns: int) -> None:
-        """The first frames of a connection in this file, or more than a packet can hold."""
-        if way.link.file != self.sequence:
+        """The first frames of a connection in this file, more than a packet can hold, or some that
+        cannot be written."""
+        if self._outage is not None:
+            way.lost_bytes += len(frames)
+            self._outage.lost.frames += 1
+            self._outage.lost.bytes += len(frames)
+            return
+        if way.link.file != self._current:
             self._introduce(way.link, ts_ns, continued=True)
         for begin in range(0, len(frames), f.PACKET_LIMIT):
             end = begin + f.PACKET_LIMIT
@@ -234,6 +350,14 @@ class Recorder:
             marks |= f.MARK_UNFINISHED if end < len(frames) else 0
             self._held += way.put_marked(self._parts, frames[begin:end], ts_ns, PSH | ACK, marks)
         self._after(ts_ns)
+
+    def _close(self, way: Way, ts_ns: int, said: dict[str, object]) -> None:
+        """The fact that a connection is over, and why; then its last packets."""
+        if way.link.file != self._current:
+            self._introduce(way.link, ts_ns, continued=True)
+        self._fact("close", ts_ns, way.link.number, said)
+        self._control(way, FIN | ACK, ts_ns)
+        self._control(way.peer, FIN | ACK, ts_ns)
 
     def _control(self, way: Way, flags: int, ts_ns: int) -> None:
         """A packet without frames. SYN and FIN count as one byte of the stream."""
@@ -256,3 +380,9 @@ class Recorder:
     def _put(self, *parts: bytes) -> None:
         self._parts += parts
         self._held += sum(map(len, parts))
+
+
+def _skip(way: Way) -> None:
+    """The stream goes on behind what was lost of it."""
+    way.advance(min(way.lost_bytes, _GAP_LIMIT))
+    way.lost_bytes = 0

@@ -28,7 +28,8 @@ from .connections import Connection, ConnectionTable
 from .conversation import Context, Conversation, TableRow
 from .emptying import BlockEmptier, Emptier, PcapEmptier
 from .files import Feed, open_feed
-from .items import Direction, Element, FileFault, Packet, Section, Segment
+from .introductions import Introductions
+from .items import Direction, Element, Fact, FileFault, Packet, Section, Segment
 from .keys import KeyRing
 from .limits import Limits
 from .links import segment
@@ -131,6 +132,8 @@ class _Copy:
         self._write(self._emptier.emptied(element, self._feed.take(element.offset, size)))
         if isinstance(element, Packet):
             self._packet(element)
+        elif isinstance(element, Fact):
+            self._streams.introduced.add(element)
 
     def finish(self) -> None:
         """Copies the end."""
@@ -187,6 +190,8 @@ class _Streams:
         self._context = Context(chooser, KeyRing(), rows, [""], frozenset({"messages"}))
         self._table = ConnectionTable(chooser.ports)
         self._conversations: dict[Connection, Conversation] = {}
+        self.introduced = Introductions()
+        """What the capture says that its connections speak."""
 
     def segment(self, found: Segment) -> Iterator[_Shown]:
         """The frames that a segment completes."""
@@ -195,7 +200,8 @@ class _Streams:
             yield from _shown(self._conversations.pop(dropped).end(still_open=False))
         conversation = self._conversations.get(assigned.connection)
         if conversation is None:
-            conversation = Conversation(self._context, assigned.connection)
+            said = self.introduced.of(found.packet.connection)
+            conversation = Conversation(self._context, assigned.connection, said)
             self._conversations[assigned.connection] = conversation
         yield from _shown(conversation.segment(found, assigned.direction, 0))
 

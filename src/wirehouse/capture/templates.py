@@ -46,7 +46,7 @@ class Way:
 
     __slots__ = (
         *("_first", "_fixed", "_flag", "_headers", "_options", "_pack", "_seq"),
-        *("ack", "link", "peer"),
+        *("ack", "link", "lost_bytes", "peer"),
     )
 
     peer: Way
@@ -56,6 +56,8 @@ class Way:
         self.link = link
         self.ack = _FIRST_SEQ.to_bytes(4, "big")
         """The next sequence number, as the other direction acknowledges it."""
+        self.lost_bytes = 0
+        """What crossed during an outage, and is missing in the stream."""
         wide = len(src) == 16
         self._seq = _FIRST_SEQ
         self._flag = flag

@@ -33,7 +33,7 @@ _ROUTINE: Final = frozenset(
 )
 """Fields that say nothing beside the columns, or nothing to people."""
 _ROUTINE_ROWS: Final = frozenset(
-    {"address", "error", "flag", "message_id", "source_message_id", "version"}
+    {"address", "error", "flag", "message_id", "source_message_id", "types", "version"}
 )
 """The same, of ESNP's rows."""
 _HELD: Final = ("int", "float", "text")
@@ -119,15 +119,15 @@ def _said(row: Mapping[str, Any]) -> str:
 
 def _fields(value: Any, name: str = "") -> Iterator[str]:
     """`name=value` for each field that has one."""
-    if isinstance(value, dict):
+    if name == "rows" and isinstance(value, dict):
+        for kind, rows in value.items():
+            if kind not in _ROUTINE_ROWS:
+                for each in rows:
+                    yield from _row(kind, each)
+    elif isinstance(value, dict):
         for key, each in value.items():
             if key not in _ROUTINE:
                 yield from _fields(each, key)
-    elif name == "rows" and isinstance(value, list):
-        for each in value:
-            kind = each.get("row")
-            if kind not in _ROUTINE_ROWS:
-                yield from _row(str(kind), each.get(kind))
     elif value not in (None, "", [], False, 0):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield f"{name}={printable(text)}"

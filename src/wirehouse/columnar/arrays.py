@@ -264,25 +264,38 @@ class Assembler:
         return found
 
     def _rows(self, shape: RowList, kind: pa.DataType, rows: int) -> pa.Array:
-        """Rows of all kinds; each kind's struct is spread over them."""
-        count = self._columns.rows(shape.table)
-        inner = kind.value_type
-        tags = self._columns[shape.tag]
-        found = {"type": pa.array(tags.copy())}
-        ends = self._columns[shape.ends]
+        """The types of all rows, and for each kind the list of its rows."""
+        tags, ends = self._columns[shape.tag], self._columns[shape.ends]
+        owners = np.repeat(np.arange(rows), np.diff(ends, prepend=0))
+        types, parts = pa.array(tags.copy()), [None, self._offsets(ends)]
+        listed = kind.field("types").type
+        found = {"types": pa.Array.from_buffers(listed, rows, parts, children=[types])}
         for name, tag, each in zip(shape.names, shape.tags, shape.shapes, strict=True):
-            chosen = np.flatnonzero(tags == tag)
-            compact = self._structs(each, inner.field(name).type, len(chosen), None)
-            self.row_kinds[name] = np.searchsorted(ends, chosen, side="right"), compact
-            found[name] = spread(compact, chosen, count)
-        sizes = self._columns[shape.opaque.size]
-        opaque = sizes >= 0
-        if opaque.any():
-            starts = self._columns[shape.opaque.start]
-            found["opaque"], _ = gathered(self._columns.buf, starts, sizes, opaque)
-        items = _struct(inner, found, count, None)
-        parts = [None, self._offsets(self._columns[shape.ends])]
-        return pa.Array.from_buffers(kind, rows, parts, children=[items])
+            owner = owners[tags == tag]
+            here = kind.get_field_index(name)
+            inner = pa.struct([]) if here < 0 else kind.field(here).type.value_type
+            items = self._structs(each, inner, len(owner), None)
+            self.row_kinds[name] = owner, items
+            if here >= 0:
+                found[name] = _lists_of(kind.field(here).type, items, owner, rows)
+        found["opaque"] = self._opaque(shape, kind.field("opaque").type, owners, rows)
+        found["broken"] = _empty(kind.field("broken").type, rows)
+        return _struct(kind, found, rows, None)
+
+    def _opaque(
+        self, shape: RowList, kind: pa.DataType, owners: NDArray[np.intp], rows: int
+    ) -> pa.Array:
+        """The rows of other types."""
+        chosen = np.flatnonzero(self._columns[shape.opaque.size] >= 0)
+        if not len(chosen):
+            return _empty(kind, rows)
+        starts, sizes = (
+            self._columns[each][chosen] for each in (shape.opaque.start, shape.opaque.size)
+        )
+        data, _ = gathered(self._columns.buf, starts, sizes)
+        found = {"type": pa.array(self._columns[shape.tag][chosen]), "data": data}
+        items = _struct(kind.value_type, found, len(chosen), None)
+        return _lists_of(kind, items, owners[chosen], rows)
 
     def _vars(self, shape: Vars, kind: pa.DataType, rows: int) -> pa.Array:
         """The nodes of self-describing values."""
@@ -341,6 +354,15 @@ def _struct(
         for each in (kind.field(at) for at in range(kind.num_fields))
     ]
     return pa.StructArray.from_buffers(kind, rows, [bitmap(valid)], children=children)
+
+
+def _lists_of(kind: pa.DataType, items: pa.Array, owners: NDArray[np.intp], rows: int) -> pa.Array:
+    """Items as lists of the rows that own them, which ascend."""
+    if not len(items):
+        return _empty(kind, rows)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.bincount(owners, minlength=rows), out=offsets[1:])
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(offsets)], children=[items])
 
 
 def _empty(kind: pa.DataType, rows: int) -> pa.Array:

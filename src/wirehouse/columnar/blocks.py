@@ -90,6 +90,11 @@ _OPTION_FLAGS: Final = fmt.OPTION_FLAGS
 _OPTION_MARK: Final = fmt.OPTION_CUSTOM_BINARY
 _MARK_HEAD: Final = int.from_bytes(fmt.MARK_MAGIC + bytes([fmt.MARK_VERSION]), "little")
 _RECORD: Final = fmt.PCAP_RECORD_SIZE
+_FACT_MAGIC: Final = int.from_bytes(fmt.FACT_MAGIC, "little")
+_FACT_TEXT: Final = 16
+"""Where in its block the text of a fact begins."""
+_OPEN_WORD: Final = int.from_bytes(b"open", "little")
+_BACKSLASH: Final = ord("\\")
 
 Bytes = NDArray[np.uint8]
 Wide = NDArray[np.int64]
@@ -157,9 +162,9 @@ def scan_pcapng(
 ) -> tuple[int, int, int, int]:
     """Read blocks from `start` until one begins at or behind `stop`: place, packets, others, why.
 
-    `others` gets the place in the buffer, and the number of the next packet, of each block that
-    Python has to read but that changes nothing for the blocks behind it; custom blocks are passed
-    over unless facts are wanted.
+    `others` gets place in the buffer, number of the next packet, and size, of each block that
+    Python has to read but that changes nothing for the blocks behind it; unless facts are wanted,
+    custom blocks are passed over that cannot introduce a connection.
     """
     at = start
     end = len(data)
@@ -184,9 +189,12 @@ def scan_pcapng(
             ):
                 return at, count, other, ODD
             count += 1
-        elif kind == _SECRETS or (kind == _CUSTOM and with_facts):
+        elif kind == _SECRETS or (
+            kind == _CUSTOM and (with_facts or _may_introduce(data, at, length, big))
+        ):
             others[0, U(other)] = at
             others[1, U(other)] = count
+            others[2, U(other)] = length
             other += 1
         elif kind == _SPB:
             if not _simple(data, base, at, length, big, interfaces, wide, narrow, marks, count):
@@ -206,6 +214,19 @@ def _own_order(data: Bytes, at: Int) -> Int:
     if be32(data, at + 8) == _ORDER_MAGIC:
         return 1
     return -1
+
+
+@inline
+def _may_introduce(data: Bytes, at: Int, length: Int, big: bool) -> bool:
+    """Whether a custom block is a fact that has the word `open`, or something escaped, in it."""
+    if length < _FACT_TEXT + 8 or u32(data, at + 8, big) != _PEN:
+        return False
+    if le32(data, at + 12) != _FACT_MAGIC:
+        return False
+    for place in range(at + _FACT_TEXT, at + length - 7):
+        if u8(data, place) == _BACKSLASH or le32(data, place) == _OPEN_WORD:
+            return True
+    return False
 
 
 @inline

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..capture.connections import LIMIT
+from ..capture.introductions import INTRODUCTION
 from ..capture.items import Fact, Secrets
 from ..capture.limits import Limits
 from . import order, slots
@@ -52,8 +53,9 @@ class FrontEnd:
     the connections of one share are read, and only their packets are seen; packets without a
     connection, facts and faults of files belong to share 0, secrets to all. `connections` bounds
     the connections that are held, those of all shares together. `part` reads only that part of the
-    one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over;
-    with `all_facts`, every share is told all of it. `resumed` is what is known from earlier files.
+    one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over,
+    introductions apart; with `all_facts`, every share is told all of it. `resumed` is what is known
+    from earlier files.
     """
 
     def __init__(
@@ -97,6 +99,9 @@ class FrontEnd:
         self._gathered: Gathered | None = None
         self._number = 0
         self._packets = 0
+        self.undecided = np.empty(0, np.int32)
+        """Connections, by slot, of which all that is kept comes when one of their streams goes on;
+        to be set before the next window is asked for."""
         if resumed is not None:
             self._tracker.restore(resumed.connections, resumed.streams, resumed.now_ns)
             self._patcher.restore(resumed.assemblers)
@@ -225,11 +230,13 @@ class FrontEnd:
         retired = self._tracker.held() if last else self._tracker.dropped()
         cut_off = self._end(retired, last)
         ended = np.concatenate([ending, np.array(late, np.int32), cut_off])
+        woken = self._woken(cut_off)
+        beside = self._beside()
         self._gathered = gather(
             packets,
             table,
-            np.concatenate([active, self._woken(cut_off)]),
-            ended,
+            np.concatenate([active, woken, self._woken(beside)]),
+            np.concatenate([ended, beside]),
             self._patcher.patches,
             self._carry,
         )
@@ -239,6 +246,7 @@ class FrontEnd:
             packets,
             self._gathered,
             self._ours(told),
+            _introductions(told),
             ended=ended,
             ended_by=table["ending"][ended],
             retired=retired,
@@ -284,6 +292,15 @@ class FrontEnd:
             self._patcher.end(table, stream)
         return streams
 
+    def _beside(self) -> NDArray[np.int32]:
+        """Those streams of undecided connections of which something is kept, and whose other
+        direction goes on."""
+        table = self._tracker.streams
+        streams = both_streams(self.undecided)
+        kept = table["carry"][streams] >= 0
+        found: NDArray[np.int32] = streams[kept & (table["window"][streams ^ 1] == self._number)]
+        return found
+
     def _woken(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:
         """Those streams for which nothing had happened in this window; now something has."""
         table = self._tracker.streams
@@ -292,3 +309,8 @@ class FrontEnd:
         table["bytes"][found] = 0
         table["pieces"][found] = 0
         return found
+
+
+def _introductions(told: list[Told]) -> list[tuple[int, Fact]]:
+    """The facts that say what connections speak."""
+    return [(at, item) for at, item in told if isinstance(item, Fact) and item.kind == INTRODUCTION]

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from .numba_options import U, kernel
 
-__all__ = ["ENTRY", "IGNORED", "UNDECIDED", "Ledger"]
+__all__ = ["ENTRY", "IGNORED", "UNDECIDED", "UNSEEN", "Ledger"]
 
 UNDECIDED: Final = -1
-"""Instead of a protocol's number: not yet known."""
+"""Instead of a protocol's number: not yet known, its bytes must tell."""
 IGNORED: Final = -2
-"""Instead of a protocol's number: none."""
+"""Instead of a protocol's number: none, or one that is not installed."""
+UNSEEN: Final = -3
+"""Instead of a protocol's number: there was no packet of its connection."""
 
 _COUNTS: Final = ("decoded", "faulty", "undecryptable", "ignored", "messages", "faults")
 ENTRY: Final = np.dtype([("protocol", "i2"), *((name, "i8") for name in _COUNTS)])
@@ -34,7 +36,7 @@ class Ledger:
     @staticmethod
     def _room(count: int) -> NDArray[Any]:
         entries = np.zeros(count, ENTRY)
-        entries["protocol"] = UNDECIDED
+        entries["protocol"] = UNSEEN
         return entries
 
     def reach(self, streams: int) -> None:
@@ -57,7 +59,7 @@ class Ledger:
     def forget(self, streams: NDArray[Any]) -> None:
         """These numbers are free for other streams."""
         blank = np.zeros(1, ENTRY)
-        blank["protocol"] = UNDECIDED
+        blank["protocol"] = UNSEEN
         self.entries[streams] = blank[0]
 
 

@@ -27,7 +27,7 @@ from .kernel import Columns, load
 from .meaning import Coded, Evaluator, Found, array_of, repeated
 from .pieces import PLACE, START, TIME, Pieces
 from .plan import Choice, Staged
-from .sealing import ConnectionKeys, Sealed, unsealed
+from .sealing import ConnectionKeys, OpenRow, Sealed, opened_singly, unsealed
 from .tunnels import tunnel_connections
 
 __all__ = ["Built", "MessageBuilder", "Slices", "pieces_of"]
@@ -97,8 +97,13 @@ class MessageBuilder:
         self._carried: MessageBuilder | None = None
         """Builds the messages that these carry, in the same dialect."""
 
-    def build(self, slices: Slices, keys: ConnectionKeys | None = None) -> Built:
-        """The messages in some slices; `keys` open what is sealed."""
+    def build(
+        self,
+        slices: Slices,
+        keys: ConnectionKeys | None = None,
+        open_row: OpenRow | None = None,
+    ) -> Built:
+        """The messages in some slices; `keys` open what is sealed, `open_row` what they cannot."""
         columns = self.kernels.frames.decode(slices.data, slices.starts, slices.stops, slices.ways)
         assembler = Assembler(columns, reveal=self._reveal)
         rows = len(slices)
@@ -116,6 +121,9 @@ class MessageBuilder:
             keys.learn(slices, found)
             if stayed.any():
                 body, stayed, unopened = unsealed(keys, slices, found, body, stayed)
+                if open_row is not None and unopened.any():
+                    unopened &= ~odd
+                    body, stayed, unopened = opened_singly(body, stayed, unopened, open_row)
                 odd |= unopened
         struct = self._with_stages(struct, found)
         batch = self._batch(slices, found, struct, body, stayed)

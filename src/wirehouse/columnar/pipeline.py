@@ -180,6 +180,9 @@ class CapturePipeline:
         for name in resumed.protocols:
             self._spoken.number(registry.find(name))
             self._spoken.told.get(name, {}).update(resumed.told(name))
+        undecided = np.flatnonzero(resumed.ledger["protocol"] == UNDECIDED).astype(np.int32)
+        self._spoken.choose_by_port(undecided)
+        self._front.undecided = self._spoken.undecided()
         for stream, (reader, files) in resumed.readers.items():
             spoken = self._spoken.of(stream)
             assert spoken is not None
@@ -263,23 +266,32 @@ class CapturePipeline:
             name = None if spoken is None else spoken.protocol.name
             self._faults.of_stream(self._front.streams, stream, name, fault)
         numbers = self._ledger.entries["protocol"][window.run_stream]
+        ended = self._ended_in(window)
         self._ended = np.zeros(len(self._front.streams), np.bool_)
-        self._ended[window.ended] = True
+        self._ended[ended] = True
         self._delivered = delivered(window.pieces, window.run_start)
         self._ignore(window, numbers)
         for number in np.unique(numbers[numbers >= 0]).tolist():
             runs = np.flatnonzero(numbers == number)
             yield from self._messages(window, self._spoken.all[number], runs)
-        yield from self._end_readers(window)
+        yield from self._end_readers(ended)
         yield from self._retire(window)
+        self._front.undecided = self._spoken.undecided()
+
+    def _ended_in(self, window: Window) -> NDArray[np.int32]:
+        """The streams that ended in a window, and those whose bytes come now although they ended
+        before, because their connection was undecided."""
+        if not len(self._front.undecided):
+            return window.ended
+        late = window.run_stream[self._front.streams.ending[window.run_stream] > 0]
+        return np.concatenate([window.ended, np.setdiff1d(late, window.ended)])
 
     def _ignore(self, window: Window, numbers: NDArray[np.int16]) -> None:
         """Bytes of streams without a protocol; those of undecided streams are kept."""
         sizes = window.run_stop - window.run_start
         ignored = numbers == IGNORED
         self._ledger.add("ignored", window.run_stream[ignored], sizes[ignored])
-        waiting = (numbers == UNDECIDED) & ~self._ended[window.run_stream]
-        runs = np.flatnonzero(waiting)
+        runs = np.flatnonzero(numbers == UNDECIDED)
         filled = runs[window.run_stop[runs] > window.run_start[runs]]
         self._keep(
             window, window.run_stream[filled], window.run_start[filled], window.run_stop[filled]
@@ -348,7 +360,7 @@ class CapturePipeline:
             if all_scalar:
                 odd = np.arange(begin, end)
             else:
-                built = spoken.builder.build(part, keys)
+                built = spoken.builder.build(part, keys, self._scalar.opens(spoken.protocol, part))
                 self._account(part, built, streams[begin:end])
                 odd = built.odd + begin
                 places = arrival[begin:end]
@@ -469,10 +481,11 @@ class CapturePipeline:
             self._scalar.feed(reader, window, self._delivered, int(runs[at]), int(reached[at]))
             self._readers[stream] = reader
 
-    def _end_readers(self, window: Window) -> Iterator[Item]:
+    def _end_readers(self, ended: NDArray[np.int32]) -> Iterator[Item]:
         """Ends the readers of streams that have ended."""
         rows = WindowRows()
-        for stream, by in zip(window.ended.tolist(), window.ended_by.tolist(), strict=True):
+        endings = self._front.streams.ending[ended]
+        for stream, by in zip(ended.tolist(), endings.tolist(), strict=True):
             reader = self._readers.pop(stream, None)
             if reader is None:
                 continue
@@ -497,8 +510,6 @@ class CapturePipeline:
         if not len(retired):
             return
         if "coverage" in self._tables:
-            silent = self._ledger.entries["protocol"][retired] == UNDECIDED
-            self._spoken.choose_by_port(retired[silent])
             names = self._spoken.names
             yield (
                 "coverage",

@@ -20,7 +20,7 @@ from wirehouse.capture.opening import Remembered
 from . import slots
 from .assemblers import Assembler
 from .carry import Carry
-from .ledger import ENTRY, UNDECIDED
+from .ledger import ENTRY, UNSEEN
 from .order import STREAM
 from .pieces import Pieces
 from .readers import Reader
@@ -53,7 +53,7 @@ class Resumed:
         self.streams = np.zeros(2 * front.held, STREAM)
         self.streams["carry"] = -1
         self.ledger = np.zeros(2 * front.held, ENTRY)
-        self.ledger["protocol"] = UNDECIDED
+        self.ledger["protocol"] = UNSEEN
         self.protocols: list[str] = []
         """What the numbers in `ledger` mean."""
         self.files: list[str] = []

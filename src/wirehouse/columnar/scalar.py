@@ -24,9 +24,10 @@ from wirehouse.wire.errors import DecodeError, WireError
 from wirehouse.wire.protocol import Protocol
 
 from .completion import Delivered
-from .messages import pieces_of
+from .messages import Slices, pieces_of
 from .pieces import PLACE, START, TIME
 from .readers import Reader
+from .sealing import OpenRow
 from .window import DIRECTIONS, Window
 
 __all__ = ["Outcome", "Scalar"]
@@ -75,11 +76,7 @@ class Scalar:
         last = pieces[-1]
         direction = _direction(way)
         try:
-            message, _ = protocol.decode(
-                raw,
-                direction=direction if protocol.directed else None,
-                dialect=self._chooser.dialect(protocol),
-            )
+            message, _ = self._decoded(protocol, raw, direction)
         except DecodeError as error:
             frame = Frame(None, raw, start, last.delivered_ns, pieces)
             return Outcome(last.delivered, len(raw), [], False, frame_fault(frame, error))
@@ -99,6 +96,25 @@ class Scalar:
         rows = list(self._rows.rows(protocol, frame, opened, connection, direction))
         return Outcome(arrival, size, rows, opened.sealed, None)
 
+    def opens(self, protocol: Protocol, slices: Slices) -> OpenRow:
+        """What opens the bodies of slices that kernels have decoded."""
+
+        def opened(row: int) -> bytes | None:
+            direction = _direction(int(slices.ways[row]))
+            raw = slices.data[int(slices.starts[row]) : int(slices.stops[row])].tobytes()
+            message, _ = self._decoded(protocol, raw, direction)
+            found = self.openings(protocol, int(slices.connection[row]))
+            return found.open(message, raw, direction).body
+
+        return opened
+
+    def _decoded(self, protocol: Protocol, raw: bytes, direction: Direction) -> Any:
+        return protocol.decode(
+            raw,
+            direction=direction if protocol.directed else None,
+            dialect=self._chooser.dialect(protocol),
+        )
+
     def openings(self, protocol: Protocol, connection: int) -> Openings:
         """What opens the sealed parts of a connection."""
         if connection not in self._openings:
@@ -115,9 +131,10 @@ class Scalar:
     def forget(self, connections: Iterable[int]) -> None:
         """These connections are gone."""
         if self._openings or self._remembered:
-            for connection in connections:
-                self._openings.pop(connection, None)
-                self._remembered.pop(connection, None)
+            gone = set(connections)
+            for held in (self._openings, self._remembered):
+                for connection in held.keys() & gone:
+                    del held[connection]
 
     def save(self) -> dict[int, Remembered]:
         """What the openings of connections remember."""

@@ -38,6 +38,7 @@ _OTHERS: Final = 4096
 END: Final = 1 << 62
 """Where a part stops that reaches to the end of its file."""
 
+_TOLD: Final = (Fact, Secrets, FileFault)
 Told: TypeAlias = tuple[int, Fact | Secrets | FileFault]
 """What a file holds besides packets, with the number of the next packet of its window."""
 
@@ -107,7 +108,7 @@ class Scanner:
         self._room = max(16, window_bytes // _LEAST_PACKET_BYTES)
         self._source = Source(path, limits)
         self._feed = self._source.feed
-        self._others = np.empty((2, _OTHERS), np.int64)
+        self._others = np.empty((3, _OTHERS), np.int64)
         self._interfaces = InterfaceTable()
         self._pcap_order: Order = "little"
         self._stop = END if part is None else part.stop
@@ -261,11 +262,17 @@ class Scanner:
             self._others,
         )
         self.at = rows.base + at
-        for place, following in self._others[:, :other].T.tolist():
-            self._read_block(rows, rows.base + place)
-            rows.told += [(following, told) for told in self._told]
-            self._told = []
+        self._read_others(rows, other)
         return why
+
+    def _read_others(self, rows: Rows, count: int) -> None:
+        """The facts and secrets that the kernel noted."""
+        assert self._reader is not None
+        read, held, base, told = self._reader.block, self._feed.buffer, rows.base, rows.told
+        for place, following, size in zip(*self._others[:, :count].tolist(), strict=True):
+            element = read(held[place : place + size], 0, size, base + place)
+            if isinstance(element, _TOLD):
+                told.append((following, element))
 
     def _odd(self, rows: Rows) -> None:
         """A whole block that the kernel does not read, and that may change how it reads on."""
@@ -290,7 +297,7 @@ class Scanner:
             self._interfaces.add(element)
         elif isinstance(element, Section):
             self._pcap_order = element.order
-        elif isinstance(element, Fact | Secrets | FileFault):
+        elif isinstance(element, _TOLD):
             self._told.append(element)
 
 

@@ -10,11 +10,12 @@ scalar openers (`wirehouse.capture.opening`).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from wirehouse.capture.keys import KeyRing
 from wirehouse.capture.opening import keys_told
+from wirehouse.wire.errors import WireError
 from wirehouse.wire.protocol import Protocol
 
 from .arrays import Assembler
@@ -33,13 +35,17 @@ from .plan import Binary, Choice
 if TYPE_CHECKING:
     from .messages import Slices
 
-__all__ = ["ConnectionKeys", "Sealed", "unsealed"]
+__all__ = ["ConnectionKeys", "OpenRow", "Sealed", "opened_singly", "unsealed"]
+
+OpenRow: TypeAlias = Callable[[int], bytes | None]
+"""Opens the body of a row; None when it stays sealed. Raises WireError when it is a fault."""
 
 _MARK: Final = 1
 """How sealed comet content begins, before a counter that stays below 2^32."""
 _OVERHEAD: Final = 25
 """The least bytes of sealed comet content."""
-_KEPT_CIPHERS: Final = 65_536
+_KEPT_CIPHERS: Final = 32_768
+"""Connections whose ciphers are kept."""
 _TELLING: Final = (("syn", "random", "client_random"), ("auth", "client_id", "client_id"))
 """Messages that tell which keys a connection has: by which field, and what key logs call it."""
 
@@ -100,7 +106,8 @@ class ConnectionKeys:
         self.ring = ring
         self.told: dict[int, tuple[str, str]] = {}
         """By connection: what its messages said about its keys, and what key logs call that."""
-        self._ciphers: OrderedDict[tuple[int, int], _Chosen] = OrderedDict()
+        self._ciphers: OrderedDict[int, list[_Chosen | None]] = OrderedDict()
+        """By connection, of both directions."""
 
     def learn(self, slices: Slices, found: Found) -> None:
         """Notes what tells a connection's keys."""
@@ -112,33 +119,31 @@ class ConnectionKeys:
             for connection, value in zip(slices.connection[rows].tolist(), told, strict=True):
                 text = value if isinstance(value, str) else value.hex()
                 self.told[connection] = selector, text
-                for way in (0, 1):
-                    self._ciphers.pop((connection, way), None)
+                self._ciphers.pop(connection, None)
 
     def learn_from(self, connection: int, message: Any) -> None:
         """Notes what one message tells."""
         told = keys_told(self.protocol, message)
         if told is not None:
             self.told[connection] = told
-            for way in (0, 1):
-                self._ciphers.pop((connection, way), None)
+            self._ciphers.pop(connection, None)
 
     def forget(self, connections: Iterable[int]) -> None:
         """These connections are gone."""
         if not self.told and not self._ciphers:
             return
-        for connection in connections:
-            self.told.pop(connection, None)
-            for way in (0, 1):
-                self._ciphers.pop((connection, way), None)
+        gone = set(connections)
+        for connection in self.told.keys() & gone:
+            del self.told[connection]
+        for connection in self._ciphers.keys() & gone:
+            del self._ciphers[connection]
 
     def cipher(self, connection: int, way: int) -> tuple[Any, bytes] | None:
         """An encryptor of counter blocks and the IV; None when there is no such key."""
-        place = connection, way
-        chosen = self._ciphers.get(place)
+        both = self._ciphers.setdefault(connection, [None, None])
+        chosen = both[way]
         if chosen is None or chosen.version != self.ring.version:
-            chosen = self._chosen(connection, ("c2s", "s2c")[way], chosen)
-            self._ciphers[place] = chosen
+            chosen = both[way] = self._chosen(connection, ("c2s", "s2c")[way], chosen)
             if len(self._ciphers) > _KEPT_CIPHERS:
                 self._ciphers.popitem(last=False)
         return chosen.cipher
@@ -198,6 +203,27 @@ def unsealed(
     stayed = stayed & ~unopened
     stayed[rows] = False
     return opened, stayed, unopened
+
+
+def opened_singly(
+    body: pa.Array, stayed: NDArray[np.bool_], rows: NDArray[np.bool_], open_row: OpenRow
+) -> tuple[pa.Array, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Opens some rows one by one: the bodies, the rows that stay sealed, those that are faults."""
+    stayed, opened, wrong = stayed.copy(), np.zeros_like(rows), np.zeros_like(rows)
+    found = []
+    for row in np.flatnonzero(rows).tolist():
+        try:
+            plain = open_row(row)
+        except WireError:
+            wrong[row] = True
+            continue
+        stayed[row] = plain is None
+        if plain is not None:
+            opened[row] = True
+            found.append(plain)
+    if found:
+        body = pc.replace_with_mask(body, pa.array(opened), pa.array(found, body.type))
+    return body, stayed, wrong
 
 
 def _opened(

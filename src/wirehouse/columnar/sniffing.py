@@ -1,7 +1,8 @@
-"""Which protocol a connection speaks when neither a name nor a port tells: its first bytes do.
+"""Which protocol a connection speaks when no name, port or recording tells: its first bytes do.
 
 The rules are those of `wirehouse.capture.choice`. As long as nothing is decided the bytes of both
-directions are kept from window to window, so each look sees them from the beginning.
+directions are kept from window to window, so each look sees them from the beginning; also those of
+a direction that has ended.
 """
 
 from __future__ import annotations

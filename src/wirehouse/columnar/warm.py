@@ -27,7 +27,7 @@ def warm() -> None:
     columns = rows.wide, rows.narrow, rows.marks, 0
     blocks.scan_pcap(rows.data, 0, 0, 0, False, 1, 0, 0, *columns)
     faces = InterfaceTable().rows
-    others = np.empty((2, 0), np.int64)
+    others = np.empty((3, 0), np.int64)
     blocks.scan_pcapng(rows.data, 0, 0, 0, False, True, faces, 0, *columns, others)
     packets = Packets(rows, file=0, before=0)
     none = np.empty(0, np.int64)

@@ -114,6 +114,10 @@ class Streams:
         """The client's port."""
         return np.asarray(self._tracker.connections["client_port"][streams >> 1])
 
+    def recorded(self, streams: NDArray[np.int32]) -> Ints:
+        """The recorder's id of the connection; 0 when none has numbered it."""
+        return np.asarray(self._tracker.connections["recorded"][streams >> 1])
+
     def server_port(self, streams: NDArray[np.int32]) -> NDArray[np.uint16]:
         """The server's port."""
         return np.asarray(self._tracker.connections["server_port"][streams >> 1])
@@ -147,6 +151,7 @@ class Window:
         packets: Packets,
         gathered: Gathered,
         told: list[Told],
+        introductions: list[tuple[int, Fact]],
         *,
         ended: NDArray[np.int32],
         ended_by: NDArray[np.uint8],
@@ -195,12 +200,18 @@ class Window:
         self.conflicts = conflicts
         """Streams, and second copies of bytes in them that differ from the first."""
         self._told = told
+        self.introductions = introductions
+        """The facts that introduce connections, whoever is told the other ones; each with the
+        number of the next packet."""
         self.pieces = pieces
         """The same pieces, as kernels want them."""
         self._mine: NDArray[np.intp] | slice = slice(0, packets.count)
         if (packets.stream == NOT_OURS).any():
-            self._mine = np.flatnonzero(packets.stream != NOT_OURS)
-            self._told = [(int(np.searchsorted(self._mine, at)), item) for at, item in told]
+            mine = self._mine = np.flatnonzero(packets.stream != NOT_OURS)
+            self._told = [(int(np.searchsorted(mine, at)), item) for at, item in told]
+            self.introductions = [
+                (int(np.searchsorted(mine, at)), fact) for at, fact in introductions
+            ]
 
     # -- what else the file says, each with the number of the next packet ------------------------
 

@@ -25,6 +25,7 @@ from wirehouse.tables.errors import LakeError
 from wirehouse.tables.parquet import ParquetOut, stats
 from wirehouse.tables.writer import Writer
 
+from .clock import Reached, believed_ns, everywhere_ns, expected_ns
 from .decoding import NO_ROOM, STATE, Decoded, DecodeTask, decode
 from .joining import join
 from .planning import shares_of
@@ -38,11 +39,11 @@ __all__ = ["Engine", "OnStep"]
 
 OnStep = Callable[[str], None]
 """Is told the name of each part of a step before it is done."""
+_Mtimes = dict[str, list[int]]
+"""Of each source, in the order in which its files were read."""
 
-_CONSUMED: Final = ("_connections", "_tunnel_events")
-"""Tables whose final rows are used up within a step."""
-_SILENT_NS: Final = 24 * 3600 * 1_000_000_000
-"""A source that is so far behind the others is not waited for: it has ended."""
+_CONSUMED: Final = "_connections"
+"""A table whose final rows are used up within a step."""
 _DETAILS: Final = {
     "late_file": "a later file of its source was read before it came",
     "vanished_file": "it was gone when its turn had come",
@@ -110,16 +111,17 @@ class Engine:
         good = [each for each in inputs if each.fault is None]
         with self._writer.begin() as transaction:
             step = Step(self._writer, transaction)
+            mtimes = self._mtimes(good)
             self._on_step("decode")
-            self._decode(step, good)
+            self._decode(step, good, mtimes)
             self._refuse(step, [each for each in inputs if each.fault is not None])
             if "tunnels" in self._settings.tables or "calls" in self._settings.tables:
                 self._on_step("tunnels")
-                self._tunnels(step)
+                self._tunnels(step, mtimes)
             self._on_step("join")
-            join(self._spark, step, self._settings, self._now_ns(step))
-            for table in _CONSUMED:
-                step.remove(step.new(table, provisional=False))
+            now_ns = everywhere_ns(_reached(step, mtimes)) - self._lateness_ns
+            join(self._spark, step, self._settings, now_ns)
+            step.remove(step.new(_CONSUMED, provisional=False))
             rows = step.hand_over()
             for each in inputs:
                 transaction.consume(each)
@@ -130,7 +132,16 @@ class Engine:
             }
             return transaction.commit("advance", figures, on_step=self._on_step)
 
-    def _decode(self, step: Step, inputs: Sequence[Input]) -> None:
+    def _mtimes(self, inputs: Sequence[Input]) -> _Mtimes:
+        """When the files of each source that were read were last written."""
+        found: _Mtimes = {}
+        sources = self._writer.snapshot.sources.values()
+        for each in (*(each for source in sources for each in source.inputs), *inputs):
+            if each.fault is None:
+                found.setdefault(each.source, []).append(each.mtime_ns)
+        return found
+
+    def _decode(self, step: Step, inputs: Sequence[Input], mtimes: _Mtimes) -> None:
         by_source: dict[str, list[Input]] = {}
         for each in inputs:
             by_source.setdefault(each.source, []).append(each)
@@ -155,21 +166,20 @@ class Engine:
         for result in done:
             _check(result)
         for source in by_source:
-            self._replace(step, source, [each for each in done if each.source == source])
+            mine = [each for each in done if each.source == source]
+            self._replace(step, source, mine, mtimes[source][-1])
 
-    def _replace(self, step: Step, source: str, done: Sequence[Decoded]) -> None:
+    def _replace(self, step: Step, source: str, done: Sequence[Decoded], mtime_ns: int) -> None:
         """The state and the provisional files of a source are those of this step."""
         before = _of_source(step.kept(STATE), source)
         times = [file.max_ns for file in before if file.max_ns is not None]
-        times += [w.max_ns for each in done for w in each.written if w.max_ns is not None]
+        times.append(_come_to(done, mtime_ns))
         for table in step.tables():
             step.remove(file for file in _of_source(step.kept(table), source) if file.provisional)
         step.remove(before)
         for each in done:
             written = [
-                msgspec.structs.replace(file, max_ns=max(times, default=None))
-                if file.table == STATE
-                else file
+                msgspec.structs.replace(file, max_ns=max(times)) if file.table == STATE else file
                 for file in each.written
             ]
             step.add(written, source=source, share=each.share, shares=each.shares)
@@ -196,15 +206,21 @@ class Engine:
         known = stats(path)
         step.add([AddedFile(table="faults", path=path, rows=known.rows, bytes=known.bytes)])
 
-    def _tunnels(self, step: Step) -> None:
+    def _tunnels(self, step: Step, mtimes: _Mtimes) -> None:
         if not step.touched(EVENTS):
             return
         states = {file.share: file for file in step.kept(TUNNEL_STATE)}
+        waited = step.kept(EVENTS, provisional=False)
+        final = sorted(step.new(EVENTS, provisional=False), key=_place)
+        provisional = sorted(step.files(EVENTS, provisional=True), key=_place)
+        reached_ns = expected_ns(_reached(step, mtimes), self._lateness_ns)
         tasks = [
             TunnelTask(
                 share=share,
-                final=_paths(step.new(EVENTS, provisional=False)),
-                provisional=_paths(step.files(EVENTS, provisional=True)),
+                waiting=_paths(file for file in waited if file.share == share),
+                final=_paths(final),
+                provisional=_paths(provisional),
+                until_ns=reached_ns - self._lateness_ns,
                 state=states[share].path if share in states else None,
                 work=step.work("tunnels"),
                 tables=self._settings.tables,
@@ -212,21 +228,11 @@ class Engine:
             for share in range(SHARES)
         ]
         done = run_tasks(self._spark, tunnel, tasks, Tunnelled)
-        step.remove(states.values())
+        step.remove([*states.values(), *waited, *final])
         step.remove(step.kept("tunnels", provisional=True))
         step.remove(file for file in step.kept("calls", provisional=True) if file.source is None)
         for each in done:
             step.add(each.written, share=each.share, shares=SHARES)
-
-    def _now_ns(self, step: Step) -> int:
-        """A time of the captures before which nothing is expected any more."""
-        reached: dict[str | None, int] = {}
-        for file in step.files(STATE):
-            if file.max_ns is not None:
-                reached[file.source] = max(file.max_ns, reached.get(file.source, 0))
-        newest = max(reached.values(), default=0)
-        active = [ts_ns for ts_ns in reached.values() if ts_ns > newest - _SILENT_NS]
-        return min(active, default=0) - self._lateness_ns
 
 
 # -- small things --------------------------------------------------------------------------------
@@ -234,6 +240,30 @@ class Engine:
 
 def _of_source(files: Iterable[AddedFile], source: str) -> list[AddedFile]:
     return [file for file in files if file.source == source]
+
+
+def _place(file: AddedFile) -> tuple[str, int]:
+    """Events of one step are in one order, whichever task was done first."""
+    return file.source or "", file.share or 0
+
+
+def _come_to(done: Sequence[Decoded], mtime_ns: int) -> int:
+    """How far a source has come in a step, by what its tasks say."""
+    found = believed_ns((ts_ns for each in done for ts_ns in each.latest), mtime_ns)
+    if found is not None:
+        return found
+    times = (file.max_ns for each in done for file in each.written if file.max_ns is not None)
+    return min(max(times, default=0), mtime_ns)
+
+
+def _reached(step: Step, mtimes: _Mtimes) -> dict[str, Reached]:
+    """How far each source has come, with this step."""
+    found: dict[str, Reached] = {}
+    for file in step.files(STATE):
+        if file.source is not None and file.max_ns is not None:
+            read = mtimes[file.source]
+            found[file.source] = Reached(min(file.max_ns, read[-1]), read)
+    return found
 
 
 def _paths(files: Iterable[AddedFile]) -> tuple[str, ...]:

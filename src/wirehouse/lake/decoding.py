@@ -21,6 +21,7 @@ from wirehouse.columnar.pipeline import CapturePipeline, Item
 from wirehouse.columnar.state import PipelineState
 from wirehouse.tables.entries import AddedFile
 
+from .clock import Latest
 from .outputs import Outputs
 from .settings import Settings, written_tables
 
@@ -69,6 +70,8 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     share: int
     shares: int
     written: list[AddedFile] = []
+    latest: list[int] = []
+    """The latest times of messages; see `wirehouse.lake.clock`."""
     failure: Failure | None = None
 
 
@@ -77,15 +80,22 @@ def decode(task: DecodeTask) -> Decoded:
     unreadable = next(filter(None, map(_unreadable, task.files)), None)
     if unreadable is not None:
         return _failed(task, unreadable)
+    latest = Latest()
     try:
         with Outputs(task.work, written_tables(task.settings.tables)) as outputs:
-            _decode(task, outputs)
+            _decode(task, outputs, latest)
             written = outputs.close()
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
         return _failed(task, Failure(f"cannot write to {task.work}: {os.strerror(error.errno)}"))
-    return Decoded(source=task.source, share=task.share, shares=task.shares, written=written)
+    return Decoded(
+        source=task.source,
+        share=task.share,
+        shares=task.shares,
+        written=written,
+        latest=latest.times,
+    )
 
 
 def _failed(task: DecodeTask, failure: Failure) -> Decoded:
@@ -103,7 +113,7 @@ def _unreadable(path: str) -> Failure | None:
     return None
 
 
-def _decode(task: DecodeTask, outputs: Outputs) -> None:
+def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
     before = [_load(path) for path in task.states]
     settings = task.settings
     folds = not FOLDED.isdisjoint(settings.tables)
@@ -132,18 +142,18 @@ def _decode(task: DecodeTask, outputs: Outputs) -> None:
         else None
     )
     for window in pipeline.windows(last=False):
-        _write(outputs, window, fold)
+        _write(outputs, window, fold, latest)
     saved = pipeline.save()
     outputs.state(STATE, _packed(saved, None if fold is None else fold.save(saved.hashes())))
     outputs.provisional = True
     for window in pipeline.end():
-        _write(outputs, window, fold)
+        _write(outputs, window, fold, latest)
     if fold is not None:
         _write_all(outputs, fold.finish())
 
 
-def _write(outputs: Outputs, window: Iterable[Item], fold: Fold | None) -> None:
-    items = _passed(outputs, window)
+def _write(outputs: Outputs, window: Iterable[Item], fold: Fold | None, latest: Latest) -> None:
+    items = _passed(outputs, window, latest)
     if fold is not None:
         _write_all(outputs, fold.window(items))
     for _ in items:
@@ -155,11 +165,13 @@ def _write_all(outputs: Outputs, batches: Iterable[tuple[str, pa.RecordBatch]]) 
         outputs.write(_CONNECTIONS if table == "connections" else table, batch)
 
 
-def _passed(outputs: Outputs, window: Iterable[Item]) -> Iterator[Item]:
+def _passed(outputs: Outputs, window: Iterable[Item], latest: Latest) -> Iterator[Item]:
     """The items of a window; batches of tables are written on their way."""
     for table, found in window:
         if isinstance(found, pa.RecordBatch):
             outputs.write(table, found)
+            if table == "messages":
+                latest.see(found)
         yield table, found
 
 

@@ -17,7 +17,7 @@ from wirehouse.tables.parquet import stats
 
 from .schemas import spark_schema
 
-__all__ = ["no_rows", "read", "table_columns", "write"]
+__all__ = ["added", "no_rows", "read", "table_columns", "write", "write_table"]
 
 
 def table_columns(table: str, columns: Sequence[str] | None = None) -> StructType:
@@ -49,9 +49,7 @@ def read(
     return spark.read.schema(wanted).parquet(*paths)
 
 
-def write(
-    frame: DataFrame, folder: str, table: str, by: str | None = None
-) -> dict[str, list[AddedFile]]:
+def write(frame: DataFrame, folder: str, by: str | None = None) -> dict[str, list[Path]]:
     """Writes a frame; gives the files, by the value of the column `by`, which they do not hold."""
     writer = frame.write.mode("overwrite").option(
         "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
@@ -60,19 +58,32 @@ def write(
         writer = writer.partitionBy(by)
     shutil.rmtree(folder, ignore_errors=True)
     writer.parquet(f"file://{folder}")
-    found: dict[str, list[AddedFile]] = {}
+    found: dict[str, list[Path]] = {}
     for path in sorted(Path(folder).rglob("*.parquet")):
-        known = stats(path)
-        if known.rows:
-            value = path.parent.name.partition("=")[2] if by is not None else ""
-            found.setdefault(value, []).append(
-                AddedFile(
-                    table=table,
-                    path=str(path),
-                    rows=known.rows,
-                    bytes=known.bytes,
-                    min_ns=known.min_ns,
-                    max_ns=known.max_ns,
-                )
-            )
+        value = path.parent.name.partition("=")[2] if by is not None else ""
+        found.setdefault(value, []).append(path)
+    return found
+
+
+def added(path: Path, table: str) -> AddedFile:
+    """A file of a table, as the log has it."""
+    known = stats(path)
+    return AddedFile(
+        table=table,
+        path=str(path),
+        rows=known.rows,
+        bytes=known.bytes,
+        min_ns=known.min_ns,
+        max_ns=known.max_ns,
+    )
+
+
+def write_table(
+    frame: DataFrame, folder: str, table: str, by: str | None = None
+) -> dict[str, list[AddedFile]]:
+    """Writes rows of a table; gives its files that have any, by the value of the column `by`."""
+    found: dict[str, list[AddedFile]] = {}
+    for value, paths in write(frame, folder, by).items():
+        files = [added(path, table) for path in paths]
+        found[value] = [file for file in files if file.rows]
     return found

@@ -19,7 +19,7 @@ from wirehouse.tables.entries import AddedFile
 
 from .crossing import deliveries as delivering
 from .crossing import sign_ons as signing_on
-from .frames import read, write
+from .frames import read, write_table
 from .rolling import rolled
 from .settings import Settings
 from .step import Step, overlaps
@@ -59,16 +59,15 @@ def join(spark: SparkSession, step: Step, settings: Settings, now_ns: int) -> No
         first.append(_deliveries)
     if "connections" in wanted:
         first.append(_connections)
-    minutes = [name for name in wanted if name.endswith("_minutes")]
+    minutes = [name for name in settings.tables if name.endswith("_minutes")]
     late = [name for name in minutes if name == "delivery_minutes"]
+    soon = [name for name in minutes if name not in late]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         futures = [pool.submit(make, spark, step, now_ns) for make in first]
-        soon = [pool.submit(rolled, spark, step, name) for name in minutes if name not in late]
-        made = [future.result() for future in futures]
-        rolls = [future.result() for future in soon]
-        _apply(step, made)
-        rolls += [future.result() for future in [pool.submit(rolled, spark, step, n) for n in late]]
-        _apply(step, [Change(add, remove) for add, remove in rolls])
+        rolls = [pool.submit(rolled, spark, step, soon)]
+        _apply(step, [future.result() for future in futures])  # no table that is counted meanwhile
+        rolls.append(pool.submit(rolled, spark, step, late))
+        _apply(step, [Change(*future.result()) for future in rolls])
 
 
 def _apply(step: Step, changes: Iterable[Change]) -> None:
@@ -93,13 +92,13 @@ def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
         parts = parts.unionByName(delivering.expected(fresh))
     merged = delivering.merged(parts)
     merged = merged.withColumn("settled", delivering.settled(merged, now_ns))
-    found = write(merged, step.work("parts"), _PARTS, by="settled")
+    found = write_table(merged, step.work("parts"), _PARTS, by="settled")
     held, done = found.get("false", []), found.get("true", [])
     change = Change(list(held), before)
     open_parts = [*held, *step.files(_PARTS, provisional=True)]
-    final = _told(spark, done, publications, faults, provisional=False)
-    provisional = _told(spark, open_parts, publications, faults, provisional=True)
-    rows = write(final.unionByName(provisional), step.work("deliveries"), "deliveries", by="open")
+    parts = _open(spark, done, _PARTS, False).unionByName(_open(spark, open_parts, _PARTS, True))
+    told = delivering.told_apart(parts, publications, faults, "open")
+    rows = write_table(told, step.work("deliveries"), "deliveries", by="open")
     change.add += [*rows.get("false", []), *map(_provisional, rows.get("true", []))]
     change.remove += step.kept("deliveries", provisional=True)
     kept_parts = read(spark, held, _PARTS)
@@ -116,18 +115,6 @@ def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
     )
 
 
-def _told(
-    spark: SparkSession,
-    parts: Iterable[AddedFile],
-    publications: DataFrame,
-    faults: DataFrame,
-    *,
-    provisional: bool,
-) -> DataFrame:
-    rows = delivering.told(read(spark, parts, _PARTS), publications, faults, expect=False)
-    return rows.withColumn("open", f.lit(provisional))
-
-
 # -- connections -----------------------------------------------------------------------------
 
 
@@ -136,13 +123,11 @@ def _connections(spark: SparkSession, step: Step, now_ns: int) -> Change:
         return Change()
     sign_ons = read(spark, step.files(_SIGN_ONS), _SIGN_ONS)
     final = step.new(_CONNECTIONS, provisional=False)
-    rows = _open(spark, final, False).unionByName(
-        _open(spark, step.files(_CONNECTIONS, provisional=True), True)
-    )
     corrected = _corrected(spark, step, sign_ons)
-    if corrected:
-        rows = rows.unionByName(_open(spark, corrected, False))
-    found = write(
+    rows = _open(spark, [*final, *corrected], "connections", False).unionByName(
+        _open(spark, step.files(_CONNECTIONS, provisional=True), "connections", True)
+    )
+    found = write_table(
         signing_on.with_previous(rows, sign_ons),
         step.work("connections"),
         "connections",
@@ -154,10 +139,6 @@ def _connections(spark: SparkSession, step: Step, now_ns: int) -> Change:
     )
     finals = read(spark, step.files(_SIGN_ONS, provisional=False), _SIGN_ONS)
     return change.join(_fewer(step, _SIGN_ONS, lambda: signing_on.kept(finals, now_ns)))
-
-
-def _open(spark: SparkSession, files: Iterable[AddedFile], is_open: bool) -> DataFrame:
-    return read(spark, files, "connections").withColumn("open", f.lit(is_open))
 
 
 def _corrected(spark: SparkSession, step: Step, sign_ons: DataFrame) -> list[AddedFile]:
@@ -182,12 +163,17 @@ def _corrected(spark: SparkSession, step: Step, sign_ons: DataFrame) -> list[Add
 # -- files -----------------------------------------------------------------------------------
 
 
+def _open(spark: SparkSession, files: Iterable[AddedFile], table: str, is_open: bool) -> DataFrame:
+    """Rows of files, which say of themselves whether they may still change."""
+    return read(spark, files, table).withColumn("open", f.lit(is_open))
+
+
 def _fewer(step: Step, table: str, kept: Callable[[], DataFrame]) -> Change:
     """Makes one file of many, with what is still needed."""
     files = step.files(table, provisional=False)
     if len(files) < _MANY_FILES:
         return Change()
-    found = write(kept(), step.work(table), table)
+    found = write_table(kept(), step.work(table), table)
     return Change(found.get("", []), files)
 
 

@@ -109,6 +109,9 @@ def settings(master: str, cores: int = 2, *, ui: bool = False) -> dict[str, str]
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.ui.enabled": "true" if ui else "false",
         "spark.ui.showConsoleProgress": "false",
+        # A step of a lake has about 150 pieces of generated code, the same in each step. By
+        # default Spark keeps 100, and so would compile all of them anew each time.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     }
     if _is_local(master):

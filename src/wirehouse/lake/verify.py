@@ -2,10 +2,10 @@
 
     problems = verify("lake", shares=16)
 
-Three looks: at the log and its files (`wirehouse.tables.check`); at the roll-ups, which must say
-what the tables say; and at a sample of the connections of each source, which is read from the
-captures in one go, without any state in between, and must come to the same rows. No Spark is
-needed.
+Four looks: at the log and its files (`wirehouse.tables.check`); at the roll-ups, which must say
+what the tables say; at a sample of the connections of each source, which is read from the captures
+in one go, without any state in between, and must come to the same rows; and at a sample of what
+crosses connections (`verify_crossing.py`). No Spark is needed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from wirehouse.tables.snapshot import Snapshot
 
 from .decoding import DecodeTask, decode
 from .settings import Settings
+from .verify_crossing import Crossing
+from .verify_sql import CALL_TIME, differences
 
 __all__ = ["verify"]
 
@@ -36,7 +38,7 @@ _TIME: Final = {
     "messages": "ts_ns",
     "faults": "ts_ns",
     "coverage": "last_ns",
-    "calls": "coalesce(response_ns, request_ns)",
+    "calls": CALL_TIME,
     "connections": "last_ns",
 }
 _COMPARED: Final = {
@@ -67,8 +69,8 @@ def verify(
 ) -> list[str]:
     """What is wrong with a lake, each in a sentence; nothing when all is well.
 
-    One of `shares` parts of the connections of each source is derived anew; another one after each
-    commit. Raises LakeError when there is no lake.
+    One of `shares` parts of the connections of each source is derived anew, and of the tunnels and
+    clients of all sources; another one after each commit. Raises LakeError when there is no lake.
     """
     log = Log(lake)
     snapshot = log.snapshot()
@@ -82,11 +84,49 @@ def verify(
         if expired_ns is None:
             progress("the roll-ups")
             problems += _sums(db, settings)
-        sample = _Sample(db, snapshot, settings, snapshot.commit % shares, shares, expired_ns)
+        share, key_logs = snapshot.commit % shares, tuple(map(os.path.abspath, keys))
+        sample = _Sample(db, snapshot, settings, share, shares, expired_ns)
         for source in sorted(snapshot.sources):
             progress(f"source {source}")
-            problems += sample.problems(source, tuple(map(os.path.abspath, keys)))
+            problems += sample.problems(source, key_logs)
+        crossing = Crossing(db, settings, share, shares, expired_ns)
+        problems += _crossing(crossing, _files(snapshot), key_logs, progress)
     return problems
+
+
+def _files(snapshot: Snapshot) -> dict[str, list[str]]:
+    """The captures of each source that were read."""
+    return {
+        source: [each.path for each in found.inputs if each.fault is None]
+        for source, found in sorted(snapshot.sources.items())
+    }
+
+
+def _crossing(
+    crossing: Crossing,
+    files: dict[str, list[str]],
+    keys: tuple[str, ...],
+    progress: Callable[[str], None],
+) -> list[str]:
+    if not crossing.tables:
+        return []
+    gone = [source for source, paths in files.items() if not all(map(os.path.exists, paths))]
+    if gone:
+        return [_not_derived(crossing, f"captures of {', '.join(gone)} are gone")]
+    with tempfile.TemporaryDirectory(prefix="wirehouse-verify-") as work:
+        for source, paths in files.items():
+            if paths:
+                progress(f"what crosses connections: source {source}")
+                try:
+                    crossing.read(source, paths, keys, work)
+                except OSError as error:
+                    return [_not_derived(crossing, str(error))]
+        progress("what crosses connections")
+        return list(crossing.problems(work))
+
+
+def _not_derived(crossing: Crossing, why: str) -> str:
+    return f"{', '.join(crossing.tables)}: cannot be derived anew across connections: {why}"
 
 
 def _expired_ns(log: Log) -> int | None:
@@ -132,8 +172,7 @@ class _Sample:
 
     def problems(self, source: str, keys: tuple[str, ...]) -> list[str]:
         """Where the lake differs from the captures of a source."""
-        inputs = self._snapshot.sources[source].inputs
-        files = [each.path for each in inputs if each.fault is None]
+        files = _files(self._snapshot)[source]
         if not files:
             return []
         gone = [path for path in files if not os.path.exists(path)]
@@ -186,15 +225,8 @@ class _Sample:
         here = f"select {columns} from {table} where {whose}"
         files = f"read_parquet({list(paths)!r}, union_by_name=true)"
         anew = f"select {columns} from {files} where {whose}" if paths else f"{here} and false"
-        missing, extra = (
-            self._db.sql(f"select count(*) from (({one}) except all ({other}))").fetchall()[0][0]
-            for one, other in ((anew, here), (here, anew))
-        )
         name = table if protocol is None else f"{table} of {protocol}"
-        if missing:
-            yield f"{name}: {missing} rows are missing or different"
-        if extra:
-            yield f"{name}: {extra} rows are in the lake that the captures do not give"
+        yield from differences(self._db, name, f"({here})", f"({anew})")
 
     def _whose(self, table: str, protocol: str | None) -> str:
         """Which rows are compared."""

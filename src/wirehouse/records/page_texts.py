@@ -94,10 +94,9 @@ GROUP BY ALL ORDER BY times DESC LIMIT 10""",
         Example(
             "The parameters of service calls, whose values say their own type:",
             """\
-WITH parts AS (SELECT target, unnest(esnp.rows) AS part FROM messages
+WITH given AS (SELECT target, unnest(esnp.rows.data) AS one FROM messages
                WHERE protocol = 'esnp' AND kind = 'request' LIMIT 1000)
-SELECT target, part.data.name, var_text(part.data.value) AS value
-FROM parts WHERE part.data IS NOT NULL LIMIT 10""",
+SELECT target, one.name, var_text(one.value) AS value FROM given LIMIT 10""",
         ),
     ),
     "packets": (

@@ -5,6 +5,11 @@ bytes of a fixed size are bytes, everything may be null, and dialects are joined
 body is not repeated, for it is the column `name`; nor is an alternative without fields. What a
 stage yields (tny's message) stands beside the frame in a struct of its own. Left out is what the
 table has elsewhere: the body, and a message that has a row of its own.
+
+Rows (ESNP's) are lists by kind, for most messages have few kinds: `types` has the type of each row,
+in order, and each kind has a list of its rows, in order, empty where there are none. So the k-th
+row of a type is the k-th item of its list. Rows of other types are in `opaque`; `broken` ones are
+in no other list, and say which of `types` they are.
 """
 
 from __future__ import annotations
@@ -77,12 +82,41 @@ def struct_value(
     """A decoded frame (None for a message without one) and its opened stages, for `struct_type`."""
     value: dict[str, Any] = {}
     if frame is not None:
-        value |= to_record(protocol.model(dialect), frame, reveal=reveal)
+        model = protocol.model(dialect)
+        value |= to_record(model, frame, reveal=reveal)
+        for name, kind in _rows_of(model):
+            value[name] = _by_kind(kind, value[name])
     for stage in stages(protocol, dialect):
         if stage.name in opened:
             value[stage.name] = to_record(stage, opened[stage.name], reveal=reveal)
     found = _signed(value)
     assert isinstance(found, dict)
+    return found
+
+
+@functools.cache
+def _rows_of(layout: m.Layout) -> tuple[tuple[str, m.Rows], ...]:
+    """The fields that hold rows; only a frame has some."""
+    return tuple(
+        (part.name, part.type)
+        for part in layout.parts
+        if isinstance(part, m.Field) and isinstance(part.type, m.Rows)
+    )
+
+
+def _by_kind(kind: m.Rows, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows of the Arrow view as lists by kind."""
+    names = ("types", *alternative_names(None, kind.alternatives).values(), "opaque", "broken")
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for place, row in enumerate(rows):
+        name = row["row"]
+        value = row[name]
+        if name == "opaque":
+            value = {"type": row["type"], "data": value}
+        elif name == "broken":
+            value = {"row": place, "type": row["type"], **value}
+        found["types"].append(row["type"])
+        found[name].append(value)
     return found
 
 
@@ -116,7 +150,7 @@ def _fields(layout: m.Layout, path: str, left_out: frozenset[str]) -> Iterator[p
                     kind = _type(option.type, "", left_out)
                     yield pa.field(option.name, kind, metadata={"doc": option.doc})
                 entry = pa.struct([pa.field("bit", pa.int32()), pa.field("data", pa.binary())])
-                yield pa.field(part.unknown, pa.list_(pa.field("item", entry)))
+                yield pa.field(part.unknown, _listed(entry))
             case m.Body():
                 yield from _alternatives(layout, part.alternatives, path, left_out)
             case _:
@@ -175,7 +209,7 @@ def _type(kind: m.Type, path: str, left_out: frozenset[str]) -> pa.DataType:
         case m.Nested():
             return _struct(kind.layout, path, left_out)
         case m.Many():
-            return pa.list_(pa.field("item", _type(kind.item, path, left_out)))
+            return _listed(_type(kind.item, path, left_out))
         case m.Dynamic():
             return _nullable(var_type(kind))
         case m.Rows():
@@ -183,25 +217,42 @@ def _type(kind: m.Type, path: str, left_out: frozenset[str]) -> pa.DataType:
 
 
 def _rows_type(kind: m.Rows, path: str, left_out: frozenset[str]) -> pa.DataType:
-    error = [
-        pa.field("data", pa.binary()),
-        pa.field("code", pa.string()),
-        pa.field("field", pa.string()),
-        pa.field("offset", pa.int32()),
+    """A list for each kind of row, beside the types of all."""
+    opaque = [
+        _about("type", pa.int16(), "Its type."),
+        _about("data", pa.binary(), "Its bytes."),
     ]
-    row = [
-        pa.field("type", pa.int16()),
-        *_alternatives(None, kind.alternatives, path, left_out),
-        pa.field("opaque", pa.binary()),
-        pa.field("broken", pa.struct(error)),
+    broken = [
+        _about("row", pa.int32(), "Which of `types` it is, from 0."),
+        _about("type", pa.int16(), "Its type."),
+        _about("data", pa.binary(), "Its bytes."),
+        _about("code", pa.string(), "Code of the error."),
+        _about("field", pa.string(), "Which field is wrong."),
+        _about("offset", pa.int32(), "Where it shows, from the start of its bytes."),
     ]
-    return pa.list_(pa.field("item", pa.struct(row)))
+    known = _alternatives(None, kind.alternatives, path, left_out)
+    return pa.struct(
+        [
+            _about("types", _listed(pa.int16()), "The type of each row, in order."),
+            *(each.with_type(_listed(each.type)) for each in known),
+            _about("opaque", _listed(pa.struct(opaque)), "Rows of other types."),
+            _about("broken", _listed(pa.struct(broken)), "Rows whose content breaks a rule."),
+        ]
+    )
+
+
+def _about(name: str, kind: pa.DataType, doc: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"doc": doc})
+
+
+def _listed(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("item", kind))
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
     """The same type, whose every field may be null."""
     if pa.types.is_list(kind):
-        return pa.list_(pa.field("item", _nullable(kind.value_type)))
+        return _listed(_nullable(kind.value_type))
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
         return pa.struct([pa.field(each.name, _nullable(each.type)) for each in fields])
@@ -231,5 +282,5 @@ def _joined_type(old: pa.DataType, new: pa.DataType) -> pa.DataType:
             )
         )
     if pa.types.is_list(old) and pa.types.is_list(new):
-        return pa.list_(pa.field("item", _joined_type(old.value_type, new.value_type)))
+        return _listed(_joined_type(old.value_type, new.value_type))
     raise TypeError(f"two dialects disagree: {old} and {new}")

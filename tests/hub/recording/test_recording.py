@@ -9,6 +9,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from tests.columnar.differential import differences
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, hub_process
 from tests.hub.doors_comet.phones import phone
 from tests.hub.recording.recorded_run import Caller, publish
@@ -19,6 +20,8 @@ from wirehouse.capture.decode import read_tables
 from wirehouse.capture.output import sealed_files
 from wirehouse.protocols.esnp.session import EsnpSession
 from wirehouse.protocols.sansio import Role
+
+CALLS = 64
 
 
 def facts_of(folder: Path) -> list[dict[str, Any]]:
@@ -96,19 +99,32 @@ async def _rotated(folder: Path) -> None:
         assert not [row for row in rows if row["sealed"]]
 
 
-def test_a_recording_that_cannot_be_written_ends_and_the_hub_goes_on(tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_written_goes_on_when_it_can(tmp_path: Path) -> None:
+    """The hub serves meanwhile; the recording says itself how much of that it does not have."""
     config = FREE_PORTS.replace("[esnp]\n", '[esnp]\nauth = "none"\n')
-    record = ("--record", str(tmp_path / "recordings"))
+    folder = tmp_path / "recordings"
+    record = ("--record", str(folder))
     with hub_process(tmp_path, "--demo", *record, config=config) as hub:
         assert state_of(hub) == "on"
-        limits = resource.prlimit(hub.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(hub.process.pid, resource.RLIMIT_FSIZE, (1 << 19, limits[1]))
         asyncio.run(_much(hub))
-        assert state_of(hub).startswith("failed: File too large")
+        limits = resource.prlimit(hub.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(hub.process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+        asyncio.run(_much(hub))
+        assert state_of(hub) == "failed: File too large"
+        resource.prlimit(hub.process.pid, resource.RLIMIT_FSIZE, limits)
+        asyncio.run(until(lambda: state_of(hub) == "on"))
+        asyncio.run(_much(hub))
         code, errors = hub.end()
     assert code == 0
-    assert errors.count("recording ends") == 1
+    assert errors.count("recording stops: File too large") == 1
+    assert errors.count("recording goes on") == 1
     assert "Traceback" not in errors
+    assert differences([str(path) for path in sealed_files(folder)]) == []
+    (lost,) = [fact["data"] for fact in facts_of(folder) if fact["kind"] == "lost"]
+    assert (lost["reason"], lost["frames"] > 0) == ("File too large", True)
+    rows = [row for _, row in read_tables(sealed_files(folder), tables=["messages"])]
+    calls = [row for row in rows if row["kind"] == "request"]
+    assert 2 * CALLS <= len(calls) < 3 * CALLS
 
 
 async def _much(hub: HubProcess) -> None:
@@ -116,7 +132,7 @@ async def _much(hub: HubProcess) -> None:
     reader, writer = await dial(hub.address("esnp"))
     now = asyncio.get_running_loop().time()
     made = Caller(EsnpSession(Role.CLIENT, now=now), reader, writer)
-    for _ in range(64):
+    for _ in range(CALLS):
         await made.call("test", "echo", text="x" * 16_384)
     await made.hang_up()
 

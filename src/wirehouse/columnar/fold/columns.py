@@ -192,7 +192,7 @@ class Columns:
         wide: NDArray[np.int64],
         narrow: NDArray[np.int32],
     ) -> None:
-        code = self._texts.code
+        coded = self._texts.coded
         wide[k.TS] = [event.ts_ns for event in events]
         wide[k.KEY] = [event.connection for event in events]
         opens = np.array([type(event) is Opened for event in events])
@@ -200,27 +200,27 @@ class Columns:
         ended = [event for event in events if type(event) is Closed]
         narrow[k.KIND] = np.where(opens, k.OPENED, k.END)
         narrow[k.FLAGS, opens] = [event.whole * k.WHOLE for event in opened]
-        narrow[k.ADDRESS, opens] = [code(event.client_address) for event in opened]
-        narrow[k.SERVER_ADDRESS, opens] = [code(event.server_address) for event in opened]
-        narrow[k.PROTOCOL, opens] = [code(event.protocol) for event in opened]
+        narrow[k.ADDRESS, opens] = coded([event.client_address for event in opened])
+        narrow[k.SERVER_ADDRESS, opens] = coded([event.server_address for event in opened])
+        narrow[k.PROTOCOL, opens] = coded([event.protocol for event in opened])
         wide[k.CLIENT_PORT, opens] = [_port(event.client_port) for event in opened]
         wide[k.SERVER_PORT, opens] = [_port(event.server_port) for event in opened]
-        narrow[k.BY, ~opens] = [code(_ENDS.get(event.side or "")) for event in ended]
-        narrow[k.HOW, ~opens] = [code(event.how) for event in ended]
+        narrow[k.BY, ~opens] = coded([_ENDS.get(event.side or "") for event in ended])
+        narrow[k.HOW, ~opens] = coded([event.how for event in ended])
 
     def _facts(
         self, facts: Sequence[Fact], wide: NDArray[np.int64], narrow: NDArray[np.int32]
     ) -> None:
-        code = self._texts.code
+        coded = self._texts.coded
         wide[k.TS] = [fact.ts_ns for fact in facts]
         wide[k.KEY] = [fact.connection or 0 for fact in facts]
         close = np.array([fact.kind == "close" for fact in facts])
         narrow[k.KIND] = np.where(close, k.CLOSE, k.SIGN_ON)
         data = [fact.data for fact in facts if fact.kind == "close"]
-        narrow[k.REASON, close] = [code(_text(each.get("reason"))) for each in data]
-        narrow[k.BY, close] = [code(_SIDES.get(_text(each.get("side")))) for each in data]
+        narrow[k.REASON, close] = coded([_text(each.get("reason")) for each in data])
+        narrow[k.BY, close] = coded([_SIDES.get(_text(each.get("side"))) for each in data])
         told = [fact for fact in facts if fact.kind != "close"]
-        narrow[k.CLIENT, ~close] = [code(fact.data["client"]) for fact in told]
+        narrow[k.CLIENT, ~close] = coded([fact.data["client"] for fact in told])
         narrow[k.FLAGS, ~close] = [self._is_mine(fact) * k.MINE for fact in told]
 
     def _is_mine(self, fact: Fact) -> bool:

@@ -21,7 +21,7 @@ class Texts:
 
     def __init__(self, texts: Iterable[str] = ()):
         self.texts: list[str] = []
-        self._codes: dict[str, int] = {}
+        self._codes: dict[str | None, int] = {None: NO}
         self._array = pa.array([], pa.string())
         for text in (*KNOWN, *texts):
             self.code(text)
@@ -31,17 +31,20 @@ class Texts:
 
     def code(self, text: str | None) -> int:
         """The code of a text; NO for none."""
-        if text is None:
-            return NO
         found = self._codes.get(text)
         if found is None:
+            assert text is not None
             found = self._codes[text] = len(self.texts)
             self.texts.append(text)
         return found
 
     def coded(self, texts: Iterable[str | None]) -> Codes:
         """The codes of some texts."""
-        return np.fromiter(map(self.code, texts), np.int32)
+        given = list(texts)
+        found = list(map(self._codes.get, given))
+        if None in found:
+            found = list(map(self.code, given))
+        return np.array(found, np.int32)
 
     def codes(self, array: pa.Array) -> Codes:
         """The codes of a column."""

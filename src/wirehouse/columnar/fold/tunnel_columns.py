@@ -19,7 +19,7 @@ from .hashing import id_hashes
 from .tables import NO
 from .texts import Texts, indices_of
 
-__all__ = ["tunnels_told"]
+__all__ = ["events_of_share", "tunnels_told"]
 
 _PACKETS: Final = {
     "tunnel_connect": k.CONNECT,
@@ -38,7 +38,7 @@ def tunnels_told(
     batches: Iterable[pa.RecordBatch], texts: Texts, share: int, shares: int
 ) -> k.Told:
     """The events of a share's tunnels, and those of all links, in their order."""
-    parts = [_of_share(batch, share, shares) for batch in batches]
+    parts = [events_of_share(batch, share, shares) for batch in batches]
     table = pa.Table.from_batches(parts, schema=CROSSING["_tunnel_events"]).combine_chunks()
     order = np.lexsort(
         [table.column(name).to_numpy() for name in ("number", "link", "rank", "ts_ns")]
@@ -60,8 +60,8 @@ def tunnels_told(
     )
 
 
-def _of_share(batch: pa.RecordBatch, share: int, shares: int) -> pa.RecordBatch:
-    """Without the tunnels of other shares."""
+def events_of_share(batch: pa.RecordBatch, share: int, shares: int) -> pa.RecordBatch:
+    """Rows of `_tunnel_events` without the tunnels of other shares."""
     if shares == 1:
         return batch
     tunnels = batch.column("tunnel")

@@ -111,7 +111,9 @@ class HubCollector(Collector):
         recording = recording_of(hub)
         if recording is not None:
             failed = int(bool(recording.failure))
-            yield _gauge("recording_failed", "1 when the recording had to end.", failed)
+            yield _gauge("recording_failed", "1 while nothing can be recorded.", failed)
+            lost = "Times that frames crossed and were not recorded, up to the last outage's end."
+            yield _count("recording_lost", lost, recording.lost.frames)
 
 
 def _cumulated(histograms: Sequence[Times]) -> list[tuple[str, float]]:

@@ -20,9 +20,19 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from wirehouse.records.schema import schema
+
 from .shape import DAY_NS, MINUTE_NS, fitted, pair
 
-__all__ = ["expected", "kept_faults", "kept_publications", "merged", "settled", "told"]
+__all__ = [
+    "expected",
+    "kept_faults",
+    "kept_publications",
+    "merged",
+    "settled",
+    "told",
+    "told_apart",
+]
 
 _QUIET_NS: Final = 10 * MINUTE_NS
 """An acknowledged notification is settled when nothing was heard of it for so long."""
@@ -35,7 +45,12 @@ def merged(parts: DataFrame) -> DataFrame:
     Where the client is not known, its connection stands for it; else `connection` is null. At one
     time, the smaller id of a connection is the first, the larger one the last.
     """
-    found = _by_whom(parts).groupBy(*_KEY).agg(
+    return fitted(_merged(parts), "_delivery_parts")
+
+
+def _merged(parts: DataFrame, further: tuple[str, ...] = ()) -> DataFrame:
+    """Merges parts that have the same key, and the same in `further` columns."""
+    found = _by_whom(parts).groupBy(*_KEY, *further).agg(
         f.sum("sends").alias("sends"),
         f.min(pair("first_sent_ns", "first_connection")).alias("first"),
         f.max(pair("last_sent_ns", "last_connection")).alias("last"),
@@ -52,7 +67,7 @@ def merged(parts: DataFrame) -> DataFrame:
         "acked_ns": f.col("acked.ts_ns"),
         "acked_connection": f.col("acked.connection"),
     }
-    return fitted(found.withColumns(places), "_delivery_parts")
+    return found.withColumns(places)
 
 
 def expected(publications: DataFrame) -> DataFrame:
@@ -78,11 +93,18 @@ def told(
     With `expect` off there are rows for these parts alone: publications only say when and where.
     """
     every = parts.unionByName(expected(publications)) if expect else parts
-    found = _with_last_fault(_with_fact(merged(every), publications), faults)
-    latency_ns = f.try_subtract(f.col("acked_ns"), f.col("first_sent_ns"))
-    return fitted(
-        found.withColumns({"outcome": _outcome(), "latency_ns": latency_ns}), "deliveries"
-    )
+    return fitted(_told(merged(every), publications, faults), "deliveries")
+
+
+def told_apart(
+    parts: DataFrame, publications: DataFrame, faults: DataFrame, apart: str
+) -> DataFrame:
+    """Rows for these parts alone, as with `expect` off; parts that differ in `apart` stay so.
+
+    The column `apart` is kept. It is one plan where two calls of `told` would be two.
+    """
+    found = _told(_merged(parts, (apart,)), publications, faults)
+    return found.select(*(each.name for each in schema("deliveries")), apart)
 
 
 def settled(parts: DataFrame, now_ns: int) -> Column:
@@ -133,6 +155,13 @@ def _recent(now_ns: int) -> Column:
 
 
 # -- what is known beside the parts ----------------------------------------------------------
+
+
+def _told(parts: DataFrame, publications: DataFrame, faults: DataFrame) -> DataFrame:
+    """Merged parts with all that `deliveries` says of them."""
+    found = _with_last_fault(_with_fact(parts, publications), faults)
+    latency_ns = f.try_subtract(f.col("acked_ns"), f.col("first_sent_ns"))
+    return found.withColumns({"outcome": _outcome(), "latency_ns": latency_ns})
 
 
 def _with_fact(parts: DataFrame, publications: DataFrame) -> DataFrame:

@@ -159,7 +159,7 @@ def alternative_names(
     layout: m.Layout | None, alternatives: Iterable[m.Alternative]
 ) -> dict[type, str]:
     """The column of each alternative: its name, or with a prefix where that is taken."""
-    taken = {"type", "row", "opaque", "broken"} if layout is None else _own_names(layout)
+    taken = {"type", "types", "row", "opaque", "broken"} if layout is None else _own_names(layout)
     prefix = "row" if layout is None or layout.body is None else layout.body.name
     names: dict[type, str] = {}
     for alternative in alternatives:

@@ -1,0 +1,117 @@
+"""Bodies that are opened one by one, while kernels have read all the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from capture.tcp_made import Call, write
+from wirehouse.capture.decode import read_tables
+from wirehouse.capture.keys import KeyRing
+from wirehouse.columnar.pipeline import CapturePipeline
+from wirehouse.columnar.sealing import ConnectionKeys, opened_singly
+from wirehouse.protocols import registry
+from wirehouse.protocols.comet import layout as comet
+from wirehouse.protocols.comet.sealing import ContentSealer
+from wirehouse.wire.errors import WireError
+
+from .differential import differences
+
+KEY, OTHER = bytes([7]) * 32, bytes([8]) * 32
+"""Keys that open nothing but what is sealed here."""
+PORT = 9620
+_SIZES = (("enc", 32), ("iv", 12))
+
+
+def pushed(number: int, key: bytes = KEY, text: bytes = b"news") -> bytes:
+    sealer = ContentSealer(key)
+    sealer.counter = number
+    content = sealer.seal(text, msg_type=1, msg_id="n", ts=0)
+    return comet.PROTOCOL.encode(comet.Notification(msg_type=1, msg_id="n", content=content, ts=0))
+
+
+def in_clear(text: bytes) -> bytes:
+    return comet.PROTOCOL.encode(comet.Notification(msg_type=1, msg_id="n", content=text, ts=0))
+
+
+def captured(path: Path, *frames: bytes) -> int:
+    """Writes a capture of these frames in one packet; gives the id of their connection."""
+    write(path, Call(PORT).open().say("s2c", b"".join(frames)).close().packets)
+    rows = [row for table, row in read_tables([path]) if table == "messages"]
+    return int(rows[0]["connection"])
+
+
+def key_log(path: Path, **keys: object) -> Path:
+    path.write_text(json.dumps({"protocol": "comet", **keys}))
+    return path
+
+
+def bodies(path: Path, log: Path) -> list[tuple[bool, bytes | None]]:
+    """What the kernels make of the messages, in their order."""
+    found: list[tuple[bool, bytes | None]] = []
+    for _, batch in CapturePipeline([path], tables=("messages",), keys=[log]).batches():
+        assert isinstance(batch, pa.RecordBatch)
+        rows = batch.select(["sealed", "body"]).to_pylist()
+        found += [(row["sealed"], row["body"]) for row in rows]
+    return found
+
+
+def test_what_opens_stays_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    texts = [b"one", b"", b"\xff\xfe", b"four" * 1_000]
+    sealed = [pushed(number, text=text) for number, text in enumerate(texts)]
+    connection = captured(path, in_clear(b"a"), *sealed, in_clear(b"b"))
+    log = key_log(tmp_path / "keys.jsonl", connection=connection, content_key=KEY.hex())
+    wanted = [b"a", *texts, b"b"]
+    assert bodies(path, log) == [(False, each) for each in wanted]
+    assert differences([str(path)], keys=[str(log)]) == []
+
+
+def test_one_that_does_not_open_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    broken = pushed(1)[:-9] + b"?" + pushed(1)[-8:]
+    connection = captured(path, pushed(0), broken, pushed(2), pushed(3, OTHER))
+    log = key_log(tmp_path / "keys.jsonl", connection=connection, content_key=KEY.hex())
+    assert bodies(path, log) == [(False, b"news")] * 2
+    assert differences([str(path)], keys=[str(log)]) == []
+
+
+def test_without_a_key_of_its_own_it_stays_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    captured(path, pushed(0), in_clear(b"a"), pushed(1))
+    log = key_log(tmp_path / "keys.jsonl", client_id="somebody else", content_key=KEY.hex())
+    assert bodies(path, log) == [(True, None), (False, b"a"), (True, None)]
+    assert differences([str(path)], keys=[str(log)]) == []
+
+
+def test_rows_are_opened_kept_or_faults() -> None:
+    def open_row(row: int) -> bytes | None:
+        if row == 3:
+            raise WireError("bad_record")
+        return None if row == 2 else f"row {row}".encode()
+
+    body = pa.array([b"x", b"sealed", b"sealed", b"sealed", None], pa.binary())
+    rows = np.array([False, True, True, True, False])
+    found, stayed, wrong = opened_singly(body, rows, rows, open_row)
+    assert found.to_pylist()[:2] == [b"x", b"row 1"]
+    assert found.to_pylist()[4] is None
+    assert stayed.tolist()[:3] == [False, False, True]
+    assert wrong.tolist() == [False, False, False, True, False]
+
+
+def test_connections_that_are_gone_are_forgotten() -> None:
+    ring = KeyRing()
+    ways = {f"{way}_{name}": "00" * size for way in ("c2s", "s2c") for name, size in _SIZES}
+    for connection in (1, 2):
+        ring.add(json.dumps({"protocol": "magline", "connection": connection, **ways}))
+    keys = ConnectionKeys(registry.find("magline"), ring)
+    first = keys.cipher(1, 0)
+    assert first is not None
+    assert keys.cipher(1, 0) is first
+    keys.told = {1: ("client_random", "aa"), 2: ("client_random", "bb")}
+    keys.forget([1, 1, 3])
+    assert keys.told == {2: ("client_random", "bb")}
+    assert keys.cipher(1, 0) is not first

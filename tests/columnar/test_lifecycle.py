@@ -1,0 +1,103 @@
+"""When connections begin and end, as the pipeline tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from capture.tcp_made import ACK, FIN, RST, Call, Made, write
+from wirehouse.columnar.pipeline import CapturePipeline
+from wirehouse.records.rows import Closed, Opened
+
+PORT = 9620
+CLIENT6 = bytes.fromhex("20010db8000000000000000000000001")
+SERVER6 = bytes.fromhex("20010db8000100020003000400050006")
+
+
+def events(path: Path, packets: Iterable[Made], window_bytes: int) -> list[Opened | Closed]:
+    """What the pipeline says of connections, in its order."""
+    write(path, packets)
+    found: list[Opened | Closed] = []
+    pipeline = CapturePipeline([path], tables=("connections",), window_bytes=window_bytes)
+    for table, told in pipeline.batches():
+        if table == "connections":
+            assert isinstance(told, list)
+            found += told
+    return found
+
+
+def told(path: Path, packets: list[Made]) -> list[Opened | Closed]:
+    """The same, which must not depend on where windows end."""
+    whole = events(path, packets, 1 << 20)
+    assert events(path, packets, 100) == whole
+    return whole
+
+
+def ends(opened: Opened | Closed) -> tuple[str | int | None, ...]:
+    assert isinstance(opened, Opened)
+    return (
+        opened.client_address,
+        opened.client_port,
+        opened.server_address,
+        opened.server_port,
+    )
+
+
+def test_a_connection_with_both_ends(tmp_path: Path) -> None:
+    call = Call(PORT).open().say("c2s", b"x").close()
+    opened, closed = told(tmp_path / "a.pcap", call.packets)
+    assert ends(opened) == ("10.0.0.9", 50_000, "10.0.0.1", PORT)
+    assert isinstance(opened, Opened)
+    assert opened.whole
+    assert opened.ts_ns == call.packets[0].ts_ns
+    assert closed == Closed(call.packets[-1].ts_ns, opened.connection, "c2s", "fin")
+
+
+def test_ipv6(tmp_path: Path) -> None:
+    call = Call(PORT, client=CLIENT6, server=SERVER6).open()
+    (opened,) = told(tmp_path / "a.pcap", call.packets)
+    assert ends(opened) == ("2001:db8::1", 50_000, "2001:db8:1:2:3:4:5:6", PORT)
+
+
+def test_the_server_is_seen_first(tmp_path: Path) -> None:
+    call = Call(PORT).say("s2c", b"x")
+    (opened,) = told(tmp_path / "a.pcap", call.packets)
+    assert ends(opened) == ("10.0.0.9", 50_000, "10.0.0.1", PORT)
+    assert isinstance(opened, Opened)
+    assert not opened.whole
+
+
+def test_a_reset_ends_it_once(tmp_path: Path) -> None:
+    call = Call(PORT).open()
+    reset = call.packet("s2c", 0, flags=RST | ACK)
+    call.packet("c2s", 0, flags=FIN | ACK)
+    opened, closed = told(tmp_path / "a.pcap", call.packets)
+    assert closed == Closed(reset.ts_ns, opened.connection, "s2c", "rst")
+
+
+def test_one_fin_is_no_end(tmp_path: Path) -> None:
+    call = Call(PORT).open()
+    call.packet("s2c", 0, flags=FIN | ACK)
+    call.packet("s2c", 0, flags=FIN | ACK)
+    assert len(told(tmp_path / "a.pcap", call.packets)) == 1
+
+
+def test_a_first_packet_may_be_the_last(tmp_path: Path) -> None:
+    call = Call(PORT)
+    call.packet("c2s", 0, flags=RST)
+    opened, closed = told(tmp_path / "a.pcap", call.packets)
+    assert isinstance(opened, Opened)
+    assert closed == Closed(opened.ts_ns, opened.connection, "c2s", "rst")
+
+
+def test_the_same_ends_begin_anew(tmp_path: Path) -> None:
+    first = Call(PORT).open().say("c2s", b"x")
+    second = Call(PORT, isn={"c2s": 900_000, "s2c": 800_000}, now_ns=first.now_ns).open()
+    path = tmp_path / "a.pcap"
+    found = told(path, [*first.packets, *second.packets])
+    opened = [each for each in found if isinstance(each, Opened)]
+    closed = [each for each in found if isinstance(each, Closed)]
+    assert [each.ts_ns for each in opened] == [first.packets[0].ts_ns, second.packets[0].ts_ns]
+    assert [(each.connection, each.side, each.how) for each in closed] == [
+        (opened[0].connection, None, "anew")
+    ]

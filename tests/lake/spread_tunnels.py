@@ -1,0 +1,140 @@
+"""Tunnels whose links are recorded by several sources, which come a little at a time.
+
+Their clocks are right, but for one packet of another year when that is asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from os import utime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from tests.columnar.differential import _Talk
+from tests.lake.cut_captures import _opened
+from tests.lake.engine_here import run_here
+from tests.lake.lakes import counted, differing, rows
+from tests.lake.made_tunnels import write_tunnels
+
+from wirehouse.capture.format import LINK_RAW
+from wirehouse.capture.writer import PcapWriter
+from wirehouse.columnar.holding import HeldBack
+from wirehouse.columnar.read import ENGINES, ReadOptions, _events, open_pipeline
+from wirehouse.protocols.tny import layout as tny
+from wirehouse.records.batches import batch_from_rows
+from wirehouse.records.engine import tell
+from wirehouse.records.rows import Event, in_order
+from wirehouse.records.schema import schema
+from wirehouse.tables.log import Log
+
+__all__ = ["SLOT_S", "Slot", "advanced", "slots_of", "step", "unlike_engines_in_time", "wild"]
+
+SLOT_S = 0.8
+"""How much of the traffic is in a file."""
+_START_NS = 1_767_225_600_000_000_000
+_SLOT_NS = int(SLOT_S * 1e9)
+_HEAD_BYTES = 24
+
+
+class Slot(NamedTuple):
+    """A file to be, of which each source has one for each stretch of time."""
+
+    source: str
+    number: int
+    data: bytes
+
+    def arrive(self, folder: Path, mtime_ns: int | None = None) -> None:
+        """Writes it; by default it was written as soon as its last packet was there."""
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{self.source}-{self.number:08d}.pcap"
+        path.write_bytes(self.data)
+        then = _START_NS + (self.number + 1) * _SLOT_NS if mtime_ns is None else mtime_ns
+        utime(path, ns=(then, then))
+
+
+def slots_of(folder: Path, rng: random.Random, wild_ns: int | None = None) -> dict[str, list[Slot]]:
+    """The files of three sources, among which links are dealt. Their times are equally long.
+
+    With `wild_ns` the first file of the first source ends with a packet of that time.
+    """
+    write_tunnels(folder / "relay.pcap", rng)
+    opened = _opened(folder / "relay.pcap")
+    names = ("gate-a", "gate-b", "gate-c")
+    links = {about: rng.choice(names) for about, _ in opened.blocks}
+    found: dict[str, list[Slot]] = {}
+    count = 1 + max(map(_slot, (block for _, block in opened.blocks)))
+    for name in names:
+        for number in range(count):
+            mine = [
+                block
+                for about, block in opened.blocks
+                if links[about] == name and _slot(block) == number
+            ]
+            if wild_ns is not None and (name, number) == (names[0], 0):
+                mine.append(wild(wild_ns))
+            data = opened.head + b"".join(mine)
+            found.setdefault(name, []).append(Slot(name, number, data))
+    return found
+
+
+def advanced(
+    slots: Mapping[str, Sequence[Slot]], rng: random.Random, *, at_most: int = 1
+) -> Iterator[list[Slot]]:
+    """The same files as they come: no source is further ahead of another than so many."""
+    come = dict.fromkeys(slots, 0)
+    while any(come[name] < len(slots[name]) for name in slots):
+        found: list[Slot] = []
+        for name in rng.sample(sorted(slots), rng.randint(1, len(slots))):
+            if come[name] < len(slots[name]) and come[name] - min(come.values()) < at_most:
+                found.append(slots[name][come[name]])
+                come[name] += 1
+        if found:
+            yield found
+
+
+def unlike_engines_in_time(lake: Path) -> list[str]:
+    """Where tunnels and calls of a lake differ from what the engines make of its captures.
+
+    The engines are told what happened in all sources in the order of time.
+    """
+    sources = Log(lake).snapshot().sources
+    events: list[Event] = []
+    for source in sources.values():
+        paths = [each.path for each in source.inputs]
+        pipeline = open_pipeline(paths, ReadOptions(table="tunnels"))
+        events += [event for window in pipeline.windows() for event in _events(window, HeldBack())]
+    found: list[str] = []
+    for table in ("tunnels", "calls"):
+        engine = ENGINES[table]()
+        for event in in_order(events):
+            tell(engine, event)
+        engine.finish()
+        batches = [batch_from_rows(table, engine.take())]
+        wanted = counted(pa.Table.from_batches(batches, schema=schema(table)))
+        found += differing(rows(lake, table), wanted, table)
+    return found
+
+
+def step(folder: Path, lateness_s: float) -> None:
+    """Takes the lake forward by all that has come."""
+    run_here(folder / "lake", folder / "in", lateness_s=lateness_s, settle_s=0)
+
+
+def _slot(block: bytes) -> int:
+    """Which stretch of time a packet belongs to."""
+    seconds, nanoseconds = struct.unpack_from("<II", block)
+    return int((seconds * 1_000_000_000 + nanoseconds - _START_NS) // _SLOT_NS)
+
+
+def wild(ts_ns: int) -> bytes:
+    """A packet of a pcap, on a link of its own that ends a tunnel."""
+    body = tny.TunnelDisconnect(instance_id=7, tunnel_id=1)
+    frame = tny.RELAY.encode(tny.RelayPacket(id=1, arguments=body))
+    out = io.BytesIO()
+    writer = PcapWriter(out, link=LINK_RAW, nano=True)
+    writer.packet(ts_ns, _Talk(99, tny.RELAY.port or 0).segment(0, frame))
+    return out.getvalue()[_HEAD_BYTES:]

@@ -1,0 +1,102 @@
+"""Tunnels whose links are in different sources: tables depend on the files, not on the steps."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from tests.lake.spread_tunnels import SLOT_S, advanced, slots_of, step, unlike_engines_in_time
+
+from wirehouse.lake.tunnelling import EVENTS, SHARES
+from wirehouse.tables.entries import AddedFile
+from wirehouse.tables.log import Log
+
+_START_NS = 1_767_225_600_000_000_000
+_NEXT_MONTH_NS = _START_NS + 30 * 86_400 * 1_000_000_000
+_YEAR_2100_NS = 4_102_444_800_000_000_000
+
+
+def files(lake: Path, table: str, *, provisional: bool = False) -> list[AddedFile]:
+    """The files of a table at the last commit."""
+    found = Log(lake).snapshot().files(table)
+    return [file for file in found if file.provisional == provisional]
+
+
+def rows_in(found: list[AddedFile]) -> int:
+    return sum(file.rows for file in found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_every_commit_they_are_those_of_one_read(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    for wave in advanced(slots_of(tmp_path, rng), rng):
+        for slot in wave:
+            slot.arrive(tmp_path / "in")
+        step(tmp_path, lateness_s=SLOT_S)
+        assert unlike_engines_in_time(tmp_path / "lake") == []
+
+
+def test_what_waits_is_bounded_by_the_lateness(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    waiting: list[int] = []
+    for wave in advanced(slots_of(tmp_path, rng), rng):
+        for slot in wave:
+            slot.arrive(tmp_path / "in")
+        step(tmp_path, lateness_s=SLOT_S)
+        found = files(tmp_path / "lake", EVENTS)
+        assert len(found) <= SHARES
+        waiting.append(rows_in(found))
+    # 200 events in 5 stretches; those of the last one wait, and a few before it.
+    assert waiting[-1] < 90
+    assert rows_in(files(tmp_path / "lake", "calls")) > 0
+    assert rows_in(files(tmp_path / "lake", "tunnels")) > 0
+
+
+def test_a_source_that_ends_is_not_waited_for(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    slots = slots_of(tmp_path, rng)
+    last = len(slots["gate-a"]) - 1
+    for number in range(last + 1):
+        for name, each in slots.items():
+            if name != "gate-a" or number < 2:
+                each[number].arrive(tmp_path / "in")
+        step(tmp_path, lateness_s=SLOT_S)
+    assert unlike_engines_in_time(tmp_path / "lake") == []
+    events = files(tmp_path / "lake", EVENTS)
+    assert min(file.min_ns or 0 for file in events) > _nth(last - 2)
+
+
+def test_what_comes_later_than_allowed_is_told_late_and_does_not_stay(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    slots = slots_of(tmp_path, rng)
+    for name in ("gate-b", "gate-c"):
+        for slot in slots[name]:
+            slot.arrive(tmp_path / "in")
+    step(tmp_path, lateness_s=SLOT_S)
+    for slot in slots["gate-a"]:
+        slot.arrive(tmp_path / "in")
+    step(tmp_path, lateness_s=SLOT_S)
+    events = files(tmp_path / "lake", EVENTS)
+    assert min(file.min_ns or 0 for file in events) > _nth(len(slots["gate-a"]) - 3)
+    assert unlike_engines_in_time(tmp_path / "lake") != []
+
+
+@pytest.mark.parametrize("wild_ns", [_YEAR_2100_NS, _NEXT_MONTH_NS])
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_packet_of_another_time(tmp_path: Path, wild_ns: int, copied: bool) -> None:
+    """Captures that were copied are younger than what is in them."""
+    rng = random.Random(11)
+    mtime_ns = time.time_ns() if copied else None
+    for wave in advanced(slots_of(tmp_path, rng, wild_ns), rng):
+        for slot in wave:
+            slot.arrive(tmp_path / "in", mtime_ns)
+        step(tmp_path, lateness_s=SLOT_S)
+        assert unlike_engines_in_time(tmp_path / "lake") == []
+    assert rows_in(files(tmp_path / "lake", EVENTS)) < 90
+
+
+def _nth(number: int) -> int:
+    """When a stretch of time begins."""
+    return _START_NS + int(number * SLOT_S * 1e9)
