@@ -74,7 +74,7 @@ def test_who(changes: dict[str, Any], who: str) -> None:
         ({"body_base64": "/w==", "body_bytes": 1}, "1 bytes"),
         ({"masked": True, "body": None}, "(secret)"),
         ({"sealed": True}, "sealed"),
-        ({"esnp": {"rows": {"types": [], "data": []}}}, "#5"),
+        ({"esnp": {"rows_by_kind": {"types": [], "data": []}}}, "#5"),
     ],
 )
 def test_what_it_says_in_short(changes: dict[str, Any], said: str) -> None:
@@ -100,7 +100,7 @@ def test_rows_of_esnp_are_like_fields() -> None:
         "flag": [{"value": 4}],
         "opaque": [{"type": 99, "data": "cmFpbg=="}],
     }
-    said = _line(esnp={"rows": rows})
+    said = _line(esnp={"rows_by_kind": rows})
     assert said.endswith("a=1 t=rain b=1 bytes n=2 values last=9 data=cmFpbg==")
 
 

@@ -52,12 +52,14 @@ def node(parent: int, kind: int, name: str | None = None, **value: Any) -> dict[
 def texts(spark: SparkSession, values: list[Any]) -> list[str | None]:
     """What Spark makes of values, in their order."""
     rows = [
-        {"ts_ns": place, "esnp": {"rows": {"data": [{"value": each}]}}}
+        {"ts_ns": place, "esnp": {"rows_by_kind": {"data": [{"value": each}]}}}
         for place, each in enumerate(values)
     ]
     said = pa.Table.from_pylist(rows, schema=schema("messages", ("esnp",)))
     spark.createDataFrame(said).createOrReplaceTempView("said")
-    found = spark.sql("SELECT var_text(esnp.rows.data[0].value) AS it FROM said ORDER BY ts_ns")
+    found = spark.sql(
+        "SELECT var_text(esnp.rows_by_kind.data[0].value) AS it FROM said ORDER BY ts_ns"
+    )
     return [row["it"] for row in found.toArrow().to_pylist()]
 
 

@@ -21,7 +21,7 @@ def rows_of(*rows: Any) -> dict[str, list[Any]]:
     value = struct_value(ESNP, ESNP.dialects[0], esnp.Message(rows=rows), {})
     array = pa.array([value], struct_type(ESNP))
     array.validate(full=True)
-    found = array.to_pylist()[0]["rows"]
+    found = array.to_pylist()[0]["rows_by_kind"]
     assert isinstance(found, dict)
     return found
 
@@ -49,7 +49,7 @@ def test_every_kind_has_a_list_of_its_own() -> None:
 
 def test_a_list_is_empty_where_there_is_no_such_row() -> None:
     found = rows_of()
-    assert set(found) == {field.name for field in struct_type(ESNP).field("rows").type}
+    assert set(found) == {field.name for field in struct_type(ESNP).field("rows_by_kind").type}
     assert all(each == [] for each in found.values())
 
 

@@ -111,7 +111,7 @@ def test_an_export_gets_the_columns_of_a_newer_version(
         export(lake, out, format_, ["messages"])
     assert exported(out, format_, "messages").schema.names == older_columns().names
     with Writer(lake) as writer, writer.begin() as step:
-        row = message(9, "esnp", sealed=True, esnp={"rows": no_rows()})
+        row = message(9, "esnp", sealed=True, esnp={"rows_by_kind": no_rows()})
         add_rows(step, "messages", [row], protocol="esnp")
         step.commit("advance")
     export(lake, out, format_, ["messages"])

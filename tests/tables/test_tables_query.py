@@ -89,7 +89,7 @@ def older_columns() -> pa.Schema:
 
 def no_rows() -> dict[str, list[Any]]:
     """What a message of ESNP without rows has."""
-    kinds = messages_schema(["esnp"]).field("esnp").type.field("rows").type
+    kinds = messages_schema(["esnp"]).field("esnp").type.field("rows_by_kind").type
     return {each.name: [] for each in kinds}
 
 
@@ -97,12 +97,34 @@ def older_lake(lake: Path) -> None:
     """Adds a file that lacks a column, and fields in a struct and in a list of structs."""
     columns = older_columns()
     said = {**no_rows(), "types": [21], "data": [{"name": "a"}]}
-    rows = [message(5, "esnp", esnp={"rows": said}), message(6, "esnp")]
+    rows = [message(5, "esnp", esnp={"rows_by_kind": said}), message(6, "esnp")]
     with Writer(lake) as writer, writer.begin() as step:
         path = step.work("old") / "old.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=columns), path)
         step.add("messages", path, protocol="esnp")
         step.commit("advance")
+
+
+def test_rows_of_version_2_are_not_in_the_way(lake: Path) -> None:
+    """There, the rows of an ESNP message were one list of structs."""
+    row = pa.struct([("type", pa.int16()), ("flag", pa.struct([("value", pa.int32())]))])
+    old = [each for each in messages_schema(["esnp"]) if each.name != "esnp"]
+    columns = pa.schema([*old, ("esnp", pa.struct([("rows", pa.list_(row))]))])
+    said = {"rows": [{"type": 16, "flag": {"value": 4}}]}
+    with Writer(lake) as writer, writer.begin() as step:
+        path = step.work("old") / "old.parquet"
+        rows = [message(5, "esnp", esnp=said)]
+        pq.write_table(pa.Table.from_pylist(rows, schema=columns), path)
+        step.add("messages", path, protocol="esnp")
+        new = {**no_rows(), "types": [16], "flag": [{"value": 4}]}
+        fresh = [message(6, "esnp", esnp={"rows_by_kind": new})]
+        add_rows(step, "messages", fresh, "new", protocol="esnp")
+        step.commit("advance")
+    flags = "select esnp.rows_by_kind.flag[1].value from messages where protocol = 'esnp'"
+    with open_lake(lake) as db:
+        assert db.sql(f"{flags} order by ts_ns").fetchall() == [(None,), (4,)]
+    found = table(lake, "messages").column("esnp").to_pylist()[-2:]
+    assert found == [{"rows_by_kind": None}, {"rows_by_kind": new}]
 
 
 def _poorer(field: pa.Field) -> pa.Field:

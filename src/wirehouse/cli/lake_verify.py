@@ -18,8 +18,9 @@ __all__ = ["command"]
 _HELP = """Whether a lake is what its captures say.
 
 Looks whether the log and its files agree, whether the roll-ups say what the tables say, and reads a
-part of the connections of each source anew, which must come to the same rows. Says what is wrong,
-and exits 1 if anything is. It starts no Spark, and disturbs nobody.
+part of the connections of each source, of the tunnels and of the clients anew, which must come to
+the same rows. Says what is wrong, and exits 1 if anything is. It starts no Spark, and disturbs
+nobody.
 
 \b
 Examples:
@@ -41,7 +42,7 @@ Examples:
     default="1/16",
     show_default=True,
     metavar="PART",
-    help="Which part of the connections is read anew; 1 for all.",
+    help="Which part is read anew; 1 for all.",
 )
 @click.option(
     "--keys",

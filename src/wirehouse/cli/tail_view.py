@@ -119,7 +119,7 @@ def _said(row: Mapping[str, Any]) -> str:
 
 def _fields(value: Any, name: str = "") -> Iterator[str]:
     """`name=value` for each field that has one."""
-    if name == "rows" and isinstance(value, dict):
+    if name == "rows_by_kind" and isinstance(value, dict):
         for kind, rows in value.items():
             if kind not in _ROUTINE_ROWS:
                 for each in rows:

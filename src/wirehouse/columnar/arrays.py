@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from wirehouse.records.structs import by_kind
 from wirehouse.wire.views.arrow import readable
 
 from .generate.dynamic import INTEGER, REAL32, REAL64
@@ -212,11 +213,9 @@ class Assembler:
                 return self._vars(shape, kind, rows)
             case Structs():
                 return self._structs(shape, kind, rows, valid)
-            case RowList():
-                return self._rows(shape, kind, rows)
             case Empty():
                 return _empty(kind, rows)
-            case Staged() | Choice():
+            case Staged() | Choice() | RowList():
                 raise TypeError(f"a {type(shape).__name__} is no value of its own")
 
     def _binary(self, shape: Binary, kind: pa.DataType, rows: int, valid: Mask | None) -> pa.Array:
@@ -246,6 +245,8 @@ class Assembler:
         for name, each in shape.fields:
             if isinstance(each, Choice):
                 found |= self._choice(each, kind, rows)
+            elif isinstance(each, RowList):
+                found[by_kind(name)] = self._rows(each, kind.field(by_kind(name)).type, rows)
             elif not isinstance(each, Staged) and kind.get_field_index(name) >= 0:
                 found[name] = self._array(each, kind.field(name).type, rows, None)
         return _struct(kind, found, rows, valid)

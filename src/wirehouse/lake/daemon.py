@@ -11,6 +11,7 @@ Spark reads the number of a port there.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import Final
@@ -29,6 +30,8 @@ def preload(worker: str) -> None:
     if worker == TASKS:
         importlib.import_module("pandas")  # pyarrow would import it with the first conversion
         importlib.import_module("wirehouse.lake.warming").warm()
+    gc.collect()
+    gc.freeze()  # what is loaded stays for good: no worker needs to look through it again
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ GROUP BY ALL ORDER BY times DESC LIMIT 10""",
         Example(
             "The parameters of service calls, whose values say their own type:",
             """\
-WITH given AS (SELECT target, unnest(esnp.rows.data) AS one FROM messages
+WITH given AS (SELECT target, unnest(esnp.rows_by_kind.data) AS one FROM messages
                WHERE protocol = 'esnp' AND kind = 'request' LIMIT 1000)
 SELECT target, one.name, var_text(one.value) AS value FROM given LIMIT 10""",
         ),

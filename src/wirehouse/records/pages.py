@@ -65,11 +65,11 @@ A *value* says its own type. It is a list of nodes, each before what it contains
 place of the containing node in the list, -1 for the first; `name` the key in a map; `type` the type
 number; the value is in `int`, `float`, `text` or `bytes`. `var_text` makes it readable.
 
-The *rows* of an ESNP message are lists by kind, so `esnp.rows.data[1].value` is the value of its
-first parameter (in Spark `[0]`). `types` has the type of each row, in order: the k-th row of a type
-is the k-th item of the list of its kind. A list is empty where a message has no such row. Rows of
-types that have no list are in `opaque`. A row that could not be read is in `broken` and in no other
-list; `row` says which of `types` it is.
+The *rows* of an ESNP message are lists by kind, so `esnp.rows_by_kind.data[1].value` is the value
+of its first parameter (in Spark `[0]`). `types` has the type of each row, in order: the k-th row of
+a type is the k-th item of the list of its kind. A list is empty where a message has no such row.
+Rows of types that have no list are in `opaque`. A row that could not be read is in `broken` and in
+no other list; `row` says which of `types` it is.
 """
 
 _NODE: Final = ("parent", "name", "type", "int", "float", "text", "bytes")

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 __all__ = ["COMMON", "TABLES", "VERSION", "schema"]
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Counts the additions to the schemas."""
 
 _INT = pa.int64()

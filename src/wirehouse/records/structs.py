@@ -27,7 +27,7 @@ from wirehouse.wire.views.arrow import alternative_names, to_record, var_type
 
 from .schema import COMMON
 
-__all__ = ["elsewhere", "messages_schema", "stages", "struct_type", "struct_value"]
+__all__ = ["by_kind", "elsewhere", "messages_schema", "stages", "struct_type", "struct_value"]
 
 _SIGNED = {1: pa.int16(), 2: pa.int32(), 3: pa.int32(), 4: pa.int64(), 8: pa.int64()}
 _SAME = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64()}
@@ -85,7 +85,7 @@ def struct_value(
         model = protocol.model(dialect)
         value |= to_record(model, frame, reveal=reveal)
         for name, kind in _rows_of(model):
-            value[name] = _by_kind(kind, value[name])
+            value[by_kind(name)] = _by_kind(kind, value.pop(name))
     for stage in stages(protocol, dialect):
         if stage.name in opened:
             value[stage.name] = to_record(stage, opened[stage.name], reveal=reveal)
@@ -102,6 +102,11 @@ def _rows_of(layout: m.Layout) -> tuple[tuple[str, m.Rows], ...]:
         for part in layout.parts
         if isinstance(part, m.Field) and isinstance(part.type, m.Rows)
     )
+
+
+def by_kind(rows: str) -> str:
+    """The name of the struct that has the rows of a field as lists by kind."""
+    return f"{rows}_by_kind"
 
 
 def _by_kind(kind: m.Rows, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -161,7 +166,8 @@ def _fields(layout: m.Layout, path: str, left_out: frozenset[str]) -> Iterator[p
 
 def _field(part: m.Field, path: str, left_out: frozenset[str]) -> pa.Field:
     about = {"doc": part.doc} | ({"secret": "true"} if part.secret else {})
-    return pa.field(part.name, _type(part.type, path, left_out), metadata=about)
+    name = by_kind(part.name) if isinstance(part.type, m.Rows) else part.name
+    return pa.field(name, _type(part.type, path, left_out), metadata=about)
 
 
 def _alternatives(
