@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,6 +13,18 @@ from wirehouse.cli.demo_signals import Interrupts, Stopped
 
 def send(number: int) -> None:
     os.kill(os.getpid(), number)
+
+
+@pytest.fixture(autouse=True)
+def _none_is_ignored() -> Iterator[None]:
+    """Who starts the tests may ignore some, as nohup does; then nothing would happen."""
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ignored = [each for each in ends if signal.getsignal(each) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.mark.parametrize(
