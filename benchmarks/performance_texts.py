@@ -84,14 +84,6 @@ RECORDS: Final = {
             "the finished tables, and beside a Python function that decodes."
         ),
     ),
-    "lake_sizes": (
-        "The lake: sizes again",
-        (
-            "One part of the lake's record, measured on its own at another time. It does not "
-            "replace the figures above; where the two differ, that is how far a run can be "
-            "trusted."
-        ),
-    ),
     "hub": (
         "The hub",
         (

@@ -19,7 +19,7 @@ RATIOS = {
     "comet decode: speed of Kaitai": 6,
     "comet scan and decode: speed of C": 0.87,
     "capture to messages: speed of dpkt and the codec": 84,
-    "captures to messages: speed of a function": 34,
+    "captures to messages: speed of a function": 42,
     "fan-out depth 64 comet: speed of nats (64 B to 100, depth 64)": 1.6,
 }
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
