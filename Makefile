@@ -82,11 +82,11 @@ system-node:
 	@$(call apt-install,$(NODE_CHECKS))
 
 .PHONY: setup
-setup: $(SETUP_STAMP) ## make .venv with Wirehouse, its tools and the example packages
+setup: $(SETUP_STAMP) ## make .venv with Wirelake, its tools and the example packages
 
 $(SETUP_STAMP): pyproject.toml $(EXAMPLES:%=%/pyproject.toml)
 	@$(MAKE) --no-print-directory system-python
-	@[ -n "$(PYTHON)" ] || { echo "Wirehouse needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
+	@[ -n "$(PYTHON)" ] || { echo "Wirelake needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
 	[ -x $(BIN)/pip ] || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' $(EXAMPLES:%=--editable %)
 	@touch $@
@@ -143,11 +143,11 @@ bench-hub: system setup ## the hub beside nats-server, redis, mosquitto and amqt
 
 .PHONY: demo
 demo: setup ## a hub, simulated clients, a lake and a report; every figure compared with the truth
-	@$(BIN)/wirehouse demo
+	@$(BIN)/wirelake demo
 
 .PHONY: pages
 pages: setup ## write the generated pages anew: references, performance
-	$(BIN)/python -m wirehouse.cli.reference docs/reference
+	$(BIN)/python -m wirelake.cli.reference docs/reference
 	$(BIN)/python -m benchmarks.performance_pages docs/guides
 
 .PHONY: screenshots

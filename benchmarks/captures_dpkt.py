@@ -1,4 +1,4 @@
-"""What one would write without Wirehouse's reader: dpkt, a simple reassembly, the scalar codec.
+"""What one would write without Wirelake's reader: dpkt, a simple reassembly, the scalar codec.
 
 dpkt reads the packets of a pcap file. Segments are put in order by connection: what comes early
 waits, what was seen is cut off; there are no gaps, limits or faults. Frames are decoded one by one,
@@ -15,17 +15,17 @@ from typing import Any, Final
 import dpkt  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from wirehouse.capture.choice import default_ports
-from wirehouse.capture.connections import Endpoint, connection_id
-from wirehouse.capture.keys import KeyRing
-from wirehouse.capture.opening import Openings
-from wirehouse.protocols import registry
-from wirehouse.records.message import Describer
-from wirehouse.records.structs import messages_schema
-from wirehouse.records.tunnel_ids import tunnel_connection
-from wirehouse.wire.errors import NeedMore
-from wirehouse.wire.model import Direction
-from wirehouse.wire.protocol import Protocol
+from wirelake.capture.choice import default_ports
+from wirelake.capture.connections import Endpoint, connection_id
+from wirelake.capture.keys import KeyRing
+from wirelake.capture.opening import Openings
+from wirelake.protocols import registry
+from wirelake.records.message import Describer
+from wirelake.records.structs import messages_schema
+from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.wire.errors import NeedMore
+from wirelake.wire.model import Direction
+from wirelake.wire.protocol import Protocol
 
 __all__ = ["read_with_dpkt"]
 

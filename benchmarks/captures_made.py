@@ -1,6 +1,6 @@
 """Captures for the benchmarks: simulated ones, and two shapes that no population has.
 
-    simulated           what `wirehouse simulate` makes, as one pcap file; `prefix` cuts it
+    simulated           what `wirelake simulate` makes, as one pcap file; `prefix` cuts it
     many_connections    connections of ten packets each, a thousand of them open at a time
     one_connection      a single connection, with a frame in each packet
 
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wirehouse.capture.limits import Limits
-from wirehouse.columnar.blocks import OFFSET
-from wirehouse.columnar.scan import Scanner
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.traffic import PROTOCOLS, simulate
+from wirelake.capture.limits import Limits
+from wirelake.columnar.blocks import OFFSET
+from wirelake.columnar.scan import Scanner
+from wirelake.protocols.comet import layout as comet
+from wirelake.traffic import PROTOCOLS, simulate
 
 from .corpus import corpus
 

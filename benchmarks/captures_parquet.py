@@ -1,7 +1,7 @@
 """From a capture to Parquet, beside writing the finished tables: what reading costs on top.
 
 Both write one file for each protocol. The finished tables are in memory before the clock starts.
-pyarrow writes them as it does by default; we write as `wirehouse read` does, with encodings
+pyarrow writes them as it does by default; we write as `wirelake read` does, with encodings
 that fit the columns. What pyarrow takes with those encodings is reported as well.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.tables.parquet import ParquetOut
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.tables.parquet import ParquetOut
 
 __all__ = ["finished_tables", "read_all", "through", "write_finished", "write_finished_alike"]
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.traffic import simulate
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.traffic import simulate
 
 from .captures_dpkt import read_with_dpkt
 from .captures_made import many_connections, one_connection, prefix, simulated
@@ -63,7 +63,7 @@ def dpkt(plan: Plan) -> Findings:
     compare(check)
     rows = sum(batch.num_rows for batch in read_batches([capture]))
     passes: dict[str, Callable[[], None]] = {
-        "wirehouse": lambda: _drain(read_batches([capture])),
+        "wirelake": lambda: _drain(read_batches([capture])),
         "dpkt": lambda: _drain(read_with_dpkt(capture)),
     }
     times = race(passes, rows, plan.seconds, plan.rounds)
@@ -71,7 +71,7 @@ def dpkt(plan: Plan) -> Findings:
     for name, timing in times.items():
         found.add(f"{name}: rows", 1 / timing.best_us, "M rows/s")
         found.add(f"{name}: capture", size / (timing.best_us * rows), "MB/s")
-    ratio = times["dpkt"].best_us / times["wirehouse"].best_us
+    ratio = times["dpkt"].best_us / times["wirelake"].best_us
     found.rules += at_least("capture to messages: speed of dpkt and the codec", ratio, 20, 40)
     return found
 

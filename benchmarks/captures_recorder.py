@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from wirehouse.capture.recorder import Recorder
-from wirehouse.protocols.comet.layout import PROTOCOL, Notification
+from wirelake.capture.recorder import Recorder
+from wirelake.protocols.comet.layout import PROTOCOL, Notification
 
 __all__ = ["FRAMES", "FRAME_BYTES", "PER_CALL", "recorded", "recorder_passes"]
 

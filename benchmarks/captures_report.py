@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from wirehouse import __version__
+from wirelake import __version__
 
 from .report import Rule
 
@@ -78,7 +78,7 @@ def record(
     return {
         "python": platform.python_version(),
         "architecture": platform.machine(),
-        "versions": {"wirehouse": __version__, **{name: version(name) for name in packages}},
+        "versions": {"wirelake": __version__, **{name: version(name) for name in packages}},
         "settings": dict(settings),
         "results": {name: asdict(part) for name, part in parts.items()},
     }

@@ -8,8 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from wirehouse.protocols import registry
-from wirehouse.wire.views.lua import dissector
+from wirelake.protocols import registry
+from wirelake.wire.views.lua import dissector
 
 __all__ = ["Dissected", "dissected"]
 
@@ -35,9 +35,9 @@ def dissected(capture: Path, folder: Path) -> Dissected | None:
     if program is None:
         return None
     protocols = [registry.find(name) for name in registry.BUILT_IN]
-    script = folder / "wirehouse.lua"
+    script = folder / "wirelake.lua"
     script.write_text(dissector(protocols), encoding="utf-8")
-    shown = " or ".join(f"wirehouse.{each.name}" for each in protocols)
+    shown = " or ".join(f"wirelake.{each.name}" for each in protocols)
     command = [program, "-r", str(capture), "-X", f"lua_script:{script}"]
     command += ["-Y", shown, "-T", "fields", "-e", "frame.number"]
     before = _children_cpu()

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wirehouse.columnar.generate.dynamic import STACK
-from wirehouse.columnar.kernel import load
-from wirehouse.columnar.numba_options import readonly
-from wirehouse.columnar.plan import Plan, Staged, Structs
+from wirelake.columnar.generate.dynamic import STACK
+from wirelake.columnar.kernel import load
+from wirelake.columnar.numba_options import readonly
+from wirelake.columnar.plan import Plan, Staged, Structs
 
 from .columnar_c import junk, library
 from .columnar_corpora import Ints, Stream
@@ -100,7 +100,7 @@ class Bench:
         yield _slices(layout, self.kernels.stage(layout).plan, starts, stops, ways)
 
     def _kernel_functions(self) -> tuple[Callable[..., int], list[Callable[..., int]]]:
-        name = f"wirehouse.columnar.kernels.{self.stream.protocol.name}_{DIALECT}"
+        name = f"wirelake.columnar.kernels.{self.stream.protocol.name}_{DIALECT}"
         module = importlib.import_module(name)
         scan = getattr(module, f"scan_{self._slices[0].layout}")
         return scan, [getattr(module, f"decode_{each.layout}") for each in self._slices]

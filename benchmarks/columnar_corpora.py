@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wirehouse.wire.protocol import Protocol
+from wirelake.wire.protocol import Protocol
 
 from .corpus import corpus
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from wirehouse import __version__
+from wirelake import __version__
 
 from .report import Rule
 from .timing import Timing
@@ -95,7 +95,7 @@ def record(
         "python": platform.python_version(),
         "architecture": platform.machine(),
         "versions": {
-            "wirehouse": __version__,
+            "wirelake": __version__,
             **{name: version(name) for name in ("numba", "numpy", "pyarrow", "cryptography")},
         },
         "settings": dict(settings),

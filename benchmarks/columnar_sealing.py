@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from wirehouse.capture.keys import KeyRing
-from wirehouse.columnar.meaning import Found
-from wirehouse.columnar.messages import Slices
-from wirehouse.columnar.sealing import ConnectionKeys, unsealed
-from wirehouse.protocols.magline.layout import PROTOCOL
+from wirelake.capture.keys import KeyRing
+from wirelake.columnar.meaning import Found
+from wirelake.columnar.messages import Slices
+from wirelake.columnar.sealing import ConnectionKeys, unsealed
+from wirelake.protocols.magline.layout import PROTOCOL
 
 __all__ = ["CONNECTIONS", "Sealing"]
 

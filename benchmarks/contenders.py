@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from wirehouse.protocols.esnp.layout import Var
-from wirehouse.protocols.tny.layout import Envelope, Message, Packet
-from wirehouse.wire import Layout
-from wirehouse.wire.declare import build
-from wirehouse.wire.model import Direction
+from wirelake.protocols.esnp.layout import Var
+from wirelake.protocols.tny.layout import Envelope, Message, Packet
+from wirelake.wire import Layout
+from wirelake.wire.declare import build
+from wirelake.wire.model import Direction
 
 from .construct_layouts import FORMATS
 from .corpus import Corpus, Sample
@@ -97,7 +97,7 @@ def _codec(corpus: Corpus) -> Contender:
             assert encode(sample.message) == sample.data
 
     messages = [sample.message for sample in corpus.samples]
-    return Contender("wirehouse", decode_all, _applied([(encode, messages)]), check)
+    return Contender("wirelake", decode_all, _applied([(encode, messages)]), check)
 
 
 def _wrapper(corpus: Corpus) -> Contender:
@@ -115,7 +115,7 @@ def _wrapper(corpus: Corpus) -> Contender:
 
     messages = [sample.message for sample in corpus.samples]
     encode = _applied([(protocol.encode, messages)])
-    return Contender("wirehouse_protocol", _applied(work), encode, check)
+    return Contender("wirelake_protocol", _applied(work), encode, check)
 
 
 def _tny(name: str, corpus: Corpus, decode: Any, encode: Any) -> Contender:
@@ -162,7 +162,7 @@ def _tny_item(sample: Sample) -> tuple[int, int, Message | None, Packet]:
 
 def _tny_codec(corpus: Corpus) -> Contender:
     codec = corpus.protocol.codec()
-    return _tny("wirehouse", corpus, codec.decode_packet, codec.encode_packet)
+    return _tny("wirelake", corpus, codec.decode_packet, codec.encode_packet)
 
 
 def _tny_wrapper(corpus: Corpus) -> Contender:
@@ -171,7 +171,7 @@ def _tny_wrapper(corpus: Corpus) -> Contender:
     def decode(buf: bytes, start: int, _end: int) -> Any:
         return protocol.decode(buf, start)
 
-    return _tny("wirehouse_protocol", corpus, decode, protocol.encode)
+    return _tny("wirelake_protocol", corpus, decode, protocol.encode)
 
 
 # -- Construct ---------------------------------------------------------------------------------

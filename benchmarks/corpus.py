@@ -14,12 +14,12 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.protocols.magline import layout as magline
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.wire import Protocol
-from wirehouse.wire.model import Direction
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.tny import layout as tny
+from wirelake.wire import Protocol
+from wirelake.wire.model import Direction
 
 __all__ = ["PROTOCOLS", "SIZE", "Corpus", "Sample", "corpus"]
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import Popen
 
-from wirehouse.hub.store.accounts import new_token, token_hash
-from wirehouse.hub.store.files import connect
+from wirelake.hub.store.accounts import new_token, token_hash
+from wirelake.hub.store.files import connect
 
 from .hub_servers import Server, started
 
@@ -77,13 +77,13 @@ def hub(
     data, config = folder / "data", folder / "hub.toml"
     config.write_text(_config(folder, tls), encoding="utf-8")
     listed = _add_clients(data, folder / "clients", clients)
-    words = [sys.executable, "-m", "wirehouse.cli", "hub", "--data", str(data)]
+    words = [sys.executable, "-m", "wirelake.cli", "hub", "--data", str(data)]
     words += ["--config", str(config), "--demo"]
     if record is not None:
         words += ["--record", str(record)]
     with started(words, folder, core) as process:
         ports = _ports(process, folder)
-        yield OurHub("wirehouse", process, ports, data, listed)
+        yield OurHub("wirelake", process, ports, data, listed)
 
 
 def _ports(process: Popen[str], folder: Path) -> dict[str, int]:

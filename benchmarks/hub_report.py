@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from wirehouse import __version__
+from wirelake import __version__
 
 from .captures_report import at_least
 from .report import Rule
@@ -111,7 +111,7 @@ def record(
     return {
         "python": platform.python_version(),
         "architecture": platform.machine(),
-        "versions": {"wirehouse": __version__, **_installed(), **peers},
+        "versions": {"wirelake": __version__, **_installed(), **peers},
         "settings": dict(settings),
         "results": {name: asdict(part) for name, part in parts.items()},
     }

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from wirehouse.protocols import registry
-from wirehouse.wire import Protocol
-from wirehouse.wire.model import Direction
-from wirehouse.wire.views.ksy import kaitai
+from wirelake.protocols import registry
+from wirelake.wire import Protocol
+from wirelake.wire.model import Direction
+from wirelake.wire.views.ksy import kaitai
 
 __all__ = ["compare_layout", "parser"]
 
@@ -37,7 +37,7 @@ def _compiled() -> dict[str, Any]:
     node = shutil.which("node")
     if node is None:
         raise SystemExit("node is missing: `make system` installs it, `make node` the compiler")
-    with tempfile.TemporaryDirectory(prefix="wirehouse-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="wirelake-bench-") as folder:
         paths = []
         for protocol in map(registry.find, registry.BUILT_IN):
             for name, text in kaitai(protocol).items():

@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from wirehouse.capture.decode import read_tables
-from wirehouse.lake.run import Outcome, run
-from wirehouse.lake.schemas import spark_schema
-from wirehouse.lake.settings import TABLES, Settings, tables_of
-from wirehouse.records.schema import schema
-from wirehouse.tables.log import Log
+from wirelake.capture.decode import read_tables
+from wirelake.lake.run import Outcome, run
+from wirelake.lake.schemas import spark_schema
+from wirelake.lake.settings import TABLES, Settings, tables_of
+from wirelake.records.schema import schema
+from wirelake.tables.log import Log
 
 from .lake_worker import Taken
 

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from wirehouse.traffic import simulate
-from wirehouse.traffic.recorded import RecordedStyle
+from wirelake.traffic import simulate
+from wirelake.traffic.recorded import RecordedStyle
 
 from .captures_made import PCAP_HEAD, one_connection, simulated
 

@@ -38,8 +38,8 @@ def copy(plan: Plan) -> Findings:
         copied = partial(worker.do, "copy", lake=str(plan.folder / "table"), to=to)
         times = turns(
             {
-                "wirehouse": lambda: _lake(plan, worker, captures, "messages", MESSAGES),
-                "wirehouse, all tables": lambda: _lake(plan, worker, captures, "all"),
+                "wirelake": lambda: _lake(plan, worker, captures, "messages", MESSAGES),
+                "wirelake, all tables": lambda: _lake(plan, worker, captures, "all"),
                 f"Spark, {_PLAIN}": lambda: copied(apart=False),
                 f"Spark, {_APART}": lambda: copied(apart=True),
             },
@@ -50,7 +50,7 @@ def copy(plan: Plan) -> Findings:
         found.add(f"{name}: messages", taken.rows / taken.seconds / MB, "M rows/s")
         if taken.bytes:
             found.add(f"{name}: captures", taken.mb_per_s, "MB/s")
-    ours = times["wirehouse"].seconds
+    ours = times["wirelake"].seconds
     plain, apart = (times[f"Spark, {how}"].seconds / ours for how in (_PLAIN, _APART))
     found.add(f"Spark, {_PLAIN}: time of ours", plain, "times")
     found.add(f"Spark, {_APART}: time of ours", apart, "times")
@@ -68,7 +68,7 @@ def udf(plan: Plan) -> Findings:
         wanted = _lake(plan, worker, small, "small-lake", MESSAGES).rows
         times = turns(
             {
-                "wirehouse": lambda: _lake(plan, worker, large, "large-lake", MESSAGES),
+                "wirelake": lambda: _lake(plan, worker, large, "large-lake", MESSAGES),
                 "function": lambda: worker.do(
                     "udf", captures=str(small), to=str(plan.folder / "udf")
                 ),
@@ -79,7 +79,7 @@ def udf(plan: Plan) -> Findings:
     for name, taken in times.items():
         found.add(f"{name}: captures", taken.mb_per_s, "MB/s")
         found.add(f"{name}: messages", taken.rows / taken.seconds / MB, "M rows/s")
-    ratio = times["wirehouse"].mb_per_s / times["function"].mb_per_s
+    ratio = times["wirelake"].mb_per_s / times["function"].mb_per_s
     found.rules += at_least("captures to messages: speed of a function", ratio, 10, 15)
     return found
 

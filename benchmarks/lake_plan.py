@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from wirehouse.traffic import simulate
+from wirelake.traffic import simulate
 
 from .lake_worker import Taken, Worker
 

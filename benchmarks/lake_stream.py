@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wirehouse.tables.log import Log
+from wirelake.tables.log import Log
 
 from .captures_report import Findings
 from .lake_made import pieces

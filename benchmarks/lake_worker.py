@@ -103,11 +103,11 @@ class Worker:
 def _main(cores: str, conf: str) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever Spark prints is no answer
-    from wirehouse.lake import session
+    from wirelake.lake import session
 
     from .lake_jobs import JOBS
 
-    spark = session("wirehouse benchmark", cores=int(cores), **json.loads(conf))
+    spark = session("wirelake benchmark", cores=int(cores), **json.loads(conf))
     for line in sys.stdin:
         asked = json.loads(line)
         try:

@@ -18,12 +18,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.protocols.magline import layout as magline
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.wire import Layout
-from wirehouse.wire.types import Only
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.tny import layout as tny
+from wirelake.wire import Layout
+from wirelake.wire.types import Only
 
 from .corpus import Sample
 

@@ -24,7 +24,7 @@ FILE: Final = "performance.md"
 ROOT: Final = Path(__file__).parents[1]
 """Where the records are."""
 
-_WORDS: Final = {"wirehouse": "codec", "wirehouse_protocol": "through `Protocol`"}
+_WORDS: Final = {"wirelake": "codec", "wirelake_protocol": "through `Protocol`"}
 Record = Mapping[str, Any]
 
 
@@ -107,8 +107,8 @@ def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
 
 def _made_with(name: str, record: Record) -> str:
     versions = dict(record.get("versions", {}))
-    if "wirehouse" in record:
-        versions["wirehouse"] = record["wirehouse"]
+    if "wirelake" in record:
+        versions["wirelake"] = record["wirelake"]
     words = [f"Python {record['python']}"] if "python" in record else []
     words += [f"{each} {version}" for each, version in versions.items()]
     words += [f"{each.replace('_', ' ')}: {value:g}"

@@ -51,7 +51,7 @@ RECORDS: Final = {
         (
             "Bytes to values and back, one message at a time, in Python: the generated codecs "
             "beside Construct (also compiled), Kaitai Struct and msgpack. msgpack is C and a "
-            "format of its own: it says how fast Python can get at all. `wirehouse --help` is "
+            "format of its own: it says how fast Python can get at all. `wirelake --help` is "
             "timed beside an empty program."
         ),
     ),

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from wirehouse import __version__
+from wirelake import __version__
 
 from .corpus import Corpus
 from .startup import Startup
@@ -17,10 +17,10 @@ from .timing import Timing
 
 __all__ = ["Rule", "record", "rules", "table"]
 
-OURS = "wirehouse"
+OURS = "wirelake"
 COLUMNS = {
-    "wirehouse": "codec",
-    "wirehouse_protocol": "Protocol",
+    "wirelake": "codec",
+    "wirelake_protocol": "Protocol",
     "construct": "Construct",
     "construct_compiled": "compiled",
     "kaitai": "Kaitai",
@@ -59,9 +59,9 @@ def rules(results: Results, started: Mapping[str, Startup]) -> list[Rule]:
             found += _floors(f"{protocol} {operation}", operation, timings)
             found += _aims(f"{protocol} {operation}", AIMS[protocol], timings)
     if started:
-        helped, bare = (started[name] for name in ("wirehouse --help", "python -c pass"))
+        helped, bare = (started[name] for name in ("wirelake --help", "python -c pass"))
         ratio = round(helped.wall_ms / bare.wall_ms, 2)
-        what = "wirehouse --help: time of python -c pass"
+        what = "wirelake --help: time of python -c pass"
         found.append(Rule("floor", what, f"<= {STARTUP_FLOOR}", ratio, ratio <= STARTUP_FLOOR))
     return found
 
@@ -99,7 +99,7 @@ def table(results: Results, started: Mapping[str, Startup]) -> str:
         word = "holds" if rule.holds else "MISSED" if rule.kind == "floor" else "not yet"
         lines.append(f"{rule.kind:6}{rule.what:46}{rule.wanted:>8}{rule.found:>9.2f}  {word}")
     if not started:
-        lines.append("wirehouse --help: not timed, the command does not run")
+        lines.append("wirelake --help: not timed, the command does not run")
     return "\n".join(lines)
 
 
@@ -122,7 +122,7 @@ def record(
         "implementation": platform.python_implementation(),
         "architecture": platform.machine(),
         "versions": {
-            "wirehouse": __version__,
+            "wirelake": __version__,
             **{name: version(name) for name in ("msgspec", "construct", "kaitaistruct")},
         },
         "settings": dict(settings),

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-from wirehouse.protocols.comet import codec_seed as comet_codec
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet import session as comet_session
-from wirehouse.protocols.comet.limits import ClientOptions as CometClientOptions
-from wirehouse.protocols.esnp import codec_seed as esnp_codec
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.protocols.esnp import session as esnp_session
-from wirehouse.protocols.magline import codec_seed as magline_codec
-from wirehouse.protocols.magline import layout as magline_layout
-from wirehouse.protocols.magline import session as magline
-from wirehouse.protocols.magline.records import DirectionKeys, RecordCipher
-from wirehouse.protocols.sansio import Event, Role, Session
-from wirehouse.protocols.tny import codec_seed as tny_codec
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.protocols.tny import relay
-from wirehouse.protocols.tny import session as tny_session
+from wirelake.protocols.comet import codec_seed as comet_codec
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet import session as comet_session
+from wirelake.protocols.comet.limits import ClientOptions as CometClientOptions
+from wirelake.protocols.esnp import codec_seed as esnp_codec
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.esnp import session as esnp_session
+from wirelake.protocols.magline import codec_seed as magline_codec
+from wirelake.protocols.magline import layout as magline_layout
+from wirelake.protocols.magline import session as magline
+from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
+from wirelake.protocols.sansio import Event, Role, Session
+from wirelake.protocols.tny import codec_seed as tny_codec
+from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny import relay
+from wirelake.protocols.tny import session as tny_session
 
 __all__ = ["MAKERS", "Pair", "cipher_passes", "fresh_ciphers"]
 

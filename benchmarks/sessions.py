@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wirehouse import __version__
+from wirelake import __version__
 
 from .session_pairs import MAKERS, Pair, cipher_passes, fresh_ciphers
 from .timing import Timing, race
@@ -196,7 +196,7 @@ def record(results: Results, settings: Mapping[str, float]) -> dict[str, Any]:
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "architecture": platform.machine(),
-        "wirehouse": __version__,
+        "wirelake": __version__,
         "settings": dict(settings),
         "results": {
             protocol: {

@@ -1,4 +1,4 @@
-"""How long a person waits for `wirehouse --help`, beside a Python that does nothing."""
+"""How long a person waits for `wirelake --help`, beside a Python that does nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 __all__ = ["Startup", "startup"]
 
-_SCRIPT = Path(sys.executable).with_name("wirehouse")
-_SAME = "import sys; from wirehouse.cli.main import main; sys.exit(main())"
+_SCRIPT = Path(sys.executable).with_name("wirelake")
+_SAME = "import sys; from wirelake.cli.main import main; sys.exit(main())"
 """What the script does, for a checkout that is not installed."""
 _COMMANDS = {
-    "wirehouse --help": [
+    "wirelake --help": [
         *([str(_SCRIPT)] if _SCRIPT.exists() else [sys.executable, "-c", _SAME]),
         "--help",
     ],

@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=25,
         metavar="N",
-        help="how often to start `wirehouse --help` (default: 25; 0: not at all)",
+        help="how often to start `wirelake --help` (default: 25; 0: not at all)",
     )
     return parser
 

@@ -1,7 +1,7 @@
 """Asks a hub how it is: exit code 0 when it is well, 1 with one line when it is not.
 
     python health.py /healthz
-    python health.py /readyz --url https://127.0.0.1:9680 --data /var/lib/wirehouse/hub
+    python health.py /readyz --url https://127.0.0.1:9680 --data /var/lib/wirelake/hub
 
 For probes that run beside the hub, in its container. It needs Python alone. The administrator's
 token is read from the data directory, because off loopback every page of the hub wants it.
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Ask a hub how it is.")
     parser.add_argument("page", nargs="?", default="/healthz", help="/healthz or /readyz")
     parser.add_argument("--url", default="http://127.0.0.1:9680", help="the hub's HTTP side")
-    parser.add_argument("--data", default="/var/lib/wirehouse/hub", help="its data directory")
+    parser.add_argument("--data", default="/var/lib/wirelake/hub", help="its data directory")
     wanted = parser.parse_args(argv)
     try:
         status, said = ask(wanted.url, wanted.page, _token(Path(wanted.data)))

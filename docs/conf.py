@@ -2,9 +2,9 @@
 
 import logging
 
-project = "Wirehouse"
-author = "The Wirehouse developers"
-project_copyright = "The Wirehouse developers"
+project = "Wirelake"
+author = "The Wirelake developers"
+project_copyright = "The Wirelake developers"
 release = "0.1.0"
 version = "0.1"
 
@@ -22,6 +22,6 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 html_theme = "furo"
-html_title = "Wirehouse"
+html_title = "Wirelake"
 html_show_sphinx = False
 html_copy_source = False

@@ -1,6 +1,6 @@
 """What every test shares: a codec cache of its own, how hard Hypothesis tries, and who goes first.
 
-`WIREHOUSE_PROFILE=soak` runs the properties with many more examples; `ci`, the default, keeps
+`WIRELAKE_PROFILE=soak` runs the properties with many more examples; `ci`, the default, keeps
 them inside the time of `make test`.
 """
 
@@ -22,7 +22,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=2_000)
-settings.load_profile(os.environ.get("WIREHOUSE_PROFILE", "ci"))
+settings.load_profile(os.environ.get("WIRELAKE_PROFILE", "ci"))
 
 _LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a Spark that lives for seconds, compiling its code well takes longer than running it."""
@@ -34,9 +34,9 @@ _LONG = ("lake", "demo", "docs", "tables", "hub_kills", "adversity", "release", 
 def pytest_configure(config: pytest.Config) -> None:
     """Codecs of layouts that tests declare go to a folder of this run, not to the user's, and Java
     starts quickly."""
-    folder = Path(tempfile.mkdtemp(prefix="wirehouse-tests-"))
+    folder = Path(tempfile.mkdtemp(prefix="wirelake-tests-"))
     config.stash[_FOLDER] = folder
-    os.environ["WIREHOUSE_CACHE"] = str(folder)
+    os.environ["WIRELAKE_CACHE"] = str(folder)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
         os.environ.setdefault(name, _LIGHT_JAVA)
 

@@ -1,1 +1,1 @@
-"""Programs for those who work on Wirehouse; no part of the package."""
+"""Programs for those who work on Wirelake; no part of the package."""

@@ -1,4 +1,4 @@
-"""The pictures of README and docs: the demo on a terminal, `wirehouse top`, and the report's page.
+"""The pictures of README and docs: the demo on a terminal, `wirelake top`, and the report's page.
 
     python -m tools.screenshots                  runs the demo; takes two minutes
     python -m tools.screenshots --seconds 10 --to somewhere
@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _IMAGES: Final = _ROOT / "docs" / "images"
-_WIREHOUSE: Final = str(Path(sys.executable).with_name("wirehouse"))
+_WIRELAKE: Final = str(Path(sys.executable).with_name("wirelake"))
 _MOST: Final = 300_000
 """Bytes of a picture."""
 _SHARPNESS: Final = (2, 1.5, 1.25, 1)
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _demo(folder: Path, seconds: float, scale: float) -> dict[str, tuple[str, Any]]:
     """Runs the demo. Gives rows of terminals by the name of the picture."""
     command = [
-        _WIREHOUSE, "demo", "--any-port", "--keep", "demo", "--html", "report.html",
+        _WIRELAKE, "demo", "--any-port", "--keep", "demo", "--html", "report.html",
         "--seconds", f"{seconds:g}", "--scale", f"{scale:g}",
     ]  # fmt: skip
     found: dict[str, tuple[str, Any]] = {}
@@ -69,10 +69,10 @@ def _demo(folder: Path, seconds: float, scale: float) -> dict[str, tuple[str, An
         found["demo-live"] = ("make demo", terminal.rows())
         admin = re.search(r"http://[\d.]+:\d+", "\n".join(terminal.lines()))
         assert admin is not None
-        look = [_WIREHOUSE, "top", admin[0], "--data", "demo/hub", "--once"]
+        look = [_WIRELAKE, "top", admin[0], "--data", "demo/hub", "--once"]
         with Terminal(look, folder) as top:
             top.wait(_SLOW_S)
-            found["top"] = ("wirehouse top", top.rows())
+            found["top"] = ("wirelake top", top.rows())
         terminal.until(lambda lines: "Ctrl-C" in "\n".join(lines), _SLOW_S)
         found["demo"] = ("make demo", _result(terminal.rows(), terminal.lines()))
         terminal.interrupt()

@@ -1,7 +1,7 @@
 /* What the hand-written decoders share: numbers, varints, UTF-8, and the shape of their functions.
 
    Each file has `scan` and one or two `decode_<layout>`. They check and write what the kernels of
-   wirehouse.columnar check and write: the same bounds, the same columns, the same slices given up.
+   wirelake.columnar check and write: the same bounds, the same columns, the same slices given up.
    Columns come as an array of pointers in the order of the kernel's plan; each file has a struct
    that names them, copied to a local one so that no store can change a pointer. */
 

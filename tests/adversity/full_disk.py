@@ -39,9 +39,9 @@ class HubOnSmallDisk(HubProcess):
     def command(self) -> list[str]:
         """Mounts the disk and adds the clients; the process that is started becomes the hub."""
         steps = [f"mount -t tmpfs -o size={_SIZE} tmpfs {self._disk}"] * self.own_disk
-        wirehouse = f"{sys.executable} -m wirehouse.cli"
+        wirelake = f"{sys.executable} -m wirelake.cli"
         for name in self._people:
-            steps.append(f"{wirehouse} client add {name} --data {self._disk} > {self._token(name)}")
+            steps.append(f"{wirelake} client add {name} --data {self._disk} > {self._token(name)}")
         shell = ["sh", "-c", " && ".join([*steps, 'exec "$@"']), "sh"]
         return [*(_ALONE if self.own_disk else []), *shell, *super().command]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.hub_raw.raw_comet import AUTH_SUCCESS, HEARTBEAT, frame, text
 
-from wirehouse.hub.store import add_client
+from wirelake.hub.store import add_client
 
 __all__ = ["Person", "Phone", "allow_many_files", "come_and_go", "gather", "people_of", "silent"]
 

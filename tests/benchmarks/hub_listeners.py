@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from os import urandom
 from typing import Any
 
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet import session as comet_session
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.protocols.esnp import session as esnp_session
-from wirehouse.protocols.magline import session as magline
-from wirehouse.protocols.sansio import Event, Failed, Role, Session
-from wirehouse.protocols.tny import session as tny_session
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet import session as comet_session
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.esnp import session as esnp_session
+from wirelake.protocols.magline import session as magline
+from wirelake.protocols.sansio import Event, Failed, Role, Session
+from wirelake.protocols.tny import session as tny_session
 
 __all__ = ["Heard", "listening"]
 

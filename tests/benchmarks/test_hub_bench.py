@@ -21,7 +21,7 @@ from benchmarks.hub_report import Findings, ratio_rules, record, table
 from benchmarks.hub_servers import PEERS, peer, peer_versions
 from tests.benchmarks.hub_listeners import Heard, listening
 
-from wirehouse.protocols.comet import layout as comet
+from wirelake.protocols.comet import layout as comet
 
 HEAD = 32
 """Bytes at the beginning of a payload that are numbers."""

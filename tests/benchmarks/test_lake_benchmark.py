@@ -31,10 +31,10 @@ from benchmarks.lake_plan import Plan, turns
 from benchmarks.lake_stream import Arrivals
 from benchmarks.lake_worker import Taken, Worker
 
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.lake import session
-from wirehouse.tables.inputs import discover
-from wirehouse.traffic import simulate
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.lake import session
+from wirelake.tables.inputs import discover
+from wirelake.traffic import simulate
 
 ONLY_REPORTED = ("stream", "calls")
 
@@ -42,7 +42,7 @@ ONLY_REPORTED = ("stream", "calls")
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores."""
-    found = session("wirehouse tests")
+    found = session("wirelake tests")
     yield found
     found.stop()
 

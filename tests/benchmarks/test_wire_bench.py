@@ -100,13 +100,13 @@ def invented() -> dict[str, dict[str, dict[str, Timing]]]:
 
 
 def test_floors_and_aims_are_judged() -> None:
-    started = {"wirehouse --help": Startup(61.0, 40.0), "python -c pass": Startup(20.0, 15.0)}
+    started = {"wirelake --help": Startup(61.0, 40.0), "python -c pass": Startup(20.0, 15.0)}
     judged = {rule.what: rule for rule in rules(invented(), started)}
     assert judged["comet decode: speed of Construct"].holds
     assert judged["comet encode: speed of Construct"].found == 10.0
     assert not judged["comet decode: speed of Kaitai"].holds
     assert judged["comet encode: time of msgpack as array"].kind == "aim"
-    assert not judged["wirehouse --help: time of python -c pass"].holds
+    assert not judged["wirelake --help: time of python -c pass"].holds
     text = table(invented(), started)
     assert "MISSED" in text
     assert "holds" in text
@@ -115,7 +115,7 @@ def test_floors_and_aims_are_judged() -> None:
 
 def test_both_commands_start() -> None:
     found = startup(1)
-    assert list(found) == ["wirehouse --help", "python -c pass"]
+    assert list(found) == ["wirelake --help", "python -c pass"]
     assert all(times.wall_ms > 0 for times in found.values())
 
 

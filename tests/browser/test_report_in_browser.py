@@ -11,11 +11,11 @@ from playwright.sync_api import Browser
 from tests.tables.simulated_lake import captures, lake
 from tools.chromium import chromium
 
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.report import Report, make_report
-from wirehouse.tables.report_page import report_page
-from wirehouse.tables.report_plots import Plot, plots
-from wirehouse.tables.report_sheets import sheets
+from wirelake.tables.query import open_lake
+from wirelake.tables.report import Report, make_report
+from wirelake.tables.report_page import report_page
+from wirelake.tables.report_plots import Plot, plots
+from wirelake.tables.report_sheets import sheets
 
 from .looking import View, view
 

@@ -6,7 +6,7 @@ import functools
 
 from benchmarks.session_pairs import MAKERS
 
-from wirehouse.capture.items import Direction
+from wirelake.capture.items import Direction
 
 PROTOCOLS = tuple(MAKERS)
 

@@ -13,20 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from wirehouse.capture.items import Direction
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet import sealing
-from wirehouse.protocols.comet import session as comet_session
-from wirehouse.protocols.comet.limits import ClientOptions as CometOptions
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.protocols.esnp import session as esnp_session
-from wirehouse.protocols.magline import session as magline
-from wirehouse.protocols.sansio import Event, Failed, Role, Session
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.protocols.tny import limits as tny_limits
-from wirehouse.protocols.tny import relay
-from wirehouse.protocols.tny import session as tny_session
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.capture.items import Direction
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet import sealing
+from wirelake.protocols.comet import session as comet_session
+from wirelake.protocols.comet.limits import ClientOptions as CometOptions
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.esnp import session as esnp_session
+from wirelake.protocols.magline import session as magline
+from wirelake.protocols.sansio import Event, Failed, Role, Session
+from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny import limits as tny_limits
+from wirelake.protocols.tny import relay
+from wirelake.protocols.tny import session as tny_session
+from wirelake.protocols.tny.transform import TransformConfig
 
 __all__ = ["TALKS", "Heard", "Line", "Talk"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import Element, FileFault, Packet
-from wirehouse.capture.reader import read_bytes
-from wirehouse.capture.synthesis import ipv4, tcp
-from wirehouse.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture import format as f
+from wirelake.capture.items import Element, FileFault, Packet
+from wirelake.capture.reader import read_bytes
+from wirelake.capture.synthesis import ipv4, tcp
+from wirelake.capture.writer import PcapngWriter, PcapWriter
 
 CLIENT = bytes([10, 0, 0, 9])
 SERVER = bytes([10, 0, 0, 1])

@@ -19,9 +19,9 @@ from typing import Any
 
 from tests.capture.frames_made import frames
 
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.output import OPEN_SUFFIX, sealed_files
-from wirehouse.capture.recorder import Recorder
+from wirelake.capture.decode import read_tables
+from wirelake.capture.output import OPEN_SUFFIX, sealed_files
+from wirelake.capture.recorder import Recorder
 
 __all__ = ["FRAME", "LOST", "main"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import Direction
-from wirehouse.capture.synthesis import ACK, FIN, PSH, RST, SYN, ip, tcp
-from wirehouse.capture.writer import PcapWriter
+from wirelake.capture import format as f
+from wirelake.capture.items import Direction
+from wirelake.capture.synthesis import ACK, FIN, PSH, RST, SYN, ip, tcp
+from wirelake.capture.writer import PcapWriter
 
 __all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Call", "Made", "write"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wirehouse.capture.assembly import (
+from wirelake.capture.assembly import (
     FIN,
     HELD_BYTES,
     RST,

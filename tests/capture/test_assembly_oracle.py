@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirehouse.capture.assembly import SYN, Conflict, Counters, Data, Event, Gap, StreamAssembler
+from wirelake.capture.assembly import SYN, Conflict, Counters, Data, Event, Gap, StreamAssembler
 
 MASK = 0xFFFF_FFFF
 

@@ -6,11 +6,11 @@ import random
 import subprocess
 from pathlib import Path
 
-from wirehouse.capture.assembly import Data, StreamAssembler
-from wirehouse.capture.connections import ConnectionTable
-from wirehouse.capture.items import Packet, Segment
-from wirehouse.capture.links import segment
-from wirehouse.capture.reader import read
+from wirelake.capture.assembly import Data, StreamAssembler
+from wirelake.capture.connections import ConnectionTable
+from wirelake.capture.items import Packet, Segment
+from wirelake.capture.links import segment
+from wirelake.capture.reader import read
 
 from .tcp_made import FIN, Call, Made, write
 

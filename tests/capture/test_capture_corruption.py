@@ -8,11 +8,11 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import Element, FileFault, Interface, Packet, Section
-from wirehouse.capture.links import segment
-from wirehouse.capture.reader import read_bytes
-from wirehouse.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture import format as f
+from wirelake.capture.items import Element, FileFault, Interface, Packet, Section
+from wirelake.capture.links import segment
+from wirelake.capture.reader import read_bytes
+from wirelake.capture.writer import PcapngWriter, PcapWriter
 
 from .making import T0, raw_packet
 

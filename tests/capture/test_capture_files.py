@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from wirehouse.capture.files import Feed, open_feed
-from wirehouse.capture.items import FileFault, Packet
-from wirehouse.capture.limits import Limits
-from wirehouse.capture.reader import elements, read, read_bytes
+from wirelake.capture.files import Feed, open_feed
+from wirelake.capture.items import FileFault, Packet
+from wirelake.capture.limits import Limits
+from wirelake.capture.reader import elements, read, read_bytes
 
 from .making import faults, small_pcap, small_pcapng
 

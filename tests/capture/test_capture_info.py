@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.capture import format as f
-from wirehouse.capture.info import info
-from wirehouse.capture.recorder import Recorder
-from wirehouse.capture.synthesis import ACK, SYN, ethernet, ipv4, tcp
-from wirehouse.capture.writer import PcapngWriter, PcapWriter
-from wirehouse.protocols import registry
+from wirelake.capture import format as f
+from wirelake.capture.info import info
+from wirelake.capture.recorder import Recorder
+from wirelake.capture.synthesis import ACK, SYN, ethernet, ipv4, tcp
+from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.protocols import registry
 
 from .making import CLIENT, SERVER, T0, raw_packet, small_pcapng
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import Packet, Segment
-from wirehouse.capture.links import segment
-from wirehouse.capture.synthesis import (
+from wirelake.capture import format as f
+from wirelake.capture.items import Packet, Segment
+from wirelake.capture.links import segment
+from wirelake.capture.synthesis import (
     cooked,
     cooked2,
     ethernet,

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from wirehouse.capture.masking import Masker
-from wirehouse.protocols import registry
-from wirehouse.protocols.esnp.layout import Data, Message, OpaqueRow, Payload, Var, VarType, XData
-from wirehouse.protocols.magline.layout import Frame, Pin, Req
-from wirehouse.protocols.tny.layout import Envelope, LinkOpen, Packet, RelayPacket
-from wirehouse.protocols.tny.layout import Message as TnyMessage
-from wirehouse.protocols.tny.message import encode_message
-from wirehouse.wire.errors import DecodeError, NeedMore
-from wirehouse.wire.model import Direction
+from wirelake.capture.masking import Masker
+from wirelake.protocols import registry
+from wirelake.protocols.esnp.layout import Data, Message, OpaqueRow, Payload, Var, VarType, XData
+from wirelake.protocols.magline.layout import Frame, Pin, Req
+from wirelake.protocols.tny.layout import Envelope, LinkOpen, Packet, RelayPacket
+from wirelake.protocols.tny.layout import Message as TnyMessage
+from wirelake.protocols.tny.message import encode_message
+from wirelake.wire.errors import DecodeError, NeedMore
+from wirelake.wire.model import Direction
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 PROTOCOLS = ["esnp", "tny", "relay", "magline", "comet"]

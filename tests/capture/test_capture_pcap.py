@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from wirehouse.capture.items import FileFault, Interface, Packet, Section
-from wirehouse.capture.limits import Limits
-from wirehouse.capture.reader import read_bytes
+from wirelake.capture.items import FileFault, Interface, Packet, Section
+from wirelake.capture.limits import Limits
+from wirelake.capture.reader import read_bytes
 
 from .making import faults, packets, small_pcap
 

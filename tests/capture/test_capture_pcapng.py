@@ -8,11 +8,11 @@ from typing import Literal
 
 import pytest
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import Fact, FileFault, Interface, Packet, Secrets, Section
-from wirehouse.capture.limits import Limits
-from wirehouse.capture.reader import read_bytes
-from wirehouse.capture.writer import Option, PcapngWriter, origin_option
+from wirelake.capture import format as f
+from wirelake.capture.items import Fact, FileFault, Interface, Packet, Secrets, Section
+from wirelake.capture.limits import Limits
+from wirelake.capture.reader import read_bytes
+from wirelake.capture.writer import Option, PcapngWriter, origin_option
 
 from .making import T0, faults, packets, small_pcapng
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import wirehouse.capture
+import wirelake.capture
 
-NEEDLESS = ["asyncio", "cryptography", "numpy", "pyarrow", "wirehouse.protocols", "zstandard"]
+NEEDLESS = ["asyncio", "cryptography", "numpy", "pyarrow", "wirelake.protocols", "zstandard"]
 
 
 def test_public_names() -> None:
-    assert wirehouse.capture.__all__ == [
+    assert wirelake.capture.__all__ == [
         "Fact",
         "FileFault",
         "Limits",
@@ -25,6 +25,6 @@ def test_public_names() -> None:
 
 
 def test_reading_and_recording_need_little() -> None:
-    code = f"import sys, wirehouse.capture; print([n for n in {NEEDLESS} if n in sys.modules])"
+    code = f"import sys, wirelake.capture; print([n for n in {NEEDLESS} if n in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import (
+from wirelake.capture import format as f
+from wirelake.capture.items import (
     Direction,
     Fact,
     FileFault,
@@ -23,10 +23,10 @@ from wirehouse.capture.items import (
     Section,
     Segment,
 )
-from wirehouse.capture.links import segment
-from wirehouse.capture.output import Output, next_sequence, sealed_files
-from wirehouse.capture.reader import elements, read
-from wirehouse.capture.recorder import Recorder
+from wirelake.capture.links import segment
+from wirelake.capture.output import Output, next_sequence, sealed_files
+from wirelake.capture.reader import elements, read
+from wirelake.capture.recorder import Recorder
 
 from . import tshark
 from .making import T0
@@ -355,7 +355,7 @@ def test_output_is_sealed_or_gone(tmp_path: Path) -> None:
 
 KILLED = """
 import sys
-from wirehouse.capture.recorder import Recorder
+from wirelake.capture.recorder import Recorder
 
 T0 = 1_700_000_000_000_000_000
 limits = {"rotate_bytes": 100_000, "flush_bytes": 1 << 20, "flush_s": 0.5}

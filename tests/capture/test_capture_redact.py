@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirehouse.capture import format as f
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.items import Element, Fact, FileFault, Packet, Secrets, Segment
-from wirehouse.capture.links import segment
-from wirehouse.capture.pseudonyms import Pseudonyms
-from wirehouse.capture.reader import elements, read
-from wirehouse.capture.recorder import Recorder
-from wirehouse.capture.redact import Redaction, redact
-from wirehouse.capture.synthesis import SYN, cooked, ethernet, ipv4, ipv6, tcp
-from wirehouse.capture.writer import PcapngWriter, PcapWriter
-from wirehouse.protocols import registry
-from wirehouse.protocols.comet.layout import (
+from wirelake.capture import format as f
+from wirelake.capture.decode import read_tables
+from wirelake.capture.items import Element, Fact, FileFault, Packet, Secrets, Segment
+from wirelake.capture.links import segment
+from wirelake.capture.pseudonyms import Pseudonyms
+from wirelake.capture.reader import elements, read
+from wirelake.capture.recorder import Recorder
+from wirelake.capture.redact import Redaction, redact
+from wirelake.capture.synthesis import SYN, cooked, ethernet, ipv4, ipv6, tcp
+from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.protocols import registry
+from wirelake.protocols.comet.layout import (
     Auth,
     ExchangeKey,
     Heartbeat,

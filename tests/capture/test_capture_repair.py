@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from wirehouse.capture.items import Element, FileFault, Interface, Packet, Section
-from wirehouse.capture.reader import elements, read, read_bytes
-from wirehouse.capture.recorder import Recorder
-from wirehouse.capture.repair import repair, repaired_name
+from wirelake.capture.items import Element, FileFault, Interface, Packet, Section
+from wirelake.capture.reader import elements, read, read_bytes
+from wirelake.capture.recorder import Recorder
+from wirelake.capture.repair import repair, repaired_name
 
 from . import tshark
 from .making import T0, small_pcap, small_pcapng

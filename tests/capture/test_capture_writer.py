@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import Segment
-from wirehouse.capture.links import segment
-from wirehouse.capture.synthesis import ethernet, ipv4, ipv6, link_layer, tcp
-from wirehouse.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture import format as f
+from wirelake.capture.items import Segment
+from wirelake.capture.links import segment
+from wirelake.capture.synthesis import ethernet, ipv4, ipv6, link_layer, tcp
+from wirelake.capture.writer import PcapngWriter, PcapWriter
 
 from . import tshark
 from .making import CLIENT, SERVER, T0, packets

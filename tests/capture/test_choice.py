@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from wirehouse.capture.choice import SNIFFED_BYTES, Chooser, Sniffer, default_ports
-from wirehouse.capture.framing import Framing, head_size, magics
-from wirehouse.capture.introductions import Said
-from wirehouse.capture.items import Direction
-from wirehouse.protocols import registry
+from wirelake.capture.choice import SNIFFED_BYTES, Chooser, Sniffer, default_ports
+from wirelake.capture.framing import Framing, head_size, magics
+from wirelake.capture.introductions import Said
+from wirelake.capture.items import Direction
+from wirelake.protocols import registry
 
 from .frames_made import PROTOCOLS, frames
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from wirehouse.capture import format as f
-from wirehouse.capture.connections import GRACE_NS
-from wirehouse.capture.decode import TABLES, read_tables
-from wirehouse.capture.recorder import Recorder
-from wirehouse.capture.synthesis import ipv4
-from wirehouse.capture.writer import PcapngWriter
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet.sealing import ContentSealer
-from wirehouse.protocols.tny.layout import RELAY as RELAY_PROTOCOL
-from wirehouse.protocols.tny.layout import Message, RelayPacket, TunnelRelay
-from wirehouse.records.schema import COMMON, schema
-from wirehouse.records.tunnel_ids import tunnel_connection
+from wirelake.capture import format as f
+from wirelake.capture.connections import GRACE_NS
+from wirelake.capture.decode import TABLES, read_tables
+from wirelake.capture.recorder import Recorder
+from wirelake.capture.synthesis import ipv4
+from wirelake.capture.writer import PcapngWriter
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.sealing import ContentSealer
+from wirelake.protocols.tny.layout import RELAY as RELAY_PROTOCOL
+from wirelake.protocols.tny.layout import Message, RelayPacket, TunnelRelay
+from wirelake.records.schema import COMMON, schema
+from wirelake.records.tunnel_ids import tunnel_connection
 
 from .frames_made import PROTOCOLS, frames, talk
 from .tcp_made import ACK, FIN, RST, T0, Call, Made, write

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.capture.connections import (
+from wirelake.capture.connections import (
     GRACE_NS,
     Assigned,
     ConnectionTable,
     Endpoint,
     connection_id,
 )
-from wirehouse.capture.items import Direction, Packet, Segment
+from wirelake.capture.items import Direction, Packet, Segment
 
 from .tcp_made import ACK, FIN, RST, SYN
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirehouse.capture.assembly import Data, Gap
-from wirehouse.capture.framing import Framing, magics
-from wirehouse.capture.items import Direction
-from wirehouse.capture.streams import Fault, Frame, FrameReader, Place, Read
-from wirehouse.protocols import registry
-from wirehouse.protocols.tny.layout import LinkPing, RelayPacket
-from wirehouse.wire.errors import DecodeError, NeedMore
+from wirelake.capture.assembly import Data, Gap
+from wirelake.capture.framing import Framing, magics
+from wirelake.capture.items import Direction
+from wirelake.capture.streams import Fault, Frame, FrameReader, Place, Read
+from wirelake.protocols import registry
+from wirelake.protocols.tny.layout import LinkPing, RelayPacket
+from wirelake.wire.errors import DecodeError, NeedMore
 
 from .frames_made import PROTOCOLS, frames
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from wirehouse.capture.introductions import Introductions, Said
-from wirehouse.capture.items import Fact
-from wirehouse.protocols import registry
+from wirelake.capture.introductions import Introductions, Said
+from wirelake.capture.items import Fact
+from wirelake.protocols import registry
 
 TNY, ESNP = Said(registry.find("tny")), Said(registry.find("esnp"))
 

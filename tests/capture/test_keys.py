@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from wirehouse.capture import keys as keys_module
-from wirehouse.capture.keys import KeyRing, opener_class
-from wirehouse.capture.opening import Opened, Openings
-from wirehouse.protocols import registry
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
-from wirehouse.protocols.magline import layout as magline
-from wirehouse.protocols.magline.records import DirectionKeys, RecordCipher
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.protocols.tny.transform import PacketContext, TransformConfig
-from wirehouse.records.message import Describer
-from wirehouse.wire.errors import DecodeError
+from wirelake.capture import keys as keys_module
+from wirelake.capture.keys import KeyRing, opener_class
+from wirelake.capture.opening import Opened, Openings
+from wirelake.protocols import registry
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
+from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
+from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.transform import PacketContext, TransformConfig
+from wirelake.records.message import Describer
+from wirelake.wire.errors import DecodeError
 
 COMET = {"protocol": "comet", "content_key": "11" * 32}
 TNY = {"protocol": "tny", "security_keys": ["throw-away"]}

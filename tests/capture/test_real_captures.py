@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.items import Direction
-from wirehouse.protocols import registry
+from wirelake.capture.decode import read_tables
+from wirelake.capture.items import Direction
+from wirelake.protocols import registry
 
 from .live_talks import TALKS, Line
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from wirehouse.capture.items import Fact
-from wirehouse.capture.output import sealed_files
-from wirehouse.capture.reader import read
-from wirehouse.capture.recorder import Lost, Recorder
+from wirelake.capture.items import Fact
+from wirelake.capture.output import sealed_files
+from wirelake.capture.reader import read
+from wirelake.capture.recorder import Lost, Recorder
 
 from .making import T0
 from .outage import CLIENT, FRAME, LOST, SECOND, SERVER

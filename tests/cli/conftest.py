@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from wirehouse.cli.main import main
+from wirelake.cli.main import main
 
 SOURCES = str(Path(__file__).parents[2] / "src")
 
@@ -53,7 +53,7 @@ def shell() -> Run:
 
     def run_there(*args: str, stdin: bytes = b"", **env: str) -> Result:
         found = subprocess.run(
-            [sys.executable, "-m", "wirehouse.cli", *args],
+            [sys.executable, "-m", "wirelake.cli", *args],
             input=stdin,
             capture_output=True,
             timeout=120,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.traffic import simulate
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.traffic import simulate
 
 __all__ = ["captures_of", "rows", "traffic"]
 

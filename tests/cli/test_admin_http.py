@@ -12,8 +12,8 @@ from tests.hub.admin.asking import asking
 from tests.hub.certificates import make_certificate
 from tests.hub.running import running
 
-from wirehouse.cli.admin_http import AdminHub, GoneError, RefusedError, Sent, admin_hub
-from wirehouse.cli.errors import CommandError
+from wirelake.cli.admin_http import AdminHub, GoneError, RefusedError, Sent, admin_hub
+from wirelake.cli.errors import CommandError
 
 from .strangers import answering
 
@@ -25,7 +25,7 @@ FOLDERS = ("one", "two", "hub-data")
 def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders with a token each, which is their name."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WIREHOUSE_ADMIN_TOKEN", raising=False)
+    monkeypatch.delenv("WIRELAKE_ADMIN_TOKEN", raising=False)
     for name in FOLDERS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "admin.token").write_text(f"throw-away-{name}\n")
@@ -38,7 +38,7 @@ def _token(data: str | None = None, file: str | None = None) -> str:
 
 def test_where_the_token_comes_from(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _token() == "throw-away-hub-data"
-    monkeypatch.setenv("WIREHOUSE_ADMIN_TOKEN", "throw-away-variable")
+    monkeypatch.setenv("WIRELAKE_ADMIN_TOKEN", "throw-away-variable")
     assert _token() == "throw-away-variable"
     assert _token(data="one") == "throw-away-one"
     assert _token(file=str(tokens / "two" / "admin.token")) == "throw-away-two"
@@ -87,7 +87,7 @@ def test_nobody_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
         port = taken.getsockname()[1]
-        with pytest.raises(GoneError, match=r"no hub answers .*refused.*wirehouse hub"):
+        with pytest.raises(GoneError, match=r"no hub answers .*refused.*wirelake hub"):
             AdminHub(f"http://127.0.0.1:{port}", TOKEN).json("/v1/top")
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirehouse.cli import app
-from wirehouse.cli.errors import CommandError
-from wirehouse.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
-from wirehouse.wire import DecodeError, EncodeError
+from wirelake.cli import app
+from wirelake.cli.errors import CommandError
+from wirelake.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
+from wirelake.wire import DecodeError, EncodeError
 
 from .conftest import SOURCES, Result, Run
 
@@ -26,21 +26,21 @@ ENV = {**os.environ, "PYTHONPATH": SOURCES}
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (CommandError("two\nlines"), 1, "wirehouse: two lines\n"),
-        (CommandError("used badly", 2), 2, "wirehouse: used badly\n"),
-        (click.UsageError("so"), 2, "wirehouse: so (see wirehouse --help)\n"),
-        (click.FileError("f", "hint"), 1, "wirehouse: Could not open file 'f': hint\n"),
+        (CommandError("two\nlines"), 1, "wirelake: two lines\n"),
+        (CommandError("used badly", 2), 2, "wirelake: used badly\n"),
+        (click.UsageError("so"), 2, "wirelake: so (see wirelake --help)\n"),
+        (click.FileError("f", "hint"), 1, "wirelake: Could not open file 'f': hint\n"),
         (click.Abort(), 130, ""),
         (KeyboardInterrupt(), 130, ""),
-        (DecodeError("short", "a.b", 3), 1, "wirehouse: short in a.b at byte 3: "),
-        (EncodeError("bad_value"), 1, "wirehouse: bad_value: "),
-        (RegistryError("no such"), 2, "wirehouse: no such\n"),
-        (BrokenProtocolError("broken"), 1, "wirehouse: broken\n"),
-        (FileNotFoundError(2, "No such file", "x"), 2, "wirehouse: x: No such file\n"),
-        (OSError("odd"), 2, "wirehouse: odd\n"),
-        (RecursionError(), 1, "wirehouse: the input is nested too deeply or too large\n"),
-        (MemoryError(), 1, "wirehouse: the input is nested too deeply or too large\n"),
-        (ZeroDivisionError("oops"), 1, "wirehouse: internal error: ZeroDivisionError: oops"),
+        (DecodeError("short", "a.b", 3), 1, "wirelake: short in a.b at byte 3: "),
+        (EncodeError("bad_value"), 1, "wirelake: bad_value: "),
+        (RegistryError("no such"), 2, "wirelake: no such\n"),
+        (BrokenProtocolError("broken"), 1, "wirelake: broken\n"),
+        (FileNotFoundError(2, "No such file", "x"), 2, "wirelake: x: No such file\n"),
+        (OSError("odd"), 2, "wirelake: odd\n"),
+        (RecursionError(), 1, "wirelake: the input is nested too deeply or too large\n"),
+        (MemoryError(), 1, "wirelake: the input is nested too deeply or too large\n"),
+        (ZeroDivisionError("oops"), 1, "wirelake: internal error: ZeroDivisionError: oops"),
     ],
 )
 def test_errors(
@@ -49,7 +49,7 @@ def test_errors(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.delenv("WIREHOUSE_DEBUG", raising=False)
+    monkeypatch.delenv("WIRELAKE_DEBUG", raising=False)
     monkeypatch.setattr(app.TOP, "main", fail)
     found = run("demo")
     assert (found.code, found.out) == (code, "")
@@ -61,7 +61,7 @@ def test_debug_shows_where(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setenv("WIREHOUSE_DEBUG", "1")
+    monkeypatch.setenv("WIRELAKE_DEBUG", "1")
     monkeypatch.setattr(app.TOP, "main", fail)
     with pytest.raises(ZeroDivisionError):
         run("demo")
@@ -75,12 +75,12 @@ def assert_clean(found: Result) -> None:
     assert "Traceback" not in found.err
     assert found.code in (0, 1, 2)
     if found.code == 2:
-        assert found.err.startswith("wirehouse: ")
+        assert found.err.startswith("wirelake: ")
 
 
 def test_a_missing_file(shell: Run) -> None:
     found = shell("decode", "esnp", "no/such/file")
-    assert found == (2, "", "wirehouse: no/such/file: No such file or directory\n")
+    assert found == (2, "", "wirelake: no/such/file: No such file or directory\n")
 
 
 def test_a_folder_instead_of_a_file(shell: Run, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_folder_instead_of_a_file(shell: Run, tmp_path: Path) -> None:
 def test_nobody_reads_the_output() -> None:
     for args in (["--help"], ["demo", "--tour"], ["protocols", "reference"]):
         process = subprocess.Popen(
-            [sys.executable, "-m", "wirehouse.cli", *args],
+            [sys.executable, "-m", "wirelake.cli", *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=ENV,
@@ -111,7 +111,7 @@ def _heed_interrupts() -> None:
 
 def test_an_interrupt() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "wirehouse.cli", "decode", "esnp", "-"],
+        [sys.executable, "-m", "wirelake.cli", "decode", "esnp", "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

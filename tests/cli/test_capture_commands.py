@@ -1,4 +1,4 @@
-"""`wirehouse capture`: info, repair and redact, in words and as JSON."""
+"""`wirelake capture`: info, repair and redact, in words and as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wirehouse.capture.info import info
+from wirelake.capture.info import info
 
 from .conftest import Run
 from .simulated import captures_of, rows, traffic
@@ -20,7 +20,7 @@ __all__ = ["traffic"]
 def test_help_with_an_example(run: Run, subcommand: str) -> None:
     found = run("capture", subcommand, "--help")
     assert found.code == 0
-    assert f"  wirehouse capture {subcommand} " in found.out
+    assert f"  wirelake capture {subcommand} " in found.out
 
 
 # -- info ------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def test_repair_of_an_open_recording(run: Run, cut: Path) -> None:
     assert found.lines[1].startswith("lost: ")
     assert "truncated_file" in found.lines[2]
     again = run("capture", "repair", str(cut))
-    assert (again.code, again.err) == (2, f"wirehouse: {whole} is there already\n")
+    assert (again.code, again.err) == (2, f"wirelake: {whole} is there already\n")
 
 
 def test_repair_as_json(run: Run, cut: Path, tmp_path: Path) -> None:
@@ -206,6 +206,6 @@ def test_rubbish(run: Run, tmp_path: Path, subcommand: str) -> None:
     path.write_bytes(bytes(range(256)))
     code, out, err = run("capture", subcommand, str(path), "-o", str(tmp_path / "out.pcap"))
     assert (code, out) == (1, "")
-    assert err.startswith(f"wirehouse: {path}: ")
+    assert err.startswith(f"wirelake: {path}: ")
     assert err.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == ["some.pcap"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.cli.common import hex_bytes, json_line, read_input, write_files
-from wirehouse.cli.errors import CommandError
+from wirelake.cli.common import hex_bytes, json_line, read_input, write_files
+from wirelake.cli.errors import CommandError
 
 from .conftest import Run
 
@@ -59,4 +59,4 @@ def test_files_go_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_errors_do_not_drive_the_terminal(run: Run) -> None:
     found = run("decode", "esnp", "no\x1b[31m\nfile")
-    assert found == (2, "", "wirehouse: no\\x1b[31m file: No such file or directory\n")
+    assert found == (2, "", "wirelake: no\\x1b[31m file: No such file or directory\n")

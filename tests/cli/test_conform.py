@@ -1,4 +1,4 @@
-"""`wirehouse conform`: the files and the flag go to the runner, its exit code comes back."""
+"""`wirelake conform`: the files and the flag go to the runner, its exit code comes back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from wirehouse.protocols import conform
+from wirelake.protocols import conform
 
 from .conftest import Run
 

@@ -1,4 +1,4 @@
-"""`wirehouse decode`: trees, JSON lines, several messages, bad ones among them, sealed ones."""
+"""`wirelake decode`: trees, JSON lines, several messages, bad ones among them, sealed ones."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_files_and_standard_input(run: Run, tmp_path: Path) -> None:
 
 def test_nothing_to_decode(run: Run) -> None:
     found = run("decode", "esnp", "--hex", "")
-    assert found == (1, "", "wirehouse: there are no bytes to decode\n")
+    assert found == (1, "", "wirelake: there are no bytes to decode\n")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_bad_message_hides_none_behind_it(run: Run) -> None:
     found = run("decode", "comet", "--direction", "c2s", "--json", "--hex", "000106 000109 000106")
     assert found.code == 1
     assert found.lines == ['{"type": "heartbeat"}'] * 2
-    assert found.err.startswith("wirehouse: message 2 at byte 3: unknown_type in frame.type")
+    assert found.err.startswith("wirelake: message 2 at byte 3: unknown_type in frame.type")
 
 
 def test_where_the_frame_is_lost_the_rest_is(run: Run) -> None:

@@ -1,9 +1,9 @@
-"""`wirehouse demo --tour`: it shows every protocol, and what it shows is true."""
+"""`wirelake demo --tour`: it shows every protocol, and what it shows is true."""
 
 from __future__ import annotations
 
-from wirehouse.cli.tour import PROTOCOL, SAMPLES, Reading
-from wirehouse.protocols.registry import BUILT_IN
+from wirelake.cli.tour import PROTOCOL, SAMPLES, Reading
+from wirelake.protocols.registry import BUILT_IN
 
 from .conftest import Run
 

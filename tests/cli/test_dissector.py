@@ -1,4 +1,4 @@
-"""`wirehouse dissector`: the script is what the view makes."""
+"""`wirelake dissector`: the script is what the view makes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.protocols import registry
-from wirehouse.wire.views.lua import dissector
+from wirelake.protocols import registry
+from wirelake.wire.views.lua import dissector
 
 from .conftest import Run
 

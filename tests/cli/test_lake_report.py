@@ -1,4 +1,4 @@
-"""`wirehouse lake report`: the same figures on the terminal, as JSON and as a page."""
+"""`wirelake lake report`: the same figures on the terminal, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from tests.tables.simulated_lake import captures, lake
 
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.report import Report, make_report
-from wirehouse.tables.report_sheets import sheets
-from wirehouse.tables.writer import Writer
+from wirelake.tables.query import open_lake
+from wirelake.tables.report import Report, make_report
+from wirelake.tables.report_sheets import sheets
+from wirelake.tables.writer import Writer
 
 from .conftest import SOURCES, Run
 from .test_read_terminal import ESCAPES, on_terminal
@@ -121,12 +121,12 @@ def test_without_plotly(run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     found = run("lake", "report", str(lake), "--html", "-")
     assert (found.code, found.out) == (2, "")
-    assert found.err == "wirehouse: a page needs plotly: pip install 'wirehouse[report]'\n"
+    assert found.err == "wirelake: a page needs plotly: pip install 'wirelake[report]'\n"
 
 
 def test_no_reader_of_lakes_loads_spark(lake: Path) -> None:
     program = (
-        "import sys; from wirehouse.cli.main import main; code = main(sys.argv[1:]);"
+        "import sys; from wirelake.cli.main import main; code = main(sys.argv[1:]);"
         " sys.exit(code or 'pyspark' in sys.modules or 'numba' in sys.modules)"
     )
     for command in (

@@ -1,4 +1,4 @@
-"""`wirehouse lake run`: what it asks of the engine, and what it says afterwards."""
+"""`wirelake lake run`: what it asks of the engine, and what it says afterwards."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from wirehouse.lake.run import Committed, Outcome
-from wirehouse.lake.settings import DECODED, Settings
-from wirehouse.tables.entries import FORMAT, Input, Record
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.inputs import Capture
+from wirelake.lake.run import Committed, Outcome
+from wirelake.lake.settings import DECODED, Settings
+from wirelake.tables.entries import FORMAT, Input, Record
+from wirelake.tables.errors import LakeError
+from wirelake.tables.inputs import Capture
 
 from .conftest import Run
 
@@ -46,7 +46,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     found = Engine()
-    monkeypatch.setattr("wirehouse.lake.run.run", found)
+    monkeypatch.setattr("wirelake.lake.run.run", found)
     return found
 
 
@@ -116,12 +116,12 @@ def test_spark_is_started_as_asked(
         assert more["spark"]() is session
         return engine.outcome
 
-    monkeypatch.setattr("wirehouse.lake.session", start)
-    monkeypatch.setattr("wirehouse.lake.run.run", run_with_spark)
+    monkeypatch.setattr("wirelake.lake.session", start)
+    monkeypatch.setattr("wirelake.lake.run.run", run_with_spark)
     found = run(*ARGS, "--master", "local[3]", "--conf", "spark.a=b", "--conf", "spark.c=d=e")
     assert (found.code, found.err) == (0, "")
     assert started == {
-        "app": "wirehouse lake run", "master": "local[3]", "remote": None,
+        "app": "wirelake lake run", "master": "local[3]", "remote": None,
         "spark.a": "b", "spark.c": "d=e",
     }  # fmt: skip
     assert session.stopped
@@ -133,7 +133,7 @@ def test_a_remote_spark_needs_no_java(
     def none() -> None:
         raise AssertionError
 
-    monkeypatch.setattr("wirehouse.lake.java.find_java", none)
+    monkeypatch.setattr("wirelake.lake.java.find_java", none)
     assert run(*ARGS, "--remote", "sc://head:15002").code == 0
     assert engine.asked["lake"] == "lake"
 
@@ -197,7 +197,7 @@ def test_the_outcome(run: Run, engine: Engine) -> None:
         (
             RuntimeError("Traceback\n  File x\nValueError: bad.keys, line 2: not JSON\nat y\n"),
             1,
-            "Spark failed: ValueError: bad.keys, line 2: not JSON; WIREHOUSE_DEBUG=1 shows",
+            "Spark failed: ValueError: bad.keys, line 2: not JSON; WIRELAKE_DEBUG=1 shows",
         ),
     ],
 )
@@ -205,7 +205,7 @@ def test_failures(run: Run, engine: Engine, error: Exception, code: int, said: s
     engine.error = error
     found = run(*ARGS)
     assert (found.code, found.out) == (code, "")
-    assert found.err.startswith(f"wirehouse: {said}")
+    assert found.err.startswith(f"wirelake: {said}")
     assert found.err.count("\n") == 1
 
 

@@ -1,4 +1,4 @@
-"""`wirehouse lake sql`: every form, what SQL has and JSON has not, and what can go wrong."""
+"""`wirelake lake sql`: every form, what SQL has and JSON has not, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.tables.simulated_lake import captures, lake
 
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.writer import Writer
+from wirelake.tables.query import open_lake
+from wirelake.tables.writer import Writer
 
 from .conftest import Run
 from .test_read_terminal import ESCAPES, on_terminal
@@ -195,7 +195,7 @@ def test_an_error_shows_where(run: Run, lake: Path) -> None:
     found = run("lake", "sql", str(lake), "selec 1")
     assert (found.code, found.out) == (2, "")
     first, line, caret = found.err.splitlines()
-    assert first.startswith("wirehouse: Parser Error: ")
+    assert first.startswith("wirelake: Parser Error: ")
     assert line == "LINE 1: selec 1"
     assert caret.strip() == "^" * len(caret.strip())
 
@@ -213,7 +213,7 @@ def test_an_error_shows_where(run: Run, lake: Path) -> None:
 def test_bad_queries(run: Run, lake: Path, query: str, said: str) -> None:
     found = run("lake", "sql", str(lake), query)
     assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("wirehouse: ")
+    assert found.err.startswith("wirelake: ")
     assert said in found.err
 
 

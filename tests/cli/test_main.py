@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from wirehouse import __version__
-from wirehouse.cli.main import COMMANDS, help_text
+from wirelake import __version__
+from wirelake.cli.main import COMMANDS, help_text
 
 from .conftest import SOURCES, Run
 
@@ -24,7 +24,7 @@ def test_help(run: Run, args: tuple[str, ...]) -> None:
 
 
 def test_version(run: Run) -> None:
-    assert run("--version") == (0, f"wirehouse {__version__}\n", "")
+    assert run("--version") == (0, f"wirelake {__version__}\n", "")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -33,7 +33,7 @@ def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
         found = run(command, flag)
         assert found.code == 0
         assert COMMANDS[command] in " ".join(found.out.split())
-        assert f"  wirehouse {command}" in found.out or f"| wirehouse {command}" in found.out
+        assert f"  wirelake {command}" in found.out or f"| wirelake {command}" in found.out
         assert "Example" in found.out
 
 
@@ -41,7 +41,7 @@ def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
 def test_every_subcommand_has_help_with_an_example(run: Run, subcommand: str) -> None:
     found = run("protocols", subcommand, "--help")
     assert found.code == 0
-    assert f"  wirehouse protocols {subcommand}" in found.out
+    assert f"  wirelake protocols {subcommand}" in found.out
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_every_subcommand_has_help_with_an_example(run: Run, subcommand: str) ->
 def test_bad_usage_is_one_line_and_exit_2(run: Run, args: tuple[str, ...]) -> None:
     code, out, err = run(*args)
     assert (code, out) == (2, "")
-    assert err.startswith("wirehouse: ")
+    assert err.startswith("wirelake: ")
     assert err.count("\n") == 1
 
 
@@ -75,7 +75,7 @@ HEAVY = ("click", "rich", "msgspec", "cryptography", "hypothesis", "importlib.me
 def test_help_imports_next_to_nothing() -> None:
     code = (
         "import sys; before = set(sys.modules);"
-        "from wirehouse.cli.main import main; main(['--help']);"
+        "from wirelake.cli.main import main; main(['--help']);"
         "print(sorted(set(sys.modules) - before), file=sys.stderr)"
     )
     found = subprocess.run(
@@ -86,10 +86,10 @@ def test_help_imports_next_to_nothing() -> None:
         env={"PYTHONPATH": SOURCES},
     )
     modules = ast.literal_eval(found.stderr)
-    assert "wirehouse.cli.main" in modules
+    assert "wirelake.cli.main" in modules
     assert not set(HEAVY) & set(modules)
     assert len(modules) < 20, modules
 
 
 def test_the_module_runs(shell: Run) -> None:
-    assert shell("--version").out == f"wirehouse {__version__}\n"
+    assert shell("--version").out == f"wirelake {__version__}\n"

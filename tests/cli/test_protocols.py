@@ -1,4 +1,4 @@
-"""`wirehouse protocols`: lists, layouts, reference pages, Kaitai files."""
+"""`wirelake protocols`: lists, layouts, reference pages, Kaitai files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.protocols import registry
-from wirehouse.protocols.registry import BUILT_IN
+from wirelake.protocols import registry
+from wirelake.protocols.registry import BUILT_IN
 
 from .conftest import Run
 

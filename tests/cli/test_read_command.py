@@ -1,4 +1,4 @@
-"""`wirehouse read`: every table in every form, what is chosen of it, and what can go wrong."""
+"""`wirelake read`: every table in every form, what is chosen of it, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from wirehouse.cli import read as read_command
-from wirehouse.columnar.read import TABLES, ReadOptions, table_schema
+from wirelake.cli import read as read_command
+from wirelake.columnar.read import TABLES, ReadOptions, table_schema
 
 from .conftest import SOURCES, Run
 from .simulated import captures_of, rows, traffic
@@ -41,7 +41,7 @@ def read_json(run: Run, *args: str) -> list[dict[str, Any]]:
 
 def start(*args: str, **more: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "wirehouse.cli", *args],
+        [sys.executable, "-m", "wirelake.cli", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": SOURCES},
@@ -147,7 +147,7 @@ def test_row_groups_are_not_as_small_as_windows(
     out = tmp_path / "out.parquet"
     assert run("read", str(traffic), "-o", str(out)).code == 0
     assert pq.ParquetFile(out).num_row_groups == 1
-    monkeypatch.setattr("wirehouse.tables.parquet._ROW_GROUP", 200)
+    monkeypatch.setattr("wirelake.tables.parquet._ROW_GROUP", 200)
     assert run("read", str(traffic), "-o", str(out)).code == 0
     assert pq.ParquetFile(out).num_row_groups > 3
 
@@ -299,17 +299,17 @@ def test_faults_are_counted_in_a_note(run: Run, traffic: Path) -> None:
     for table in read_command.TABLES:
         found = run("read", str(traffic), "--table", table)
         assert found.code == 0
-        note = f"wirehouse: {len(faults)} faults ("
+        note = f"wirelake: {len(faults)} faults ("
         assert (note in found.err) == (table != "faults")
         if table != "faults":
-            assert f"wirehouse read {traffic} --table faults shows them" in found.err
+            assert f"wirelake read {traffic} --table faults shows them" in found.err
 
 
 def test_a_filter_error_points_at_the_place(run: Run, traffic: Path) -> None:
     code, out, err = run("read", str(traffic), "--filter", 'kind == "push" and nam == "x"')
     assert (code, out) == (2, "")
     first, line, caret = err.splitlines()
-    assert first.startswith("wirehouse: --filter: no column is called 'nam'")
+    assert first.startswith("wirelake: --filter: no column is called 'nam'")
     assert line.strip() == 'kind == "push" and nam == "x"'
     assert caret.strip() == "^^^"
     assert caret.index("^") == line.index("nam")
@@ -345,7 +345,7 @@ def test_bad_usage(run: Run, traffic: Path, args: tuple[str, ...]) -> None:
     code, out, err = run("read", str(traffic), *args)
     assert (code, out) == (2, "")
     assert BAD_USAGE[args] in err
-    assert err.startswith("wirehouse: ")
+    assert err.startswith("wirelake: ")
     assert err.count("\n") == 1
 
 
@@ -354,7 +354,7 @@ def test_bad_keys_are_bad_data(run: Run, traffic: Path, tmp_path: Path) -> None:
     keys.write_text('{"protocol": "tny"}\n', encoding="utf-8")
     code, out, err = run("read", str(traffic), "--keys", str(keys))
     assert (code, out) == (1, "")
-    assert err == f"wirehouse: {keys}, line 1: there are no keys\n"
+    assert err == f"wirelake: {keys}, line 1: there are no keys\n"
 
 
 def test_a_folder_without_captures(run: Run, tmp_path: Path) -> None:
@@ -407,13 +407,13 @@ def test_what_is_read_is_not_written_over(run: Run, traffic: Path, tmp_path: Pat
     other.symlink_to(path)
     code, out, err = run("read", str(tmp_path), "-o", str(other))
     assert (code, out) == (2, "")
-    assert err == f"wirehouse: {other} is what is read: write somewhere else\n"
+    assert err == f"wirelake: {other} is what is read: write somewhere else\n"
     assert path.read_bytes() == data
 
 
 def test_a_full_disk(run: Run, traffic: Path) -> None:
     code, _, err = run("read", str(traffic), "--to", "json", "-o", "/dev/full")
-    assert (code, err) == (2, "wirehouse: No space left on device\n")
+    assert (code, err) == (2, "wirelake: No space left on device\n")
 
 
 # -- as its users run it ---------------------------------------------------------------------

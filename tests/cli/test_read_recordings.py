@@ -1,4 +1,4 @@
-"""`wirehouse read` believes a recording, unless its user knows better."""
+"""`wirelake read` believes a recording, unless its user knows better."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.capture.frames_made import frames, talk
 
-from wirehouse.capture.recorder import Recorder
+from wirelake.capture.recorder import Recorder
 
 from .conftest import Run
 

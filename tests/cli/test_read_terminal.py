@@ -1,4 +1,4 @@
-"""`wirehouse read` on a terminal: a table that fits, a bar meanwhile, and never raw bytes."""
+"""`wirelake read` on a terminal: a table that fits, a bar meanwhile, and never raw bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_terminal(width: int, *args: str) -> tuple[int, str]:
     mine, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     with subprocess.Popen(
-        [sys.executable, "-m", "wirehouse.cli", *args],
+        [sys.executable, "-m", "wirelake.cli", *args],
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
@@ -73,4 +73,4 @@ def test_a_table_and_a_bar(traffic: Path) -> None:
 def test_bytes_are_not_for_a_terminal(traffic: Path, form: str) -> None:
     code, seen = on_terminal(80, "read", str(traffic), "--to", form)
     assert code == 2
-    assert seen.startswith(f"wirehouse: {form} is not for a terminal: add -o OUT")
+    assert seen.startswith(f"wirelake: {form} is not for a terminal: add -o OUT")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from wirehouse.cli import read_view
-from wirehouse.cli.read_words import counted, duration_text, printable, time_text
-from wirehouse.columnar.read import TABLES, ReadOptions, table_schema
+from wirelake.cli import read_view
+from wirelake.cli.read_words import counted, duration_text, printable, time_text
+from wirelake.columnar.read import TABLES, ReadOptions, table_schema
 
 SECOND = 1_000_000_000
 NOON = 1_767_614_400 * SECOND

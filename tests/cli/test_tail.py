@@ -1,4 +1,4 @@
-"""`wirehouse tail`: against a hub at work."""
+"""`wirelake tail`: against a hub at work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.hub.cli.started_hub import (
     HubProcess,
     eventually,
     hub_process,
-    wirehouse,
+    wirelake,
 )
 
 from .conftest import Run
@@ -31,7 +31,7 @@ MESSAGE = {
 
 
 def _tail(hub: HubProcess, *args: str) -> subprocess.CompletedProcess[str]:
-    return wirehouse("tail", admin_url(hub), "--data", str(hub.data), *args)
+    return wirelake("tail", admin_url(hub), "--data", str(hub.data), *args)
 
 
 def test_lines_json_and_bytes_of_a_hub_at_work(tmp_path: Path) -> None:
@@ -60,20 +60,20 @@ def test_a_filter_that_is_none_points_at_the_place(tmp_path: Path) -> None:
         unknown = _tail(hub, "--protocol", "nothing")
     assert (bad.returncode, bad.stdout) == (2, "")
     first, text, mark = bad.stderr.splitlines()
-    assert first.startswith("wirehouse: --filter: ")
+    assert first.startswith("wirelake: --filter: ")
     assert mark.index("^") == text.index("nothing")
     assert (unknown.returncode, len(unknown.stderr.splitlines())) == (1, 1)
     assert "none called 'nothing'; there are" in unknown.stderr
 
 
 class Tailing:
-    """`wirehouse tail` as a process of its own, whose words are in files."""
+    """`wirelake tail` as a process of its own, whose words are in files."""
 
     def __init__(self, folder: Path, *args: str):
         self._out, self._err = folder / "tail.out", folder / "tail.err"
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "wirehouse.cli", "tail", *args], stdout=out, stderr=err
+                [sys.executable, "-m", "wirelake.cli", "tail", *args], stdout=out, stderr=err
             )
 
     @property
@@ -116,7 +116,7 @@ def test_a_hub_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
         tailing.knock(hub)
         hub.end()
         assert tailing.process.wait(DEADLINE_S) == 1
-        assert tailing.err.startswith(f"wirehouse: {admin_url(hub)}: the hub has gone")
+        assert tailing.err.startswith(f"wirelake: {admin_url(hub)}: the hub has gone")
         assert len(tailing.err.splitlines()) == 1
 
 

@@ -1,4 +1,4 @@
-"""A message of `wirehouse tail` as text."""
+"""A message of `wirelake tail` as text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import click
 import pytest
 
-from wirehouse.cli.tail_view import TailView
-from wirehouse.protocols.comet.layout import Auth
-from wirehouse.protocols.registry import find
+from wirelake.cli.tail_view import TailView
+from wirelake.protocols.comet.layout import Auth
+from wirelake.protocols.registry import find
 
 ROW: dict[str, Any] = {
     "ts_ns": 1_700_000_000_123_456_789,

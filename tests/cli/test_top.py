@@ -1,4 +1,4 @@
-"""`wirehouse top`: against a hub at work, on a terminal and without one."""
+"""`wirelake top`: against a hub at work, on a terminal and without one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.watched_hub import admin_url, busy_hub, terminal
-from tests.hub.cli.started_hub import hub_process, wirehouse
+from tests.hub.cli.started_hub import hub_process, wirelake
 
 from .conftest import Run
 from .strangers import answering
@@ -16,7 +16,7 @@ from .strangers import answering
 
 def test_one_view_of_a_hub_at_work(tmp_path: Path) -> None:
     with busy_hub(tmp_path) as hub:
-        found = wirehouse("top", admin_url(hub), "--data", str(hub.data), "--once")
+        found = wirelake("top", admin_url(hub), "--data", str(hub.data), "--once")
     assert (found.returncode, found.stderr) == (0, "")
     lines = {line.split()[0]: line.split() for line in found.stdout.splitlines() if line.split()}
     assert lines["esnp"][1] == "1", "one connection"
@@ -31,7 +31,7 @@ def test_one_view_of_a_hub_at_work(tmp_path: Path) -> None:
 def test_json_has_one_object_for_each_interval(tmp_path: Path) -> None:
     with busy_hub(tmp_path) as hub:
         args = ("top", admin_url(hub), "--data", str(hub.data), "--interval", "0.2")
-        found = wirehouse(*args, "--json", "--once")
+        found = wirelake(*args, "--json", "--once")
     (line,) = found.stdout.splitlines()
     figures = json.loads(line)
     targets = {each["name"]: each for each in figures["targets"]}
@@ -80,7 +80,7 @@ def test_a_hub_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
             assert it.end() == 1
             assert it.echoes is True
     said = it.seen.rpartition(b"\x1b[?1049l")[2].decode().strip()
-    assert said.startswith("wirehouse: http://127.0.0.1:")
+    assert said.startswith("wirelake: http://127.0.0.1:")
     assert "no hub answers" in said
     assert len(said.splitlines()) == 1
 

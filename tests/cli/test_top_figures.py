@@ -1,4 +1,4 @@
-"""Figures of `wirehouse top`: rates are differences, percentiles come from buckets."""
+"""Figures of `wirelake top`: rates are differences, percentiles come from buckets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirehouse.cli.top_figures import Figures, History, Look, quantile
+from wirelake.cli.top_figures import Figures, History, Look, quantile
 
 S = 1_000_000_000
 BASE: dict[str, Any] = {

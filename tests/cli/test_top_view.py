@@ -1,4 +1,4 @@
-"""How `wirehouse top` looks: it fits the terminal, whatever its size, and obeys no names."""
+"""How `wirelake top` looks: it fits the terminal, whatever its size, and obeys no names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from wirehouse.cli.top_figures import Figures
-from wirehouse.cli.top_view import SORTS, Shown, top_view
+from wirelake.cli.top_figures import Figures
+from wirelake.cli.top_view import SORTS, Shown, top_view
 
 S = 1_000_000_000
 PROTOCOLS = ("comet", "esnp", "magline", "relay", "tny")

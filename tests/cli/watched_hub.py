@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tests.hub.cli.started_hub import DEADLINE_S, HubProcess, hub_process
 
-from wirehouse.client import CallFailed, connect
-from wirehouse.hub.store import add_client
+from wirelake.client import CallFailed, connect
+from wirelake.hub.store import add_client
 
 CALLER = "caller"
 
@@ -128,7 +128,7 @@ def terminal(*args: str, width: int = 100, height: int = 40) -> Iterator[Termina
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "wirehouse.cli", *args],
+        [sys.executable, "-m", "wirelake.cli", *args],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet import session as comet_session
-from wirehouse.protocols.comet.limits import ServerOptions as CometOptions
-from wirehouse.protocols.comet.sealing import X25519ServerKey
-from wirehouse.protocols.esnp import session as esnp_session
-from wirehouse.protocols.esnp.layout import Address, AddressKind, Data, Payload
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.message import address
-from wirehouse.protocols.esnp.values import data_rows, values_of
-from wirehouse.protocols.magline import session as magline_session
-from wirehouse.protocols.magline.handshake import x25519_public
-from wirehouse.protocols.magline.limits import ServerOptions as MaglineOptions
-from wirehouse.protocols.sansio import Event, Role
-from wirehouse.protocols.tny import session as tny_session
-from wirehouse.protocols.tny.limits import ServerOptions as TnyOptions
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet import session as comet_session
+from wirelake.protocols.comet.limits import ServerOptions as CometOptions
+from wirelake.protocols.comet.sealing import X25519ServerKey
+from wirelake.protocols.esnp import session as esnp_session
+from wirelake.protocols.esnp.layout import Address, AddressKind, Data, Payload
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.message import address
+from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.protocols.magline import session as magline_session
+from wirelake.protocols.magline.handshake import x25519_public
+from wirelake.protocols.magline.limits import ServerOptions as MaglineOptions
+from wirelake.protocols.sansio import Event, Role
+from wirelake.protocols.tny import session as tny_session
+from wirelake.protocols.tny.limits import ServerOptions as TnyOptions
 
 TOKEN = "throw-away token of a test"
 DEADLINE_S = 20.0

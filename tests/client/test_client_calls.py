@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wirehouse.client import (
+from wirelake.client import (
     AuthFailed,
     BadCall,
     CallFailed,
@@ -340,7 +340,7 @@ def test_comet_seals_when_it_can() -> None:
         async with standing("comet") as stand, client_of(stand):
             assert stand.names() == ["auth", "key"]
         private = bytes(range(40, 72))
-        from wirehouse.protocols.magline.handshake import x25519_public
+        from wirelake.protocols.magline.handshake import x25519_public
 
         async with standing("comet", static=private) as stand:
             async with client_of(stand, pinned=x25519_public(private)):

@@ -1,4 +1,4 @@
-"""`wirehouse call`, `publish`, `subscribe` and `ping` with a hub in a process of its own."""
+"""`wirelake call`, `publish`, `subscribe` and `ping` with a hub in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from wirehouse.cli.client_run import printable, typed_value
-from wirehouse.cli.main import main
+from wirelake.cli.client_run import printable, typed_value
+from wirelake.cli.main import main
 
 SOURCES = str(Path(__file__).parents[2] / "src")
 DEADLINE_S = 60.0
@@ -74,7 +74,7 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 def _start(*args: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "wirehouse.cli", *args],
+        [sys.executable, "-m", "wirelake.cli", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": SOURCES},
@@ -95,7 +95,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub with the demo's services and one client."""
-    from wirehouse.hub.store import add_client
+    from wirelake.hub.store import add_client
 
     data = tmp_path_factory.mktemp("hub")
     token = add_client(data / "hub.sqlite3", "alice")
@@ -119,7 +119,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process; `stdin` is what it reads."""
-    monkeypatch.delenv("WIREHOUSE_TOKEN", raising=False)
+    monkeypatch.delenv("WIRELAKE_TOKEN", raising=False)
 
     def run_here(*args: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -154,7 +154,7 @@ def test_call(run: Run, hub: Hub, protocol: str, target: str, more: list[str]) -
 def test_call_with_the_token_in_the_environment(
     run: Run, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WIREHOUSE_TOKEN", hub.token)
+    monkeypatch.setenv("WIRELAKE_TOKEN", hub.token)
     found = run("call", hub.url("esnp") + "/test/echo", "x=[1,null]", "y=hi", "--id", "alice")
     assert found == (0, 'x = [1, null]\ny = "hi"\n', "")
 
@@ -182,12 +182,12 @@ def test_calls_that_fail(run: Run, hub: Hub, protocol: str) -> None:
     sign_on = [*hub.alice, *(["--anonymous"] if protocol == "magline" else [])]
     found = run("call", f"{hub.url(protocol)}/{target}", *sign_on)
     assert (found.code, found.out) == (1, "")
-    assert found.err.startswith("wirehouse: ")
+    assert found.err.startswith("wirelake: ")
     assert found.err.count("\n") == 1
     slow = {"esnp": "test/sleep", "tny": "1003", "magline": "0x1003"}[protocol]
     sleep = f"{hub.url(protocol)}/{slow}"
     found = run("call", sleep, "ms=5000", *sign_on, "--timeout", "0.3")
-    assert found == (1, "", "wirehouse: no answer in time\n")
+    assert found == (1, "", "wirelake: no answer in time\n")
 
 
 def test_wrong_tokens_are_one_line(run: Run, hub: Hub) -> None:
@@ -224,7 +224,7 @@ def test_wrong_tokens_are_one_line(run: Run, hub: Hub) -> None:
 def test_bad_usage(run: Run, args: tuple[str, ...]) -> None:
     code, out, err = run(*args)
     assert (code, out) == (2, "")
-    assert err.startswith("wirehouse: ")
+    assert err.startswith("wirelake: ")
     assert err.count("\n") == 1
     assert "secret" not in err
 

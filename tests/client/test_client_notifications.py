@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from wirehouse.client import BadCall, CallFailed, Notification
-from wirehouse.client.inbox import Inbox
+from wirelake.client import BadCall, CallFailed, Notification
+from wirelake.client.inbox import Inbox
 
 from .stand import Sent, standing, take, until
 from .test_client_calls import CALLING, EVERY, client_of

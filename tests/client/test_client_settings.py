@@ -7,14 +7,14 @@ import ssl
 
 import pytest
 
-import wirehouse.client
-from wirehouse.client import BadCall, CallFailed, ClientError, Result, connect
-from wirehouse.client.address import Where, parse_where
-from wirehouse.client.dialling import Backoff
-from wirehouse.client.errors import session_error
-from wirehouse.client.hub_words import notification_of, pushed, refusal_text
-from wirehouse.client.settings import make_settings
-from wirehouse.protocols.sansio import SessionError
+import wirelake.client
+from wirelake.client import BadCall, CallFailed, ClientError, Result, connect
+from wirelake.client.address import Where, parse_where
+from wirelake.client.dialling import Backoff
+from wirelake.client.errors import session_error
+from wirelake.client.hub_words import notification_of, pushed, refusal_text
+from wirelake.client.settings import make_settings
+from wirelake.protocols.sansio import SessionError
 
 
 @pytest.mark.parametrize(
@@ -142,11 +142,11 @@ def test_errors_say_what_happened() -> None:
     assert str(CallFailed(500, "failed on request")) == "failed on request (500)"
     assert str(CallFailed(205)) == "205"
     busy = session_error(SessionError("too_busy", "1 waits"), closed=False)
-    assert isinstance(busy, wirehouse.client.Refused)
+    assert isinstance(busy, wirelake.client.Refused)
     assert isinstance(session_error(SessionError("bad_state"), closed=True), ConnectionError)
-    for name in wirehouse.client.__all__:
-        assert getattr(wirehouse.client, name).__doc__
-    assert issubclass(wirehouse.client.Timeout, (ClientError, TimeoutError))
+    for name in wirelake.client.__all__:
+        assert getattr(wirelake.client, name).__doc__
+    assert issubclass(wirelake.client.Timeout, (ClientError, TimeoutError))
 
 
 def test_a_client_must_be_opened_first() -> None:

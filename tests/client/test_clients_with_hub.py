@@ -10,7 +10,7 @@ import pytest
 from tests.hub.certificates import make_certificate
 from tests.hub.running import Running, running
 
-from wirehouse.client import (
+from wirelake.client import (
     AuthFailed,
     CallFailed,
     Client,
@@ -19,7 +19,7 @@ from wirehouse.client import (
     RpcPool,
     connect,
 )
-from wirehouse.hub.demo import demo_services
+from wirelake.hub.demo import demo_services
 
 from .stand import take, until
 

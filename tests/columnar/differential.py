@@ -1,4 +1,4 @@
-"""The two readers of captures side by side: `wirehouse.capture` and `wirehouse.columnar`.
+"""The two readers of captures side by side: `wirelake.capture` and `wirelake.columnar`.
 
 `differences` reads files with both and compares every row of every table, faults included. It keeps
 one bounded stretch of the file in memory at a time, so it can be run on large captures, too.
@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 from benchmarks.corpus import corpus
 
-from wirehouse.capture import format as f
-from wirehouse.capture import synthesis as make
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.protocols import registry
-from wirehouse.records.schema import schema
+from wirelake.capture import format as f
+from wirelake.capture import synthesis as make
+from wirelake.capture.decode import read_tables
+from wirelake.capture.writer import PcapWriter
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.protocols import registry
+from wirelake.records.schema import schema
 
 TABLES = ("messages", "packets", "faults", "coverage")
 PROTOCOLS = ("comet", "tny", "relay", "magline", "esnp")

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirehouse.columnar.fold import Fold, FoldState, TunnelFold
-from wirehouse.columnar.fold.hashing import id_hash
-from wirehouse.columnar.pipeline import CapturePipeline, Item
-from wirehouse.columnar.read import ReadOptions, finished
-from wirehouse.columnar.state import PipelineState
-from wirehouse.records.crossing import CROSSING
-from wirehouse.records.schema import schema
+from wirelake.columnar.fold import Fold, FoldState, TunnelFold
+from wirelake.columnar.fold.hashing import id_hash
+from wirelake.columnar.pipeline import CapturePipeline, Item
+from wirelake.columnar.read import ReadOptions, finished
+from wirelake.columnar.state import PipelineState
+from wirelake.records.crossing import CROSSING
+from wirelake.records.schema import schema
 
 TABLES = ("calls", "connections", "deliveries", "tunnels")
 _TABLES = ("messages", "faults", "connections", "facts")

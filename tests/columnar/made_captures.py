@@ -7,9 +7,9 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 
-from wirehouse.capture import format as f
-from wirehouse.capture import synthesis as make
-from wirehouse.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture import format as f
+from wirelake.capture import synthesis as make
+from wirelake.capture.writer import PcapngWriter, PcapWriter
 
 PORTS = {7300: "comet", 7400: "tny"}
 _LINKS = [

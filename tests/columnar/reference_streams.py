@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from wirehouse.capture.assembly import Conflict, Data, Gap, StreamAssembler
-from wirehouse.capture.connections import Connection, ConnectionTable
-from wirehouse.capture.items import Item, Packet, Segment
-from wirehouse.capture.limits import Limits
-from wirehouse.capture.links import segment
-from wirehouse.capture.reader import read
-from wirehouse.columnar.frontend import FrontEnd
-from wirehouse.columnar.window import DIRECTIONS, ENDINGS, NOTES, Window
+from wirelake.capture.assembly import Conflict, Data, Gap, StreamAssembler
+from wirelake.capture.connections import Connection, ConnectionTable
+from wirelake.capture.items import Item, Packet, Segment
+from wirelake.capture.limits import Limits
+from wirelake.capture.links import segment
+from wirelake.capture.reader import read
+from wirelake.columnar.frontend import FrontEnd
+from wirelake.columnar.window import DIRECTIONS, ENDINGS, NOTES, Window
 
 AnyPath = str | os.PathLike[str]
 _LIMITS = Limits()
@@ -66,7 +66,7 @@ def by_reference(
     connections: int = 1 << 18,
     limits: Limits = _LIMITS,
 ) -> Told:
-    """As `wirehouse.capture` reads it."""
+    """As `wirelake.capture` reads it."""
     told = Told()
     table = ConnectionTable(ports, limit=connections)
     held: dict[Connection, dict[str, tuple[StreamTold, StreamAssembler, list[int]]]] = {}
@@ -197,7 +197,7 @@ def by_front_end(
     connections: int = 1 << 18,
     limits: Limits = _LIMITS,
 ) -> Told:
-    """As `wirehouse.columnar` reads it."""
+    """As `wirelake.columnar` reads it."""
     told = Told()
     front = FrontEnd(
         [os.fspath(path) for path in paths],

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.columnar.differential import PROTOCOLS, differences, write_capture
 from tests.columnar.truth import untrue
 
-from wirehouse.traffic import simulate
+from wirelake.traffic import simulate
 
 
 def spoilt_messages(folder: Path, count: int) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--size", default="200MB")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as name:
+    with tempfile.TemporaryDirectory(prefix="wirelake-soak-") as name:
         folder = Path(name)
         record = {
             "python": platform.python_version(),

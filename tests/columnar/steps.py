@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from wirehouse.capture.format import BLOCK_EPB, BLOCK_PACKET, BLOCK_SPB
-from wirehouse.columnar.pipeline import TABLES, CapturePipeline, Item
-from wirehouse.columnar.state import PipelineState
+from wirelake.capture.format import BLOCK_EPB, BLOCK_PACKET, BLOCK_SPB
+from wirelake.columnar.pipeline import TABLES, CapturePipeline, Item
+from wirelake.columnar.state import PipelineState
 
 _PACKETS = (BLOCK_EPB, BLOCK_PACKET, BLOCK_SPB)
 Windows = Iterable[Iterable[Item]]

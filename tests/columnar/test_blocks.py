@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirehouse.capture import format as f
-from wirehouse.capture.items import Packet
-from wirehouse.capture.limits import Limits
-from wirehouse.capture.reader import read
-from wirehouse.capture.writer import PcapngWriter
-from wirehouse.columnar import blocks as b
-from wirehouse.columnar.scan import Rows, Scanner
+from wirelake.capture import format as f
+from wirelake.capture.items import Packet
+from wirelake.capture.limits import Limits
+from wirelake.capture.reader import read
+from wirelake.capture.writer import PcapngWriter
+from wirelake.columnar import blocks as b
+from wirelake.columnar.scan import Rows, Scanner
 
 _EXAMPLES = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

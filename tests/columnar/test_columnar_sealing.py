@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from capture.tcp_made import Call, write
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.keys import KeyRing
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.columnar.sealing import ConnectionKeys, opened_singly
-from wirehouse.protocols import registry
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.comet.sealing import ContentSealer
-from wirehouse.wire.errors import WireError
+from wirelake.capture.decode import read_tables
+from wirelake.capture.keys import KeyRing
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.columnar.sealing import ConnectionKeys, opened_singly
+from wirelake.protocols import registry
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.sealing import ContentSealer
+from wirelake.wire.errors import WireError
 
 from .differential import differences
 

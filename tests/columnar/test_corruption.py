@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.columnar.differential import differences
 
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.traffic import simulate
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.traffic import simulate
 
 
 @pytest.fixture(scope="module")

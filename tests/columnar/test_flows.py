@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.capture import synthesis as make
-from wirehouse.capture.format import LINK_RAW
-from wirehouse.capture.writer import PcapngWriter
+from wirelake.capture import synthesis as make
+from wirelake.capture.format import LINK_RAW
+from wirelake.capture.writer import PcapngWriter
 
 from .reference_streams import by_front_end, by_reference
 

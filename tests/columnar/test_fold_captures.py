@@ -9,7 +9,7 @@ import pytest
 from tests.columnar.folding import Steps, Window, differences, engine_rows, fold_rows, windows_of
 from tests.columnar.steps import split
 
-from wirehouse.traffic import simulate
+from wirelake.traffic import simulate
 
 
 def _simulated(folder: Path, style: str, faults: float, size: int, seed: int) -> list[Window]:

@@ -10,11 +10,11 @@ from tests.columnar.folding import differences, engine_rows, fold_rows
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import SECOND, ask, closed, fault, message
 
-from wirehouse.columnar.fold import Fold, TunnelFold
-from wirehouse.columnar.fold.hashing import id_hash
-from wirehouse.records.crossing import CROSSING
-from wirehouse.records.rows import Event, Fact, Opened
-from wirehouse.records.tunnel_ids import tunnel_connection
+from wirelake.columnar.fold import Fold, TunnelFold
+from wirelake.columnar.fold.hashing import id_hash
+from wirelake.records.crossing import CROSSING
+from wirelake.records.rows import Event, Fact, Opened
+from wirelake.records.tunnel_ids import tunnel_connection
 
 PHONE: dict[str, Any] = {"protocol": "comet", "connection": 2}
 LINK: dict[str, Any] = {"protocol": "relay", "connection": 8, "target": "7/1"}

@@ -18,9 +18,9 @@ from tests.columnar.folding_scenes import (
 )
 from tests.records.scenes import SECOND
 
-from wirehouse.columnar.fold import fold as folding
-from wirehouse.columnar.fold import memory
-from wirehouse.records.rows import Event
+from wirelake.columnar.fold import fold as folding
+from wirelake.columnar.fold import memory
+from wirelake.records.rows import Event
 
 SHARES = st.lists(st.integers(1, 3), min_size=8, max_size=8)
 """Of each step."""

@@ -10,11 +10,11 @@ from tests.columnar.folding import differences, engine_rows, fold_rows
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import SECOND, answer, ask, closed, message
 
-from wirehouse.columnar.fold import Fold, TunnelFold
-from wirehouse.columnar.fold import fold as folding
-from wirehouse.columnar.fold import tunnels as tunnelling
-from wirehouse.records.engine import EngineLimits
-from wirehouse.records.rows import Event, Opened
+from wirelake.columnar.fold import Fold, TunnelFold
+from wirelake.columnar.fold import fold as folding
+from wirelake.columnar.fold import tunnels as tunnelling
+from wirelake.records.engine import EngineLimits
+from wirelake.records.rows import Event, Opened
 
 LIMITS = EngineLimits()
 

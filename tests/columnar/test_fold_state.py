@@ -11,12 +11,12 @@ from tests.columnar.folding import windows_of
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
-from wirehouse.capture.recorder import Recorder
-from wirehouse.columnar.fold import Fold, FoldState, TunnelFold, tunnel_hash
-from wirehouse.columnar.fold.hashing import id_hash, id_hashes
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.records.rows import Opened
-from wirehouse.traffic import simulate
+from wirelake.capture.recorder import Recorder
+from wirelake.columnar.fold import Fold, FoldState, TunnelFold, tunnel_hash
+from wirelake.columnar.fold.hashing import id_hash, id_hashes
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.records.rows import Opened
+from wirelake.traffic import simulate
 
 HASHES = {1: 10, 2: 11, 3: 12}
 
@@ -76,7 +76,7 @@ def test_next_to_nothing_is_remembered_when_all_is_over(tmp_path: Path) -> None:
     assert set(known.calls["slot"]) <= set(range(len(known.connections)))
 
 
-@pytest.mark.parametrize("data", [b"", b"something else", b"wirehouse fold \0\0\0\1"])
+@pytest.mark.parametrize("data", [b"", b"something else", b"wirelake fold \0\0\0\1"])
 def test_foreign_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="state of a fold"):
         FoldState.from_bytes(data)
@@ -84,7 +84,7 @@ def test_foreign_bytes_are_refused(data: bytes) -> None:
 
 def test_another_version_is_refused() -> None:
     data = bytearray(_saved().to_bytes())
-    data[len(b"wirehouse fold ") + 3] += 1
+    data[len(b"wirelake fold ") + 3] += 1
     with pytest.raises(ValueError, match="has version"):
         FoldState.from_bytes(bytes(data))
 

@@ -11,8 +11,8 @@ from tests.columnar.folding import fold_rows, windows_of
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
-from wirehouse.columnar.fold import calls, kernels, memory, tables, tunnel_kernels, warm
-from wirehouse.traffic import simulate
+from wirelake.columnar.fold import calls, kernels, memory, tables, tunnel_kernels, warm
+from wirelake.traffic import simulate
 
 CALLED: list[Any] = [
     *(tables.index_calls, tables.index_slots, memory._calls_in_order, memory._link),
@@ -22,7 +22,7 @@ CALLED: list[Any] = [
 """All that Python calls; the others are called by these."""
 _THREADS = """
 import threading
-from wirehouse.columnar.fold import warm
+from wirelake.columnar.fold import warm
 warm()
 assert threading.active_count() == 1, "nothing may run when a process is forked"
 """

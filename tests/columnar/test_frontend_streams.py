@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.capture import synthesis as make
-from wirehouse.capture.format import LINK_RAW
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.columnar.frontend import FrontEnd
+from wirelake.capture import synthesis as make
+from wirelake.capture.format import LINK_RAW
+from wirelake.capture.writer import PcapWriter
+from wirelake.columnar.frontend import FrontEnd
 
 from .reference_streams import Told, by_front_end, by_reference
 

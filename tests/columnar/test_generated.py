@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.columnar.generate.__main__ import FOLDER, sources
-from wirehouse.columnar.generate.module import decoders, kernel_source
-from wirehouse.columnar.kernel import load
-from wirehouse.protocols import registry
+from wirelake.columnar.generate.__main__ import FOLDER, sources
+from wirelake.columnar.generate.module import decoders, kernel_source
+from wirelake.columnar.kernel import load
+from wirelake.protocols import registry
 
 
 def test_the_committed_kernels_are_up_to_date() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wirehouse.capture.assembly import StreamAssembler
-from wirehouse.columnar.holding import TOGETHER_NS, HeldBack
-from wirehouse.records.rows import Closed, Event, FaultRow, MessageRow
+from wirelake.capture.assembly import StreamAssembler
+from wirelake.columnar.holding import TOGETHER_NS, HeldBack
+from wirelake.records.rows import Closed, Event, FaultRow, MessageRow
 
 
 def message(

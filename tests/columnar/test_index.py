@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirehouse.capture.items import Packet
-from wirehouse.capture.reader import read
-from wirehouse.columnar.frontend import FrontEnd
-from wirehouse.columnar.index import END, Index, index
+from wirelake.capture.items import Packet
+from wirelake.capture.reader import read
+from wirelake.columnar.frontend import FrontEnd
+from wirelake.columnar.index import END, Index, index
 
 from . import made_captures as made
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from capture.tcp_made import ACK, FIN, RST, Call, Made, write
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.records.rows import Closed, Opened
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.records.rows import Closed, Opened
 
 PORT = 9620
 CLIENT6 = bytes.fromhex("20010db8000000000000000000000001")

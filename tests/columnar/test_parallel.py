@@ -22,10 +22,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirehouse.columnar import parallel, workers
-from wirehouse.columnar.parallel import read_parallel, read_windows
-from wirehouse.columnar.read import TABLES, ReadOptions, read_batches, table_schema
-from wirehouse.traffic import simulate
+from wirelake.columnar import parallel, workers
+from wirelake.columnar.parallel import read_parallel, read_windows
+from wirelake.columnar.read import TABLES, ReadOptions, read_batches, table_schema
+from wirelake.traffic import simulate
 
 SOURCES = str(Path(__file__).parents[2] / "src")
 
@@ -285,7 +285,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
-from wirehouse.columnar.parallel import read_parallel
+from wirelake.columnar.parallel import read_parallel
 if __name__ == "__main__":
     try:
         list(read_parallel([sys.argv[1]], jobs=2, small_bytes=0))

@@ -14,18 +14,18 @@ from tests.columnar import made_captures as made
 from tests.columnar.differential import PROTOCOLS, _Talk, differences, write_capture
 from tests.columnar.steps import check_steps, split
 
-from wirehouse.capture import format as f
-from wirehouse.capture import synthesis as make
-from wirehouse.capture.writer import PcapngWriter, PcapWriter
-from wirehouse.columnar.frontend import FrontEnd
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.columnar.state import PipelineState, share_of
-from wirehouse.protocols import registry
-from wirehouse.protocols.magline import layout as magline
-from wirehouse.protocols.magline.records import DirectionKeys, RecordCipher
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.protocols.tny.transform import PacketContext, TransformConfig
-from wirehouse.traffic import simulate
+from wirelake.capture import format as f
+from wirelake.capture import synthesis as make
+from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.columnar.frontend import FrontEnd
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.columnar.state import PipelineState, share_of
+from wirelake.protocols import registry
+from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
+from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.transform import PacketContext, TransformConfig
+from wirelake.traffic import simulate
 
 NOW = 1_767_225_600_000_000_000
 SECOND = 1_000_000_000
@@ -310,7 +310,7 @@ def test_only_files_that_something_refers_to_are_kept(tmp_path: Path) -> None:
 def test_a_state_of_another_version_is_refused() -> None:
     state = saved([])[1].to_bytes()
     assert PipelineState.from_bytes(state).hashes() == {}
-    with pytest.raises(ValueError, match="format 2, and this version of Wirehouse reads 1"):
+    with pytest.raises(ValueError, match="format 2, and this version of Wirelake reads 1"):
         PipelineState.from_bytes(state[:7] + b"\2" + state[8:])
     with pytest.raises(ValueError, match="damaged"):
         PipelineState.from_bytes(state[:-5])

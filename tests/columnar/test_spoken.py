@@ -12,15 +12,15 @@ from tests.capture.frames_made import PROTOCOLS, frames, talk
 from tests.columnar.differential import _Talk, differences
 from tests.columnar.steps import check_steps, split
 
-from wirehouse.capture import format as f
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.items import Direction
-from wirehouse.capture.recorder import Recorder
-from wirehouse.capture.writer import PcapngWriter
-from wirehouse.columnar.parallel import read_parallel
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.columnar.read import ReadOptions
-from wirehouse.protocols import registry
+from wirelake.capture import format as f
+from wirelake.capture.decode import read_tables
+from wirelake.capture.items import Direction
+from wirelake.capture.recorder import Recorder
+from wirelake.capture.writer import PcapngWriter
+from wirelake.columnar.parallel import read_parallel
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.columnar.read import ReadOptions
+from wirelake.protocols import registry
 
 ODD_PORT = 4_444
 WITHOUT_TUNNELS = tuple(name for name in PROTOCOLS if name != "relay")

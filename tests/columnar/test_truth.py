@@ -8,7 +8,7 @@ import pytest
 from tests.columnar.differential import differences
 from tests.columnar.truth import untrue
 
-from wirehouse.traffic import simulate
+from wirelake.traffic import simulate
 
 
 @pytest.mark.parametrize("faults", [0.0, 0.01])

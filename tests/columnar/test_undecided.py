@@ -11,13 +11,13 @@ from tests.capture.frames_made import talk
 from tests.columnar.differential import _Talk, differences
 from tests.columnar.steps import check_steps
 
-from wirehouse.capture import format as f
-from wirehouse.capture import synthesis as make
-from wirehouse.capture.recorder import Recorder
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.columnar.pipeline import CapturePipeline
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.columnar.state import PipelineState
+from wirelake.capture import format as f
+from wirelake.capture import synthesis as make
+from wirelake.capture.recorder import Recorder
+from wirelake.capture.writer import PcapWriter
+from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.state import PipelineState
 
 CALL = bytes.fromhex(
     "1e00000108170000052806616464170000063c08746573741100000811223344"

@@ -8,17 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wirehouse.columnar.warm import warm
+from wirelake.columnar.warm import warm
 
 from . import made_captures as made
 from .reference_streams import by_front_end
 
 _ROOMS = ("blocks", "segments", "slots", "flows", "order", "pieces", "tails")
 _WARM = """
-import wirehouse.columnar.warm as warm, importlib, threading
+import wirelake.columnar.warm as warm, importlib, threading
 warm.warm()
 for room in {rooms!r}:
-    module = importlib.import_module("wirehouse.columnar." + room)
+    module = importlib.import_module("wirelake.columnar." + room)
     for name, value in vars(module).items():
         if hasattr(value, "signatures") and value.py_func.__module__ == module.__name__:
             if not value.targetoptions.get("forceinline") and len(value.signatures) != 1:
@@ -31,7 +31,7 @@ def kernels() -> dict[str, object]:
     """Every kernel of the front end, by its name."""
     found = {}
     for room in _ROOMS:
-        module = importlib.import_module(f"wirehouse.columnar.{room}")
+        module = importlib.import_module(f"wirelake.columnar.{room}")
         for name, value in vars(module).items():
             own = getattr(getattr(value, "py_func", None), "__module__", "") == module.__name__
             if own and not value.targetoptions.get("forceinline"):

@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.columnar.differential import _Talk, differences, spoilt
 from weather_buoy import PROTOCOL, Hello, Order, Report
 
-from wirehouse.capture import format as f
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.columnar.read import ReadOptions, read_batches
+from wirelake.capture import format as f
+from wirelake.capture.writer import PcapWriter
+from wirelake.columnar.read import ReadOptions, read_batches
 
 NOW = 1_767_225_600_000_000_000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirehouse.columnar.read import ReadOptions, read_batches, table_schema
+from wirelake.columnar.read import ReadOptions, read_batches, table_schema
 
 TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "coverage")
 

@@ -1,1 +1,1 @@
-"""Tests of `wirehouse demo`."""
+"""Tests of `wirelake demo`."""

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wirehouse.tables.check import check
-from wirehouse.tables.log import Log
+from wirelake.tables.check import check
+from wirelake.tables.log import Log
 
 __all__ = ["SMALL", "STEPS", "DemoProcess", "started"]
 
@@ -38,7 +38,7 @@ STEPS = (
     "writing ",
 )
 """How the lines begin that it says, one for each step."""
-_MARK = "WIREHOUSE_DEMO_TEST"
+_MARK = "WIRELAKE_DEMO_TEST"
 _PATIENCE_S = 300.0
 _LOOK_S = 0.02
 _HEARING = ("env", "--default-signal=INT,TERM,HUP")
@@ -61,7 +61,7 @@ class DemoProcess:
         self._addresses: list[tuple[str, int]] = []
         with (folder / "out.txt").open("wb") as out, (folder / "err.txt").open("wb") as err:
             self.process = subprocess.Popen(
-                [*_HEARING, sys.executable, "-m", "wirehouse.cli", "demo", *arguments],
+                [*_HEARING, sys.executable, "-m", "wirelake.cli", "demo", *arguments],
                 cwd=folder,
                 env={
                     **os.environ,
@@ -148,7 +148,7 @@ class DemoProcess:
 
     def _listening(self) -> list[tuple[str, int]]:
         """Where its hub listens, as far as it has said so."""
-        for folder in (self.kept, *self.temporary.glob("wirehouse-demo-*")):
+        for folder in (self.kept, *self.temporary.glob("wirelake-demo-*")):
             with suppress(OSError):
                 said = (folder / "scratch" / "hub.out").read_text("utf-8").splitlines()
                 words = [line.split() for line in said if line.startswith("listening ")]

@@ -1,4 +1,4 @@
-"""`wirehouse demo` as its users run it, at a small size: what it finds is the truth, what it offers
+"""`wirelake demo` as its users run it, at a small size: what it finds is the truth, what it offers
 works, and nothing is left of it, however it ends."""
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pytest
 from tests.demo.demo_process import SMALL, STEPS, started
 from tests.demo.interrupts import interrupted
 
-from wirehouse.cli.demo_run import Kept
-from wirehouse.cli.demo_words import commands
-from wirehouse.lake.verify import verify
+from wirelake.cli.demo_run import Kept
+from wirelake.cli.demo_words import commands
+from wirelake.lake.verify import verify
 
 
 def test_every_figure_equals_the_truth(tmp_path: Path) -> None:

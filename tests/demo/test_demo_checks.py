@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from wirehouse.cli import demo_checks
-from wirehouse.cli.demo_checks import (
+from wirelake.cli import demo_checks
+from wirelake.cli.demo_checks import (
     alone,
     check_empty,
     check_page,
@@ -18,7 +18,7 @@ from wirehouse.cli.demo_checks import (
     check_room,
     usual_ports,
 )
-from wirehouse.cli.errors import CommandError
+from wirelake.cli.errors import CommandError
 
 
 def test_usual_ports_are_the_hubs() -> None:
@@ -43,14 +43,14 @@ def test_a_port_in_use_is_named() -> None:
 def test_a_second_demo_is_told_who_is_first(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(tmp_path))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with alone(tmp_path / "demo.lock"):
         number = (tmp_path / "demo.lock").read_text()
         found = run("demo")
     assert (found.code, found.out) == (2, "")
     assert found.err == (
-        f"wirehouse: another demo is running (process {number}): wait for it,"
+        f"wirelake: another demo is running (process {number}): wait for it,"
         " or take free ports with --any-port\n"
     )
     with alone(tmp_path / "demo.lock"):
@@ -80,7 +80,7 @@ def test_a_page_that_cannot_be_written(
     found = run("demo", "--html", page)
     assert found.code == 2
     assert found.err == (
-        f"wirehouse: {page} cannot be written: name another file with --html FILE\n"
+        f"wirelake: {page} cannot be written: name another file with --html FILE\n"
     )
     check_page(tmp_path / "page.html")
 
@@ -94,7 +94,7 @@ def test_a_folder_to_keep_must_be_new(
     (tmp_path / "old" / "file").touch()
     found = run("demo", "--keep", "old")
     assert found.code == 2
-    assert found.err == "wirehouse: old is not empty: name a new folder with --keep DIR\n"
+    assert found.err == "wirelake: old is not empty: name a new folder with --keep DIR\n"
 
 
 def old_java(home: Path) -> None:

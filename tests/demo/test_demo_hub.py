@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.capture.output import sealed_files
-from wirehouse.cli.demo_hub import DOORS, DemoHub
-from wirehouse.cli.demo_processes import Family
-from wirehouse.cli.demo_watch import HubWatch
-from wirehouse.cli.errors import CommandError
+from wirelake.capture.output import sealed_files
+from wirelake.cli.demo_hub import DOORS, DemoHub
+from wirelake.cli.demo_processes import Family
+from wirelake.cli.demo_watch import HubWatch
+from wirelake.cli.errors import CommandError
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.cli.demo_lake import FollowingLake
-from wirehouse.cli.errors import CommandError
+from wirelake.cli.demo_lake import FollowingLake
+from wirelake.cli.errors import CommandError
 
 
 def test_a_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.cli.demo_processes import Child, Family, descendants
+from wirelake.cli.demo_processes import Child, Family, descendants
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -48,7 +48,7 @@ def test_a_child_says_lines(tmp_path: Path, module: Callable[[str], str]) -> Non
 
 
 def test_its_last_words(tmp_path: Path, module: Callable[[str], str]) -> None:
-    code = "import sys\nsys.stderr.write('first\\nwirehouse: no room\\n\\n')\nsys.exit(2)\n"
+    code = "import sys\nsys.stderr.write('first\\nwirelake: no room\\n\\n')\nsys.exit(2)\n"
     child = Child("it", module(code), (), tmp_path)
     child.wait()
     assert (child.code, child.last_words()) == (2, "no room")
@@ -58,7 +58,7 @@ def test_its_last_words(tmp_path: Path, module: Callable[[str], str]) -> None:
 def test_a_child_that_will_not_end_is_killed(
     tmp_path: Path, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirehouse.cli.demo_processes._PATIENCE_S", 0.2)
+    monkeypatch.setattr("wirelake.cli.demo_processes._PATIENCE_S", 0.2)
     code = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print('deaf', flush=True)\ntime.sleep(600)\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.demo.demo_process import SMALL, started
 
-from wirehouse.cli.demo_run import Wishes, run_demo
-from wirehouse.cli.errors import CommandError
+from wirelake.cli.demo_run import Wishes, run_demo
+from wirelake.cli.errors import CommandError
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -40,7 +40,7 @@ def test_a_hub_that_dies_is_told(tmp_path: Path) -> None:
         assert demo.wait() == 1
         assert demo.left_over() == []
     assert demo.err.splitlines()[-1] == (
-        "wirehouse: the hub died: exit code -9; start the demo again"
+        "wirelake: the hub died: exit code -9; start the demo again"
     )
 
 
@@ -51,7 +51,7 @@ def test_a_simulation_that_dies_is_told(tmp_path: Path) -> None:
         os.kill(demo.member(" simulate ") or 0, signal.SIGKILL)
         assert demo.wait() == 1
         assert demo.left_over() == []
-    assert demo.err.splitlines()[-1] == "wirehouse: the simulation failed: exit code -9"
+    assert demo.err.splitlines()[-1] == "wirelake: the simulation failed: exit code -9"
     assert demo.out == ""
 
 
@@ -59,7 +59,7 @@ def test_what_was_changed_is_changed_back(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("wirehouse.cli.demo_run._SLOW_S", 0.0)
+    monkeypatch.setattr("wirelake.cli.demo_run._SLOW_S", 0.0)
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(CommandError, match="the start of the hub takes longer than 0 s"):
         run_demo(Wishes(any_port=True), lambda _: None, lambda _: None)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.cli.demo_show import Display, set_aside
+from wirelake.cli.demo_show import Display, set_aside
 
 
 def test_a_step_is_a_line_where_nobody_watches() -> None:
@@ -86,14 +86,14 @@ def test_standard_error_is_set_aside(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from wirehouse.cli.demo_show import set_aside\n"
+        "from wirelake.cli.demo_show import set_aside\n"
         "with set_aside(Path('log')) as stream:\n"
         "    os.write(2, b'noise\\n')\n"
         "    os.system('echo child >&2')\n"
         "    stream.write('shown\\n')\n"
         "sys.stderr.write('after\\n')\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "WIREHOUSE_DEBUG"}
+    environment = {name: value for name, value in os.environ.items() if name != "WIRELAKE_DEBUG"}
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -110,7 +110,7 @@ def test_standard_error_is_set_aside(tmp_path: Path) -> None:
 def test_nothing_is_set_aside_when_all_is_to_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("WIREHOUSE_DEBUG", "1")
+    monkeypatch.setenv("WIRELAKE_DEBUG", "1")
     with set_aside(tmp_path / "log"):
         os.write(2, b"noise\n")
     assert capfd.readouterr().err == "noise\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.cli.demo_run import Kept
-from wirehouse.cli.demo_words import commands, kept_words, next_words, program
+from wirelake.cli.demo_run import Kept
+from wirelake.cli.demo_words import commands, kept_words, next_words, program
 
 ADDRESSES = {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
@@ -30,11 +30,11 @@ def test_the_page_is_named_and_ways_to_go_on() -> None:
 def test_the_program_is_what_the_shell_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "wirehouse").touch(mode=0o755)
+    (tmp_path / "wirelake").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert program() == "wirehouse"
+    assert program() == "wirelake"
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert program() == str(tmp_path / "wirehouse")
+    assert program() == str(tmp_path / "wirelake")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "not here" / "python"))
-    assert program() == f"'{tmp_path}/not here/python' -m wirehouse.cli"
+    assert program() == f"'{tmp_path}/not here/python' -m wirelake.cli"

@@ -11,21 +11,21 @@ from typing import Any
 import click
 import yaml
 
-from wirehouse import __version__
+from wirelake import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 DOORS = ("esnp", "tny", "relay", "magline", "comet", "admin")
 CONFIGS = {folder: DEPLOY / folder / "hub.toml" for folder in ("compose", "kubernetes", "systemd")}
 """Configurations that are shipped."""
-IMAGES = {f"wirehouse/{name}:{__version__}" for name in ("hub", "lake")}
+IMAGES = {f"wirelake/{name}:{__version__}" for name in ("hub", "lake")}
 """What images are called."""
 
 
 def options(words: Sequence[str]) -> dict[str, Any]:
     """What a command line says, as the real command understands it; it is not run."""
     name, *rest = words
-    command: click.Command = importlib.import_module(f"wirehouse.cli.{name}").command
+    command: click.Command = importlib.import_module(f"wirelake.cli.{name}").command
     if isinstance(command, click.Group) and rest:
         below = command.get_command(click.Context(command, **command.context_settings), rest[0])
         command, rest = (command, rest) if below is None else (below, rest[1:])
@@ -43,10 +43,10 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 def here(config: Path, folder: Path, tls: dict[str, str] | None = None) -> str:
     """A shipped configuration with files in this folder and ports that are free."""
-    text = config.read_text(encoding="utf-8").replace("/var/lib/wirehouse", str(folder))
+    text = config.read_text(encoding="utf-8").replace("/var/lib/wirelake", str(folder))
     if tls is not None:
-        text = text.replace("/etc/wirehouse/tls/tls.crt", tls["certificate"])
-        text = text.replace("/etc/wirehouse/tls/tls.key", tls["key"])
+        text = text.replace("/etc/wirelake/tls/tls.crt", tls["certificate"])
+        text = text.replace("/etc/wirelake/tls/tls.key", tls["key"])
     for door in DOORS:
         text, found = re.subn(rf"(?m)^\[{door}\]$", f"[{door}]\nport = 0", text)
         text += "" if found else f"\n[{door}]\nport = 0\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wirehouse.hub.config import load_config
+from wirelake.hub.config import load_config
 
 from .shipped import CONFIGS, DEPLOY, IMAGES, ROOT, documents, options
 

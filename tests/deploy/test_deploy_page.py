@@ -1,4 +1,4 @@
-"""The page on deploying: the commands in it are commands of wirehouse, its files are there."""
+"""The page on deploying: the commands in it are commands of wirelake, its files are there."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def lines() -> list[str]:
     return re.sub(r"\\\n\s*", "", found).splitlines()
 
 
-def test_commands_are_commands_of_wirehouse() -> None:
+def test_commands_are_commands_of_wirelake() -> None:
     said = [
         options(shlex.split(found[1]))
         for line in lines()
-        if (found := re.search(r"\bwirehouse ((?:client|lake|hub) .*)$", line))
+        if (found := re.search(r"\bwirelake ((?:client|lake|hub) .*)$", line))
     ]
     assert len(said) == 5
 

@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from wirehouse.hub.config import Config
+from wirelake.hub.config import Config
 
 from .shipped import DEPLOY, DOORS, ROOT, options
 
@@ -53,10 +53,10 @@ def test_images_are_not_roots() -> None:
         assert words.index("USER") > max(i for i, each in enumerate(words) if each == "COPY")
 
 
-def test_commands_are_commands_of_wirehouse() -> None:
+def test_commands_are_commands_of_wirelake() -> None:
     made = {name: dict(each) for name, each in stages().items()}
     for name in ("hub", "lake"):
-        assert json.loads(made[name]["ENTRYPOINT"]) == ["wirehouse"]
+        assert json.loads(made[name]["ENTRYPOINT"]) == ["wirelake"]
         said = options(json.loads(made[name]["CMD"]))
         folders = [each for each in said.values() if str(each).startswith("/var")]
         assert folders
@@ -66,7 +66,7 @@ def test_commands_are_commands_of_wirehouse() -> None:
 def test_the_hub_says_how_it_is_and_where_it_listens() -> None:
     made = dict(stages()["hub"])
     probe = json.loads(made["HEALTHCHECK"].partition("CMD ")[2])
-    assert probe == ["python", "/opt/wirehouse/health.py", "/healthz"]
+    assert probe == ["python", "/opt/wirelake/health.py", "/healthz"]
     config = Config()
     assert set(map(int, made["EXPOSE"].split())) == {getattr(config, each).port for each in DOORS}
 

@@ -9,7 +9,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from wirehouse.hub.config import load_config
+from wirelake.hub.config import load_config
 
 from .shipped import CONFIGS, DEPLOY, IMAGES, documents, options
 
@@ -51,7 +51,7 @@ def test_objects_are_what_kubernetes_wants(version: str) -> None:
 
 
 def test_the_check_can_fail() -> None:
-    wrong = copy.deepcopy(one("StatefulSet", "wirehouse-hub"))
+    wrong = copy.deepcopy(one("StatefulSet", "wirelake-hub"))
     wrong["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
@@ -61,7 +61,7 @@ def test_everything_is_applied_but_the_lakes_alternative() -> None:
     there = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
     assert there - set(KUSTOMIZATION["resources"]) == {"lake-deployment.yaml"}
     assert set(KUSTOMIZATION["resources"]) <= there
-    assert KUSTOMIZATION["configMapGenerator"] == [{"name": "wirehouse-hub", "files": ["hub.toml"]}]
+    assert KUSTOMIZATION["configMapGenerator"] == [{"name": "wirelake-hub", "files": ["hub.toml"]}]
     assert {f"{each['name']}:{each['newTag']}" for each in KUSTOMIZATION["images"]} == IMAGES
 
 
@@ -108,14 +108,14 @@ def test_what_a_pod_refers_to_is_there(kind: str) -> None:
         if "persistentVolumeClaim" in each:
             one("PersistentVolumeClaim", each["persistentVolumeClaim"]["claimName"])
         if "configMap" in each:
-            assert each["configMap"]["name"] == "wirehouse-hub"
+            assert each["configMap"]["name"] == "wirelake-hub"
 
 
 def test_secrets_are_named_and_not_shipped() -> None:
     assert not [each for each in OBJECTS if each["kind"] == "Secret"]
     volumes = PODS["StatefulSet"]["spec"]["volumes"]
     named = {each["secret"]["secretName"] for each in volumes if "secret" in each}
-    assert named == {"wirehouse-tls", "wirehouse-admin"}
+    assert named == {"wirelake-tls", "wirelake-admin"}
     told = (FOLDER / "kustomization.yaml").read_text(encoding="utf-8")
     assert all(each in told for each in named)
 
@@ -128,13 +128,13 @@ def test_ports_are_those_of_open_doors() -> None:
     assert {each["name"]: each["containerPort"] for each in hub["ports"]} == wanted
     served = {
         each["name"]: each["port"]
-        for name in ("wirehouse-hub", "wirehouse-admin")
+        for name in ("wirelake-hub", "wirelake-admin")
         for each in one("Service", name)["spec"]["ports"]
     }
     assert served == wanted
     let_in = {
         each["port"]
-        for rule in one("NetworkPolicy", "wirehouse-hub")["spec"]["ingress"]
+        for rule in one("NetworkPolicy", "wirelake-hub")["spec"]["ingress"]
         for each in rule["ports"]
     }
     assert let_in == set(wanted)
@@ -146,13 +146,13 @@ def test_selectors_select_the_pods() -> None:
         labels = PODS["StatefulSet" if "hub" in each["metadata"]["name"] else "CronJob"]
         for key in ("selector", "podSelector"):
             wanted = spec.get(key, {}).get("matchLabels") or spec.get(key, {})
-            if each["metadata"]["name"] == "wirehouse-admin":
+            if each["metadata"]["name"] == "wirelake-admin":
                 labels = PODS["StatefulSet"]
             if key in spec:
                 assert wanted
                 assert wanted.items() <= labels["metadata"]["labels"].items()
-    assert one("StatefulSet", "wirehouse-hub")["spec"]["serviceName"] == "wirehouse-hub-pods"
-    assert one("Service", "wirehouse-hub-pods")["spec"]["clusterIP"] == "None"
+    assert one("StatefulSet", "wirelake-hub")["spec"]["serviceName"] == "wirelake-hub-pods"
+    assert one("Service", "wirelake-hub-pods")["spec"]["clusterIP"] == "None"
 
 
 def test_probes_ask_where_the_hub_answers() -> None:
@@ -161,7 +161,7 @@ def test_probes_ask_where_the_hub_answers() -> None:
     pages = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
     for probe, page in pages.items():
         command = hub[probe]["exec"]["command"]
-        assert command[:3] == ["python", "/opt/wirehouse/health.py", page]
+        assert command[:3] == ["python", "/opt/wirelake/health.py", page]
         assert f"https://127.0.0.1:{config.admin.port}" in command
         assert command[-1] == options(hub["args"])["data"]
     scraped = PODS["StatefulSet"]["metadata"]["annotations"]

@@ -14,7 +14,7 @@ import pytest
 from tests.hub.certificates import make_certificate
 from tests.hub.cli.started_hub import HubProcess, hub_process
 
-from wirehouse.hub.config import ConfigError, is_loopback, load_config
+from wirelake.hub.config import ConfigError, is_loopback, load_config
 
 from .shipped import CONFIGS, DEPLOY, here
 
@@ -63,7 +63,7 @@ def test_the_probe_says_what_is_wrong(tmp_path: Path) -> None:
 def test_the_probe_looks_at_the_default_port_and_folder() -> None:
     said = HEALTH.read_text(encoding="utf-8")
     assert f"http://127.0.0.1:{load_config(None).admin.port}" in said
-    assert "/var/lib/wirehouse/hub" in said
+    assert "/var/lib/wirelake/hub" in said
     assert runpy.run_path(str(HEALTH))["_LIMIT_S"] < 5  # the time-out of every probe
 
 

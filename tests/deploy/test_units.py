@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.hub.config import load_config
+from wirelake.hub.config import load_config
 
 from .shipped import CONFIGS, DEPLOY, options
 
 FOLDER = DEPLOY / "systemd"
 SERVICES = sorted(path.name for path in FOLDER.glob("*.service"))
-PROGRAM = "/opt/wirehouse/bin/wirehouse"
+PROGRAM = "/opt/wirelake/bin/wirelake"
 WORST = 2.0
 """The exposure, of 10, that systemd-analyze may see."""
 
@@ -46,7 +46,7 @@ def service(name: str) -> dict[str, str]:
 def test_systemd_understands_every_line(units: Path) -> None:
     found = analyze("verify", "--man=no", *sorted(units.iterdir()))
     assert (found.returncode, found.stdout + found.stderr) == (0, "")
-    wrong = units / "wirehouse-hub.service"
+    wrong = units / "wirelake-hub.service"
     wrong.write_text(wrong.read_text().replace("ProtectHome=", "ProtectHouse="))
     assert "ProtectHouse" in analyze("verify", "--man=no", wrong).stderr
 
@@ -59,7 +59,7 @@ def test_little_is_exposed(name: str, units: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_commands_are_commands_of_wirehouse_and_write_where_they_may(name: str) -> None:
+def test_commands_are_commands_of_wirelake_and_write_where_they_may(name: str) -> None:
     program, *words = shlex.split(service(name)["ExecStart"])
     assert program == PROGRAM
     said = options(words)
@@ -67,7 +67,7 @@ def test_commands_are_commands_of_wirehouse_and_write_where_they_may(name: str) 
     owned = [f"/var/lib/{each}" for each in service(name)["StateDirectory"].split()]
     assert written in owned
     if words[0] == "hub":
-        assert said["config_file"] == "/etc/wirehouse/hub.toml"
+        assert said["config_file"] == "/etc/wirelake/hub.toml"
         assert load_config(CONFIGS["systemd"]).record.folder in owned
     else:
         assert said["captures"] == load_config(CONFIGS["systemd"]).record.folder
@@ -76,7 +76,7 @@ def test_commands_are_commands_of_wirehouse_and_write_where_they_may(name: str) 
 
 def test_the_hub_drains_reloads_and_has_files_enough() -> None:
     config = load_config(CONFIGS["systemd"])
-    found = service("wirehouse-hub.service")
+    found = service("wirelake-hub.service")
     assert int(found["TimeoutStopSec"]) > config.limits.drain_s
     assert int(found["LimitNOFILE"]) > config.limits.connections
     assert found["ExecReload"] == "/bin/sh -c 'kill -HUP ${MAINPID}'"
@@ -84,16 +84,16 @@ def test_the_hub_drains_reloads_and_has_files_enough() -> None:
 
 
 def test_a_lake_that_is_told_to_stop_has_its_spark_until_the_step_is_done() -> None:
-    found = service("wirehouse-lake-stream.service")
+    found = service("wirelake-lake-stream.service")
     assert found["KillMode"] == "mixed"
     assert int(found["TimeoutStopSec"]) >= 600
 
 
 def test_the_user_of_the_services_is_made(tmp_path: Path) -> None:
     named = {service(each)["User"] for each in SERVICES}
-    config = tmp_path / "etc" / "sysusers.d" / "wirehouse.conf"
+    config = tmp_path / "etc" / "sysusers.d" / "wirelake.conf"
     config.parent.mkdir(parents=True)
-    config.write_bytes((FOLDER / "wirehouse.sysusers").read_bytes())
+    config.write_bytes((FOLDER / "wirelake.sysusers").read_bytes())
     subprocess.run(["systemd-sysusers", f"--root={tmp_path}"], check=True, capture_output=True)
     made = (tmp_path / "etc" / "passwd").read_text(encoding="utf-8")
     assert named == {line.split(":")[0] for line in made.splitlines()}

@@ -4,7 +4,7 @@
 
 does it in an empty folder, prints what was typed and what came back, and exits with 1 at the first
 step that is not as the page says. Commands run in a terminal of 100 columns that cannot move its
-cursor, with the `wirehouse` of this Python first on the path.
+cursor, with the `wirelake` of this Python first on the path.
 
 Pages name the usual ports. So that several of them may run at once, `run_page` gives each a network
 of its own where the kernel allows it; elsewhere one waits for the other.
@@ -39,7 +39,7 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
 # Java that starts quickly: pages ask small questions.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_KEPT = ("HOME", "USER", "TMPDIR", "JAVA_HOME", "WIREHOUSE_CACHE", "NUMBA_CACHE_DIR")
+_KEPT = ("HOME", "USER", "TMPDIR", "JAVA_HOME", "WIRELAKE_CACHE", "NUMBA_CACHE_DIR")
 
 
 class Reader:
@@ -90,7 +90,7 @@ class Reader:
             code = terminal.wait(PATIENCE_S)
             said = terminal.said()
             _tell(said)
-            refused = any(line.startswith("wirehouse: ") for line in step.output)
+            refused = any(line.startswith("wirelake: ") for line in step.output)
             if code and not refused:
                 raise PageError(f"it exits with {code} and says\n{said}")
             if step.output and not fits(step.output, said, whole=True):
@@ -206,7 +206,7 @@ def environment() -> dict[str, str]:
 def do_page(page: Path, folder: Path) -> None:
     """Does all that a page says, in a folder; raises PageError with the line that is not true."""
     at = 0
-    with tempfile.TemporaryDirectory(prefix="wirehouse-page-") as secret:
+    with tempfile.TemporaryDirectory(prefix="wirelake-page-") as secret:
         reader = Reader(folder, Path(secret))
         try:
             for step in steps(page.read_text("utf-8")):
@@ -250,7 +250,7 @@ def _network() -> Iterator[Sequence[str]]:
     if alone:
         yield _OWN_NETWORK
         return
-    with (Path(tempfile.gettempdir()) / "wirehouse-pages.lock").open("a") as lock:
+    with (Path(tempfile.gettempdir()) / "wirelake-pages.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield ()
 

@@ -6,25 +6,25 @@ import re
 
 import click
 
-from wirehouse.cli.command_pages import commands, pages
-from wirehouse.cli.main import COMMANDS
+from wirelake.cli.command_pages import commands, pages
+from wirelake.cli.main import COMMANDS
 
 
 def sections() -> dict[str, str]:
     """The text below each heading."""
-    parts = re.split(r"^#+ (wirehouse.*)$", pages()["cli.md"], flags=re.MULTILINE)
+    parts = re.split(r"^#+ (wirelake.*)$", pages()["cli.md"], flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def test_every_command_has_a_section_and_a_link() -> None:
     found = sections()
     assert set(found) == {path for path, _, _ in commands()}
-    assert [name for name in COMMANDS if f"wirehouse {name}" not in found] == []
-    assert [name for name in COMMANDS if f"](#wirehouse-{name})" not in pages()["cli.md"]] == []
+    assert [name for name in COMMANDS if f"wirelake {name}" not in found] == []
+    assert [name for name in COMMANDS if f"](#wirelake-{name})" not in pages()["cli.md"]] == []
 
 
 def test_commands_of_groups_are_there() -> None:
-    assert {"wirehouse lake sql", "wirehouse hub init", "wirehouse client add"} <= set(sections())
+    assert {"wirelake lake sql", "wirelake hub init", "wirelake client add"} <= set(sections())
 
 
 def test_every_option_is_in_the_section_of_its_command() -> None:
@@ -44,4 +44,4 @@ def test_every_command_says_what_it_does() -> None:
 
 def test_marks_of_click_are_gone() -> None:
     assert "\b" not in pages()["cli.md"]
-    assert "wirehouse read edge.pcapng\n" in pages()["cli.md"]
+    assert "wirelake read edge.pcapng\n" in pages()["cli.md"]

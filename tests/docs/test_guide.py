@@ -16,8 +16,8 @@ from types import ModuleType
 import pytest
 import weather_buoy.layout
 
-from wirehouse.wire import types
-from wirehouse.wire.generate.module import codec_source
+from wirelake.wire import types
+from wirelake.wire.generate.module import codec_source
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDE = DOCS / "guides" / "declare-a-protocol.md"

@@ -17,7 +17,7 @@ Words.
 
 ```console
 $ true
-$ wirehouse hub \\
+$ wirelake hub \\
     --demo
 ready
 ```
@@ -60,7 +60,7 @@ def test_the_steps_of_a_page() -> None:
     assert list(steps(PAGE)) == [
         File(6, "hub.toml", "# hub.toml\n[comet]\n", False),
         Typed(11, "true", (), False),
-        Typed(12, "wirehouse hub \\\n    --demo", ("ready",), True),
+        Typed(12, "wirelake hub \\\n    --demo", ("ready",), True),
         Typed(20, "echo one", ("one",), False),
         Said(27, ("goodbye",)),
         Ended(33),

@@ -30,7 +30,7 @@ PAGES = [
     DOCS / "tutorial.md",
     ROOT / "README.md",
 ]
-INSTALLING = re.compile(r"pip install .*?'wirehouse\[([\w,]+)\]'")
+INSTALLING = re.compile(r"pip install .*?'wirelake\[([\w,]+)\]'")
 
 
 def not_run(page: Path) -> list[Block]:
@@ -86,12 +86,12 @@ def test_no_command_hides_in_another_block(page: Path) -> None:
         f"{page.name}:{block.line}"
         for block in blocks(page.read_text("utf-8"))
         if block.language in ("", "text")
-        and any(re.match(r"(\$ |wirehouse \w|pip install)", line) for line in block.lines)
+        and any(re.match(r"(\$ |wirelake \w|pip install)", line) for line in block.lines)
     ]
     assert hidden == []
 
 
 def known_extras() -> set[str]:
-    """What `wirehouse[...]` may name."""
+    """What `wirelake[...]` may name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return set(project["optional-dependencies"])

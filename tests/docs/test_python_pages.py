@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from wirehouse.cli.python_pages import PUBLIC, Public, pages
-from wirehouse.lake.options import OPTIONS
+from wirelake.cli.python_pages import PUBLIC, Public, pages
+from wirelake.lake.options import OPTIONS
 
 TEXT = pages()["python.md"]
 
@@ -58,5 +58,5 @@ def test_attributes_have_their_meanings() -> None:
 
 
 def test_every_option_of_the_data_source_is_there() -> None:
-    text = section("## The data source `wirehouse`")
+    text = section("## The data source `wirelake`")
     assert set(re.findall(r"`(\w+)`(?=[^|]*\|[^|]*\|\n)", text)) >= set(OPTIONS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.cli import reference
+from wirelake.cli import reference
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

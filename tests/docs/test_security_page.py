@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.hub.running import running
 
-from wirehouse.client import connect
+from wirelake.client import connect
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -59,9 +59,9 @@ async def _record(folder: Path) -> Recorded:
     return Recorded(file, ports, tokens)
 
 
-def wirehouse(*arguments: str | Path) -> str:
+def wirelake(*arguments: str | Path) -> str:
     """What a command prints."""
-    command = [sys.executable, "-m", "wirehouse.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "wirelake.cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -70,7 +70,7 @@ def wirehouse(*arguments: str | Path) -> str:
 def places(recorded: Recorded, file: Path, *more: str) -> dict[str, list[str]]:
     """By protocol: the columns of `messages` in which its token is."""
     found: dict[str, list[str]] = {name: [] for name in recorded.tokens}
-    text = wirehouse("read", file, "--json", *recorded.ports, *more)
+    text = wirelake("read", file, "--json", *recorded.ports, *more)
     assert text
     for row in map(json.loads, text.splitlines()):
         for protocol, token in recorded.tokens.items():
@@ -97,7 +97,7 @@ def test_only_redacting_bodies_hides_all_of_them(recorded: Recorded, tmp_path: P
     left = {}
     for name, options in (("plain", []), ("bodies", ["--bodies"])):
         copy = tmp_path / f"{name}.pcapng"
-        wirehouse("capture", "redact", recorded.file, "-o", copy, *options, *recorded.ports)
+        wirelake("capture", "redact", recorded.file, "-o", copy, *options, *recorded.ports)
         raw = copy.read_bytes()
         left[name] = {each for each, token in recorded.tokens.items() if token.encode() in raw}
         shown = {each for each, columns in places(recorded, copy).items() if columns}

@@ -1,7 +1,7 @@
 """A user's protocol, end to end: the package in `examples/weather`, found by its entry point.
 
 Nothing here is told about the package: every command gets its name alone. That no file of
-Wirehouse knows it is a test too.
+Wirelake knows it is a test too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weather_buoy import PROTOCOL, Hello, Order, Report, Sky
 
-from wirehouse.cli.main import main
-from wirehouse.protocols import registry
-from wirehouse.wire import DecodeError, EncodeError, NeedMore
-from wirehouse.wire import model as m
-from wirehouse.wire.views.json import to_json
-from wirehouse.wire.views.strategy import messages
+from wirelake.cli.main import main
+from wirelake.protocols import registry
+from wirelake.wire import DecodeError, EncodeError, NeedMore
+from wirelake.wire import model as m
+from wirelake.wire.views.json import to_json
+from wirelake.wire.views.strategy import messages
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "interop"))
 
@@ -55,7 +55,7 @@ SAMPLES: list[tuple[m.Direction, Any]] = [
 ]
 
 
-def wirehouse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def wirelake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints; it must succeed and say nothing on standard error."""
     code = main(arguments)
     out, err = capsys.readouterr()
@@ -109,7 +109,7 @@ def test_installed_and_found_by_its_entry_point() -> None:
     assert registry.find("weather") is PROTOCOL
 
 
-def test_no_file_of_wirehouse_knows_it() -> None:
+def test_no_file_of_wirelake_knows_it() -> None:
     for path in (ROOT / "src").rglob("*.py"):
         assert "weather_buoy" not in path.read_text(encoding="utf-8"), path.name
 
@@ -181,18 +181,18 @@ def test_values_that_do_not_fit_are_refused() -> None:
 
 
 def test_protocols_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "weather: buoys and harbours" in wirehouse(capsys, "protocols")
+    assert "weather: buoys and harbours" in wirelake(capsys, "protocols")
 
 
 def test_protocols_show(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "0x0002  c2s  report" in wirehouse(capsys, "protocols", "show", "weather")
-    shown = wirehouse(capsys, "protocols", "show", "weather.report")
+    assert "0x0002  c2s  report" in wirelake(capsys, "protocols", "show", "weather")
+    shown = wirelake(capsys, "protocols", "show", "weather.report")
     for words in ("bits 7-5", "there when has_wave is set", "3 RAIN", "What its camera sees."):
         assert words in shown
 
 
 def test_decode_shows_a_tree(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = wirehouse(capsys, "decode", "weather", "--direction", "c2s", "--hex", REPORT_HEX)
+    shown = wirelake(capsys, "decode", "weather", "--direction", "c2s", "--hex", REPORT_HEX)
     assert "4 (FOG)" in shown
     assert "-150" in shown
     assert "b0 09" in shown
@@ -201,11 +201,11 @@ def test_decode_shows_a_tree(capsys: pytest.CaptureFixture[str]) -> None:
 def test_decode_masks_the_secret(capsys: pytest.CaptureFixture[str]) -> None:
     ask = ("decode", "weather", "--direction", "c2s", "--hex", PROTOCOL.encode(HELLO).hex())
     for form in ((), ("--json",)):
-        shown = wirehouse(capsys, *ask, *form)
+        shown = wirelake(capsys, *ask, *form)
         assert "Old Tom" in shown
         assert "limpet" not in shown
         assert KEY.hex() not in shown.replace(" ", "")
-    revealed = json.loads(wirehouse(capsys, *ask, "--json", "--reveal"))
+    revealed = json.loads(wirelake(capsys, *ask, "--json", "--reveal"))
     assert revealed == {"type": "hello", "name": "Old Tom", "key": KEY.hex()}
 
 
@@ -216,8 +216,8 @@ def test_decode_and_encode_are_inverse(
     data = PROTOCOL.encode(message).hex()
     ask = ("decode", "weather", "--direction", direction, "--json", "--reveal", "--hex", data)
     file = tmp_path / "message.json"
-    file.write_text(wirehouse(capsys, *ask), encoding="utf-8")
-    assert wirehouse(capsys, "encode", "weather", "--hex", str(file)).strip() == data
+    file.write_text(wirelake(capsys, *ask), encoding="utf-8")
+    assert wirelake(capsys, "encode", "weather", "--hex", str(file)).strip() == data
 
 
 def test_decode_of_bad_bytes_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,7 +229,7 @@ def test_decode_of_bad_bytes_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_reference(capsys: pytest.CaptureFixture[str]) -> None:
-    page = wirehouse(capsys, "protocols", "reference", "weather")
+    page = wirelake(capsys, "protocols", "reference", "weather")
     for layout in PROTOCOL.layouts():
         assert f"`{layout.name}`" in page
         assert layout.doc in page
@@ -237,7 +237,7 @@ def test_reference(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_installed_command_runs() -> None:
     """In a process of its own, as a user has it."""
-    command = [sys.executable, "-m", "wirehouse.cli", "decode", "weather"]
+    command = [sys.executable, "-m", "wirelake.cli", "decode", "weather"]
     options = ["--direction", "c2s", "--json", "--hex", REPORT_HEX]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -261,7 +261,7 @@ def readme_commands() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("command", "printed"), readme_commands())
 def test_readme_commands_print_what_it_says(command: str, printed: str) -> None:
-    script = f'wirehouse() {{ "$PYTHON" -m wirehouse.cli "$@"; }}; {command}'
+    script = f'wirelake() {{ "$PYTHON" -m wirelake.cli "$@"; }}; {command}'
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONUTF8": "1"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -278,7 +278,7 @@ def test_readme_python_runs() -> None:
 
 def test_dissector_shows_its_fields(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     script = tmp_path / "weather.lua"
-    wirehouse(capsys, "dissector", "weather", "-o", str(script))
+    wirelake(capsys, "dissector", "weather", "-o", str(script))
     assert PROTOCOL.port is not None
     payloads = [(str(way), PROTOCOL.encode(message)) for way, message in SAMPLES]
     file = capture(tmp_path, PROTOCOL.port, payloads)
@@ -298,7 +298,7 @@ def test_dissector_agrees_with_the_decoder(tmp_path: Path) -> None:
 
 
 def test_kaitai_files_read_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    wirehouse(capsys, "protocols", "ksy", "weather", "-o", str(tmp_path))
+    wirelake(capsys, "protocols", "ksy", "weather", "-o", str(tmp_path))
     files = sorted(tmp_path.glob("*.ksy"))
     assert [path.name for path in files] == ["weather_c2s.ksy", "weather_s2c.ksy"]
     node = shutil.which("node")

@@ -29,7 +29,7 @@ except ImportError:
     atheris = None
 
 # Codecs are modules too: the target must be made in here, or nothing of them is counted.
-with atheris.instrument_imports(include=["wirehouse"]) if atheris else contextlib.nullcontext():
+with atheris.instrument_imports(include=["wirelake"]) if atheris else contextlib.nullcontext():
     from tests.fuzz import mutators, targets
 
     TARGET = targets.Target(sys.argv[1])

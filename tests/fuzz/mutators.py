@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from wirehouse.protocols.esnp.layout import RowType
-from wirehouse.protocols.magline.layout import CONTROL, DATA, VERSION, Cmd
-from wirehouse.protocols.registry import find
-from wirehouse.protocols.tny.layout import RelayType
+from wirelake.protocols.esnp.layout import RowType
+from wirelake.protocols.magline.layout import CONTROL, DATA, VERSION, Cmd
+from wirelake.protocols.registry import find
+from wirelake.protocols.tny.layout import RelayType
 
 Change = Callable[[bytes, int], bytes]
 Fix = Callable[[bytes, Random], bytes]

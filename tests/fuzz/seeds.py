@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.fuzz.mutators import MOST
 
-from wirehouse.protocols.registry import find
-from wirehouse.wire.views.strategy import messages, values
+from wirelake.protocols.registry import find
+from wirelake.wire.views.strategy import messages, values
 
 VECTORS = Path(__file__).resolve().parent.parent / "vectors"
 FILES = {"relay": "tny"}

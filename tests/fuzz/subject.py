@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from random import Random
 
-from wirehouse.protocols.sansio import Event, Session
+from wirelake.protocols.sansio import Event, Session
 
 __all__ = ["Subject"]
 

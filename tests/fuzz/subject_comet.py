@@ -21,9 +21,9 @@ from tests.playbooks.comet.peer import (
     sealed,
 )
 
-from wirehouse.protocols.comet import codec_hipush, codec_seed
-from wirehouse.protocols.comet.endpoint import ANSWERS
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet.endpoint import ANSWERS
+from wirelake.protocols.comet.layout import (
     Auth,
     AuthSuccess,
     Command,
@@ -41,15 +41,15 @@ from wirehouse.protocols.comet.layout import (
     TopicList,
     Unsubscribe,
 )
-from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.comet.sealing import (
+from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.sealing import (
     ContentSealer,
     HipushContent,
     RsaServerKey,
     content_key,
 )
-from wirehouse.protocols.comet.session import ClientSession, ServerSession
-from wirehouse.protocols.sansio import Session
+from wirelake.protocols.comet.session import ClientSession, ServerSession
+from wirelake.protocols.sansio import Session
 
 __all__ = ["CometClient", "CometServer", "make"]
 

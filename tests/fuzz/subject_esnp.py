@@ -23,7 +23,7 @@ from tests.playbooks.esnp.peer import (
     to,
 )
 
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp.layout import (
     FlagType,
     Message,
     OpaqueRow,
@@ -36,9 +36,9 @@ from wirehouse.protocols.esnp.layout import (
     Version,
     XData,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.session import Call, EsnpSession, Requested
-from wirehouse.protocols.sansio import Event, Role, Session
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.session import Call, EsnpSession, Requested
+from wirelake.protocols.sansio import Event, Role, Session
 
 __all__ = ["EsnpEnd", "make"]
 

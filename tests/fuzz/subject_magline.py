@@ -33,11 +33,11 @@ from tests.playbooks.magline.peer import (
     req,
 )
 
-from wirehouse.protocols.magline.codec_seed import decode_frame, encode_frame
-from wirehouse.protocols.magline.layout import Ack, Err, Frame, Pin, Pon, Psh, Rep, Req, Syn
-from wirehouse.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
-from wirehouse.protocols.magline.records import RecordCipher
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.codec_seed import decode_frame, encode_frame
+from wirelake.protocols.magline.layout import Ack, Err, Frame, Pin, Pon, Psh, Rep, Req, Syn
+from wirelake.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
+from wirelake.protocols.magline.records import RecordCipher
+from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
     Failure,
@@ -51,8 +51,8 @@ from wirehouse.protocols.magline.session import (
     Ticket,
     session_id_of,
 )
-from wirehouse.protocols.sansio import Event, Session
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.protocols.sansio import Event, Session
+from wirelake.wire.errors import DecodeError, EncodeError
 
 __all__ = ["MaglineClient", "MaglineServer", "make"]
 

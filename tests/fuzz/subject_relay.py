@@ -12,8 +12,8 @@ from typing import Any
 from tests.fuzz.subject import Subject
 from tests.playbooks.tny.peer import CODECS, EPOCH_MS
 
-from wirehouse.protocols.sansio import Session
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import Session
+from wirelake.protocols.tny.layout import (
     LinkClose,
     LinkOpen,
     LinkOpened,
@@ -28,8 +28,8 @@ from wirehouse.protocols.tny.layout import (
     TunnelRelay,
     TunnelSwitchLink,
 )
-from wirehouse.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
+from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
     LinkRegistry,

@@ -13,12 +13,12 @@ from tests.fuzz.hostile import spoil
 from tests.fuzz.subject import Subject
 from tests.playbooks.tny.peer import CODECS, DIALECTS, EPOCH_MS, KEYS, USER, Numbered, Peer, filler
 
-from wirehouse.protocols.sansio import Event, Session
-from wirehouse.protocols.tny.headers import encode_header
-from wirehouse.protocols.tny.layout import Message, Mode, OriginalMessageIdHeader, Ping, Pong
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.session import ClientSession, Requested, ServerSession
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.protocols.sansio import Event, Session
+from wirelake.protocols.tny.headers import encode_header
+from wirelake.protocols.tny.layout import Message, Mode, OriginalMessageIdHeader, Ping, Pong
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.session import ClientSession, Requested, ServerSession
+from wirelake.protocols.tny.transform import TransformConfig
 
 __all__ = ["TnyEnd", "make"]
 

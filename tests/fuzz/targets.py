@@ -14,9 +14,9 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.wire import CODES, DecodeError, NeedMore, Protocol
-from wirehouse.wire import model as m
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.wire import CODES, DecodeError, NeedMore, Protocol
+from wirelake.wire import model as m
 
 AROUND_EVERY = 8
 """One execution in so many is repeated in the middle of a larger buffer."""

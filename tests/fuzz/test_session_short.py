@@ -14,8 +14,8 @@ from tests.fuzz.session_soak import MAKERS, main, run_chunk, soak
 from tests.fuzz.subject import Subject
 from tests.fuzz.trial import Tally, Trial
 
-from wirehouse.protocols.sansio import Closed, Failed, Session, Side
-from wirehouse.wire.errors import CODES
+from wirelake.protocols.sansio import Closed, Failed, Session, Side
+from wirelake.wire.errors import CODES
 
 INPUTS = 5_000
 

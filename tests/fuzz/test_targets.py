@@ -10,8 +10,8 @@ import pytest
 from tests.fuzz import mutators, seeds, targets
 from tests.fuzz.targets import BrokenPromiseError, Inner, Speech, Target
 
-from wirehouse.protocols.registry import find
-from wirehouse.wire import DecodeError, NeedMore
+from wirelake.protocols.registry import find
+from wirelake.wire import DecodeError, NeedMore
 
 
 @pytest.fixture(params=targets.TARGETS)

@@ -24,8 +24,8 @@ from typing import Any
 from tests.fuzz.hostile import Attacker
 from tests.fuzz.subject import Subject
 
-from wirehouse.protocols.sansio import Closed, Failed, Session, SessionError
-from wirehouse.wire.errors import CODES
+from wirelake.protocols.sansio import Closed, Failed, Session, SessionError
+from wirelake.wire.errors import CODES
 
 __all__ = ["MOST_INPUTS", "Crash", "Tally", "Trial"]
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import msgspec
 
-from wirehouse.hub.config import Config
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.hub import Hub
-from wirehouse.hub.services import Services
-from wirehouse.hub.store import add_client
-from wirehouse.hub.topics import Publication, Published
+from wirelake.hub.config import Config
+from wirelake.hub.errors import HubError
+from wirelake.hub.hub import Hub
+from wirelake.hub.services import Services
+from wirelake.hub.store import add_client
+from wirelake.hub.topics import Publication, Published
 
 DOORS = ("esnp", "tny", "relay", "magline", "comet")
 """Every door there is."""
@@ -88,7 +88,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Runs a hub in this loop; its data stays when `data` says where it is to be."""
     config = free_config(doors, **tables)
-    with tempfile.TemporaryDirectory(prefix="wirehouse-hub-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="wirelake-hub-") as scratch:
         folder = Path(scratch if data is None else data)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "hub.sqlite3"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tests.hub.running import DEADLINE_S
 
-from wirehouse.protocols.sansio import Event, Session
+from wirelake.protocols.sansio import Event, Session
 
 _Kind = TypeVar("_Kind", bound=Event)
 

@@ -8,9 +8,9 @@ import gc
 import pytest
 from tests.hub.running import running, until
 
-from wirehouse.client import connect
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.doors.connection import Connection
+from wirelake.client import connect
+from wirelake.hub.demo import demo_services
+from wirelake.hub.doors.connection import Connection
 
 _TARGETS = {"esnp": "test/echo", "tny": 1001, "magline": 0x1001}
 

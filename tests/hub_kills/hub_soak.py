@@ -39,7 +39,7 @@ def killed(kills: int, seed: int) -> dict[str, Any]:
     totals: dict[str, Any] = {"kills": 0, "problems": []}
     while totals["kills"] < kills and not totals["problems"]:
         some = min(_KILLS_OF_A_RUN, kills - totals["kills"])
-        with tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as folder:
+        with tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder:
             judgement = run_with_kills(Path(folder), some, seed + totals["kills"])
         totals["kills"] += some
         for name in ("tried", "confirmed", "delivered", "repeated", "problems"):
@@ -53,7 +53,7 @@ def killed(kills: int, seed: int) -> dict[str, Any]:
 def silence(count: int) -> dict[str, Any]:
     """So many connections that say nothing: the others go on, and each is sent away."""
     with (
-        tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as folder,
+        tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder,
         running_hub(Path(folder), {"limits": _LIMITS}) as hub,
     ):
         return asyncio.run(_silence(hub, count))
@@ -83,7 +83,7 @@ async def _silence(hub: HubProcess, count: int) -> dict[str, Any]:
 def memory(connects: int) -> dict[str, Any]:
     """Twice so many connects: memory after the second time, compared with after the first."""
     with (
-        tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as folder,
+        tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder,
         running_hub(Path(folder), {"limits": _LIMITS}) as hub,
     ):
         people = people_of(hub.data / "hub.sqlite3", 500)

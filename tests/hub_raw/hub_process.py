@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.hub_raw.line import Line, dial
 
-from wirehouse.hub.store import add_client
+from wirelake.hub.store import add_client
 
 __all__ = ["Answer", "HubProcess", "running_hub", "toml_of", "wait_until"]
 
@@ -79,7 +79,7 @@ class HubProcess:
     @property
     def command(self) -> list[str]:
         """How it is started."""
-        command = [sys.executable, "-m", "wirehouse.cli", "hub", "--data", str(self.data)]
+        command = [sys.executable, "-m", "wirelake.cli", "hub", "--data", str(self.data)]
         return [*command, "--config", str(self.config), *(["--demo"] if self._demo else [])]
 
     @property
@@ -171,8 +171,8 @@ class HubProcess:
         return name, add_client(self.data / "hub.sqlite3", name)
 
     def command_line(self, *words: str) -> str:
-        """Runs `wirehouse WORDS --data …`; what it prints."""
-        command = [sys.executable, "-m", "wirehouse.cli", *words, "--data", str(self.data)]
+        """Runs `wirelake WORDS --data …`; what it prints."""
+        command = [sys.executable, "-m", "wirelake.cli", *words, "--data", str(self.data)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout

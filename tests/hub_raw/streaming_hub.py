@@ -10,9 +10,9 @@ import sys
 from collections.abc import AsyncIterator
 from functools import partial
 
-from wirehouse.hub.config import load_config
-from wirehouse.hub.run import run_hub
-from wirehouse.hub.services import ServiceError, Services
+from wirelake.hub.config import load_config
+from wirelake.hub.run import run_hub
+from wirelake.hub.services import ServiceError, Services
 
 services = Services()
 

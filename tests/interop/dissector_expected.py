@@ -14,11 +14,11 @@ from typing import Any
 
 from dissector_tshark import Item
 
-from wirehouse.wire import model as m
-from wirehouse.wire.declare import snake_case
-from wirehouse.wire.errors import DecodeError
-from wirehouse.wire.protocol import Protocol
-from wirehouse.wire.walk import reachable
+from wirelake.wire import model as m
+from wirelake.wire.declare import snake_case
+from wirelake.wire.errors import DecodeError
+from wirelake.wire.protocol import Protocol
+from wirelake.wire.walk import reachable
 
 __all__ = ["Builder", "Node", "differences"]
 
@@ -97,7 +97,7 @@ class Builder:
         self.sealed = False
         self.data = data
         layout = self.protocol.model(self.dialect)
-        root = Node(f"wirehouse.{self.protocol.name}")
+        root = Node(f"wirelake.{self.protocol.name}")
         if layout.transparent:
             root.children = list(self.parts(layout, None, len(data), value))
         else:

@@ -11,11 +11,11 @@ from dissector_expected import Builder, Node, differences
 from dissector_pcap import Connection, write_pcap
 from dissector_tshark import Shown, pdml
 
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.wire import model as m
-from wirehouse.wire.errors import DecodeError, NeedMore
-from wirehouse.wire.protocol import Protocol
-from wirehouse.wire.views.lua import dissector
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.wire import model as m
+from wirelake.wire.errors import DecodeError, NeedMore
+from wirelake.wire.protocol import Protocol
+from wirelake.wire.views.lua import dissector
 
 __all__ = [
     "CASES",
@@ -76,7 +76,7 @@ def expected(
 def _bad(protocol: Protocol, error: DecodeError, start: int) -> Node:
     assert error.offset is not None
     problem = (error.code, error.field, error.offset - start)
-    return Node(f"wirehouse.{protocol.name}", problem=problem)
+    return Node(f"wirelake.{protocol.name}", problem=problem)
 
 
 def messages(protocol: Protocol, dialect: str, direction: m.Direction) -> list[bytes]:

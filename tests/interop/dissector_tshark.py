@@ -68,7 +68,7 @@ class Shown:
 def pdml(script: Path, capture: Path, protocol: str, *options: str) -> dict[tuple[int, str], Shown]:
     """The messages of a protocol, by (client port, direction)."""
     # `-J` keeps the layers that are needed; without it most of the output is Ethernet and IP.
-    wanted = f"tcp wirehouse.{protocol}"
+    wanted = f"tcp wirelake.{protocol}"
     output = run(script, "-r", str(capture), "-T", "pdml", "-J", wanted, *options)
     found: dict[tuple[int, str], Shown] = {}
     output = _NO_XML.sub("\ufffd", output)
@@ -79,8 +79,8 @@ def pdml(script: Path, capture: Path, protocol: str, *options: str) -> dict[tupl
         key = (source, "c2s") if source > target else (target, "s2c")
         shown = found.setdefault(key, Shown(protocol))
         for proto in packet:
-            if proto.get("name") == f"wirehouse.{protocol}":
-                shown.messages.append(_item(proto, f"wirehouse.{protocol}."))
+            if proto.get("name") == f"wirelake.{protocol}":
+                shown.messages.append(_item(proto, f"wirelake.{protocol}."))
     return found
 
 
@@ -105,7 +105,7 @@ def fields(script: Path) -> dict[str, str]:
     found = {}
     for line in run(script, "-G", "fields").splitlines():
         kind, *columns = line.split("\t")
-        if kind == "F" and columns[1].startswith("wirehouse."):
+        if kind == "F" and columns[1].startswith("wirelake."):
             found[columns[1]] = columns[6] if len(columns) > 6 else ""
     return found
 
@@ -119,7 +119,7 @@ def assert_hidden(script: Path, capture: Path, protocol: str, *secrets: bytes) -
         run(script, "-r", str(capture)),
         run(script, "-r", str(capture), "-V"),
         *(
-            run(script, "-r", str(capture), "-T", form, "-J", f"wirehouse.{protocol}")
+            run(script, "-r", str(capture), "-T", form, "-J", f"wirelake.{protocol}")
             for form in ("pdml", "json", "ek")
         ),
     ]

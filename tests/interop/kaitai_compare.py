@@ -1,6 +1,6 @@
 """Compares what a compiled Kaitai parser read with what our decoder read, by walking the model.
 
-The names are those that `wirehouse.wire.views.ksy` promises in its docstring.
+The names are those that `wirelake.wire.views.ksy` promises in its docstring.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from kaitaistruct import KaitaiStream
 
-from wirehouse.wire import model as m
-from wirehouse.wire.views.ksy import identifier
+from wirelake.wire import model as m
+from wirelake.wire.views.ksy import identifier
 
 _ABSENT = object()
 

@@ -9,8 +9,8 @@ import pytest
 from dissector_pcap import cut
 from dissector_streams import CASES, DIRECTIONS, compare, messages, mutated, vectors
 
-from wirehouse.protocols.registry import find
-from wirehouse.wire import model as m
+from wirelake.protocols.registry import find
+from wirelake.wire import model as m
 
 Payloads = list[tuple[m.Direction, bytes]]
 

@@ -10,18 +10,18 @@ from dissector_pcap import capture, cut
 from dissector_streams import compare, expected, write_script
 from dissector_tshark import assert_hidden, fields, run
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.comet.layout import Auth, ExchangeKey, Heartbeat, Ok, Subscribe
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.esnp.layout import Data, Message, Var, VarType
-from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirehouse.protocols.magline.layout import Frame as MaglineFrame
-from wirehouse.protocols.magline.layout import Syn
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.protocols.tny.layout import RELAY, LinkOpen, RelayPacket
-from wirehouse.wire import Protocol
-from wirehouse.wire import model as m
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.comet.layout import Auth, ExchangeKey, Heartbeat, Ok, Subscribe
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.esnp.layout import Data, Message, Var, VarType
+from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.magline.layout import Frame as MaglineFrame
+from wirelake.protocols.magline.layout import Syn
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.tny.layout import RELAY, LinkOpen, RelayPacket
+from wirelake.wire import Protocol
+from wirelake.wire import model as m
 
 Payloads = list[tuple[m.Direction, bytes]]
 
@@ -41,7 +41,7 @@ def test_each_protocol_loads_alone(name: str, tmp_path: Path) -> None:
     for layout in protocol.layouts():
         for part in layout.parts:
             if isinstance(part, m.Field) and not isinstance(part.type, m.Rows):
-                assert found[f"wirehouse.{name}.{layout.name}.{part.name}"] == part.doc
+                assert found[f"wirelake.{name}.{layout.name}.{part.name}"] == part.doc
 
 
 def test_all_protocols_load_together(tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_another_port(client: int, tmp_path: Path) -> None:
     file = capture(tmp_path, 7000, payloads, client)
     ways: tuple[tuple[dict[str, int], tuple[str, ...]], ...] = (
         ({"comet": 7000}, ()),
-        ({}, ("-o", "wirehouse.comet.port:7000")),
+        ({}, ("-o", "wirelake.comet.port:7000")),
     )
     for ports, options in ways:
         script = write_script(tmp_path, [COMET], ports=ports)
         output = run(
-            script, "-r", str(file), "-T", "fields", "-e", "wirehouse.comet.frame.type", *options
+            script, "-r", str(file), "-T", "fields", "-e", "wirelake.comet.frame.type", *options
         )
         assert output.split() == ["0", "0"]
         verbose = run(script, "-r", str(file), "-V", *options)
@@ -110,9 +110,9 @@ def test_another_port(client: int, tmp_path: Path) -> None:
 def test_the_preference_moves_the_port(tmp_path: Path) -> None:
     file = capture(tmp_path, 9620, [("c2s", COMET.encode(Heartbeat()))])
     script = write_script(tmp_path, [COMET])
-    assert "wirehouse.comet" in run(script, "-r", str(file), "-T", "pdml")
-    moved = run(script, "-r", str(file), "-T", "pdml", "-o", "wirehouse.comet.port:7000")
-    assert "wirehouse.comet" not in moved
+    assert "wirelake.comet" in run(script, "-r", str(file), "-T", "pdml")
+    moved = run(script, "-r", str(file), "-T", "pdml", "-o", "wirelake.comet.port:7000")
+    assert "wirelake.comet" not in moved
 
 
 # -- what cannot be shown whole ----------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_as_many_rows_and_values_as_allowed(more: int, codes: list[str], tmp_pat
     script = write_script(tmp_path, [ESNP])
     for data in (rows, message):
         file = capture(tmp_path, 9600, [("c2s", data), ("c2s", ESNP.encode(Message()))])
-        name = "wirehouse.esnp.malformed.code"
+        name = "wirelake.esnp.malformed.code"
         assert run(script, "-r", str(file), "-T", "fields", "-e", name).split() == codes
 
 
@@ -200,7 +200,7 @@ def test_more_fields_than_a_tree_can_hold(tmp_path: Path) -> None:
     file = capture(tmp_path, 9600, [("c2s", message), ("c2s", ESNP.encode(Message()))])
     output = run(write_script(tmp_path, [ESNP]), "-r", str(file), "-T", "pdml")
     assert "more fields than are shown" in output
-    assert output.count('<proto name="wirehouse.esnp"') == 2
+    assert output.count('<proto name="wirelake.esnp"') == 2
     assert "malformed" not in output
 
 
@@ -220,7 +220,7 @@ def test_flags_keep_a_stage_closed(tmp_path: Path) -> None:
         "-T",
         "fields",
         "-e",
-        "wirehouse.tny.message.id",
+        "wirelake.tny.message.id",
     )
     assert shown.split() == ["1"]
 

@@ -11,7 +11,7 @@ from dissector_streams import compare, mutated, write_script
 from dissector_thermo import THERMO, TICKS, Frame, Parcel, Tick, login, messages
 from dissector_tshark import assert_hidden, fields, pdml, run
 
-from wirehouse.wire import model as m
+from wirelake.wire import model as m
 
 Payloads = list[tuple[m.Direction, bytes]]
 
@@ -19,7 +19,7 @@ Payloads = list[tuple[m.Direction, bytes]]
 @pytest.fixture(autouse=True)
 def _codecs_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Codecs of the user's protocols are made here, not in the home of who runs the tests."""
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(tmp_path / "codecs"))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path / "codecs"))
 
 
 def test_a_protocol_of_a_user(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_numbers_have_names(tmp_path: Path) -> None:
     for line in ("sensor: CELLAR (-2)", "unit: PASCAL (3)", "kind: reading (1)"):
         assert line in output
     described = 'One reading, with "quotes", a \\ and ünïcode in its words.'
-    assert fields(script)["wirehouse.thermo.reading"] == described
+    assert fields(script)["wirelake.thermo.reading"] == described
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -71,8 +71,8 @@ def test_decode_as_without_a_port(tmp_path: Path) -> None:
     ticks = b"".join(TICKS.encode(Tick(number=n, mood=n / 2)) for n in range(3))
     file = capture(tmp_path, 7000, [("c2s", ticks[:8]), ("c2s", ticks[8:])])
     script = write_script(tmp_path, [TICKS])
-    decode_as = ("-d", "tcp.port==7000,wirehouse.ticks")
-    assert "wirehouse.ticks" not in run(script, "-r", str(file), "-T", "pdml")
+    decode_as = ("-d", "tcp.port==7000,wirelake.ticks")
+    assert "wirelake.ticks" not in run(script, "-r", str(file), "-T", "pdml")
     shown = pdml(script, file, "ticks", *decode_as)[50_000, "c2s"].messages
     assert [item.children[0].show for item in shown] == ["0", "1", "2"]
     assert [item.children[1].value for item in shown] == ["00000000", "3f000000", "3f800000"]

@@ -25,17 +25,17 @@ from hypothesis import given, settings
 from kaitai_compare import compare_layout, compare_stage, parse
 from kaitai_zoo import ZOO
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.esnp.layout import BrokenRow
-from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.protocols.tny.layout import RELAY, Envelope, Message
-from wirehouse.wire import DecodeError, NeedMore, Protocol
-from wirehouse.wire.declare import build
-from wirehouse.wire.model import Direction
-from wirehouse.wire.views.ksy import kaitai
-from wirehouse.wire.views.strategy import messages
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.esnp.layout import BrokenRow
+from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.tny.layout import RELAY, Envelope, Message
+from wirelake.wire import DecodeError, NeedMore, Protocol
+from wirelake.wire.declare import build
+from wirelake.wire.model import Direction
+from wirelake.wire.views.ksy import kaitai
+from wirelake.wire.views.strategy import messages
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

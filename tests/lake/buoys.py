@@ -1,6 +1,6 @@
 """A capture of the example protocol `weather`: a harbour hears from its buoys.
 
-No file of Wirehouse knows this protocol; it comes from a package, `examples/weather`.
+No file of Wirelake knows this protocol; it comes from a package, `examples/weather`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from wirehouse.capture.recorder import Recorder
-from wirehouse.protocols import registry
-from wirehouse.wire.protocol import Protocol
+from wirelake.capture.recorder import Recorder
+from wirelake.protocols import registry
+from wirelake.wire.protocol import Protocol
 
 __all__ = ["record_buoys"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from wirehouse.lake import session
-from wirehouse.traffic import simulate
+from wirelake.lake import session
+from wirelake.traffic import simulate
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,6 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores."""
-    found = session("wirehouse tests")
+    found = session("wirelake tests")
     yield found
     found.stop()

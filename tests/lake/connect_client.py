@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wirehouse.lake import session
-from wirehouse.lake.streaming import follow
+from wirelake.lake import session
+from wirelake.lake.streaming import follow
 
 COLUMNS = ("file", "offset", "connection", "name")
 NO_WAIT = {"settle": "0", "lateness": "0"}
@@ -21,12 +21,12 @@ NO_WAIT = {"settle": "0", "lateness": "0"}
 
 def main(address: str, captures: str, work: Path) -> dict[str, Any]:
     """Reads captures in every way; says what came of it."""
-    spark = session("wirehouse connect", remote=address)
+    spark = session("wirelake connect", remote=address)
     options = {"columns": ",".join(COLUMNS)}
-    batch = spark.read.format("wirehouse").options(**options).load(captures).collect()
-    calls = spark.read.format("wirehouse").option("table", "calls").load(captures).count()
-    pushed = spark.read.format("wirehouse").options(**options, pushdown="true").load(captures)
-    reader = spark.readStream.format("wirehouse").options(**options, **NO_WAIT)
+    batch = spark.read.format("wirelake").options(**options).load(captures).collect()
+    calls = spark.read.format("wirelake").option("table", "calls").load(captures).count()
+    pushed = spark.read.format("wirelake").options(**options, pushdown="true").load(captures)
+    reader = spark.readStream.format("wirelake").options(**options, **NO_WAIT)
     writer = reader.load(captures).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(work / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(work / "rows"))

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from wirehouse.columnar.holding import HeldBack
-from wirehouse.columnar.read import ReadOptions, _events, open_pipeline
-from wirehouse.records import Closed, ConnectionsEngine, Event, Fact, FaultRow, MessageRow, in_order
-from wirehouse.records.connections import ConnectionRow
-from wirehouse.records.crossing import CROSSING
-from wirehouse.records.engine import Clients
-from wirehouse.records.schema import schema
+from wirelake.columnar.holding import HeldBack
+from wirelake.columnar.read import ReadOptions, _events, open_pipeline
+from wirelake.records import Closed, ConnectionsEngine, Event, Fact, FaultRow, MessageRow, in_order
+from wirelake.records.connections import ConnectionRow
+from wirelake.records.crossing import CROSSING
+from wirelake.records.engine import Clients
+from wirelake.records.schema import schema
 
 Rows = list[dict[str, Any]]
 

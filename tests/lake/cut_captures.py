@@ -10,11 +10,11 @@ from os import utime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wirehouse.capture.items import Fact, FileFault, Packet, Secrets, Section, Segment
-from wirehouse.capture.links import segment
-from wirehouse.capture.reader import elements
-from wirehouse.capture.writer import PcapngWriter, origin_option
-from wirehouse.tables.inputs import discover
+from wirelake.capture.items import Fact, FileFault, Packet, Secrets, Section, Segment
+from wirelake.capture.links import segment
+from wirelake.capture.reader import elements
+from wirelake.capture.writer import PcapngWriter, origin_option
+from wirelake.tables.inputs import discover
 
 __all__ = ["Piece", "age", "arrive", "cut", "waves"]
 

@@ -16,11 +16,11 @@ from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lakes import PLACES, unlike_engines
 from tests.lake.made_tunnels import write_tunnels
 
-from wirehouse.lake import planning
-from wirehouse.lake.run import Outcome, run
-from wirehouse.lake.verify import verify
-from wirehouse.tables.log import Log
-from wirehouse.traffic import simulate
+from wirelake.lake import planning
+from wirelake.lake.run import Outcome, run
+from wirelake.lake.verify import verify
+from wirelake.tables.log import Log
+from wirelake.traffic import simulate
 
 __all__ = ["at_every_commit", "cut_here", "cut_with_spark", "tunnels_here"]
 

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from tests.columnar.folding import _merged
 from tests.lake.lakes import differing, engine_rows, rows
 
-from wirehouse.lake import advance, planning, run
-from wirehouse.lake.settings import Settings
-from wirehouse.lake.step import Step
-from wirehouse.records.crossing import CROSSING
-from wirehouse.tables.entries import AddedFile
-from wirehouse.tables.log import Log
+from wirelake.lake import advance, planning, run
+from wirelake.lake.settings import Settings
+from wirelake.lake.step import Step
+from wirelake.records.crossing import CROSSING
+from wirelake.tables.entries import AddedFile
+from wirelake.tables.log import Log
 
 __all__ = ["run_here", "unlike_engines_here"]
 
@@ -39,7 +39,7 @@ def run_here(
     workers: int = 1,
     **options: Any,
 ) -> run.Outcome:
-    """As `wirehouse.lake.run.run`; every source is divided into as many shares as `workers`."""
+    """As `wirelake.lake.run.run`; every source is divided into as many shares as `workers`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(advance, "join", _set_aside)
         patch.setattr(planning, "_BYTES_OF_A_SHARE", 1)

@@ -24,9 +24,9 @@ from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lake_driver import Order, perform
 from tests.lake.lakes import unlike_engines
 
-from wirehouse.cli.errors import CommandError
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.log import Log
+from wirelake.cli.errors import CommandError
+from wirelake.tables.errors import LakeError
+from wirelake.tables.log import Log
 
 __all__ = ["Told", "command"]
 

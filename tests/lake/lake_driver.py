@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from wirehouse.cli.errors import CommandError
-from wirehouse.cli.spark_session import spark_failures
-from wirehouse.lake import planning, session
-from wirehouse.lake.run import Outcome, run
-from wirehouse.tables import writer
-from wirehouse.tables.errors import LakeError
+from wirelake.cli.errors import CommandError
+from wirelake.cli.spark_session import spark_failures
+from wirelake.lake import planning, session
+from wirelake.lake.run import Outcome, run
+from wirelake.tables import writer
+from wirelake.tables.errors import LakeError
 
 __all__ = ["Done", "Order", "perform"]
 
@@ -68,7 +68,7 @@ def perform(order: Order, on_step: Callable[[str], None]) -> Done:
             run(
                 order.lake,
                 order.captures,
-                spark=lambda: session("wirehouse driver", master=order.master, remote=order.remote),
+                spark=lambda: session("wirelake driver", master=order.master, remote=order.remote),
                 keys=order.keys,
                 stream=order.stream,
                 available_now=order.stream,

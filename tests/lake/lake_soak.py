@@ -7,7 +7,7 @@ and steps. Then lakes that are killed. Each has simulated captures with faults, 
 takes one file a step. It is run and killed until it is complete: the driver with its JVM at a part
 of a step, at a random moment or while workers write, or a single worker. After every kill, what can
 be seen must agree with itself; a lake that is complete must be what the engines of
-`wirehouse.records` make of the uncut captures, and `verify` must be content. Exits with 1 when
+`wirelake.records` make of the uncut captures, and `verify` must be content. Exits with 1 when
 anything is wrong.
 """
 
@@ -30,10 +30,10 @@ from tests.lake.killing import killed_at, killed_writing, left_over, started, wo
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import PLACES, miscounted, unlike_engines
 
-from wirehouse.lake.verify import verify
-from wirehouse.tables.check import check
-from wirehouse.tables.log import Log
-from wirehouse.traffic import simulate
+from wirelake.lake.verify import verify
+from wirelake.tables.check import check
+from wirelake.tables.log import Log
+from wirelake.traffic import simulate
 
 _STEPS = (
     "decode", "tunnels", "join", "collect", "record", "link", "forward:messages",
@@ -49,7 +49,7 @@ def cut_at_random(cuts: int, seed: int) -> list[str]:
     problems: list[str] = []
     for number in range(cuts):
         make = tunnels_here if number % 2 else cut_here
-        with tempfile.TemporaryDirectory(prefix="wirehouse-soak-") as folder:
+        with tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder:
             found = make(Path(folder), seed * 1_000_000 + number)
         problems += [f"{make.__name__}, seed {seed * 1_000_000 + number}: {each}" for each in found]
         if number % 50 == 49:
@@ -72,7 +72,7 @@ class Soak:
         steps = list(_STEPS)
         while self.kills.total() < self._wanted and not self.problems:
             with tempfile.TemporaryDirectory(
-                prefix="wirehouse-soak-", ignore_cleanup_errors=True
+                prefix="wirelake-soak-", ignore_cleanup_errors=True
             ) as folder:
                 self._lake(Path(folder), steps)
             self.lakes += 1

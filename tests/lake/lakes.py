@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirehouse.columnar.read import ReadOptions, read_batches, table_schema
-from wirehouse.tables.query import open_lake
+from wirelake.columnar.read import ReadOptions, read_batches, table_schema
+from wirelake.tables.query import open_lake
 
 TRUE_TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "coverage")
 """The tables of which a simulation tells the truth, row by row."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.columnar.differential import _Talk
 
-from wirehouse.capture.format import LINK_RAW
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.protocols.tny import layout as tny
+from wirelake.capture.format import LINK_RAW
+from wirelake.capture.writer import PcapWriter
+from wirelake.protocols.tny import layout as tny
 
 __all__ = ["write_tunnels"]
 

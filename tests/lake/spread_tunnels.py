@@ -20,16 +20,16 @@ from tests.lake.engine_here import run_here
 from tests.lake.lakes import counted, differing, rows
 from tests.lake.made_tunnels import write_tunnels
 
-from wirehouse.capture.format import LINK_RAW
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.columnar.holding import HeldBack
-from wirehouse.columnar.read import ENGINES, ReadOptions, _events, open_pipeline
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.records.batches import batch_from_rows
-from wirehouse.records.engine import tell
-from wirehouse.records.rows import Event, in_order
-from wirehouse.records.schema import schema
-from wirehouse.tables.log import Log
+from wirelake.capture.format import LINK_RAW
+from wirelake.capture.writer import PcapWriter
+from wirelake.columnar.holding import HeldBack
+from wirelake.columnar.read import ENGINES, ReadOptions, _events, open_pipeline
+from wirelake.protocols.tny import layout as tny
+from wirelake.records.batches import batch_from_rows
+from wirelake.records.engine import tell
+from wirelake.records.rows import Event, in_order
+from wirelake.records.schema import schema
+from wirelake.tables.log import Log
 
 __all__ = ["SLOT_S", "Slot", "advanced", "slots_of", "step", "unlike_engines_in_time", "wild"]
 

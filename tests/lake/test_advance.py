@@ -12,9 +12,9 @@ from tests.lake.lakes import unlike_engines
 from tests.lake.made_tunnels import write_tunnels
 from tests.lake.spread_tunnels import wild
 
-from wirehouse.lake.run import run
-from wirehouse.tables.log import Log
-from wirehouse.traffic import simulate
+from wirelake.lake.run import run
+from wirelake.tables.log import Log
+from wirelake.traffic import simulate
 
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.lake import session
-from wirehouse.lake.session import SessionError
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.lake import session
+from wirelake.lake.session import SessionError
 
 from . import connect_client
 from .connecting import connect_server
@@ -57,5 +57,5 @@ def test_a_session_is_here_or_there() -> None:
 
 def test_what_connect_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(SessionError, match=r"needs grpc, .*pip install 'wirehouse\[connect\]'"):
+    with pytest.raises(SessionError, match=r"needs grpc, .*pip install 'wirelake\[connect\]'"):
         session(remote="sc://127.0.0.1:1")

@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from wirehouse.lake.crossing.deliveries import (
+from wirelake.lake.crossing.deliveries import (
     expected,
     kept_faults,
     kept_publications,
@@ -18,10 +18,10 @@ from wirehouse.lake.crossing.deliveries import (
     settled,
     told,
 )
-from wirehouse.lake.schemas import spark_schema
-from wirehouse.records import DeliveriesEngine, Event, tell
-from wirehouse.records.crossing import CROSSING
-from wirehouse.records.schema import schema
+from wirelake.lake.schemas import spark_schema
+from wirelake.records import DeliveriesEngine, Event, tell
+from wirelake.records.crossing import CROSSING
+from wirelake.records.schema import schema
 
 from .crossing_events import Rows, at_random, captured, folded, frame, in_any_order, rows_of
 

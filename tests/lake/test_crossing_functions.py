@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from wirehouse.lake.crossing.functions import register
-from wirehouse.records.schema import schema
-from wirehouse.tables.values import var_text
+from wirelake.lake.crossing.functions import register
+from wirelake.records.schema import schema
+from wirelake.tables.values import var_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

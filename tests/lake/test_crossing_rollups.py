@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wirehouse.lake.crossing import rollups
-from wirehouse.lake.schemas import spark_schema
-from wirehouse.records.buckets import BUCKETS, bounds, bucket_of
-from wirehouse.records.schema import schema
+from wirelake.lake.crossing import rollups
+from wirelake.lake.schemas import spark_schema
+from wirelake.records.buckets import BUCKETS, bounds, bucket_of
+from wirelake.records.schema import schema
 
 from .crossing_events import Rows, frame, in_any_order, rows_of
 

@@ -9,9 +9,9 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from wirehouse.lake.crossing.sign_ons import kept, previous, with_previous
-from wirehouse.records import Event, tell
-from wirehouse.records.schema import schema
+from wirelake.lake.crossing.sign_ons import kept, previous, with_previous
+from wirelake.records import Event, tell
+from wirelake.records.schema import schema
 
 from .crossing_events import NotingSignOns, Rows, at_random, captured, frame, in_any_order, rows_of
 

@@ -21,13 +21,13 @@ from tests.lake.cut_captures import age
 from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lake_driver import Order
 
-from wirehouse.lake.run import Outcome, run
-from wirehouse.lake.settings import Settings
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.log import Log
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.writer import Writer
-from wirehouse.traffic import simulate
+from wirelake.lake.run import Outcome, run
+from wirelake.lake.settings import Settings
+from wirelake.tables.errors import LakeError
+from wirelake.tables.log import Log
+from wirelake.tables.query import open_lake
+from wirelake.tables.writer import Writer
+from wirelake.traffic import simulate
 
 ROOT = Path(__file__).parents[2]
 AN_HOUR_S = 3_600
@@ -176,7 +176,7 @@ def test_a_file_that_grows_waits(
         if growing.stat().st_size < len(data):
             growing.write_bytes(data)
 
-    monkeypatch.setattr("wirehouse.lake.run.time.sleep", meanwhile)
+    monkeypatch.setattr("wirelake.lake.run.time.sleep", meanwhile)
     lake = tmp_path / "lake"
     outcome = run_here(lake, folder)
     assert outcome.files == 1

@@ -10,8 +10,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.lake import session
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.lake import session
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def cluster() -> Iterator[SparkSession]:
     """A session whose executors are not this process; their folders are removed afterwards."""
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.glob("*"))
-    found = session("wirehouse cluster", master="local-cluster[2,1,1024]")
+    found = session("wirelake cluster", master="local-cluster[2,1,1024]")
     yield found
     found.stop()
     for each in set(work.glob("*")) - before:
@@ -27,7 +27,7 @@ def cluster() -> Iterator[SparkSession]:
 
 
 def test_executors_read_what_the_driver_would(cluster: SparkSession, captures: Path) -> None:
-    reader = cluster.read.format("wirehouse").option("partitions", "4")
+    reader = cluster.read.format("wirelake").option("partitions", "4")
     reader = reader.option("keys", f"{captures}/*.keys")
     found = reader.option("columns", "file,offset,connection").load(str(captures)).collect()
     keys = sorted(captures.glob("*.keys"))

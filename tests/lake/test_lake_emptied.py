@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.lake.buoys import record_buoys
 
-from wirehouse.tables.query import open_lake
+from wirelake.tables.query import open_lake
 
 
 def path_without_java(folder: Path) -> str:
@@ -30,7 +30,7 @@ def path_without_java(folder: Path) -> str:
 def test_an_emptied_environment_is_enough(tmp_path: Path) -> None:
     record_buoys(tmp_path / "captures")
     lake = tmp_path / "lake"
-    command = [sys.executable, "-m", "wirehouse.cli", "lake", "run", "--from", "captures"]
+    command = [sys.executable, "-m", "wirelake.cli", "lake", "run", "--from", "captures"]
     environment = {"PATH": path_without_java(tmp_path / "bin"), "HOME": str(tmp_path)}
     done = subprocess.run(
         [*command, "--to", str(lake)],

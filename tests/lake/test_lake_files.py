@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.capture.synthesis import ethernet, ipv4, tcp
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.lake.files import FILE_SCHEMA, file_rows, first_ns, listings
-from wirehouse.tables.inputs import Capture, discover
+from wirelake.capture.synthesis import ethernet, ipv4, tcp
+from wirelake.capture.writer import PcapWriter
+from wirelake.lake.files import FILE_SCHEMA, file_rows, first_ns, listings
+from wirelake.tables.inputs import Capture, discover
 
 HUGE = 1 << 42
 

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.hub.recording.recorded_run import TABLES, recorded_run
 
-from wirehouse.lake.run import run
-from wirehouse.lake.settings import Settings
-from wirehouse.tables.query import open_lake
+from wirelake.lake.run import run
+from wirelake.lake.settings import Settings
+from wirelake.tables.query import open_lake
 
 
 def test_live_is_what_a_lake_finds(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.lake import java
-from wirehouse.lake.java import JavaError, find_java, java_home
+from wirelake.lake import java
+from wirelake.lake.java import JavaError, find_java, java_home
 
 
 def fake(folder: Path, version: str) -> Path:
@@ -31,7 +31,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(java, "_bundled", lambda: None)
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path / "cache"))
 
 
 def bundle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_an_old_one_on_the_path_is_passed_over(
 
 
 def test_none_at_all_says_what_to_do() -> None:
-    with pytest.raises(JavaError, match=r"there is none: install Java 17 .*'wirehouse\[java\]'"):
+    with pytest.raises(JavaError, match=r"there is none: install Java 17 .*'wirelake\[java\]'"):
         find_java()
 
 
@@ -122,7 +122,7 @@ def test_without_a_cache_a_real_java_is_used_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path / "file"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     fake(tmp_path / "home", "17")
     assert java_home() == tmp_path / "home"
@@ -132,7 +132,7 @@ def test_without_a_cache_the_bundled_java_cannot_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path / "file"))
     bundle(monkeypatch, tmp_path)
-    with pytest.raises(JavaError, match="set WIREHOUSE_CACHE"):
+    with pytest.raises(JavaError, match="set WIRELAKE_CACHE"):
         java_home()

@@ -23,11 +23,11 @@ from tests.lake.killing import started
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import untrue
 
-from wirehouse.lake import planning, session
-from wirehouse.lake.run import run
-from wirehouse.lake.verify import verify
-from wirehouse.tables.log import Log
-from wirehouse.traffic import simulate
+from wirelake.lake import planning, session
+from wirelake.lake.run import run
+from wirelake.lake.verify import verify
+from wirelake.tables.log import Log
+from wirelake.traffic import simulate
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def cluster() -> Iterator[SparkSession]:
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.glob("*"))
     light = {"spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"]}
-    found = session("wirehouse cluster", master="local-cluster[2,1,1024]", **light)
+    found = session("wirelake cluster", master="local-cluster[2,1,1024]", **light)
     yield found
     found.stop()
     for each in set(work.glob("*")) - before:
@@ -57,9 +57,9 @@ def key_logs(captures: Path) -> list[str]:
 
 
 def command(captures: Path, folder: Path, lake: Path, *options: str) -> None:
-    """`wirehouse lake run` over a folder with captures of a simulation."""
+    """`wirelake lake run` over a folder with captures of a simulation."""
     keys = [part for path in key_logs(captures) for part in ("--keys", path)]
-    program = [sys.executable, "-m", "wirehouse.cli", "lake", "run"]
+    program = [sys.executable, "-m", "wirelake.cli", "lake", "run"]
     done = subprocess.run(
         [*program, "--from", str(folder), "--to", str(lake), *keys, *options],
         check=False,

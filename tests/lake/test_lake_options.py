@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.columnar.read import TABLES, ReadOptions, table_schema
-from wirehouse.lake.options import FILES, OPTIONS, OptionError, Pace, Request, parse
-from wirehouse.protocols import registry
+from wirelake.columnar.read import TABLES, ReadOptions, table_schema
+from wirelake.lake.options import FILES, OPTIONS, OptionError, Pace, Request, parse
+from wirelake.protocols import registry
 
 KNOWN = {*map(str.lower, OPTIONS), "paths"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.lake import paths
-from wirehouse.lake.paths import PathError
+from wirelake.lake import paths
+from wirelake.lake.paths import PathError
 
 Make = Callable[..., list[str]]
 

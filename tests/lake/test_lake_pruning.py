@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import LessThan
 
-from wirehouse.capture.items import Packet
-from wirehouse.capture.reader import read
-from wirehouse.capture.writer import PcapWriter
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.lake import WirehouseSource
-from wirehouse.lake.options import parse
-from wirehouse.lake.packing import Work
-from wirehouse.lake.paths import captures as found_captures
-from wirehouse.lake.pruning import Range, wanted
-from wirehouse.lake.reading import planned, rows
-from wirehouse.lake.source import PushdownReader
-from wirehouse.traffic import simulate
+from wirelake.capture.items import Packet
+from wirelake.capture.reader import read
+from wirelake.capture.writer import PcapWriter
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.lake import WirelakeSource
+from wirelake.lake.options import parse
+from wirelake.lake.packing import Work
+from wirelake.lake.paths import captures as found_captures
+from wirelake.lake.pruning import Range, wanted
+from wirelake.lake.reading import planned, rows
+from wirelake.lake.source import PushdownReader
+from wirelake.traffic import simulate
 
 FILES = 24
 NS = 10**9
@@ -93,7 +93,7 @@ def test_what_comes_later_is_not_read_and_not_missed(cut: Path, table: str, plac
 
 
 def test_conditions_of_a_query_count_as_well(cut: Path) -> None:
-    source = WirehouseSource({"path": str(cut), "pushdown": "true"})
+    source = WirelakeSource({"path": str(cut), "pushdown": "true"})
     reader = source.reader(source.schema())
     assert isinstance(reader, PushdownReader)
     end = times(cut)[100]

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from wirehouse.lake.pushdown import conditions
-from wirehouse.records.filter import compile_filter
+from wirelake.lake.pushdown import conditions
+from wirelake.records.filter import compile_filter
 
 SCHEMA = pa.schema(
     [

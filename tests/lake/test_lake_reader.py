@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
 
-from wirehouse.columnar.read import PLAIN, TABLES
-from wirehouse.lake import WirehouseSource
-from wirehouse.lake.packing import Share, Work
-from wirehouse.lake.reading import FaultError
-from wirehouse.lake.source import CaptureReader, PushdownReader
-from wirehouse.traffic import simulate
+from wirelake.columnar.read import PLAIN, TABLES
+from wirelake.lake import WirelakeSource
+from wirelake.lake.packing import Share, Work
+from wirelake.lake.reading import FaultError
+from wirelake.lake.source import CaptureReader, PushdownReader
+from wirelake.traffic import simulate
 
 
 def reader(path: Path, **options: str) -> CaptureReader:
-    source = WirehouseSource({"path": str(path), **options})
+    source = WirelakeSource({"path": str(path), **options})
     found = source.reader(source.schema())
     assert isinstance(found, CaptureReader)
     return found

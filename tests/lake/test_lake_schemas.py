@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from wirehouse.columnar.read import TABLES
-from wirehouse.lake.schemas import spark_schema
-from wirehouse.protocols import registry
-from wirehouse.records.schema import schema
+from wirelake.columnar.read import TABLES
+from wirelake.lake.schemas import spark_schema
+from wirelake.protocols import registry
+from wirelake.records.schema import schema
 
 
 @pytest.mark.parametrize("table", TABLES)

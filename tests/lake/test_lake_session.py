@@ -9,9 +9,9 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from wirehouse.lake import session
-from wirehouse.lake.daemon import TASKS
-from wirehouse.lake.session import settings
+from wirelake.lake import session
+from wirelake.lake.daemon import TASKS
+from wirelake.lake.session import settings
 
 
 def test_a_session_has_the_settings(spark: SparkSession) -> None:
@@ -49,29 +49,29 @@ def test_pages_are_for_those_who_ask() -> None:
 
 def test_what_needs_no_spark_does_not_import_it() -> None:
     program = (
-        "import sys, wirehouse.lake; from wirehouse.lake import session;"
+        "import sys, wirelake.lake; from wirelake.lake import session;"
         "assert callable(session);"
         "assert not [name for name in sys.modules if name.startswith('pyspark')];"
-        "from wirehouse.lake import WirehouseSource; assert 'pyspark' in sys.modules;"
-        "print(WirehouseSource.name())"
+        "from wirelake.lake import WirelakeSource; assert 'pyspark' in sys.modules;"
+        "print(WirelakeSource.name())"
     )
     command = [sys.executable, "-c", program]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout == "wirehouse\n"
+    assert found.stdout == "wirelake\n"
 
 
 def test_the_package_has_no_more_than_it_says() -> None:
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
-        exec("from wirehouse.lake import nothing")
+        exec("from wirelake.lake import nothing")
 
 
 def loaded(worker: str) -> list[str]:
     """What of the slow modules a daemon for these workers has loaded; it says nothing itself."""
     program = (
-        "import sys; from wirehouse.lake.daemon import preload; preload(sys.argv[1]);"
+        "import sys; from wirelake.lake.daemon import preload; preload(sys.argv[1]);"
         "sys.stderr.write(' '.join(sorted(set(sys.argv[2:]) & set(sys.modules))))"
     )
-    slow = ("pandas", "wirehouse.lake.source", "wirehouse.lake.warming")
+    slow = ("pandas", "wirelake.lake.source", "wirelake.lake.warming")
     found = subprocess.run(
         [sys.executable, "-c", program, worker, *slow], capture_output=True, text=True, check=True
     )
@@ -80,8 +80,8 @@ def loaded(worker: str) -> list[str]:
 
 
 def test_the_daemon_of_tasks_has_everything_loaded() -> None:
-    assert loaded(TASKS) == ["pandas", "wirehouse.lake.source", "wirehouse.lake.warming"]
+    assert loaded(TASKS) == ["pandas", "wirelake.lake.source", "wirelake.lake.warming"]
 
 
 def test_the_daemon_of_planners_has_what_planning_takes() -> None:
-    assert loaded("pyspark.sql.worker.create_data_source") == ["wirehouse.lake.source"]
+    assert loaded("pyspark.sql.worker.create_data_source") == ["wirelake.lake.source"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.lake.decoding import DecodeTask, decode
-from wirehouse.lake.settings import DECODED, TABLES, Settings, tables_of
-from wirehouse.tables.errors import LakeError
+from wirelake.lake.decoding import DecodeTask, decode
+from wirelake.lake.settings import DECODED, TABLES, Settings, tables_of
+from wirelake.tables.errors import LakeError
 
 
 def test_tables_come_with_what_they_are_made_of() -> None:

@@ -11,15 +11,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from wirehouse.capture.recorder import Recorder
-from wirehouse.columnar.read import PLAIN, TABLES, ReadOptions, read_batches, table_schema
-from wirehouse.lake.schemas import spark_schema
-from wirehouse.protocols import registry
+from wirelake.capture.recorder import Recorder
+from wirelake.columnar.read import PLAIN, TABLES, ReadOptions, read_batches, table_schema
+from wirelake.lake.schemas import spark_schema
+from wirelake.protocols import registry
 
 
 def load(spark: SparkSession, path: Path | list[str], **options: str) -> DataFrame:
     where = path if isinstance(path, list) else str(path)
-    return spark.read.format("wirehouse").options(**options).load(where)
+    return spark.read.format("wirelake").options(**options).load(where)
 
 
 def key_logs(captures: Path) -> str:
@@ -74,7 +74,7 @@ def test_columns_filter_and_payload(spark: SparkSession, captures: Path) -> None
 
 
 def test_a_schema_chooses_columns(spark: SparkSession, captures: Path) -> None:
-    reader = spark.read.format("wirehouse").schema("target string, ts_ns long")
+    reader = spark.read.format("wirelake").schema("target string, ts_ns long")
     rows = reader.load(str(captures)).toArrow().to_pylist()
     assert in_any_order(rows) == in_any_order(direct(captures, columns=("target", "ts_ns")))
 
@@ -86,7 +86,7 @@ def test_a_schema_chooses_columns(spark: SparkSession, captures: Path) -> None:
 def test_a_schema_that_does_not_fit(
     spark: SparkSession, captures: Path, columns: str, said: str
 ) -> None:
-    reader = spark.read.format("wirehouse").schema(columns)
+    reader = spark.read.format("wirelake").schema(columns)
     with pytest.raises(PySparkException, match=said):
         reader.load(str(captures)).count()
 
@@ -120,7 +120,7 @@ def test_several_paths(spark: SparkSession, captures: Path) -> None:
 
 def test_sql_knows_the_source(spark: SparkSession, captures: Path) -> None:
     spark.sql(
-        "CREATE OR REPLACE TEMPORARY VIEW packets USING wirehouse"
+        "CREATE OR REPLACE TEMPORARY VIEW packets USING wirelake"
         f" OPTIONS (path '{captures}', table 'packets')"
     )
     found = spark.sql("SELECT count(*) FROM packets").collect()[0][0]

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from tests.lake.cut_examples import unread
 from tests.lake.lakes import untrue
 
-from wirehouse.lake.run import run
-from wirehouse.lake.verify import verify
-from wirehouse.tables.log import Log
-from wirehouse.traffic import simulate
+from wirelake.lake.run import run
+from wirelake.lake.verify import verify
+from wirelake.tables.log import Log
+from wirelake.traffic import simulate
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.docs.page_runner import run_page
 
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.records.page_texts import EXAMPLES, MADE
-from wirehouse.records.schema import schema
-from wirehouse.tables.query import open_lake
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.records.page_texts import EXAMPLES, MADE
+from wirelake.records.schema import schema
+from wirelake.tables.query import open_lake
 
 from .lakes import counted, differing, untrue
 

@@ -9,7 +9,7 @@ import pytest
 from tests.lake.cut_examples import captures_in
 from tests.lake.engine_here import run_here, unlike_engines_here
 
-from wirehouse.traffic import simulate
+from wirelake.traffic import simulate
 
 _SEED = 450_874_518
 """Of traffic in which a packet that was not captured whole is followed by a window's end, while

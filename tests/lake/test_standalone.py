@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pyspark
 
-from wirehouse.lake.java import java_home
-from wirehouse.traffic import simulate
+from wirelake.lake.java import java_home
+from wirelake.traffic import simulate
 
 from .lakes import untrue
 
 LOOPBACK = "127.0.0.1"
 HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 180
-RUN = (sys.executable, "-m", "wirehouse.cli", "lake", "run")
+RUN = (sys.executable, "-m", "wirelake.cli", "lake", "run")
 
 
 def environment() -> dict[str, str]:

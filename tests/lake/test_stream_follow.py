@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from wirehouse.lake.streaming import Batch, StreamError, follow
+from wirelake.lake.streaming import Batch, StreamError, follow
 
 NO_WAIT = {"settle": "0", "lateness": "0"}
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.lake.offsets import Offset, OffsetError, between, cursors, moved_on
-from wirehouse.tables.inputs import Capture
+from wirelake.lake.offsets import Offset, OffsetError, between, cursors, moved_on
+from wirelake.tables.inputs import Capture
 
 
 def file(source: str, sequence: int, name: str = "") -> Capture:

@@ -11,14 +11,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from wirehouse.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read import ReadOptions, read_batches
 
 COLUMNS = ("file", "offset", "connection", "name")
 
 
 def query(spark: SparkSession, folder: Path, work: Path, **options: str) -> list[dict[str, Any]]:
     """Runs a stream over what is there; gives what Spark says of its batches."""
-    reader = spark.readStream.format("wirehouse").options(settle="0", lateness="0", **options)
+    reader = spark.readStream.format("wirelake").options(settle="0", lateness="0", **options)
     writer = reader.load(str(folder)).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(work / "checkpoint"))
     found = writer.trigger(availableNow=True).start(str(work / "rows"))
@@ -63,5 +63,5 @@ def test_messages_come_in_batches_and_none_twice(
 def test_a_table_with_a_memory_is_refused(
     spark: SparkSession, captures: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(PySparkException, match="make a lake: wirehouse lake run"):
+    with pytest.raises(PySparkException, match="make a lake: wirelake lake run"):
         query(spark, captures, tmp_path, table="calls")

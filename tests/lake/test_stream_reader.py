@@ -15,12 +15,12 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxFiles,
 )
 
-from wirehouse.columnar.read import DERIVED, ReadOptions, read_batches
-from wirehouse.lake import WirehouseSource
-from wirehouse.lake.files import FILE_SCHEMA
-from wirehouse.lake.options import OptionError, parse
-from wirehouse.lake.paths import PathError
-from wirehouse.lake.stream import CaptureStream
+from wirelake.columnar.read import DERIVED, ReadOptions, read_batches
+from wirelake.lake import WirelakeSource
+from wirelake.lake.files import FILE_SCHEMA
+from wirelake.lake.options import OptionError, parse
+from wirelake.lake.paths import PathError
+from wirelake.lake.stream import CaptureStream
 
 NOW = 1_800_000_000 * 10**9
 ALL = ReadAllAvailable()
@@ -140,7 +140,7 @@ def test_a_file_that_went_away_is_no_row_of_files_and_an_error_for_its_messages(
 
 
 def test_rows_of_a_batch_are_those_of_each_source(captures: Path) -> None:
-    source = WirehouseSource({"path": str(captures), "settle": "0", "lateness": "0"})
+    source = WirelakeSource({"path": str(captures), "settle": "0", "lateness": "0"})
     found = source.streamReader(source.schema())
     assert isinstance(found, CaptureStream)
     end = found.latestOffset({}, ALL)
@@ -178,7 +178,7 @@ def test_first_ns_is_that_of_the_first_packet(captures: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("table", DERIVED)
 def test_tables_with_a_memory_are_for_a_lake(tmp_path: Path, table: str) -> None:
-    with pytest.raises(OptionError, match=f"{table} follows connections .* wirehouse lake run"):
+    with pytest.raises(OptionError, match=f"{table} follows connections .* wirelake lake run"):
         stream(tmp_path, table=table)
 
 

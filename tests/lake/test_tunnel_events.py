@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirehouse.columnar.fold import tunnel_hash
-from wirehouse.lake import tunnel_events
-from wirehouse.lake.tunnel_events import EventFiles
-from wirehouse.records.crossing import CROSSING
+from wirelake.columnar.fold import tunnel_hash
+from wirelake.lake import tunnel_events
+from wirelake.lake.tunnel_events import EventFiles
+from wirelake.records.crossing import CROSSING
 
 SCHEMA = CROSSING["_tunnel_events"]
 

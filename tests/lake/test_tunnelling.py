@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.lake.spread_tunnels import SLOT_S, advanced, slots_of, step, unlike_engines_in_time
 
-from wirehouse.lake.tunnelling import EVENTS, SHARES
-from wirehouse.tables.entries import AddedFile
-from wirehouse.tables.log import Log
+from wirelake.lake.tunnelling import EVENTS, SHARES
+from wirelake.tables.entries import AddedFile
+from wirelake.tables.log import Log
 
 _START_NS = 1_767_225_600_000_000_000
 _NEXT_MONTH_NS = _START_NS + 30 * 86_400 * 1_000_000_000

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from wirehouse.lake.run import run
-from wirehouse.lake.verify import verify
-from wirehouse.tables.entries import AddedFile
-from wirehouse.tables.log import Log
+from wirelake.lake.run import run
+from wirelake.lake.verify import verify
+from wirelake.tables.entries import AddedFile
+from wirelake.tables.log import Log
 
 
 @pytest.fixture(scope="module")

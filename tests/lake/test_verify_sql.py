@@ -9,15 +9,15 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from wirehouse.lake.verify_sql import (
+from wirelake.lake.verify_sql import (
     DELIVERIES_ANEW,
     MERGED,
     PREVIOUS_WRONG,
     SAID_ONCE,
     differences,
 )
-from wirehouse.records.crossing import CROSSING
-from wirehouse.records.schema import schema
+from wirelake.records.crossing import CROSSING
+from wirelake.records.schema import schema
 
 ALL = {"share": 0, "shares": 1, "expired": -(1 << 63)}
 DAY = 86_400_000_000_000

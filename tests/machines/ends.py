@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wirehouse.protocols.sansio import CLOSED, Closed, Event, Failed, Session
-from wirehouse.wire.errors import CODES
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Session
+from wirelake.wire.errors import CODES
 
 
 class End:

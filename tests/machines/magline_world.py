@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from wirehouse.protocols.magline.endpoint import ANSWERS
-from wirehouse.protocols.magline.events import reason_name
-from wirehouse.protocols.magline.layout import ErrorNumber, Reason
-from wirehouse.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.endpoint import ANSWERS
+from wirelake.protocols.magline.events import reason_name
+from wirelake.protocols.magline.layout import ErrorNumber, Reason
+from wirelake.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
+from wirelake.protocols.magline.session import (
     Authenticated,
     ClientSession,
     Established,
@@ -29,8 +29,8 @@ from wirehouse.protocols.magline.session import (
     Resumed,
     ServerSession,
 )
-from wirehouse.protocols.sansio import CLOSED, Closed, Event, Failed, Side
-from wirehouse.wire.errors import CODES
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Side
+from wirelake.wire.errors import CODES
 
 CLIENT_OPTIONS = ClientOptions(max_requests=5, max_frame=2048)
 SERVER_OPTIONS = ServerOptions(max_requests=3, max_frame=2048)

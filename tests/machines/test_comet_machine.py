@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.machines.ends import End, Line
 from tests.playbooks.comet.peer import AUTH, EPH_PRIVATE, KEY, SECRET
 
-from wirehouse.protocols.comet import codec_seed
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet import codec_seed
+from wirelake.protocols.comet.layout import (
     Error,
     ErrorCode,
     GetMessageList,
@@ -30,8 +30,8 @@ from wirehouse.protocols.comet.layout import (
     Subscribe,
     TopicList,
 )
-from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.session import (
     AuthRequested,
     ClientSession,
     KeyExchanged,
@@ -40,7 +40,7 @@ from wirehouse.protocols.comet.session import (
     Requested,
     ServerSession,
 )
-from wirehouse.wire.errors import DecodeError, NeedMore
+from wirelake.wire.errors import DecodeError, NeedMore
 
 COMMANDS = (
     GetTopicList(),

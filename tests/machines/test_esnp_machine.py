@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.machines.ends import End, Line
 
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp.layout import (
     Data,
     Flag,
     FlagType,
@@ -25,9 +25,9 @@ from wirehouse.protocols.esnp.layout import (
     SeqNo,
     Var,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.message import source_message_id
-from wirehouse.protocols.esnp.session import (
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.message import source_message_id
+from wirelake.protocols.esnp.session import (
     Announced,
     Answered,
     Call,
@@ -36,7 +36,7 @@ from wirehouse.protocols.esnp.session import (
     Requested,
     Traced,
 )
-from wirehouse.protocols.sansio import Role, SessionError
+from wirelake.protocols.sansio import Role, SessionError
 
 LIMIT = 2_000
 MOST = 4

@@ -23,10 +23,10 @@ from tests.machines.magline_world import (
     lineage,
 )
 
-from wirehouse.protocols.magline.handshake import x25519_public
-from wirehouse.protocols.magline.layout import ErrorNumber, Reason
-from wirehouse.protocols.magline.limits import MAX_PINGS, ResumptionOptions, ServerOptions
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.handshake import x25519_public
+from wirelake.protocols.magline.layout import ErrorNumber, Reason
+from wirelake.protocols.magline.limits import MAX_PINGS, ResumptionOptions, ServerOptions
+from wirelake.protocols.magline.session import (
     Authenticated,
     ClientKey,
     ClientSession,

@@ -20,11 +20,11 @@ from hypothesis.stateful import (
 )
 from tests.machines.wire import Wire
 
-from wirehouse.protocols.sansio import Closed, Event, Failed, SessionError
-from wirehouse.protocols.tny.codec_seed import write_message
-from wirehouse.protocols.tny.layout import LinkOpen, Message, Mode
-from wirehouse.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
+from wirelake.protocols.tny.codec_seed import write_message
+from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
+from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
+from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
     LinkRegistry,
@@ -34,7 +34,7 @@ from wirehouse.protocols.tny.relay import (
     ServerLink,
     TunnelKey,
 )
-from wirehouse.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.results import ResultCode
 
 DOCUMENTED = {
     "bad_length",

@@ -21,10 +21,10 @@ from hypothesis.stateful import (
 from tests.machines.wire import Wire
 from tests.playbooks.tny.peer import KEYS, filler
 
-from wirehouse.protocols.sansio import Closed, Event, Failed, SessionError
-from wirehouse.protocols.tny.layout import Message, Mode
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.session import (
+from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
+from wirelake.protocols.tny.layout import Message, Mode
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.session import (
     CallFailed,
     ClientSession,
     Pushed,
@@ -33,7 +33,7 @@ from wirehouse.protocols.tny.session import (
     ServerSession,
     Unmatched,
 )
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.protocols.tny.transform import TransformConfig
 
 DOCUMENTED = {
     "bad_key",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wirehouse.protocols.sansio import Session
+from wirelake.protocols.sansio import Session
 
 __all__ = ["Wire"]
 

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from wirehouse.protocols.sansio import Event, Session
-from wirehouse.wire.errors import NeedMore
+from wirelake.protocols.sansio import Event, Session
+from wirelake.wire.errors import NeedMore
 
 PROVEN: dict[str, list[str]] = {}
 """Rule ids, each with the playbooks that prove it."""

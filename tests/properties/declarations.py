@@ -60,8 +60,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.wire import Layout, Protobuf, Protocol
-from wirehouse.wire.types import *
+from wirelake.wire import Layout, Protobuf, Protocol
+from wirelake.wire.types import *
 
 
 class Kind(IntEnum):

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.properties.declarations import Declaration
 
-from wirehouse.wire import CODES, DecodeError, Layout, NeedMore, Protocol
-from wirehouse.wire.views.strategy import messages
+from wirelake.wire import CODES, DecodeError, Layout, NeedMore, Protocol
+from wirelake.wire.views.strategy import messages
 
 COUNT = (settings.default.max_examples if settings.default else 100) // 2
 """How many protocols, by the profile that is loaded."""

@@ -1,6 +1,6 @@
 """Every message of every protocol, in every dialect: there and back, cut anywhere, in a row.
 
-The values come from the declarations (`wirehouse.wire.views.strategy`). The last tests here count
+The values come from the declarations (`wirelake.wire.views.strategy`). The last tests here count
 what those strategies reach, so that none of the others passes for want of examples.
 """
 
@@ -18,11 +18,11 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from wirehouse.protocols.esnp.layout import BrokenRow, Message, OpaqueRow
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.wire import DecodeError, Layout, NeedMore, Protocol
-from wirehouse.wire import model as m
-from wirehouse.wire.views.strategy import messages, values
+from wirelake.protocols.esnp.layout import BrokenRow, Message, OpaqueRow
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.wire import DecodeError, Layout, NeedMore, Protocol
+from wirelake.wire import model as m
+from wirelake.wire.views.strategy import messages, values
 
 EXAMPLES = settings.default.max_examples if settings.default else 100
 """How many, by the profile that is loaded."""

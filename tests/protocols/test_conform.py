@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols import conform
-from wirehouse.protocols.conform import ADAPTERS, Report, excuses, load, main
+from wirelake.protocols import conform
+from wirelake.protocols.conform import ADAPTERS, Report, excuses, load, main
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 FILES = [FOLDER / f"{protocol}.jsonl" for protocol in ADAPTERS]
@@ -155,7 +155,7 @@ def test_blank_lines_do_not_count(run: Runner) -> None:
 def test_an_alteration_that_goes_unnoticed_is_a_failure(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirehouse.protocols.esnp.vectors.run", lambda *_: None)
+    monkeypatch.setattr("wirelake.protocols.esnp.vectors.run", lambda *_: None)
     code, out = run({**GOOD, "hex": "", "expect": {"rows": []}}, mutate=True)
     assert code == 1
     assert out == [
@@ -173,7 +173,7 @@ def test_a_defect_of_the_runner_is_one_line_and_never_counts_as_noticed(
         if vector["expect"] != GOOD["expect"]:
             raise TypeError("two\nlines")
 
-    monkeypatch.setattr("wirehouse.protocols.esnp.vectors.run", fall_over)
+    monkeypatch.setattr("wirelake.protocols.esnp.vectors.run", fall_over)
     code, out = run({**GOOD, "hex": ""}, mutate=True)
     assert code == 1
     assert "altered expect.rows: the runner fell over: TypeError: two lines" in out[0]

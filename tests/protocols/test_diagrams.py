@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import wirehouse.protocols
-from wirehouse.protocols import diagrams
-from wirehouse.protocols.diagrams import FILE, SESSIONS, Drawn, page
-from wirehouse.protocols.sansio import CLOSED, Session
+import wirelake.protocols
+from wirelake.protocols import diagrams
+from wirelake.protocols.diagrams import FILE, SESSIONS, Drawn, page
+from wirelake.protocols.sansio import CLOSED, Session
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -22,7 +22,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 def every_session() -> set[type[Session]]:
     """All classes that can be made and have tables of their own."""
     found = set()
-    for info in pkgutil.walk_packages(wirehouse.protocols.__path__, "wirehouse.protocols."):
+    for info in pkgutil.walk_packages(wirelake.protocols.__path__, "wirelake.protocols."):
         module = importlib.import_module(info.name)
         for each in vars(module).values():
             if inspect.isclass(each) and issubclass(each, Session) and not inspect.isabstract(each):
@@ -32,7 +32,7 @@ def every_session() -> set[type[Session]]:
 
 def test_the_committed_page_is_up_to_date() -> None:
     assert (REFERENCE / FILE).read_text("utf-8") == page(), (
-        "run: python -m wirehouse.protocols.diagrams docs/reference"
+        "run: python -m wirelake.protocols.diagrams docs/reference"
     )
 
 

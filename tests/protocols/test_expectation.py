@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.expectation import (
+from wirelake.protocols.expectation import (
     Context,
     ErrorClass,
     Expect,
@@ -19,7 +19,7 @@ from wirehouse.protocols.expectation import (
     difference,
     hex_bytes,
 )
-from wirehouse.wire.errors import DecodeError, NeedMore
+from wirelake.wire.errors import DecodeError, NeedMore
 
 
 @pytest.mark.parametrize(

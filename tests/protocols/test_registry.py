@@ -8,10 +8,10 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from wirehouse.protocols import registry
-from wirehouse.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
-from wirehouse.wire import Protocol
-from wirehouse.wire.types import Bits3, Layout
+from wirelake.protocols import registry
+from wirelake.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
+from wirelake.wire import Protocol
+from wirelake.wire.types import Bits3, Layout
 
 
 def bring(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
@@ -34,7 +34,7 @@ def test_unknown_names_name_the_known() -> None:
 
 
 def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring(monkeypatch, thermo="wirehouse.cli.tour:PROTOCOL")
+    bring(monkeypatch, thermo="wirelake.cli.tour:PROTOCOL")
     assert registry.find("thermo").frame.__name__ == "Reading"
     assert registry.names() == [*BUILT_IN, "thermo"]
 
@@ -43,9 +43,9 @@ def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     ("value", "words"),
     [
         ("no_such_module:PROTOCOL", "does not load: ModuleNotFoundError"),
-        ("wirehouse.cli.tour:NOTHING", "does not load: AttributeError"),
-        ("wirehouse.cli.tour:Reading", "is not a wirehouse.wire.Protocol"),
-        ("wirehouse.protocols.comet.layout:PROTOCOL", "calls itself 'comet'"),
+        ("wirelake.cli.tour:NOTHING", "does not load: AttributeError"),
+        ("wirelake.cli.tour:Reading", "is not a wirelake.wire.Protocol"),
+        ("wirelake.protocols.comet.layout:PROTOCOL", "calls itself 'comet'"),
     ],
 )
 def test_a_broken_one_is_one_line_and_spoils_nothing(
@@ -65,14 +65,14 @@ def test_a_declaration_without_a_meaning(monkeypatch: pytest.MonkeyPatch) -> Non
         some: Bits3
 
     odd = Protocol(name="odd", title="odd", frame=Odd)
-    monkeypatch.setattr("wirehouse.cli.tour.PROTOCOL", odd)
-    bring(monkeypatch, odd="wirehouse.cli.tour:PROTOCOL")
+    monkeypatch.setattr("wirelake.cli.tour.PROTOCOL", odd)
+    bring(monkeypatch, odd="wirelake.cli.tour:PROTOCOL")
     with pytest.raises(BrokenProtocolError, match=r"DeclarationError: .*3 bits"):
         registry.find("odd")
 
 
 def test_built_in_names_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring(monkeypatch, comet="wirehouse.cli.tour:PROTOCOL")
+    bring(monkeypatch, comet="wirelake.cli.tour:PROTOCOL")
     assert registry.find("comet").frame.__name__ == "Frame"
 
 
@@ -85,8 +85,8 @@ def test_two_packages_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_protocol_that_is_asked_for_is_imported() -> None:
     code = (
-        "import sys; from wirehouse.protocols.registry import find; find('comet');"
-        "print([m for m in sys.modules if m.startswith('wirehouse.protocols.')"
+        "import sys; from wirelake.protocols.registry import find; find('comet');"
+        "print([m for m in sys.modules if m.startswith('wirelake.protocols.')"
         " or m in ('importlib.metadata', 'cryptography')])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

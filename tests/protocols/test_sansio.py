@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.sansio import (
+from wirelake.protocols.sansio import (
     CLOSED,
     Closed,
     Event,
@@ -25,7 +25,7 @@ from wirehouse.protocols.sansio import (
     Timers,
     diagram,
 )
-from wirehouse.wire.errors import CODES, DecodeError, NeedMore
+from wirelake.wire.errors import CODES, DecodeError, NeedMore
 
 
 class Said(Event, frozen=True, gc=False):

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from wirehouse.records.engine import Engine, tell
-from wirehouse.records.rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
-from wirehouse.records.tunnel_ids import tunnel_connection
+from wirelake.records.engine import Engine, tell
+from wirelake.records.rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
+from wirelake.records.tunnel_ids import tunnel_connection
 
 SECOND = 1_000_000_000
 

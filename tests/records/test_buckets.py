@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.records.buckets import BUCKETS, bounds, bucket_of
+from wirelake.records.buckets import BUCKETS, bounds, bucket_of
 
 MOST = (1 << 63) - 1
 

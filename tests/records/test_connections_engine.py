@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wirehouse.records.connections import ConnectionRow, ConnectionsEngine
-from wirehouse.records.engine import EngineLimits, tell
-from wirehouse.records.rows import Event, Fact, Opened
+from wirelake.records.connections import ConnectionRow, ConnectionsEngine
+from wirelake.records.engine import EngineLimits, tell
+from wirelake.records.rows import Event, Fact, Opened
 
 from .scenes import answer, ask, closed, fault, message, run
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.records.deliveries import DeliveriesEngine, DeliveryRow
-from wirehouse.records.engine import EngineLimits, tell
-from wirehouse.records.rows import Event, Fact, MessageRow
+from wirelake.records.deliveries import DeliveriesEngine, DeliveryRow
+from wirelake.records.engine import EngineLimits, tell
+from wirelake.records.rows import Event, Fact, MessageRow
 
 from .scenes import IDS, as_set, closed, fault, message, run
 

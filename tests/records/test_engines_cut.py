@@ -8,15 +8,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.records.batches import batch_from_rows
-from wirehouse.records.calls import CallsEngine
-from wirehouse.records.connections import ConnectionsEngine
-from wirehouse.records.deliveries import DeliveriesEngine
-from wirehouse.records.engine import Engine, EngineLimits, tell
-from wirehouse.records.rows import Event, Fact, Opened, in_order
-from wirehouse.records.schema import schema
-from wirehouse.records.tunnel_ids import tunnel_connection
-from wirehouse.records.tunnels import TunnelsEngine
+from wirelake.records.batches import batch_from_rows
+from wirelake.records.calls import CallsEngine
+from wirelake.records.connections import ConnectionsEngine
+from wirelake.records.deliveries import DeliveriesEngine
+from wirelake.records.engine import Engine, EngineLimits, tell
+from wirelake.records.rows import Event, Fact, Opened, in_order
+from wirelake.records.schema import schema
+from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.records.tunnels import TunnelsEngine
 
 from .scenes import answer, as_set, ask, closed, events, fault, message, run, run_in_steps
 

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from wirehouse.records.filter import FilterError, compile_filter
-from wirehouse.records.schema import schema
+from wirelake.records.filter import FilterError, compile_filter
+from wirelake.records.schema import schema
 
 SCHEMA = pa.schema(
     [

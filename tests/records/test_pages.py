@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.records.page_texts import EXAMPLES, MADE, NOTES, ROWS
-from wirehouse.records.pages import main, pages
-from wirehouse.records.schema import COMMON, TABLES, schema
+from wirelake.records.page_texts import EXAMPLES, MADE, NOTES, ROWS
+from wirelake.records.pages import main, pages
+from wirelake.records.schema import COMMON, TABLES, schema
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 NAMES = ["messages", *TABLES]

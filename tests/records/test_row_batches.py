@@ -8,10 +8,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.records.batches import batch_from_rows, fault_rows
-from wirehouse.records.calls import CallsEngine
-from wirehouse.records.rows import WANTED, MessageRow, fields_of, rows_from_batch
-from wirehouse.records.schema import COMMON, schema
+from wirelake.records.batches import batch_from_rows, fault_rows
+from wirelake.records.calls import CallsEngine
+from wirelake.records.rows import WANTED, MessageRow, fields_of, rows_from_batch
+from wirelake.records.schema import COMMON, schema
 
 from .scenes import answer, ask, run
 

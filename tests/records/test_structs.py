@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from wirehouse.protocols import registry
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.records.structs import messages_schema, struct_type, struct_value
-from wirehouse.wire.views.arrow import to_record
+from wirelake.protocols import registry
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.records.structs import messages_schema, struct_type, struct_value
+from wirelake.wire.views.arrow import to_record
 
 ESNP = registry.find("esnp")
 KINDS = {21: "data", 22: "payload", 17: "message_id", 30: "flag"}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from wirehouse.records.engine import EngineLimits, tell
-from wirehouse.records.rows import Event, MessageRow
-from wirehouse.records.tunnel_ids import fnv1a_63, tunnel_connection, tunnel_of
-from wirehouse.records.tunnels import TunnelRow, TunnelsEngine
+from wirelake.records.engine import EngineLimits, tell
+from wirelake.records.rows import Event, MessageRow
+from wirelake.records.tunnel_ids import fnv1a_63, tunnel_connection, tunnel_of
+from wirelake.records.tunnels import TunnelRow, TunnelsEngine
 
 from .scenes import answer, ask, closed, message, run
 

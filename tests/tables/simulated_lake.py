@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.records.schema import schema
-from wirehouse.tables.inputs import discover
-from wirehouse.tables.writer import Transaction, Writer
-from wirehouse.traffic import simulate
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.records.schema import schema
+from wirelake.tables.inputs import discover
+from wirelake.tables.writer import Transaction, Writer
+from wirelake.traffic import simulate
 
 from .minutes import MINUTES
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirehouse.columnar.read import TABLES, ReadOptions, read_batches, table_schema
-from wirehouse.records.schema import VERSION
-from wirehouse.tables.parquet import ParquetOut
-from wirehouse.traffic import simulate
+from wirelake.columnar.read import TABLES, ReadOptions, read_batches, table_schema
+from wirelake.records.schema import VERSION
+from wirelake.tables.parquet import ParquetOut
+from wirelake.traffic import simulate
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_every_table_comes_back(table: str, files: list[Path], tmp_path: Path) -
             out.write(batch)
     found = pq.read_table(tmp_path / "out.parquet")
     assert found.equals(pa.Table.from_batches(batches, schema=wanted))
-    assert (found.schema.metadata or {})[b"wirehouse_version"] == str(VERSION).encode()
+    assert (found.schema.metadata or {})[b"wirelake_version"] == str(VERSION).encode()
 
 
 def test_times_are_stored_as_differences(files: list[Path], tmp_path: Path) -> None:

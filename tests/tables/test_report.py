@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from wirehouse.records.schema import schema
-from wirehouse.tables.layout import PUBLIC_TABLES
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.report import Report, end_of_messages, make_report
+from wirelake.records.schema import schema
+from wirelake.tables.layout import PUBLIC_TABLES
+from wirelake.tables.query import open_lake
+from wirelake.tables.report import Report, end_of_messages, make_report
 
 from .minutes import MINUTES
 from .simulated_lake import captures, lake

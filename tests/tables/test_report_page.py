@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.report import Report, make_report
-from wirehouse.tables.report_page import PlotlyMissingError, report_page
-from wirehouse.tables.report_plots import plots
+from wirelake.tables.query import open_lake
+from wirelake.tables.report import Report, make_report
+from wirelake.tables.report_page import PlotlyMissingError, report_page
+from wirelake.tables.report_plots import plots
 
 from .simulated_lake import captures, lake
 
@@ -194,5 +194,5 @@ def test_without_plotly_it_says_what_to_install(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(PlotlyMissingError, match=r"pip install 'wirehouse\[report\]'"):
+    with pytest.raises(PlotlyMissingError, match=r"pip install 'wirelake\[report\]'"):
         report_page(report)

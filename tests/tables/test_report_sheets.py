@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from wirehouse.tables import report_sheets as words
-from wirehouse.tables.report import Coverage, Overview, Report
+from wirelake.tables import report_sheets as words
+from wirelake.tables.report import Coverage, Overview, Report
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirehouse.tables.check import Problem, check
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.log import Log
-from wirehouse.tables.writer import Writer
+from wirelake.tables.check import Problem, check
+from wirelake.tables.errors import LakeError
+from wirelake.tables.log import Log
+from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call, capture, commit_calls, write_rows
 

@@ -12,13 +12,13 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
-from wirehouse.records.schema import schema
-from wirehouse.tables.compact import compact
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.export import ExportedTable, Format, export
-from wirehouse.tables.layout import PUBLIC_TABLES
-from wirehouse.tables.reading import conform, table
-from wirehouse.tables.writer import Writer
+from wirelake.records.schema import schema
+from wirelake.tables.compact import compact
+from wirelake.tables.errors import LakeError
+from wirelake.tables.export import ExportedTable, Format, export
+from wirelake.tables.layout import PUBLIC_TABLES
+from wirelake.tables.reading import conform, table
+from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call, commit_calls
 from .test_tables_query import message, no_rows, older_columns, older_lake
@@ -47,9 +47,9 @@ def exported(out: Path, format_: Format, name: str) -> pa.Table:
     """A table of an export, as the readers of its format see it."""
     if format_ == "delta":
         return DeltaTable(out / name).to_pyarrow_table()
-    catalog = SqlCatalog("wirehouse", uri=f"sqlite:///{out}/catalog.db")
+    catalog = SqlCatalog("wirelake", uri=f"sqlite:///{out}/catalog.db")
     try:
-        return catalog.load_table(f"wirehouse.{name}").scan().to_arrow()
+        return catalog.load_table(f"wirelake.{name}").scan().to_arrow()
     finally:
         catalog.close()
 
@@ -107,7 +107,7 @@ def test_an_export_gets_the_columns_of_a_newer_version(
         pass
     older_lake(lake)
     with monkeypatch.context() as patch:
-        patch.setattr("wirehouse.tables.export.schema", lambda _: older_columns())
+        patch.setattr("wirelake.tables.export.schema", lambda _: older_columns())
         export(lake, out, format_, ["messages"])
     assert exported(out, format_, "messages").schema.names == older_columns().names
     with Writer(lake) as writer, writer.begin() as step:
@@ -133,11 +133,11 @@ def test_each_table_says_which_commit_it_shows(lake: Path, tmp_path: Path) -> No
     export(lake, tmp_path / "iceberg", "iceberg", ["calls", "tunnels"])
     for name in ("calls", "tunnels"):
         delta = DeltaTable(tmp_path / "delta" / name)
-        assert delta.transaction_version("wirehouse") == 2
-        assert delta.history(1)[0]["wirehouse.commit"] == "2"
-        catalog = SqlCatalog("wirehouse", uri=f"sqlite:///{tmp_path}/iceberg/catalog.db")
-        found = catalog.load_table(f"wirehouse.{name}")
-        assert found.properties["wirehouse.commit"] == "2"
+        assert delta.transaction_version("wirelake") == 2
+        assert delta.history(1)[0]["wirelake.commit"] == "2"
+        catalog = SqlCatalog("wirelake", uri=f"sqlite:///{tmp_path}/iceberg/catalog.db")
+        found = catalog.load_table(f"wirelake.{name}")
+        assert found.properties["wirelake.commit"] == "2"
         catalog.close()
 
 
@@ -198,7 +198,7 @@ def test_what_was_removed_long_ago_is_deleted(
         step.commit("expire")
     export(lake, out, format_, ["calls"])
     assert linked() == 2  # a reader may still need them
-    monkeypatch.setattr(f"wirehouse.tables.export_{format_}.KEPT_DAYS", -1)
+    monkeypatch.setattr(f"wirelake.tables.export_{format_}.KEPT_DAYS", -1)
     if format_ == "delta":
         from deltalake import DeltaTable as Delta
 
@@ -239,5 +239,5 @@ def test_what_cannot_be_exported(
         return original(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(LakeError, match=r"pip install 'wirehouse\[delta\]'"):
+    with pytest.raises(LakeError, match=r"pip install 'wirelake\[delta\]'"):
         export(lake, tmp_path / "out", "delta")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.capture import Recorder
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.inputs import Admission, Capture, Watch, admit, discover, opened, unchanged
-from wirehouse.tables.snapshot import Snapshot, Source
+from wirelake.capture import Recorder
+from wirelake.tables.errors import LakeError
+from wirelake.tables.inputs import Admission, Capture, Watch, admit, discover, opened, unchanged
+from wirelake.tables.snapshot import Snapshot, Source
 
 from .made_lakes import SECOND
 
@@ -94,7 +94,7 @@ def test_a_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     recording(tmp_path, "edge", 0)
     made(tmp_path, "tap-1.pcap")
     opened_paths: list[str] = []
-    from wirehouse.tables import inputs
+    from wirelake.tables import inputs
 
     original = inputs._origin
     monkeypatch.setattr(inputs, "_origin", lambda path: opened_paths.append(path) or original(path))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.tables.log import Log
-from wirehouse.tables.reading import table
-from wirehouse.tables.writer import Writer
+from wirelake.tables.log import Log
+from wirelake.tables.reading import table
+from wirelake.tables.writer import Writer
 
 from .killed_writer import main as write
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wirehouse.records.schema import VERSION
-from wirehouse.tables.entries import iso_time, time_ns_of
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.log import FORMAT, AddedFile, Log, Record
+from wirelake.records.schema import VERSION
+from wirelake.tables.entries import iso_time, time_ns_of
+from wirelake.tables.errors import LakeError
+from wirelake.tables.log import FORMAT, AddedFile, Log, Record
 
 from .made_lakes import capture
 
@@ -169,7 +169,7 @@ def test_what_a_newer_version_adds_to_a_record_is_passed_over(log: Log) -> None:
 
 def test_no_lake(tmp_path: Path) -> None:
     assert not Log(tmp_path).exists()
-    with pytest.raises(LakeError, match="there is no lake; `wirehouse lake run` makes one"):
+    with pytest.raises(LakeError, match="there is no lake; `wirelake lake run` makes one"):
         Log(tmp_path).snapshot()
     (tmp_path / "file").touch()
     assert Log(tmp_path / "file").last() is None

@@ -9,19 +9,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirehouse.protocols import registry
-from wirehouse.protocols.esnp.layout import Var, VarType
-from wirehouse.records.schema import schema
-from wirehouse.records.structs import messages_schema
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.layout import PUBLIC_TABLES
-from wirehouse.tables.log import Log
-from wirehouse.tables.query import open_lake, table
-from wirehouse.tables.reading import batches, conform
-from wirehouse.tables.values import var_text
-from wirehouse.tables.writer import Writer
-from wirehouse.wire.views._var_rows import to_var_rows
-from wirehouse.wire.walk import dynamics
+from wirelake.protocols import registry
+from wirelake.protocols.esnp.layout import Var, VarType
+from wirelake.records.schema import schema
+from wirelake.records.structs import messages_schema
+from wirelake.tables.errors import LakeError
+from wirelake.tables.layout import PUBLIC_TABLES
+from wirelake.tables.log import Log
+from wirelake.tables.query import open_lake, table
+from wirelake.tables.reading import batches, conform
+from wirelake.tables.values import var_text
+from wirelake.tables.writer import Writer
+from wirelake.wire.views._var_rows import to_var_rows
+from wirelake.wire.walk import dynamics
 
 from .made_lakes import SECOND, add_rows, call, capture, commit_calls
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from wirehouse.tables.compact import compact_with
-from wirehouse.tables.log import Log
-from wirehouse.tables.query import open_lake
-from wirehouse.tables.reading import table
-from wirehouse.tables.writer import Writer
+from wirelake.tables.compact import compact_with
+from wirelake.tables.log import Log
+from wirelake.tables.query import open_lake
+from wirelake.tables.reading import table
+from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call
 

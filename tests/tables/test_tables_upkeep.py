@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from wirehouse.records.schema import VERSION, schema
-from wirehouse.tables.check import check
-from wirehouse.tables.compact import compact, compact_with, groups
-from wirehouse.tables.entries import iso_time
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.expire import expire
-from wirehouse.tables.log import Log
-from wirehouse.tables.reading import table
-from wirehouse.tables.status import status
-from wirehouse.tables.writer import Writer
+from wirelake.records.schema import VERSION, schema
+from wirelake.tables.check import check
+from wirelake.tables.compact import compact, compact_with, groups
+from wirelake.tables.entries import iso_time
+from wirelake.tables.errors import LakeError
+from wirelake.tables.expire import expire
+from wirelake.tables.log import Log
+from wirelake.tables.reading import table
+from wirelake.tables.status import status
+from wirelake.tables.writer import Writer
 
 from .made_lakes import SECOND, Clock, add_rows, call, capture, commit_calls
 from .test_tables_query import older_lake

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.tables import sweeping
-from wirehouse.tables.errors import LakeError
-from wirehouse.tables.layout import Layout
-from wirehouse.tables.log import CHECKPOINT_EVERY, FORMAT, Log
-from wirehouse.tables.reading import table
-from wirehouse.tables.writer import Writer
+from wirelake.tables import sweeping
+from wirelake.tables.errors import LakeError
+from wirelake.tables.layout import Layout
+from wirelake.tables.log import CHECKPOINT_EVERY, FORMAT, Log
+from wirelake.tables.reading import table
+from wirelake.tables.writer import Writer
 
 from .made_lakes import SECOND, Clock, add_rows, call, capture, commit_calls
 
@@ -125,7 +125,7 @@ def test_an_error_right_after_the_link_takes_nothing_back(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with Writer(lake) as writer, monkeypatch.context() as patch:
-        patch.setattr("wirehouse.tables.log.sync_folder", broken)
+        patch.setattr("wirelake.tables.log.sync_folder", broken)
         with pytest.raises(OSError, match="Input/output"):
             commit_calls(writer, range(3))
     assert table(lake, "calls").num_rows == 3
@@ -171,7 +171,7 @@ def test_a_second_writer_is_told_who_has_the_lock(lake: Path) -> None:
 
 def test_the_lock_goes_with_its_process(lake: Path) -> None:
     hold = (
-        "import sys; from wirehouse.tables.writer import Writer\n"
+        "import sys; from wirelake.tables.writer import Writer\n"
         "with Writer(sys.argv[1]):\n    print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

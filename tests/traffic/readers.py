@@ -1,6 +1,6 @@
 """Reads simulated captures with the reference reader and the engines, table by table.
 
-Nothing of `wirehouse.traffic` is used here: what is found is compared with the truth.
+Nothing of `wirelake.traffic` is used here: what is found is compared with the truth.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 
-from wirehouse.capture.decode import read_tables
-from wirehouse.records.calls import CallsEngine
-from wirehouse.records.connections import ConnectionsEngine
-from wirehouse.records.deliveries import DeliveriesEngine
-from wirehouse.records.engine import tell
-from wirehouse.records.rows import (
+from wirelake.capture.decode import read_tables
+from wirelake.records.calls import CallsEngine
+from wirelake.records.connections import ConnectionsEngine
+from wirelake.records.deliveries import DeliveriesEngine
+from wirelake.records.engine import tell
+from wirelake.records.rows import (
     Closed,
     Event,
     Fact,
@@ -28,7 +28,7 @@ from wirehouse.records.rows import (
     fields_of,
     in_order,
 )
-from wirehouse.records.tunnels import TunnelsEngine
+from wirelake.records.tunnels import TunnelsEngine
 
 Row = dict[str, Any]
 

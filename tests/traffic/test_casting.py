@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wirehouse.protocols.comet.layout import MessageList, Notification
-from wirehouse.protocols.comet.sealing import ContentOpener
-from wirehouse.protocols.magline.opening import Opener
-from wirehouse.protocols.magline.session import ServerSession
-from wirehouse.traffic.casting import cast
-from wirehouse.traffic.clock import EPOCH_NS, PERIOD_NS
-from wirehouse.traffic.frames import Frame, frames_of
-from wirehouse.traffic.mould import SCENARIOS, make
-from wirehouse.traffic.numbers import shown
-from wirehouse.traffic.plate import Cast
-from wirehouse.traffic.press import Style
-from wirehouse.traffic.recorded import RecordedStyle
-from wirehouse.traffic.scene import S2C
-from wirehouse.traffic.sniffed import SniffedStyle
+from wirelake.protocols.comet.layout import MessageList, Notification
+from wirelake.protocols.comet.sealing import ContentOpener
+from wirelake.protocols.magline.opening import Opener
+from wirelake.protocols.magline.session import ServerSession
+from wirelake.traffic.casting import cast
+from wirelake.traffic.clock import EPOCH_NS, PERIOD_NS
+from wirelake.traffic.frames import Frame, frames_of
+from wirelake.traffic.mould import SCENARIOS, make
+from wirelake.traffic.numbers import shown
+from wirelake.traffic.plate import Cast
+from wirelake.traffic.press import Style
+from wirelake.traffic.recorded import RecordedStyle
+from wirelake.traffic.scene import S2C
+from wirelake.traffic.sniffed import SniffedStyle
 
 CASTS = 4
 STYLES: dict[str, Style] = {

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.capture.connections import Endpoint, connection_id
-from wirehouse.records.tunnel_ids import tunnel_connection
-from wirehouse.traffic import hosts
+from wirelake.capture.connections import Endpoint, connection_id
+from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.traffic import hosts
 
 CASTS = np.arange(4_000, dtype=np.uint64) * np.uint64(65_537)
 HOST = np.array([0, 0, 1, 7])

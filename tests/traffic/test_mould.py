@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from wirehouse.traffic.frames import Frame
-from wirehouse.traffic.mould import SCENARIOS, Mould, make
-from wirehouse.traffic.numbers import written
-from wirehouse.traffic.scene import C2S
+from wirelake.traffic.frames import Frame
+from wirelake.traffic.mould import SCENARIOS, Mould, make
+from wirelake.traffic.numbers import written
+from wirelake.traffic.scene import C2S
 
 SEEDS = range(10)
 SAID = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.traffic.numbers import (
+from wirelake.traffic.numbers import (
     BLOCK,
     FORMS,
     WIDTHS,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.traffic.mould import SCENARIOS
-from wirehouse.traffic.plan import PROTOCOLS, STYLES, SimulateError, parse_size, plan
-from wirehouse.traffic.shard import FILES, Shard
+from wirelake.traffic.mould import SCENARIOS
+from wirelake.traffic.plan import PROTOCOLS, STYLES, SimulateError, parse_size, plan
+from wirelake.traffic.shard import FILES, Shard
 
 
 def _plan(**other: Any) -> list[Shard]:

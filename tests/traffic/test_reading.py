@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from wirehouse.traffic.frames import Frame, Meant
-from wirehouse.traffic.mould import Stream
-from wirehouse.traffic.truth.reading import Broken, Captured, Read, read
+from wirelake.traffic.frames import Frame, Meant
+from wirelake.traffic.mould import Stream
+from wirelake.traffic.truth.reading import Broken, Captured, Read, read
 
 SIZES = (10, 20, 30, 40)
 """Four frames, each in a packet of its own."""

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wirehouse.capture.recorder import Recorder
-from wirehouse.traffic.casting import cast
-from wirehouse.traffic.clock import EPOCH_NS
-from wirehouse.traffic.hosts import SERVER, address_text
-from wirehouse.traffic.mould import SCENARIOS, make
-from wirehouse.traffic.plate import Cast
-from wirehouse.traffic.press import Edits, press
-from wirehouse.traffic.recorded import RecordedStyle, server_port
+from wirelake.capture.recorder import Recorder
+from wirelake.traffic.casting import cast
+from wirelake.traffic.clock import EPOCH_NS
+from wirelake.traffic.hosts import SERVER, address_text
+from wirelake.traffic.mould import SCENARIOS, make
+from wirelake.traffic.plate import Cast
+from wirelake.traffic.press import Edits, press
+from wirelake.traffic.recorded import RecordedStyle, server_port
 
 SERVER_TEXT = ".".join(map(str, SERVER))
 

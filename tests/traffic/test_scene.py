@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from wirehouse.protocols.esnp.layout import Payload
-from wirehouse.protocols.esnp.session import Announced, EsnpSession
-from wirehouse.protocols.sansio import Event, Role
-from wirehouse.protocols.tny.limits import ClientOptions
-from wirehouse.protocols.tny.session import ClientSession, ServerSession
-from wirehouse.traffic.numbers import Numbers
-from wirehouse.traffic.scene import C2S, S2C, Actor, Line, Scene
+from wirelake.protocols.esnp.layout import Payload
+from wirelake.protocols.esnp.session import Announced, EsnpSession
+from wirelake.protocols.sansio import Event, Role
+from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.session import ClientSession, ServerSession
+from wirelake.traffic.numbers import Numbers
+from wirelake.traffic.scene import C2S, S2C, Actor, Line, Scene
 
 
 def _scene() -> Scene:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.cli.main import main
-from wirehouse.traffic import SimulateError, Summary, simulate
-from wirehouse.traffic import plan as planning
+from wirelake.cli.main import main
+from wirelake.traffic import SimulateError, Summary, simulate
+from wirelake.traffic import plan as planning
 
 
 def _digest(folder: Path) -> dict[str, str]:

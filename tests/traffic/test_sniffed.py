@@ -9,7 +9,7 @@ import dpkt
 import pytest
 from tests.traffic.readers import captures
 
-from wirehouse.traffic import simulate
+from wirelake.traffic import simulate
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.traffic.readers import Row, differences, found_in, truth_of
 
-from wirehouse.traffic import simulate
+from wirelake.traffic import simulate
 
 TABLES = ("calls", "deliveries", "connections", "tunnels", "coverage", "faults")
 Run = tuple[Path, dict[str, list[Row]]]

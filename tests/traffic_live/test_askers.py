@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.hub.running import Running, running, until
 
-from wirehouse.hub.demo import demo_services
-from wirehouse.protocols.magline.session import ClientKey, Ticket
-from wirehouse.traffic.live import SimulateError
-from wirehouse.traffic.live.askers import Asker, Device, Player, Service
-from wirehouse.traffic.live.gateway import Gateway
-from wirehouse.traffic.live.ledger import Ledger
-from wirehouse.traffic.live.line import dial
+from wirelake.hub.demo import demo_services
+from wirelake.protocols.magline.session import ClientKey, Ticket
+from wirelake.traffic.live import SimulateError
+from wirelake.traffic.live.askers import Asker, Device, Player, Service
+from wirelake.traffic.live.gateway import Gateway
+from wirelake.traffic.live.ledger import Ledger
+from wirelake.traffic.live.line import dial
 
 _KEY = ClientKey(allow_anonymous=True)
 

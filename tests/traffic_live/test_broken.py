@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.traffic.live.broken import FLAWS, Flaw
-from wirehouse.wire.errors import CODES
+from wirelake.traffic.live.broken import FLAWS, Flaw
+from wirelake.wire.errors import CODES
 
 
 @pytest.mark.parametrize("flaw", FLAWS, ids=lambda each: f"{each.protocol}-{each.code}")

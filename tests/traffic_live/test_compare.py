@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.traffic_live.performed import Performed
 
-from wirehouse.traffic.live import SimulateError, compare
-from wirehouse.traffic.live.compare import MOST_DIFFERENCES, compare_tables
-from wirehouse.traffic.live.truth import SHEETS
+from wirelake.traffic.live import SimulateError, compare
+from wirelake.traffic.live.compare import MOST_DIFFERENCES, compare_tables
+from wirelake.traffic.live.truth import SHEETS
 
 Row = dict[str, Any]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wirehouse.traffic.live.ledger import Ledger
-from wirehouse.traffic.live.listeners import Listener, Topics
+from wirelake.traffic.live.ledger import Ledger
+from wirelake.traffic.live.listeners import Listener, Topics
 
 
 def test_the_publisher_first() -> None:

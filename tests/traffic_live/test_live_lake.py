@@ -8,16 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.traffic_live.performed import Performed
 
-from wirehouse.lake import session
-from wirehouse.lake.run import run
-from wirehouse.lake.settings import Settings
-from wirehouse.traffic.live import compare
+from wirelake.lake import session
+from wirelake.lake.run import run
+from wirelake.lake.settings import Settings
+from wirelake.traffic.live import compare
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores."""
-    found = session("wirehouse tests")
+    found = session("wirelake tests")
     yield found
     found.stop()
 

@@ -8,10 +8,10 @@ import random
 import pytest
 from tests.hub.running import running, until
 
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.traffic.live.ledger import Ledger
-from wirehouse.traffic.live.line import dial
-from wirehouse.traffic.live.phones import Phone
+from wirelake.protocols.comet import layout as comet
+from wirelake.traffic.live.ledger import Ledger
+from wirelake.traffic.live.line import dial
+from wirelake.traffic.live.phones import Phone
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`wirehouse simulate --to-hub`: what it prints, what it refuses, and how it is interrupted."""
+"""`wirelake simulate --to-hub`: what it prints, what it refuses, and how it is interrupted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.hub_raw.hub_process import HubProcess, wait_until
 from tests.traffic_live.performed import recording_hub, stage_of
 
-_COMMAND = [sys.executable, "-m", "wirehouse.cli", "simulate"]
+_COMMAND = [sys.executable, "-m", "wirelake.cli", "simulate"]
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.hub_raw.hub_process import running_hub
 from tests.traffic_live.performed import recording_hub, stage_of
 
-from wirehouse.traffic.live import SimulateError, Stage, perform
+from wirelake.traffic.live import SimulateError, Stage, perform
 
 
 def _refusal(stage: Stage, folder: Path) -> str:
@@ -26,7 +26,7 @@ def test_nobody_is_there(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         said = _refusal(Stage(f"http://127.0.0.1:{port}", tmp_path), tmp_path)
     assert "no hub answers there" in said
-    assert "wirehouse hub" in said
+    assert "wirelake hub" in said
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9680", "https://127.0.0.1:9680", "http://:x", ""])

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.wire import model as m
-from wirehouse.wire.declare import DeclarationError, build, field_docs, snake_case
-from wirehouse.wire.types import (
+from wirelake.wire import model as m
+from wirelake.wire.declare import DeclarationError, build, field_docs, snake_case
+from wirelake.wire.types import (
     I16,
     U8,
     U16,
@@ -447,7 +447,7 @@ def test_a_plain_type_says_nothing(hint: Any) -> None:
         n: hint
 
     Bad.__annotations__["n"] = hint
-    refused(Bad, "n", f"{hint!r} says nothing about the wire; use a type of wirehouse.wire")
+    refused(Bad, "n", f"{hint!r} says nothing about the wire; use a type of wirelake.wire")
 
 
 def test_a_field_that_some_dialects_lack_needs_a_default() -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from wirehouse.wire import model
-from wirehouse.wire.declare import build
-from wirehouse.wire.types import U8, U32, Layout
+from wirelake.wire import model
+from wirelake.wire.declare import build
+from wirelake.wire.types import U8, U32, Layout
 
 
 class Inner(Layout):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.wire import marks, types
-from wirehouse.wire.marks import Marker
-from wirehouse.wire.model import Int
+from wirelake.wire import marks, types
+from wirelake.wire.marks import Marker
+from wirelake.wire.model import Int
 
 
 def test_every_marker_of_marks_can_be_imported_from_types() -> None:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.wire import model as m
-from wirehouse.wire.declare import build
-from wirehouse.wire.types import (
+from wirelake.wire import model as m
+from wirelake.wire.declare import build
+from wirelake.wire.types import (
     F32,
     U8,
     U16,

@@ -8,17 +8,17 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.comet.layout import Auth, ErrorCode, Heartbeat, Notification, Ok
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.esnp.layout import Data, Message, Payload, Var, VarType
-from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirehouse.protocols.magline.layout import Frame, Pin, Syn
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.protocols.tny.layout import RELAY, Envelope, Packet, Ping
-from wirehouse.wire import Decoded, DecodeError, EncodeError, Layout, NeedMore, Protocol
-from wirehouse.wire.types import U8, Bytes4Fixed, Length16, Only, Rest
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.comet.layout import Auth, ErrorCode, Heartbeat, Notification, Ok
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.esnp.layout import Data, Message, Payload, Var, VarType
+from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.magline.layout import Frame, Pin, Syn
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.tny.layout import RELAY, Envelope, Packet, Ping
+from wirelake.wire import Decoded, DecodeError, EncodeError, Layout, NeedMore, Protocol
+from wirelake.wire.types import U8, Bytes4Fixed, Length16, Only, Rest
 
 
 class Small(Layout):
@@ -206,9 +206,9 @@ def test_every_declared_layout_can_be_built_in_every_dialect() -> None:
 def test_importing_a_protocol_is_cheap() -> None:
     """A layout module loads neither its codec, nor the generator, nor any view."""
     code = (
-        "import sys, wirehouse.protocols.comet.layout\n"
-        "print([name for name in sys.modules if name.startswith('wirehouse.wire.generate')"
-        " or '.views' in name or 'codec' in name and 'wirehouse' in name])"
+        "import sys, wirelake.protocols.comet.layout\n"
+        "print([name for name in sys.modules if name.startswith('wirelake.wire.generate')"
+        " or '.views' in name or 'codec' in name and 'wirelake' in name])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

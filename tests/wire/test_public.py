@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-import wirehouse
-from wirehouse.wire.errors import CODES
+import wirelake
+from wirelake.wire.errors import CODES
 
-ROOT = Path(str(wirehouse.__file__)).parent
+ROOT = Path(str(wirelake.__file__)).parent
 MODULES = sorted(
     found.name
-    for found in pkgutil.walk_packages([str(ROOT)], "wirehouse.")
+    for found in pkgutil.walk_packages([str(ROOT)], "wirelake.")
     if not found.name.endswith("__main__")
 )
 """Every module of the package."""
@@ -99,7 +99,7 @@ def documentation(module: str, name: str) -> str:
 def test_there_is_something_to_check() -> None:
     assert len(MODULES) > 30
     assert len(PUBLIC) > 150
-    assert ("wirehouse.wire.types", "U8") in PUBLIC
+    assert ("wirelake.wire.types", "U8") in PUBLIC
 
 
 @pytest.mark.parametrize(("module", "name"), PUBLIC)

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.wire import model as m
-from wirehouse.wire.declare import DeclarationError, build
-from wirehouse.wire.types import (
+from wirelake.wire import model as m
+from wirelake.wire.declare import DeclarationError, build
+from wirelake.wire.types import (
     F32LE,
     U8,
     U16,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wirehouse.wire import runtime as rt
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire import runtime as rt
+from wirelake.wire.errors import DecodeError, EncodeError
 
 Read = Callable[[bytes, int, int, str], tuple[int, int]]
 Put = Callable[[int, str], bytes]

@@ -7,10 +7,10 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 
-from wirehouse.wire import types
-from wirehouse.wire.marks import BitWidth, Counted, LengthMark, SecretMark, TagMark
-from wirehouse.wire.model import Blob, Bool, Fixed, Float, Int, Varint
-from wirehouse.wire.types import (
+from wirelake.wire import types
+from wirelake.wire.marks import BitWidth, Counted, LengthMark, SecretMark, TagMark
+from wirelake.wire.model import Blob, Bool, Fixed, Float, Int, Varint
+from wirelake.wire.types import (
     U8,
     Bytes8,
     Layout,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.esnp.layout import Var
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.wire import model as m
-from wirehouse.wire.declare import build
-from wirehouse.wire.types import (
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.esnp.layout import Var
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.wire import model as m
+from wirelake.wire.declare import build
+from wirelake.wire.types import (
     U8,
     Case,
     Choice,
@@ -33,7 +33,7 @@ from wirehouse.wire.types import (
     UnknownOptions,
     Varint,
 )
-from wirehouse.wire.walk import dynamics, inner, reachable
+from wirelake.wire.walk import dynamics, inner, reachable
 
 
 class Leaf(Layout):

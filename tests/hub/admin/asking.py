@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from wirehouse.hub.admin import AdminServer, admin_token
-from wirehouse.hub.hub import Hub
+from wirelake.hub.admin import AdminServer, admin_token
+from wirelake.hub.hub import Hub
 
 TIMEOUT_S = 20
 

@@ -13,8 +13,8 @@ from tests.hub.certificates import make_certificate
 from tests.hub.doors_comet.phones import phone
 from tests.hub.running import running, until
 
-from wirehouse.hub.admin import admin_token
-from wirehouse.hub.config import ConfigError
+from wirelake.hub.admin import admin_token
+from wirelake.hub.config import ConfigError
 
 OPEN = ("/healthz", "/readyz", "/varz", "/metrics")
 GUARDED = ("/connz", "/topicz", "/clientz", "/v1/dead", "/v1/inbox/anna", "/v1/tail")
@@ -116,12 +116,12 @@ async def _counters() -> None:
             for sample in family.samples
         }
         assert counts["connections"] == {"comet": 1}
-        assert series["wirehouse_connections", "comet"] == 1
-        assert series["wirehouse_connections_accepted_total", "comet"] == 1
-        assert counts["published"] == series["wirehouse_published_total",] == 1
+        assert series["wirelake_connections", "comet"] == 1
+        assert series["wirelake_connections_accepted_total", "comet"] == 1
+        assert counts["published"] == series["wirelake_published_total",] == 1
         assert counts["delivered"] == {"comet": 1}
-        assert series["wirehouse_delivered_total", "comet"] == 1
-        assert counts["bytes_in"]["comet"] == series["wirehouse_bytes_in_total", "comet"] > 0
+        assert series["wirelake_delivered_total", "comet"] == 1
+        assert counts["bytes_in"]["comet"] == series["wirelake_bytes_in_total", "comet"] > 0
         assert counts["listeners"]["comet"] == ["{}:{}".format(*it.address("comet"))]
 
 

@@ -11,7 +11,7 @@ from tests.hub.admin.asking import asking
 from tests.hub.doors_comet.phones import contents, phone
 from tests.hub.running import running, until
 
-from wirehouse.protocols.comet.layout import GetMessageList
+from wirelake.protocols.comet.layout import GetMessageList
 
 
 def test_what_is_published_arrives() -> None:

@@ -14,10 +14,10 @@ from tests.hub.recording.recorded_run import Caller, publish
 from tests.hub.running import running, until
 from tests.hub.talking import dial
 
-from wirehouse.hub.admin.tail import QUEUE, TailReader
-from wirehouse.hub.demo import demo_services
-from wirehouse.protocols.esnp.session import EsnpSession
-from wirehouse.protocols.sansio import Role
+from wirelake.hub.admin.tail import QUEUE, TailReader
+from wirelake.hub.demo import demo_services
+from wirelake.protocols.esnp.session import EsnpSession
+from wirelake.protocols.sansio import Role
 
 ROW = {
     "protocol": "comet",

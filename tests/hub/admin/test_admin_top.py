@@ -12,9 +12,9 @@ from tests.hub.doors_esnp.peer import signed_on
 from tests.hub.running import Running, running, until
 from tests.hub.talking import dial
 
-from wirehouse.hub.admin.metrics import TARGETS
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.services import Services
+from wirelake.hub.admin.metrics import TARGETS
+from wirelake.hub.demo import demo_services
+from wirelake.hub.services import Services
 
 
 async def _top(admin: Asking, query: str = "") -> dict[str, Any]:
@@ -71,15 +71,15 @@ def _check_histogram(text: str, target: str, shown: dict[str, Any]) -> None:
         sample
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name.startswith("wirehouse_call_seconds") and sample.labels["target"] == target
+        if sample.name.startswith("wirelake_call_seconds") and sample.labels["target"] == target
     ]
     series = {(each.name, each.labels.get("le", "")): each.value for each in samples}
-    assert series["wirehouse_call_seconds_count", ""] == shown["calls"]
-    assert abs(series["wirehouse_call_seconds_sum", ""] - shown["total_ns"] / 1e9) < 1e-9
+    assert series["wirelake_call_seconds_count", ""] == shown["calls"]
+    assert abs(series["wirelake_call_seconds_sum", ""] - shown["total_ns"] / 1e9) < 1e-9
     buckets = [
         (float(upper), value)
         for (name, upper), value in series.items()
-        if name == "wirehouse_call_seconds_bucket"
+        if name == "wirelake_call_seconds_bucket"
     ]
     for upper, value in buckets:
         below = sum(count for _, stop, count in shown["times"] if stop <= upper * 1e9)
@@ -104,7 +104,7 @@ async def _bounded() -> None:
         sample.labels["target"]: sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == "wirehouse_call_seconds_count"
+        if sample.name == "wirelake_call_seconds_count"
     }
     assert len(counted) == TARGETS + 1
     assert counted["other"] == 5

@@ -7,8 +7,8 @@ import asyncio
 from tests.hub.admin.asking import tailing
 from tests.hub.admin.described_hub import QUESTIONS, furnished, problems, schema_of
 
-from wirehouse.hub.admin.described import DESCRIBED
-from wirehouse.hub.errors import ANSWERS
+from wirelake.hub.admin.described import DESCRIBED
+from wirelake.hub.errors import ANSWERS
 
 STREAM = "/v1/tail"
 UNASKED = {429, 503, 507}

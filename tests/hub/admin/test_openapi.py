@@ -11,11 +11,11 @@ from starlette.routing import Route
 from tests.hub.admin.asking import asking
 from tests.hub.running import free_config, running
 
-from wirehouse.hub.admin.app import make_app
-from wirehouse.hub.admin.described import DESCRIBED
-from wirehouse.hub.admin.http_pages import openapi
-from wirehouse.hub.admin.openapi import addresses, document
-from wirehouse.hub.hub import Hub
+from wirelake.hub.admin.app import make_app
+from wirelake.hub.admin.described import DESCRIBED
+from wirelake.hub.admin.http_pages import openapi
+from wirelake.hub.admin.openapi import addresses, document
+from wirelake.hub.hub import Hub
 
 
 def test_it_is_valid() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.hub.admin.described_hub import QUESTIONS, furnished, problems, schema_of
 
-from wirehouse.hub.admin.http_pages import openapi
+from wirelake.hub.admin.http_pages import openapi
 
 
 def test_no_answer_has_a_key_that_is_not_described() -> None:

@@ -1,4 +1,4 @@
-"""A hub as a process of its own, as `wirehouse hub` runs it.
+"""A hub as a process of its own, as `wirelake hub` runs it.
 
 with hub_process(folder, "--demo") as hub:
     hub.address("comet"); hub.end() ...
@@ -70,10 +70,10 @@ class HubProcess:
         return self.process.communicate(timeout=DEADLINE_S)[1]
 
 
-def wirehouse(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def wirelake(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "wirehouse.cli", *args],
+        [sys.executable, "-m", "wirelake.cli", *args],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -90,7 +90,7 @@ def hub_process(
     file = folder / "hub.toml"
     file.write_text(config)
     data = folder / "data"
-    command = [sys.executable, "-m", "wirehouse.cli", "hub", "--data", str(data)]
+    command = [sys.executable, "-m", "wirelake.cli", "hub", "--data", str(data)]
     process = subprocess.Popen(
         [*command, "--config", str(file), *args],
         stdout=subprocess.PIPE,

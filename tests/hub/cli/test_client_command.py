@@ -1,4 +1,4 @@
-"""`wirehouse client`."""
+"""`wirelake client`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.cli.main import main
+from wirelake.cli.main import main
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -45,7 +45,7 @@ def test_what_cannot_be_done_is_one_line(
     run(capsys, "add", "anna", *data)
     code, output, errors = run(capsys, *args, *data)
     assert (code, output) == (2, "")
-    assert errors.startswith("wirehouse: ")
+    assert errors.startswith("wirelake: ")
     assert errors.count("\n") == 1
 
 

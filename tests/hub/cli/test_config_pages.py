@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from wirehouse.hub.config import Config
-from wirehouse.hub.config_pages import pages, type_words
-from wirehouse.hub.errors import ANSWERS
+from wirelake.hub.config import Config
+from wirelake.hub.config_pages import pages, type_words
+from wirelake.hub.errors import ANSWERS
 
 
 def test_every_key_is_in_the_section_of_its_table() -> None:

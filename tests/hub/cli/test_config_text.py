@@ -1,4 +1,4 @@
-"""The configuration that `wirehouse hub init` writes."""
+"""The configuration that `wirelake hub init` writes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wirehouse.hub.config import Config, ConfigError, load_config
-from wirehouse.hub.config_text import config_text, meanings
+from wirelake.hub.config import Config, ConfigError, load_config
+from wirelake.hub.config_text import config_text, meanings
 
 
 def test_as_it_is_written_it_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""`wirehouse hub`, as a process."""
+"""`wirelake hub`, as a process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_process, wirehouse
+from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_process, wirelake
 from tests.hub.doors_comet.phones import Phone
 from tests.hub.talking import dial
 
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.output import sealed_files
-from wirehouse.protocols.comet.layout import AuthSuccess
-from wirehouse.protocols.comet.session import ClientSession
+from wirelake.capture.decode import read_tables
+from wirelake.capture.output import sealed_files
+from wirelake.protocols.comet.layout import AuthSuccess
+from wirelake.protocols.comet.session import ClientSession
 
 SERVICES = """
-from wirehouse.hub.services import Services
+from wirelake.hub.services import Services
 
 services = Services()
 not_services = 7
@@ -66,7 +66,7 @@ def test_ctrl_c_drains_too(tmp_path: Path) -> None:
 
 def test_clients_come_while_it_runs_and_what_waits_survives(tmp_path: Path) -> None:
     with hub_process(tmp_path) as hub:
-        added = wirehouse("client", "add", "anna", "--data", str(hub.data))
+        added = wirelake("client", "add", "anna", "--data", str(hub.data))
         assert added.returncode == 0, added.stderr
         assert len(added.stdout.strip()) == 44
         wanted = {"client": "anna", "content": "kept"}
@@ -97,8 +97,8 @@ def test_sighup_takes_over_limits_and_refuses_what_cannot_work(tmp_path: Path) -
 def test_sighup_sends_removed_clients_away(tmp_path: Path) -> None:
     with hub_process(tmp_path) as hub:
         data = ("--data", str(hub.data))
-        token = wirehouse("client", "add", "anna", *data).stdout.strip()
-        asyncio.run(_removed(hub, token, lambda: wirehouse("client", "remove", "anna", *data)))
+        token = wirelake("client", "add", "anna", *data).stdout.strip()
+        asyncio.run(_removed(hub, token, lambda: wirelake("client", "remove", "anna", *data)))
         closed = ask(hub, "/connz")["closed"]
         assert [(each["client"], each["reason"]) for each in closed] == [("anna", "revoked")]
 
@@ -138,13 +138,13 @@ def test_services_of_ones_own(tmp_path: Path) -> None:
     [
         ("greetings", "wanted MODULE:NAME"),
         ("no_such_module_here:services", "No module named"),
-        ("greetings:nothing", "is no wirehouse.hub.services.Services"),
-        ("greetings:not_services", "is no wirehouse.hub.services.Services"),
+        ("greetings:nothing", "is no wirelake.hub.services.Services"),
+        ("greetings:not_services", "is no wirelake.hub.services.Services"),
     ],
 )
 def test_services_that_are_none_are_one_line(tmp_path: Path, named: str, text: str) -> None:
     (tmp_path / "greetings.py").write_text(SERVICES)
-    done = wirehouse("hub", "--data", "data", "--services", named, cwd=tmp_path)
+    done = wirelake("hub", "--data", "data", "--services", named, cwd=tmp_path)
     assert_one_line(done.returncode, done.stdout, done.stderr, text)
 
 
@@ -155,7 +155,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
             (tmp_path / "hub.toml").write_text(
                 FREE_PORTS.replace(f"[{door}]\nport = 0", f"[{door}]\nport = {port}")
             )
-            done = wirehouse("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
+            done = wirelake("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
             assert_one_line(done.returncode, done.stdout, done.stderr, str(port))
 
 
@@ -175,7 +175,7 @@ def test_a_configuration_that_cannot_work_is_one_line(
     (tmp_path / "hub.toml").write_text(config + FREE_PORTS.replace("[comet]\nport = 0\n", ""))
     if config.startswith("[esnp]"):
         (tmp_path / "hub.toml").write_text(config)
-    done = wirehouse("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
+    done = wirelake("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
     assert_one_line(done.returncode, done.stdout, done.stderr, text)
 
 
@@ -183,14 +183,14 @@ def assert_one_line(code: int, output: str, errors: str, text: str) -> None:
     assert code == 2
     assert "ready" not in output
     assert text in errors
-    assert errors.startswith("wirehouse: ")
+    assert errors.startswith("wirelake: ")
     assert errors.count("\n") == 1
 
 
 def test_init_writes_a_file_once(tmp_path: Path) -> None:
-    done = wirehouse("hub", "init", "-o", "hub.toml", cwd=tmp_path)
+    done = wirelake("hub", "init", "-o", "hub.toml", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "hub.toml\n")
-    again = wirehouse("hub", "init", "-o", "hub.toml", cwd=tmp_path)
+    again = wirelake("hub", "init", "-o", "hub.toml", cwd=tmp_path)
     assert_one_line(again.returncode, again.stdout, again.stderr, "is there already")
-    shown = wirehouse("hub", "init", cwd=tmp_path)
+    shown = wirelake("hub", "init", cwd=tmp_path)
     assert shown.stdout == (tmp_path / "hub.toml").read_text()

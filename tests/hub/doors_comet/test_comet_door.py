@@ -10,10 +10,10 @@ from tests.hub.certificates import make_certificate
 from tests.hub.doors_comet.phones import OPEN, Phone, contents, phone
 from tests.hub.running import Running, running, until
 
-from wirehouse.hub.config import ConfigError
-from wirehouse.hub.doors import comet
-from wirehouse.protocols.comet.codec_seed import encode_frame
-from wirehouse.protocols.comet.layout import (
+from wirelake.hub.config import ConfigError
+from wirelake.hub.doors import comet
+from wirelake.protocols.comet.codec_seed import encode_frame
+from wirelake.protocols.comet.layout import (
     AuthSuccess,
     Error,
     GetMessageList,
@@ -27,8 +27,8 @@ from wirehouse.protocols.comet.layout import (
     TopicList,
     Unsubscribe,
 )
-from wirehouse.protocols.comet.limits import SEND_COUNT, ClientOptions
-from wirehouse.protocols.comet.session import Notified
+from wirelake.protocols.comet.limits import SEND_COUNT, ClientOptions
+from wirelake.protocols.comet.session import Notified
 
 TOPIC = "@news"
 LIST = GetMessageList()

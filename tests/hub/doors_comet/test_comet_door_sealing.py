@@ -9,11 +9,11 @@ from pathlib import Path
 from tests.hub.doors_comet.phones import contents, phone
 from tests.hub.running import running, until
 
-from wirehouse.hub.topics import Publication
-from wirehouse.protocols.comet.codec_seed import encode_frame
-from wirehouse.protocols.comet.layout import Error, ExchangeKey, GetMessageList
-from wirehouse.protocols.comet.limits import ClientOptions
-from wirehouse.protocols.comet.session import KeyExchanged, Notified
+from wirelake.hub.topics import Publication
+from wirelake.protocols.comet.codec_seed import encode_frame
+from wirelake.protocols.comet.layout import Error, ExchangeKey, GetMessageList
+from wirelake.protocols.comet.limits import ClientOptions
+from wirelake.protocols.comet.session import KeyExchanged, Notified
 
 TOPIC = "@news"
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from wirehouse.hub.doors.comet_form import CometForm, message_of
-from wirehouse.hub.notification import Notification
-from wirehouse.hub.numbering import id_of
-from wirehouse.protocols.comet.endpoint import CODECS
-from wirehouse.protocols.comet.limits import Dialect
+from wirelake.hub.doors.comet_form import CometForm, message_of
+from wirelake.hub.notification import Notification
+from wirelake.hub.numbering import id_of
+from wirelake.protocols.comet.endpoint import CODECS
+from wirelake.protocols.comet.limits import Dialect
 
 
 @pytest.mark.parametrize("dialect", ["seed", "hipush"])

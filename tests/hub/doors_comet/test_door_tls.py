@@ -11,9 +11,9 @@ from tests.hub.certificates import make_certificate
 from tests.hub.doors_comet.phones import phone
 from tests.hub.running import running
 
-from wirehouse.hub.config import ConfigError
-from wirehouse.protocols.comet.codec_seed import encode_frame
-from wirehouse.protocols.comet.layout import Heartbeat, Ok
+from wirelake.hub.config import ConfigError
+from wirelake.protocols.comet.codec_seed import encode_frame
+from wirelake.protocols.comet.layout import Heartbeat, Ok
 
 
 def test_certificates_are_read_again_while_connections_stay(tmp_path: Path) -> None:

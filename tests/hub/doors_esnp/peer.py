@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from tests.hub.running import DEADLINE_S, Running, running
 
-from wirehouse.hub.demo import demo_services
-from wirehouse.protocols.esnp import codec_seed
-from wirehouse.protocols.esnp.layout import (
+from wirelake.hub.demo import demo_services
+from wirelake.protocols.esnp import codec_seed
+from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
     Error,
@@ -30,9 +30,9 @@ from wirehouse.protocols.esnp.layout import (
     SeqNo,
     SourceMessageId,
 )
-from wirehouse.protocols.esnp.message import seq, source_message_id
-from wirehouse.protocols.esnp.values import data_rows, values_of
-from wirehouse.wire.errors import NeedMore
+from wirelake.protocols.esnp.message import seq, source_message_id
+from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.wire.errors import NeedMore
 
 T = TypeVar("T")
 

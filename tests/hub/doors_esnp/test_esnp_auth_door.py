@@ -7,7 +7,7 @@ import asyncio
 from tests.hub.doors_esnp.peer import connected, esnp_hub, run, signed_on
 from tests.hub.running import until
 
-from wirehouse.protocols.esnp.layout import Payload
+from wirelake.protocols.esnp.layout import Payload
 
 WRONG = "t-a-throw-away-token-that-nobody-has"
 

@@ -6,8 +6,8 @@ import pytest
 from tests.hub.doors_esnp.peer import REQUEST, connected, esnp_hub, run, signed_on, to
 from tests.hub.running import until
 
-from wirehouse.protocols.esnp.codec_seed import encode_message
-from wirehouse.protocols.esnp.layout import Message, MessageId, Payload
+from wirelake.protocols.esnp.codec_seed import encode_message
+from wirelake.protocols.esnp.layout import Message, MessageId, Payload
 
 
 @pytest.mark.parametrize(

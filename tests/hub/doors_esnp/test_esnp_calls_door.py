@@ -24,10 +24,10 @@ from tests.hub.doors_esnp.peer import (
 )
 from tests.hub.running import until
 
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.services import Call, Reply, ServiceError, Services
-from wirehouse.protocols.esnp import codec_go
-from wirehouse.protocols.esnp.layout import (
+from wirelake.hub.demo import demo_services
+from wirelake.hub.services import Call, Reply, ServiceError, Services
+from wirelake.protocols.esnp import codec_go
+from wirelake.protocols.esnp.layout import (
     Data,
     FlagType,
     Header,
@@ -40,8 +40,8 @@ from wirehouse.protocols.esnp.layout import (
     VarType,
     XData,
 )
-from wirehouse.protocols.esnp.message import source_message_id
-from wirehouse.protocols.esnp.values import values_of, var_of
+from wirelake.protocols.esnp.message import source_message_id
+from wirelake.protocols.esnp.values import values_of, var_of
 
 
 def test_add_and_echo() -> None:

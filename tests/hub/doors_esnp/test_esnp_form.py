@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 
-from wirehouse.hub.doors.esnp_form import EsnpForm
-from wirehouse.hub.notification import Notification
-from wirehouse.hub.numbering import id_of
-from wirehouse.protocols.esnp.codec_seed import encode_message
-from wirehouse.protocols.esnp.layout import Address, AddressKind, Flag, FlagType, Message
-from wirehouse.protocols.esnp.values import data_rows
+from wirelake.hub.doors.esnp_form import EsnpForm
+from wirelake.hub.notification import Notification
+from wirelake.hub.numbering import id_of
+from wirelake.protocols.esnp.codec_seed import encode_message
+from wirelake.protocols.esnp.layout import Address, AddressKind, Flag, FlagType, Message
+from wirelake.protocols.esnp.values import data_rows
 
 HEAD = (
     Flag(value=FlagType.EVENT),

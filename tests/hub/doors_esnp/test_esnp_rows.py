@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirehouse.hub.doors.esnp_form import ESNP_FORM
-from wirehouse.hub.doors.esnp_rows import payload_of, rows_of, target_of
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.notification import Notification
-from wirehouse.hub.services import Reply
-from wirehouse.protocols.esnp import codec_go, codec_seed
-from wirehouse.protocols.esnp.layout import (
+from wirelake.hub.doors.esnp_form import ESNP_FORM
+from wirelake.hub.doors.esnp_rows import payload_of, rows_of, target_of
+from wirelake.hub.errors import HubError
+from wirelake.hub.notification import Notification
+from wirelake.hub.services import Reply
+from wirelake.protocols.esnp import codec_go, codec_seed
+from wirelake.protocols.esnp.layout import (
     Address,
     Data,
     Flag,
@@ -22,8 +22,8 @@ from wirehouse.protocols.esnp.layout import (
     VarType,
     XData,
 )
-from wirehouse.protocols.esnp.message import check
-from wirehouse.protocols.esnp.values import values_of, var_of
+from wirelake.protocols.esnp.message import check
+from wirelake.protocols.esnp.values import values_of, var_of
 
 
 class Point(msgspec.Struct):

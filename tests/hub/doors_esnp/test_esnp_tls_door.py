@@ -9,7 +9,7 @@ import pytest
 from tests.hub.certificates import make_certificate
 from tests.hub.doors_esnp.peer import esnp_hub, run, signed_on
 
-from wirehouse.protocols.esnp.layout import Payload
+from wirelake.protocols.esnp.layout import Payload
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -12,7 +12,7 @@ from typing import Any
 from tests.hub.running import Running
 from tests.hub.talking import Talk, dial
 
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
     Established,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.hub.config import ConfigError
-from wirehouse.hub.keys import public_half, read_key, static_key
+from wirelake.hub.config import ConfigError
+from wirelake.hub.keys import public_half, read_key, static_key
 
 THROW_AWAY = "0f" * 32
 

@@ -8,11 +8,11 @@ import pytest
 from tests.hub.doors_tny.tny_client import body_of, tny_client
 from tests.hub.running import running, until
 
-from wirehouse.hub.config import ConfigError
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.services import Services
-from wirehouse.protocols.tny.limits import ClientOptions
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.hub.config import ConfigError
+from wirelake.hub.demo import demo_services
+from wirelake.hub.services import Services
+from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.transform import TransformConfig
 
 OPEN = {"auth": "none"}
 SECURITY_KEY = "a throw-away key of a test"

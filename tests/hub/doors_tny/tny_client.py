@@ -11,11 +11,11 @@ from typing import Any
 
 from tests.hub.running import DEADLINE_S
 
-from wirehouse.protocols.sansio import Closed
-from wirehouse.protocols.tny.events import CallFailed, Ponged, Pushed, Replied
-from wirehouse.protocols.tny.layout import Message
-from wirehouse.protocols.tny.limits import ClientOptions
-from wirehouse.protocols.tny.session import ClientSession
+from wirelake.protocols.sansio import Closed
+from wirelake.protocols.tny.events import CallFailed, Ponged, Pushed, Replied
+from wirelake.protocols.tny.layout import Message
+from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.session import ClientSession
 
 
 class TnyClient:

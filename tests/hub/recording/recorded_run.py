@@ -20,20 +20,20 @@ from tests.hub.doors_magline.nodes import node
 from tests.hub.running import Running, running, until
 from tests.hub.talking import Talk, dial
 
-from wirehouse.capture.output import sealed_files
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.topics import Publication
-from wirehouse.hub.watching import Watching
-from wirehouse.protocols.comet.layout import GetMessageList, Heartbeat, ReportEnviron
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.protocols.esnp import session as esnp_session
-from wirehouse.protocols.esnp.values import data_rows
-from wirehouse.protocols.sansio import Role
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.protocols.tny import relay
-from wirehouse.protocols.tny import session as tny_session
-from wirehouse.protocols.tny.limits import ClientOptions
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.capture.output import sealed_files
+from wirelake.hub.demo import demo_services
+from wirelake.hub.topics import Publication
+from wirelake.hub.watching import Watching
+from wirelake.protocols.comet.layout import GetMessageList, Heartbeat, ReportEnviron
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.esnp import session as esnp_session
+from wirelake.protocols.esnp.values import data_rows
+from wirelake.protocols.sansio import Role
+from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny import relay
+from wirelake.protocols.tny import session as tny_session
+from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.transform import TransformConfig
 
 TABLES = ("calls", "deliveries", "connections", "tunnels")
 CLIENTS = ("anna", "ben", "carl", "dora", "emil", "fay", "gone")

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from tests.hub.recording.recorded_run import TABLES, RecordedRun, recorded_run
 
-from wirehouse.capture.assembly import FIN, SYN
-from wirehouse.capture.decode import read_tables
-from wirehouse.columnar.read import ReadOptions, read_batches
-from wirehouse.records import (
+from wirelake.capture.assembly import FIN, SYN
+from wirelake.capture.decode import read_tables
+from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.records import (
     ENGINES,
     Closed,
     Event,
@@ -25,7 +25,7 @@ from wirehouse.records import (
     in_order,
     tell,
 )
-from wirehouse.records.rows import fields_of
+from wirelake.records.rows import fields_of
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_live_is_what_the_plain_reader_finds(
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_live_is_what_wirehouse_read_finds(run: RecordedRun, table: str) -> None:
+def test_live_is_what_wirelake_read_finds(run: RecordedRun, table: str) -> None:
     options = ReadOptions(table=table, ports=run.ports)
     rows = [row for batch in read_batches(run.files, options) for row in batch.to_pylist()]
     assert ordered(run.rows[table]) == ordered(rows)

@@ -16,10 +16,10 @@ from tests.hub.recording.recorded_run import Caller, publish
 from tests.hub.running import running, until
 from tests.hub.talking import dial
 
-from wirehouse.capture.decode import read_tables
-from wirehouse.capture.output import sealed_files
-from wirehouse.protocols.esnp.session import EsnpSession
-from wirehouse.protocols.sansio import Role
+from wirelake.capture.decode import read_tables
+from wirelake.capture.output import sealed_files
+from wirelake.protocols.esnp.session import EsnpSession
+from wirelake.protocols.sansio import Role
 
 CALLS = 64
 

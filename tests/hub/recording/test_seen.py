@@ -12,12 +12,12 @@ from tests.hub.doors_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import backend, gateway, links_up, port_of
 from tests.hub.running import running, until
 
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.seen import signs_on
-from wirehouse.protocols.comet import codec_seed as comet
-from wirehouse.protocols.comet.layout import Auth
-from wirehouse.protocols.registry import find
-from wirehouse.wire.views.spans import trace
+from wirelake.hub.demo import demo_services
+from wirelake.hub.seen import signs_on
+from wirelake.protocols.comet import codec_seed as comet
+from wirelake.protocols.comet.layout import Auth
+from wirelake.protocols.registry import find
+from wirelake.wire.views.spans import trace
 
 
 def test_a_token_is_zeros_and_the_rest_is_as_it_was() -> None:

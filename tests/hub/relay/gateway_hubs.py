@@ -9,9 +9,9 @@ from typing import Any
 from tests.hub.doors_tny.tny_client import TnyClient, body_of
 from tests.hub.running import Running, running, until
 
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.relay.gateway import GatewayDoor
-from wirehouse.hub.services import Call, Services
+from wirelake.hub.demo import demo_services
+from wirelake.hub.relay.gateway import GatewayDoor
+from wirelake.hub.services import Call, Services
 
 OPEN = {"auth": "none"}
 """A door that lets everybody in."""

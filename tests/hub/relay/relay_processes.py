@@ -28,7 +28,7 @@ LINKED = "[[gateway.backends]]\nhost = '127.0.0.1'\nport = {port}\n"
 
 
 class HubProcess:
-    """A hub that runs as `wirehouse hub` does."""
+    """A hub that runs as `wirelake hub` does."""
 
     def __init__(self, process: subprocess.Popen[bytes], data: Path):
         self.process = process
@@ -83,7 +83,7 @@ def _hub(folder: Path, config: str, *args: str) -> Iterator[HubProcess]:
     folder.mkdir()
     file = folder / "hub.toml"
     file.write_text(config)
-    command = [sys.executable, "-m", "wirehouse.cli", "hub", "--data", str(folder / "data")]
+    command = [sys.executable, "-m", "wirelake.cli", "hub", "--data", str(folder / "data")]
     process = subprocess.Popen(
         [*command, "--config", str(file), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -19,8 +19,8 @@ from tests.hub.relay.gateway_hubs import (
 )
 from tests.hub.running import until
 
-from wirehouse.hub.relay.backend import LinkConnection
-from wirehouse.hub.store import add_client
+from wirelake.hub.relay.backend import LinkConnection
+from wirelake.hub.store import add_client
 
 
 def test_calls_go_through_a_tunnel() -> None:

@@ -21,9 +21,9 @@ from tests.hub.relay.gateway_hubs import (
 )
 from tests.hub.running import running, until
 
-from wirehouse.hub.config import ConfigError
-from wirehouse.protocols.tny.limits import ClientOptions
-from wirehouse.protocols.tny.session import ClientSession
+from wirelake.hub.config import ConfigError
+from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.session import ClientSession
 
 
 @pytest.mark.parametrize("links", ["seed", "upstream"])

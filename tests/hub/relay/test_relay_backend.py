@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from tests.hub.running import DEADLINE_S, free_config, running, until
 
-from wirehouse.hub.config import ConfigError
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.doors.relay import RelayDoor
-from wirehouse.protocols.sansio import Event
-from wirehouse.protocols.tny.layout import LinkOpen, Message, Mode
-from wirehouse.protocols.tny.relay import (
+from wirelake.hub.config import ConfigError
+from wirelake.hub.demo import demo_services
+from wirelake.hub.doors.relay import RelayDoor
+from wirelake.protocols.sansio import Event
+from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
+from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
     LinkUp,

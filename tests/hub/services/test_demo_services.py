@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from wirehouse.hub.demo import demo_services
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.services import Call, Reply, json_body
-from wirehouse.protocols.esnp.layout import Data, Header, Payload
-from wirehouse.protocols.esnp.values import var_of
+from wirelake.hub.demo import demo_services
+from wirelake.hub.errors import HubError
+from wirelake.hub.services import Call, Reply, json_body
+from wirelake.protocols.esnp.layout import Data, Header, Payload
+from wirelake.protocols.esnp.values import var_of
 
 
 def test_names_and_numbers() -> None:

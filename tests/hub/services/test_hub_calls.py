@@ -10,9 +10,9 @@ import pytest
 from tests.hub.doors_esnp.peer import esnp_hub, run, signed_on
 from tests.hub.running import Running, until
 
-from wirehouse.hub.calls import CALL_NUMBERS, HubCalls, notification_json
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.notification import Notification
+from wirelake.hub.calls import CALL_NUMBERS, HubCalls, notification_json
+from wirelake.hub.errors import HubError
+from wirelake.hub.notification import Notification
 
 
 async def ask(it: Running, name: str, body: bytes | dict[str, Any]) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.services import (
+from wirelake.hub.errors import HubError
+from wirelake.hub.services import (
     Call,
     Reply,
     Service,

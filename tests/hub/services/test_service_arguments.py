@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from wirehouse.hub.arguments import Arguments, ServiceDefinitionError, read_arguments
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.services import Call
+from wirelake.hub.arguments import Arguments, ServiceDefinitionError, read_arguments
+from wirelake.hub.errors import HubError
+from wirelake.hub.services import Call
 
 CALL = Call("tny", None, b"raw")
 

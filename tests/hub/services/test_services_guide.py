@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.services import Services
+from wirelake.hub.errors import HubError
+from wirelake.hub.services import Services
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "services.md"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.hub.config import StoreSettings
-from wirehouse.hub.store import (
+from wirelake.hub.config import StoreSettings
+from wirelake.hub.store import (
     StoreError,
     add_client,
     list_clients,
@@ -73,7 +73,7 @@ def test_another_process_adds_clients_while_the_hub_writes(tmp_path: Path) -> No
         path = tmp_path / "hub.sqlite3"
         store = open_store(StoreSettings(), tmp_path, asyncio.get_running_loop())
         code = (
-            "import sys; from wirehouse.hub.store import add_client\n"
+            "import sys; from wirelake.hub.store import add_client\n"
             "for n in range(20): add_client(sys.argv[1], f'c{n}')"
         )
         with subprocess.Popen([sys.executable, "-c", code, str(path)]) as process:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.hub.topics.desk import desk
 
-from wirehouse.hub.store import StoreError, list_clients
-from wirehouse.hub.store.migrations import MIGRATIONS, VERSION, migrate
+from wirelake.hub.store import StoreError, list_clients
+from wirelake.hub.store.migrations import MIGRATIONS, VERSION, migrate
 
 _VERSION_1 = Path(__file__).with_name("version_1.sql")
 

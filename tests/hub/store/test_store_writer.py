@@ -8,10 +8,10 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from wirehouse.hub.config import StoreSettings
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.store import open_store
-from wirehouse.hub.store.batch import insert
+from wirelake.hub.config import StoreSettings
+from wirelake.hub.errors import HubError
+from wirelake.hub.store import open_store
+from wirelake.hub.store.batch import insert
 
 
 def _row(number: int, content: bytes = b"x") -> tuple[int, int, int, int, int, None, bytes]:

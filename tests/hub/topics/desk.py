@@ -18,16 +18,16 @@ from typing import Any
 
 import msgspec
 
-from wirehouse.hub.auth import Authority
-from wirehouse.hub.clients import Client
-from wirehouse.hub.config import Config, StoreSettings
-from wirehouse.hub.counts import Counts
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.limits import Limits
-from wirehouse.hub.notification import Notification
-from wirehouse.hub.outbox import Outbox
-from wirehouse.hub.store import add_client, list_clients, open_store
-from wirehouse.hub.topics import Publication, Published, Topics
+from wirelake.hub.auth import Authority
+from wirelake.hub.clients import Client
+from wirelake.hub.config import Config, StoreSettings
+from wirelake.hub.counts import Counts
+from wirelake.hub.errors import HubError
+from wirelake.hub.limits import Limits
+from wirelake.hub.notification import Notification
+from wirelake.hub.outbox import Outbox
+from wirelake.hub.store import add_client, list_clients, open_store
+from wirelake.hub.topics import Publication, Published, Topics
 
 DEADLINE_S = 20.0
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from wirehouse.hub.auth import FORGET_S, LONGEST_S
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.store import add_client, remove_client, rotate_client
+from wirelake.hub.auth import FORGET_S, LONGEST_S
+from wirelake.hub.errors import HubError
+from wirelake.hub.store import add_client, remove_client, rotate_client
 
 from .desk import desk
 

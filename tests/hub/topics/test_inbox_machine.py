@@ -18,9 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from wirehouse.hub.numbering import number_of
-from wirehouse.hub.store import add_client
-from wirehouse.hub.topics import Publication, Published
+from wirelake.hub.numbering import number_of
+from wirelake.hub.store import add_client
+from wirelake.hub.topics import Publication, Published
 
 from .desk import Desk, Ear, desk
 
@@ -43,7 +43,7 @@ class InboxMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.scratch = Path(tempfile.mkdtemp(prefix="wirehouse-inboxes-"))
+        self.scratch = Path(tempfile.mkdtemp(prefix="wirelake-inboxes-"))
         self.folders = 0
         self.count = 0
         self.ears: dict[str, Ear] = {}

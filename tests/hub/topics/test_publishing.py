@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.topics import Publication
+from wirelake.hub.errors import HubError
+from wirelake.hub.topics import Publication
 
 from .desk import desk
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.hub.errors import HubError
+from wirelake.hub.errors import HubError
 
 from .desk import desk
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirehouse.hub.errors import HubError
-from wirehouse.hub.store import remove_client
+from wirelake.hub.errors import HubError
+from wirelake.hub.store import remove_client
 
 from .desk import desk
 

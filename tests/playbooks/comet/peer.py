@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.playbooks.playbook import Emits, EmitsKind, Pair, Playbook
 
-from wirehouse.protocols.comet import codec_hipush, codec_seed
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet.layout import (
     Auth,
     AuthSuccess,
     Error,
@@ -24,8 +24,8 @@ from wirehouse.protocols.comet.layout import (
     Notification,
     Ok,
 )
-from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.comet.sealing import (
+from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.sealing import (
     ContentOpener,
     ContentSealer,
     ServerKey,
@@ -33,7 +33,7 @@ from wirehouse.protocols.comet.sealing import (
     content_key,
     wrap_secret,
 )
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.session import (
     Authenticated,
     AuthRequested,
     ClientSession,
@@ -41,7 +41,7 @@ from wirehouse.protocols.comet.session import (
     Replied,
     ServerSession,
 )
-from wirehouse.protocols.sansio import Closed, Failed
+from wirelake.protocols.sansio import Closed, Failed
 
 CODECS: dict[str, Any] = {"seed": codec_seed, "hipush": codec_hipush}
 VECTORS = {

@@ -26,23 +26,23 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, rule
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     AuthSuccess,
     GetMessageList,
     MessageList,
     Notification,
     Ok,
 )
-from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.comet.sealing import HipushContent, RsaServerKey
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.sealing import HipushContent, RsaServerKey
+from wirelake.protocols.comet.session import (
     ClientSession,
     KeyExchanged,
     Notified,
     Replied,
     ServerSession,
 )
-from wirehouse.protocols.sansio import SessionError
+from wirelake.protocols.sansio import SessionError
 
 LEGACY = VECTORS["legacy_exchange_key_rsa512_des"]
 WEAK = RsaServerKey(bytes.fromhex(LEGACY["expect"]["rsa_private_pkcs8_hex"]), legacy_hipush=True)

@@ -29,7 +29,7 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import Emits, rule
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     GetMessageList,
     GetTopicList,
     Heartbeat,
@@ -44,7 +44,7 @@ from wirehouse.protocols.comet.layout import (
     TopicList,
     Unsubscribe,
 )
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.session import (
     Authenticated,
     AuthRequested,
     Beat,

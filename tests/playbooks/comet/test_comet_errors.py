@@ -29,7 +29,7 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, Eof, rule
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     Error,
     ErrorCode,
     ExchangeKey,
@@ -41,10 +41,10 @@ from wirehouse.protocols.comet.layout import (
     Ok,
     Subscribe,
 )
-from wirehouse.protocols.comet.limits import ServerOptions
-from wirehouse.protocols.comet.session import REASONS, Beat, Notified, Requested
-from wirehouse.protocols.sansio import Closed, Failed, Side
-from wirehouse.wire.errors import CODES
+from wirelake.protocols.comet.limits import ServerOptions
+from wirelake.protocols.comet.session import REASONS, Beat, Notified, Requested
+from wirelake.protocols.sansio import Closed, Failed, Side
+from wirelake.wire.errors import CODES
 
 TOLD_APART = ServerOptions(tell_unknown_clients=True)
 

@@ -37,8 +37,8 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, rule
 
-from wirehouse.protocols.comet import codec_seed
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet import codec_seed
+from wirelake.protocols.comet.layout import (
     Auth,
     AuthSuccess,
     Error,
@@ -49,9 +49,9 @@ from wirehouse.protocols.comet.layout import (
     Notification,
     Ok,
 )
-from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.comet.sealing import MAX_SEALED, RsaServerKey, ServerKey, X25519ServerKey
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.sealing import MAX_SEALED, RsaServerKey, ServerKey, X25519ServerKey
+from wirelake.protocols.comet.session import (
     Authenticated,
     AuthRequested,
     ClientSession,
@@ -61,7 +61,7 @@ from wirehouse.protocols.comet.session import (
     Requested,
     ServerSession,
 )
-from wirehouse.protocols.sansio import Side
+from wirelake.protocols.sansio import Side
 
 STATIC = bytes(range(1, 33))
 PINNED = X25519ServerKey(STATIC).encrypt_key[-32:]

@@ -33,7 +33,7 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, rule
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     Auth,
     AuthSuccess,
     Error,
@@ -51,8 +51,8 @@ from wirehouse.protocols.comet.layout import (
     TopicList,
     Unsubscribe,
 )
-from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.session import (
     AuthRequested,
     Beat,
     KeyExchanged,
@@ -61,7 +61,7 @@ from wirehouse.protocols.comet.session import (
     Requested,
     ServerSession,
 )
-from wirehouse.protocols.sansio import Closed, SessionError, Side
+from wirelake.protocols.sansio import Closed, SessionError, Side
 
 AUTH_REQUIRED = Error(error_code=5, reason="auth required")
 KEY_REQUIRED = Error(error_code=7, reason="key required")

@@ -29,8 +29,8 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, rule
 
-from wirehouse.protocols.comet import codec_seed
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet import codec_seed
+from wirelake.protocols.comet.layout import (
     Auth,
     Error,
     GetMessageList,
@@ -43,7 +43,7 @@ from wirehouse.protocols.comet.layout import (
     Subscribe,
     TopicList,
 )
-from wirehouse.protocols.comet.limits import (
+from wirelake.protocols.comet.limits import (
     MAX_CONTENT,
     SEND_COUNT,
     SEND_FRAME,
@@ -53,7 +53,7 @@ from wirehouse.protocols.comet.limits import (
     page,
     topics_fit,
 )
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.session import (
     AuthRequested,
     Beat,
     KeyExchanged,
@@ -61,8 +61,8 @@ from wirehouse.protocols.comet.session import (
     Replied,
     Requested,
 )
-from wirehouse.protocols.sansio import SessionError
-from wirehouse.wire.errors import EncodeError
+from wirelake.protocols.sansio import SessionError
+from wirelake.wire.errors import EncodeError
 
 
 def note(number: int, content: bytes = b"x") -> Notification:

@@ -20,10 +20,10 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, rule
 
-from wirehouse.protocols.comet.layout import GetTopicList, Heartbeat, Ok, TopicList
-from wirehouse.protocols.comet.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.comet.session import Beat, Notified, Replied, Requested
-from wirehouse.protocols.sansio import Side
+from wirelake.protocols.comet.layout import GetTopicList, Heartbeat, Ok, TopicList
+from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.session import Beat, Notified, Replied, Requested
+from wirelake.protocols.sansio import Side
 
 
 @rule("comet.15")

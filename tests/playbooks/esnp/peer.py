@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.playbooks.playbook import EmitsKind, Pair, Playbook
 
-from wirehouse.protocols.esnp import codec_go, codec_seed
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp import codec_go, codec_seed
+from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
     Data,
@@ -30,9 +30,9 @@ from wirehouse.protocols.esnp.layout import (
     Var,
     VarType,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.session import Call, EsnpSession, Requested
-from wirehouse.protocols.sansio import Closed, Event, Failed, Role
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.session import Call, EsnpSession, Requested
+from wirelake.protocols.sansio import Closed, Event, Failed, Role
 
 CODECS: dict[str, Any] = {"seed": codec_seed, "go": codec_go}
 

@@ -32,8 +32,8 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
-from wirehouse.protocols.esnp import codec_go, codec_seed
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp import codec_go, codec_seed
+from wirelake.protocols.esnp.layout import (
     Address,
     Data,
     Flag,
@@ -49,16 +49,16 @@ from wirehouse.protocols.esnp.layout import (
     Version,
     XData,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.message import check, error_text, kind
-from wirehouse.protocols.esnp.session import (
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.message import check, error_text, kind
+from wirelake.protocols.esnp.session import (
     Announced,
     Answered,
     CallFailed,
     Requested,
     Traced,
 )
-from wirehouse.protocols.sansio import Role, Side
+from wirelake.protocols.sansio import Role, Side
 
 SID = SessionInfo(name="sid", value=Var(type=24, value="a"))
 ADD = m(REQUEST, mid(7), to("test", "add"), data("a", 1), data("b", 2))

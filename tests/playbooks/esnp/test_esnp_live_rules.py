@@ -28,10 +28,10 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, rule
 
-from wirehouse.protocols.esnp.address import Address, format_url, parse_url
-from wirehouse.protocols.esnp.application import Application
-from wirehouse.protocols.esnp.layout import Address as AddressRow
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp.address import Address, format_url, parse_url
+from wirelake.protocols.esnp.application import Application
+from wirelake.protocols.esnp.layout import Address as AddressRow
+from wirelake.protocols.esnp.layout import (
     Data,
     Flag,
     OpaqueRow,
@@ -41,10 +41,10 @@ from wirehouse.protocols.esnp.layout import (
     VarType,
     Version,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.session import Announced, Answered, CallFailed
-from wirehouse.protocols.sansio import Role, SessionError
-from wirehouse.wire.types import Layout, VarI32
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.session import Announced, Answered, CallFailed
+from wirelake.protocols.sansio import Role, SessionError
+from wirelake.wire.types import Layout, VarI32
 
 
 def answers(*rows: Any, call: int = -1, **named: Any) -> Any:

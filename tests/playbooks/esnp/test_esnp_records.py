@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.playbooks.esnp.peer import Taking, lines, m, mid, raw, smid
 
-from wirehouse.protocols.esnp.events import Call
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp.events import Call
+from wirelake.protocols.esnp.layout import (
     BrokenRow,
     Data,
     Payload,
@@ -23,10 +23,10 @@ from wirehouse.protocols.esnp.layout import (
     VarType,
     XData,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.message import address, addresses
-from wirehouse.protocols.esnp.session import Announced, Requested
-from wirehouse.protocols.sansio import Closed, Failed, Role
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.message import address, addresses
+from wirelake.protocols.esnp.session import Announced, Requested
+from wirelake.protocols.sansio import Closed, Failed, Role
 
 RECORDS = {name: line for name, line in lines("records/esnp.jsonl").items() if name[:4] == "tcp_"}
 GO = SessionOptions(dialect="go", trace_name="service(gos)", message_limit=1 << 20)

@@ -22,7 +22,7 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, rule
 
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp.layout import (
     BrokenRow,
     Message,
     OpaqueRow,
@@ -31,10 +31,10 @@ from wirehouse.protocols.esnp.layout import (
     Var,
     VarType,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.routing import Router
-from wirehouse.protocols.esnp.session import Answered, Passed
-from wirehouse.protocols.sansio import Role, SessionError
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.routing import Router
+from wirelake.protocols.esnp.session import Answered, Passed
+from wirelake.protocols.sansio import Role, SessionError
 
 ROUTES = SessionOptions(routes=True)
 ODD = bytes.fromhex(

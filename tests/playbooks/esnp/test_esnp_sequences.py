@@ -24,10 +24,10 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, rule
 
-from wirehouse.protocols.esnp.layout import Message, Payload, SeqNo
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.session import Announced, Answered, CallFailed
-from wirehouse.protocols.sansio import Role, SessionError
+from wirelake.protocols.esnp.layout import Message, Payload, SeqNo
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.session import Announced, Answered, CallFailed
+from wirelake.protocols.sansio import Role, SessionError
 
 
 def part(number: int, current: int, maximum: int) -> Message:

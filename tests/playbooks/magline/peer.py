@@ -21,8 +21,8 @@ from typing import Any
 
 from tests.playbooks.playbook import Emits, EmitsKind, Playbook
 
-from wirehouse.protocols.magline.codec_seed import decode_frame, encode_frame
-from wirehouse.protocols.magline.handshake import (
+from wirelake.protocols.magline.codec_seed import decode_frame, encode_frame
+from wirelake.protocols.magline.handshake import (
     SEALED_SID_SIZE,
     Mode,
     SessionKeys,
@@ -33,7 +33,7 @@ from wirehouse.protocols.magline.handshake import (
     server_keys,
     x25519_public,
 )
-from wirehouse.protocols.magline.layout import (
+from wirelake.protocols.magline.layout import (
     Ack,
     Err,
     Fin,
@@ -45,9 +45,9 @@ from wirehouse.protocols.magline.layout import (
     Resume,
     Syn,
 )
-from wirehouse.protocols.magline.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.magline.records import RecordCipher
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
+from wirelake.protocols.magline.records import RecordCipher
+from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
     Established,
@@ -55,7 +55,7 @@ from wirehouse.protocols.magline.session import (
     ServerSession,
     Ticket,
 )
-from wirehouse.protocols.sansio import Closed, Failed, Side
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 NO_TAG = bytes(16)
 DATA = (Req, Rep, Psh)

@@ -15,8 +15,8 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, Playbook
 
-from wirehouse.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.session import (
     Established,
     MemoryStore,
     Pinged,

@@ -28,9 +28,9 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Pair, rule
 
-from wirehouse.protocols.magline.handshake import Mode
-from wirehouse.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.handshake import Mode
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
     Established,
@@ -52,7 +52,7 @@ from wirehouse.protocols.magline.session import (
     ServerSession,
     session_id_of,
 )
-from wirehouse.protocols.sansio import Closed, Failed, Side
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 KEYS = [ANONYMOUS, PINNED, SHARED]
 MODES = ["anonymous", "pinned", "psk"]

@@ -26,9 +26,9 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import PROVEN, At, Emits, EmitsKind, Playbook, rule
 
-from wirehouse.protocols.magline.layout import Ack, ErrorNumber, Pin, Pon, Reason
-from wirehouse.protocols.magline.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.layout import Ack, ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
+from wirelake.protocols.magline.session import (
     ClientSession,
     Failure,
     Finished,
@@ -42,7 +42,7 @@ from wirehouse.protocols.magline.session import (
     ServerKeys,
     ServerSession,
 )
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 
 E = ErrorNumber
 

@@ -29,10 +29,10 @@ from tests.playbooks.magline.peer import (
 from tests.playbooks.magline.resuming import UNKNOWN, confirm, first, resuming
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
-from wirehouse.protocols.magline.handshake import Mode
-from wirehouse.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
-from wirehouse.protocols.magline.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.handshake import Mode
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
+from wirelake.protocols.magline.session import (
     Authenticated,
     ClientKey,
     ClientSession,
@@ -52,7 +52,7 @@ from wirehouse.protocols.magline.session import (
     Ticket,
     session_id_of,
 )
-from wirehouse.protocols.sansio import Closed, Failed, Side
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 HOUR = 3600.0
 

@@ -26,10 +26,10 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, rule
 
-from wirehouse.protocols.magline.codec_seed import decode_frame
-from wirehouse.protocols.magline.handshake import x25519_public
-from wirehouse.protocols.magline.layout import Ack, ErrorNumber, Pin, Pon, Syn
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.codec_seed import decode_frame
+from wirelake.protocols.magline.handshake import x25519_public
+from wirelake.protocols.magline.layout import Ack, ErrorNumber, Pin, Pon, Syn
+from wirelake.protocols.magline.session import (
     Established,
     Finished,
     Pinged,
@@ -41,7 +41,7 @@ from wirehouse.protocols.magline.session import (
     RequestFailed,
     RequestLost,
 )
-from wirehouse.protocols.sansio import Closed, Failed, Side
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 
 @rule("magline.1")

@@ -35,13 +35,13 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
-from wirehouse.protocols.magline.codec_seed import decode_frame
-from wirehouse.protocols.magline.handshake import psk_key_id, server_key_id, x25519_public
-from wirehouse.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
-from wirehouse.protocols.magline.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.magline.opening import Opener
-from wirehouse.protocols.magline.records import DIRECTION_BYTES_LIMIT, SEQ_LIMIT
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.codec_seed import decode_frame
+from wirelake.protocols.magline.handshake import psk_key_id, server_key_id, x25519_public
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
+from wirelake.protocols.magline.opening import Opener
+from wirelake.protocols.magline.records import DIRECTION_BYTES_LIMIT, SEQ_LIMIT
+from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
     Established,
@@ -56,8 +56,8 @@ from wirehouse.protocols.magline.session import (
     ServerKeys,
     ServerSession,
 )
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.wire.errors import EncodeError
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.wire.errors import EncodeError
 
 DAY = 24 * 3600.0
 

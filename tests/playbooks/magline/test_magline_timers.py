@@ -24,9 +24,9 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Pair, rule
 
-from wirehouse.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
-from wirehouse.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
+from wirelake.protocols.magline.session import (
     Authenticated,
     ClientSession,
     Established,
@@ -40,7 +40,7 @@ from wirehouse.protocols.magline.session import (
     RequestLost,
     ServerSession,
 )
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 
 DAY = 24 * 3600.0
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from tests.playbooks.playbook import rule
 
-from wirehouse.protocols.magline.handshake import Mode
-from wirehouse.protocols.magline.limits import ServerOptions
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline.handshake import Mode
+from wirelake.protocols.magline.limits import ServerOptions
+from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
     Established,
@@ -37,7 +37,7 @@ from wirehouse.protocols.magline.session import (
     Ticket,
     session_id_of,
 )
-from wirehouse.protocols.sansio import Closed, Event, Failed, Session, Side
+from wirelake.protocols.sansio import Closed, Event, Failed, Session, Side
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "magline.jsonl"
 V: dict[str, dict[str, Any]] = {

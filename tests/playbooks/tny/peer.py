@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.playbooks.playbook import Playbook
 
-from wirehouse.protocols.tny import codec_seed, codec_upstream
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.tny import codec_seed, codec_upstream
+from wirelake.protocols.tny.layout import (
     Envelope,
     Message,
     Mode,
@@ -23,9 +23,9 @@ from wirehouse.protocols.tny.layout import (
     Ping,
     Pong,
 )
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.session import ClientSession, ServerSession
-from wirehouse.protocols.tny.transform import Dialect, PacketContext, TransformConfig
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.session import ClientSession, ServerSession
+from wirelake.protocols.tny.transform import Dialect, PacketContext, TransformConfig
 
 CODECS: dict[str, Any] = {"seed": codec_seed, "upstream": codec_upstream}
 DIALECTS: tuple[Dialect, ...] = ("seed", "upstream")

@@ -14,7 +14,7 @@ import pytest
 from tests.playbooks.playbook import Emits, EmitsKind, Playbook
 from tests.playbooks.tny.peer import CODECS, DIALECTS, EPOCH_MS
 
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.tny.layout import (
     LinkOpen,
     LinkOpened,
     Message,
@@ -23,8 +23,8 @@ from wirehouse.protocols.tny.layout import (
     TunnelConnected,
     TunnelRelay,
 )
-from wirehouse.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
+from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
     LinkRegistry,
@@ -34,8 +34,8 @@ from wirehouse.protocols.tny.relay import (
     TunnelKey,
     TunnelOpened,
 )
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.transform import Dialect
 
 GATEWAY = 1001
 """The instance id of the gateway in playbooks."""

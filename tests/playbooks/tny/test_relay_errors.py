@@ -17,16 +17,16 @@ from tests.playbooks.tny.relay_peer import (
     server_link,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, Side
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import Closed, Failed, Side
+from wirelake.protocols.tny.layout import (
     RelayPacket,
 )
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.tny.relay import (
     ReconnectSchedule,
 )
-from wirehouse.protocols.tny.transform import Dialect
-from wirehouse.protocols.tny.vectors_errors import class_of
-from wirehouse.wire.errors import DecodeError
+from wirelake.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.vectors_errors import class_of
+from wirelake.wire.errors import DecodeError
 
 
 @rule("tny.5.reconnect")

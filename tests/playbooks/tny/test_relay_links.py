@@ -24,8 +24,8 @@ from tests.playbooks.tny.relay_peer import (
     server_link,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.tny.layout import (
     LinkClose,
     LinkOpen,
     LinkOpened,
@@ -37,17 +37,17 @@ from wirehouse.protocols.tny.layout import (
     TunnelDisconnect,
     TunnelSwitchLink,
 )
-from wirehouse.protocols.tny.limits import (
+from wirelake.protocols.tny.limits import (
     RegistryLimits,
 )
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.tny.relay import (
     LinkPinged,
     LinkPonged,
     LinkRegistry,
     LinkUp,
     ServerLink,
 )
-from wirehouse.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.transform import Dialect
 
 
 @rule("tny.5.link_open", "tny.5.link_opened")

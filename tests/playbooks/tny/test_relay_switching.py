@@ -29,24 +29,24 @@ from tests.playbooks.tny.relay_peer import (
     relayed,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.tny.layout import (
     LinkClose,
     TunnelConnect,
     TunnelConnected,
     TunnelDisconnect,
     TunnelSwitchLink,
 )
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.tny.relay import (
     Relayed,
     TunnelClosed,
     TunnelLost,
     TunnelOpened,
     TunnelSwitched,
 )
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import Requested
-from wirehouse.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import Requested
+from wirelake.protocols.tny.transform import Dialect
 
 
 @rule("tny.5.tunnel_switch_link", "tny.5.link_loss")

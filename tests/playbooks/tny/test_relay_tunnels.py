@@ -33,18 +33,18 @@ from tests.playbooks.tny.relay_peer import (
     relayed,
 )
 
-from wirehouse.protocols.sansio import Closed, Event, Failed, SessionError
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
+from wirelake.protocols.tny.layout import (
     LinkOpen,
     RelayPacket,
     TunnelConnect,
     TunnelDisconnect,
 )
-from wirehouse.protocols.tny.limits import (
+from wirelake.protocols.tny.limits import (
     GatewayOptions,
     RelayServerOptions,
 )
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
     LinkRegistry,
@@ -55,9 +55,9 @@ from wirehouse.protocols.tny.relay import (
     TunnelOpened,
     TunnelSwitched,
 )
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import Requested, ServerSession
-from wirehouse.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import Requested, ServerSession
+from wirelake.protocols.tny.transform import Dialect
 
 
 @rule("tny.5.tunnel_connect", "tny.5.tunnel_connected")

@@ -19,11 +19,11 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.protocols.tny.layout import Ping, Pong
-from wirehouse.protocols.tny.limits import PAYLOAD_LIMITS, ClientOptions, ServerOptions
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import (
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.tny.layout import Ping, Pong
+from wirelake.protocols.tny.limits import PAYLOAD_LIMITS, ClientOptions, ServerOptions
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import (
     ClientSession,
     DialectSeen,
     Pinged,
@@ -32,7 +32,7 @@ from wirehouse.protocols.tny.session import (
     Requested,
     ServerSession,
 )
-from wirehouse.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.transform import Dialect
 
 MOVE = 2002
 PING5, PONG5 = b"tny.\x01", b"tny.\x02"

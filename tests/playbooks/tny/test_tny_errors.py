@@ -23,13 +23,13 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, Side
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import ClientSession, Pushed, ServerSession, Unmatched
-from wirehouse.protocols.tny.transform import Dialect, TransformConfig
-from wirehouse.protocols.tny.vectors_errors import class_of
-from wirehouse.wire.errors import DecodeError
+from wirelake.protocols.sansio import Closed, Failed, Side
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import ClientSession, Pushed, ServerSession, Unmatched
+from wirelake.protocols.tny.transform import Dialect, TransformConfig
+from wirelake.protocols.tny.vectors_errors import class_of
+from wirelake.wire.errors import DecodeError
 
 MOVE = 2002
 

@@ -20,14 +20,14 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.tny.layout import (
     Ping,
     Pong,
 )
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.results import CLOSING, ResultCode
-from wirehouse.protocols.tny.session import (
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.results import CLOSING, ResultCode
+from wirelake.protocols.tny.session import (
     CallFailed,
     ClientSession,
     Pinged,
@@ -38,7 +38,7 @@ from wirehouse.protocols.tny.session import (
     ServerSession,
     Unmatched,
 )
-from wirehouse.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.transform import Dialect
 
 LOGIN, MOVE, CHAT = 1001, 2002, 3003
 HELLO = b"hello"

@@ -14,9 +14,9 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirehouse.protocols.sansio import Failed
-from wirehouse.protocols.tny.headers import encode_header
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import Failed
+from wirelake.protocols.tny.headers import encode_header
+from wirelake.protocols.tny.layout import (
     Contact,
     ForwardHeader,
     Message,
@@ -24,9 +24,9 @@ from wirehouse.protocols.tny.layout import (
     Point,
     TracingHeader,
 )
-from wirehouse.protocols.tny.limits import ServerOptions
-from wirehouse.protocols.tny.session import Replied, Requested, ServerSession
-from wirehouse.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.limits import ServerOptions
+from wirelake.protocols.tny.session import Replied, Requested, ServerSession
+from wirelake.protocols.tny.transform import Dialect
 
 MOVE, CHAT = 2002, 3003
 HELLO = b"hello"

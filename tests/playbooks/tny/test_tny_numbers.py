@@ -18,10 +18,10 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.protocols.tny.layout import Ping, Pong
-from wirehouse.protocols.tny.limits import LAST_NUMBER, ClientOptions
-from wirehouse.protocols.tny.session import (
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.tny.layout import Ping, Pong
+from wirelake.protocols.tny.limits import LAST_NUMBER, ClientOptions
+from wirelake.protocols.tny.session import (
     ClientSession,
     NumbersLow,
     Pinged,
@@ -29,7 +29,7 @@ from wirehouse.protocols.tny.session import (
     Requested,
     ServerSession,
 )
-from wirehouse.protocols.tny.transform import Dialect, TransformConfig
+from wirelake.protocols.tny.transform import Dialect, TransformConfig
 
 MOVE = 2002
 

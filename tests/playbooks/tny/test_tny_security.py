@@ -24,17 +24,17 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import (
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import (
     ClientSession,
     Pushed,
     Replied,
     Requested,
     ServerSession,
 )
-from wirehouse.protocols.tny.transform import Dialect, TransformConfig, xor_crypt
+from wirelake.protocols.tny.transform import Dialect, TransformConfig, xor_crypt
 
 MOVE = 2002
 OPTIONS = [

@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.playbooks.comet.peer import AUTH, EPH_PRIVATE, KEY, LET_IN, SECRET, exchange
 
-from wirehouse.protocols.comet import codec_seed
-from wirehouse.protocols.comet.layout import Ok
-from wirehouse.protocols.comet.limits import ServerOptions
-from wirehouse.protocols.comet.session import ClientSession, ServerSession
+from wirelake.protocols.comet import codec_seed
+from wirelake.protocols.comet.layout import Ok
+from wirelake.protocols.comet.limits import ServerOptions
+from wirelake.protocols.comet.session import ClientSession, ServerSession
 
 
 def frame(message: Any) -> bytes:

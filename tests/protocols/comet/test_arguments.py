@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.comet.arguments import (
+from wirelake.protocols.comet.arguments import (
     BAD_ARGUMENTS_REPLY,
     BAD_KEY_REPLY,
     check_arguments,
     is_topic,
 )
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     PROTOCOL,
     Auth,
     Command,
@@ -26,7 +26,7 @@ from wirehouse.protocols.comet.layout import (
     Subscribe,
     Unsubscribe,
 )
-from wirehouse.wire.errors import DecodeError
+from wirelake.wire.errors import DecodeError
 
 LONE = b"\xff".decode("utf-8", "surrogateescape")
 """How the codec gives a byte that is not UTF-8."""

@@ -14,18 +14,18 @@ from tests.playbooks.comet.peer import (
 )
 from tests.protocols.comet.states import client_in, frame
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     Auth,
     ExchangeKey,
     GetTopicList,
     Heartbeat,
     MessageAck,
 )
-from wirehouse.protocols.comet.limits import ClientOptions
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.limits import ClientOptions
+from wirelake.protocols.comet.session import (
     ClientSession,
 )
-from wirehouse.protocols.sansio import SessionError
+from wirelake.protocols.sansio import SessionError
 
 
 def test_a_client_after_the_end() -> None:

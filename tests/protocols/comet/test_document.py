@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.comet import layout
-from wirehouse.protocols.comet.arguments import check_arguments
-from wirehouse.protocols.comet.layout import PROTOCOL
-from wirehouse.wire.errors import DecodeError, EncodeError
-from wirehouse.wire.generate.single import compile_layout
-from wirehouse.wire.model import Direction
-from wirehouse.wire.types import I16, I32, I64, U8, Boolean, Layout, String16
+from wirelake.protocols.comet import layout
+from wirelake.protocols.comet.arguments import check_arguments
+from wirelake.protocols.comet.layout import PROTOCOL
+from wirelake.wire.errors import DecodeError, EncodeError
+from wirelake.wire.generate.single import compile_layout
+from wirelake.wire.model import Direction
+from wirelake.wire.types import I16, I32, I64, U8, Boolean, Layout, String16
 
 # -- 基础类型 ---------------------------------------------------------------------------------
 

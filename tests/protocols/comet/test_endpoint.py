@@ -10,7 +10,7 @@ from tests.playbooks.comet.peer import (
     VECTORS,
 )
 
-from wirehouse.protocols.comet.endpoint import (
+from wirelake.protocols.comet.endpoint import (
     ANSWERS,
     ENDS,
     REASONS,
@@ -18,9 +18,9 @@ from wirehouse.protocols.comet.endpoint import (
     seal,
     with_content,
 )
-from wirehouse.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
-from wirehouse.protocols.comet.session import ClientSession, ServerSession
-from wirehouse.protocols.sansio import CLOSED
+from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
+from wirelake.protocols.comet.session import ClientSession, ServerSession
+from wirelake.protocols.sansio import CLOSED
 
 
 def test_every_command_has_its_answers() -> None:

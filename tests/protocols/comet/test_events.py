@@ -13,11 +13,11 @@ from tests.playbooks.comet.peer import (
     pair,
 )
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     Ok,
     Subscribe,
 )
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.session import (
     AuthRequested,
     Replied,
 )

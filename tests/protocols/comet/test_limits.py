@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.comet import codec_hipush, codec_seed
-from wirehouse.protocols.comet.layout import MessageList, Notification, TopicList
-from wirehouse.protocols.comet.limits import (
+from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet.layout import MessageList, Notification, TopicList
+from wirelake.protocols.comet.limits import (
     SEND_COUNT,
     SEND_FRAME,
     ClientOptions,
@@ -20,8 +20,8 @@ from wirehouse.protocols.comet.limits import (
     page,
     topics_fit,
 )
-from wirehouse.protocols.comet.sealing import CONTENT_OVERHEAD, HipushContent
-from wirehouse.protocols.sansio import SessionError
+from wirelake.protocols.comet.sealing import CONTENT_OVERHEAD, HipushContent
+from wirelake.protocols.sansio import SessionError
 
 CODECS: dict[str, Any] = {"seed": codec_seed, "hipush": codec_hipush}
 DES = HipushContent(bytes(range(8)), legacy_hipush=True)  # a throw-away key

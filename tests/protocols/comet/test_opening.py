@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.protocols.comet.layout import MessageList, Notification, Ok
-from wirehouse.protocols.comet.opening import OPENS, Opener
-from wirehouse.protocols.comet.sealing import ContentSealer, HipushContent
-from wirehouse.wire import DecodeError
+from wirelake.protocols.comet.layout import MessageList, Notification, Ok
+from wirelake.protocols.comet.opening import OPENS, Opener
+from wirelake.protocols.comet.sealing import ContentSealer, HipushContent
+from wirelake.wire import DecodeError
 
 KEY = bytes(range(32))
 KEYS = {"content_key": KEY.hex()}

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.comet.sealing import (
+from wirelake.protocols.comet.sealing import (
     CONTENT_OVERHEAD,
     MAX_SEALED,
     ContentOpener,
@@ -43,7 +43,7 @@ from wirehouse.protocols.comet.sealing import (
     transcript_2,
     wrap_secret,
 )
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire.errors import DecodeError, EncodeError
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "comet.jsonl"
 

@@ -16,7 +16,7 @@ from tests.playbooks.comet.peer import (
 )
 from tests.protocols.comet.states import frame, server_in
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     Error,
     ErrorCode,
     GetMessageList,
@@ -28,14 +28,14 @@ from wirehouse.protocols.comet.layout import (
     Subscribe,
     TopicList,
 )
-from wirehouse.protocols.comet.limits import ServerOptions
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.limits import ServerOptions
+from wirelake.protocols.comet.session import (
     AuthRequested,
     Beat,
     Requested,
     ServerSession,
 )
-from wirehouse.protocols.sansio import Closed, Event, SessionError, Side
+from wirelake.protocols.sansio import Closed, Event, SessionError, Side
 
 
 @pytest.mark.parametrize("state", ["new", "deciding", "authenticated", "keyed"])

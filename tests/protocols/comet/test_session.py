@@ -13,8 +13,8 @@ from tests.playbooks.comet.peer import (
 )
 from tests.protocols.comet.states import client_in, server_in
 
-from wirehouse.protocols.comet import session
-from wirehouse.protocols.sansio import Closed
+from wirelake.protocols.comet import session
+from wirelake.protocols.sansio import Closed
 
 
 def test_the_public_names() -> None:

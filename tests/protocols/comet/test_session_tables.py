@@ -20,7 +20,7 @@ from tests.playbooks.comet.peer import (
 )
 from tests.protocols.comet.states import client_in, frame, server_in
 
-from wirehouse.protocols.comet.layout import (
+from wirelake.protocols.comet.layout import (
     Auth,
     AuthSuccess,
     Error,
@@ -31,11 +31,11 @@ from wirehouse.protocols.comet.layout import (
     Ok,
     TopicList,
 )
-from wirehouse.protocols.comet.session import (
+from wirelake.protocols.comet.session import (
     ClientSession,
     ServerSession,
 )
-from wirehouse.protocols.sansio import CLOSED, Closed, Role
+from wirelake.protocols.sansio import CLOSED, Closed, Role
 
 BAD_AUTH = Auth(client_id="", token="x")
 

@@ -18,14 +18,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from wirehouse.protocols.comet import layout
-from wirehouse.protocols.comet.layout import PROTOCOL
-from wirehouse.protocols.comet.sealing import ContentSealer, HipushContent, wrap_secret
-from wirehouse.protocols.comet.vectors import CLASSES, ERRORS, EXCUSES, run
-from wirehouse.protocols.comet.vectors_fields import COMMANDS
-from wirehouse.protocols.comet.vectors_keys import REFERENCE, content_keys, des_key
-from wirehouse.protocols.conform import Case, Suite
-from wirehouse.protocols.expectation import Context, VectorFailure
+from wirelake.protocols.comet import layout
+from wirelake.protocols.comet.layout import PROTOCOL
+from wirelake.protocols.comet.sealing import ContentSealer, HipushContent, wrap_secret
+from wirelake.protocols.comet.vectors import CLASSES, ERRORS, EXCUSES, run
+from wirelake.protocols.comet.vectors_fields import COMMANDS
+from wirelake.protocols.comet.vectors_keys import REFERENCE, content_keys, des_key
+from wirelake.protocols.conform import Case, Suite
+from wirelake.protocols.expectation import Context, VectorFailure
 
 FILE = Path(__file__).parents[2] / "vectors" / "comet.jsonl"
 VECTORS = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp.address import (
+from wirelake.protocols.esnp.address import (
     Address,
     AddressKind,
     address_from_pairs,
@@ -18,7 +18,7 @@ from wirehouse.protocols.esnp.address import (
     format_url,
     parse_url,
 )
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire.errors import DecodeError, EncodeError
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "esnp.jsonl"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.protocols.esnp.application import Application
-from wirehouse.protocols.esnp.layout import PROTOCOL, AnyVar, LenString, Message, OpaqueRow, Var
-from wirehouse.wire.errors import DecodeError, EncodeError
-from wirehouse.wire.types import Layout, VarI32
+from wirelake.protocols.esnp.application import Application
+from wirelake.protocols.esnp.layout import PROTOCOL, AnyVar, LenString, Message, OpaqueRow, Var
+from wirelake.wire.errors import DecodeError, EncodeError
+from wirelake.wire.types import Layout, VarI32
 
 
 class Position(Layout):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp.basic import ALIASES, BASIC, Basic
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.protocols.esnp.basic import ALIASES, BASIC, Basic
+from wirelake.wire.errors import DecodeError, EncodeError
 
 
 def values(basic: Basic) -> st.SearchStrategy[object]:

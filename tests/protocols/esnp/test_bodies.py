@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp.bodies import learn_body
-from wirehouse.protocols.esnp.codec_seed import decode_message, encode_message
-from wirehouse.protocols.esnp.layout import Message, Payload, Row
-from wirehouse.protocols.esnp.values import data_rows, values_of
-from wirehouse.wire.errors import DecodeError, NeedMore
+from wirelake.protocols.esnp.bodies import learn_body
+from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
+from wirelake.protocols.esnp.layout import Message, Payload, Row
+from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.wire.errors import DecodeError, NeedMore
 
 
 def _rows(content: object, topic: str = "@news") -> tuple[Row, ...]:

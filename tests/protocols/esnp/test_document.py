@@ -11,10 +11,10 @@ from typing import Any, get_args
 
 import pytest
 
-from wirehouse.protocols.esnp import layout, message
-from wirehouse.protocols.esnp.address import Address, format_url, parse_url
-from wirehouse.protocols.esnp.basic import BASIC
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp import layout, message
+from wirelake.protocols.esnp.address import Address, format_url, parse_url
+from wirelake.protocols.esnp.basic import BASIC
+from wirelake.protocols.esnp.layout import (
     PROTOCOL,
     AddressKind,
     FlagType,
@@ -25,7 +25,7 @@ from wirehouse.protocols.esnp.layout import (
     Var,
     VarType,
 )
-from wirehouse.wire.errors import DecodeError
+from wirelake.wire.errors import DecodeError
 
 END = bytes([0, 0, 0, 0])
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp import facts, message
-from wirehouse.protocols.esnp.facts import Facts, facts_of, modern
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp import facts, message
+from wirelake.protocols.esnp.facts import Facts, facts_of, modern
+from wirelake.protocols.esnp.layout import (
     Address,
     BrokenRow,
     Data,

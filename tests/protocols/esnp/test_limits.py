@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
-from wirehouse.protocols.sansio import SessionError
+from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
+from wirelake.protocols.sansio import SessionError
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp import layout, message
-from wirehouse.protocols.esnp.address import Address
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp import layout, message
+from wirelake.protocols.esnp.address import Address
+from wirelake.protocols.esnp.layout import (
     PROTOCOL,
     BrokenRow,
     Flag,
@@ -18,7 +18,7 @@ from wirehouse.protocols.esnp.layout import (
     Row,
     Var,
 )
-from wirehouse.wire.errors import DecodeError
+from wirelake.wire.errors import DecodeError
 
 NULL = Var(type=0)
 ROWS: list[Row] = [

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.hub.doors.esnp_form import EsnpForm, published_body
-from wirehouse.hub.notification import Notification
-from wirehouse.hub.publication import Published
-from wirehouse.protocols.esnp.codec_seed import decode_message, encode_message
-from wirehouse.protocols.esnp.layout import Data, Message, Var, VarType
-from wirehouse.protocols.esnp.moulds import END, Mould, bytes_of_rows
-from wirehouse.protocols.esnp.values import data_rows, values_of
+from wirelake.hub.doors.esnp_form import EsnpForm, published_body
+from wirelake.hub.notification import Notification
+from wirelake.hub.publication import Published
+from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
+from wirelake.protocols.esnp.layout import Data, Message, Var, VarType
+from wirelake.protocols.esnp.moulds import END, Mould, bytes_of_rows
+from wirelake.protocols.esnp.values import data_rows, values_of
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 127, 128, 8_191, 8_192, 20_000])

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.playbooks.esnp.peer import ASYNC, EVENT, REQUEST, data, m, mid, raw
 
-from wirehouse.protocols.esnp import codec_seed
-from wirehouse.protocols.esnp.events import Announced, Requested
-from wirehouse.protocols.esnp.heads import Head
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp import codec_seed
+from wirelake.protocols.esnp.events import Announced, Requested
+from wirelake.protocols.esnp.heads import Head
+from wirelake.protocols.esnp.layout import (
     PROTOCOL,
     Address,
     AddressKind,
@@ -29,13 +29,13 @@ from wirehouse.protocols.esnp.layout import (
     Version,
     XData,
 )
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.message import reply
-from wirehouse.protocols.esnp.plain import Later
-from wirehouse.protocols.esnp.session import EsnpSession
-from wirehouse.protocols.esnp.values import var_of
-from wirehouse.protocols.sansio import Closed, Failed, Role, SessionError
-from wirehouse.wire.views.strategy import messages
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.message import reply
+from wirelake.protocols.esnp.plain import Later
+from wirelake.protocols.esnp.session import EsnpSession
+from wirelake.protocols.esnp.values import var_of
+from wirelake.protocols.sansio import Closed, Failed, Role, SessionError
+from wirelake.wire.views.strategy import messages
 
 SERVICE = Address(kind=AddressKind.SERVICE, value="test")
 OP = Address(kind=AddressKind.OP, value="echo")

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp.layout import (
+from wirelake.protocols.esnp.layout import (
     PROTOCOL,
     BrokenRow,
     Data,
@@ -18,9 +18,9 @@ from wirehouse.protocols.esnp.layout import (
     SeqNo,
     Var,
 )
-from wirehouse.protocols.esnp.message import reply
-from wirehouse.protocols.esnp.replies import reply_to
-from wirehouse.wire.views.strategy import messages
+from wirelake.protocols.esnp.message import reply
+from wirelake.protocols.esnp.replies import reply_to
+from wirelake.wire.views.strategy import messages
 
 EXTRA = (
     Flag(value=2),

@@ -16,9 +16,9 @@ from tests.playbooks.esnp.peer import (
     raw,
 )
 
-from wirehouse.protocols.esnp.layout import Payload, SeqNo
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.sansio import Role
+from wirelake.protocols.esnp.layout import Payload, SeqNo
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.sansio import Role
 
 
 def held(one: Taking) -> tuple[int, ...]:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp import codec_seed
-from wirehouse.protocols.esnp.layout import PROTOCOL
-from wirehouse.protocols.esnp.routing import Router
-from wirehouse.wire.errors import DecodeError, EncodeError
-from wirehouse.wire.views.strategy import messages as messages_of
+from wirelake.protocols.esnp import codec_seed
+from wirelake.protocols.esnp.layout import PROTOCOL
+from wirelake.protocols.esnp.routing import Router
+from wirelake.wire.errors import DecodeError, EncodeError
+from wirelake.wire.views.strategy import messages as messages_of
 
 messages = messages_of(PROTOCOL)
 names = st.text(min_size=1, max_size=12)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp.layout import Message
-from wirehouse.protocols.esnp.sequences import Numbers, Sequences, in_range
-from wirehouse.wire.errors import DecodeError
+from wirelake.protocols.esnp.layout import Message
+from wirelake.protocols.esnp.sequences import Numbers, Sequences, in_range
+from wirelake.wire.errors import DecodeError
 
 MESSAGE = Message()
 

@@ -24,17 +24,17 @@ from tests.playbooks.esnp.peer import (
     smid,
 )
 
-from wirehouse.protocols.esnp import session
-from wirehouse.protocols.esnp.layout import Payload, SeqNo
-from wirehouse.protocols.esnp.limits import SessionOptions
-from wirehouse.protocols.esnp.session import (
+from wirelake.protocols.esnp import session
+from wirelake.protocols.esnp.layout import Payload, SeqNo
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.session import (
     Announced,
     Answered,
     CallFailed,
     EsnpSession,
     Requested,
 )
-from wirehouse.protocols.sansio import CLOSED, Closed, Role, SessionError, Side
+from wirelake.protocols.sansio import CLOSED, Closed, Role, SessionError, Side
 
 HAPPENINGS: dict[str, Callable[[EsnpSession], object]] = {
     "receive request": lambda s: s.receive(raw(m(REQUEST, mid(1))), 0.0),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp.codec_seed import decode_message, encode_message
-from wirehouse.protocols.esnp.layout import Data, Message, Payload, Var, VarType
-from wirehouse.protocols.esnp.values import data_rows, value_of, values_of, var_of
-from wirehouse.wire.errors import EncodeError
+from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
+from wirelake.protocols.esnp.layout import Data, Message, Payload, Var, VarType
+from wirelake.protocols.esnp.values import data_rows, value_of, values_of, var_of
+from wirelake.wire.errors import EncodeError
 
 scalars = (
     st.none()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.conform import Case, Suite
-from wirehouse.protocols.esnp.vectors import CLASSES, ERRORS, EXCUSES, FIRST_FLAG_ONLY, run
-from wirehouse.protocols.esnp.vectors_bare import bytes_of_rule
-from wirehouse.protocols.expectation import Context, VectorFailure
+from wirelake.protocols.conform import Case, Suite
+from wirelake.protocols.esnp.vectors import CLASSES, ERRORS, EXCUSES, FIRST_FLAG_ONLY, run
+from wirelake.protocols.esnp.vectors_bare import bytes_of_rule
+from wirelake.protocols.expectation import Context, VectorFailure
 
 END = "00000000"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.magline.credentials import Chosen, ClientKey, ServerKeys
-from wirehouse.protocols.magline.handshake import Mode, psk_key_id, server_key_id, x25519_public
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.protocols.magline.credentials import Chosen, ClientKey, ServerKeys
+from wirelake.protocols.magline.handshake import Mode, psk_key_id, server_key_id, x25519_public
+from wirelake.wire.errors import DecodeError, EncodeError
 
 OLD, NEW, PSK = (bytes([n]) * 32 for n in (1, 2, 3))
 

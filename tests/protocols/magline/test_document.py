@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.protocols.magline import layout
-from wirehouse.protocols.magline.layout import CONTROL, DATA, PROTOCOL, VERSION, Cmd, Frame
-from wirehouse.wire.errors import DecodeError
+from wirelake.protocols.magline import layout
+from wirelake.protocols.magline.layout import CONTROL, DATA, PROTOCOL, VERSION, Cmd, Frame
+from wirelake.wire.errors import DecodeError
 
 HMAC = bytes(range(16))
 RANDOM, KEY, SEALED = b"R" * 32, b"K" * 32, b"S" * 32

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.magline.handshake import (
+from wirelake.protocols.magline.handshake import (
     RESUME_OPTION,
     SEALED_SID_SIZE,
     Mode,
@@ -31,7 +31,7 @@ from wirehouse.protocols.magline.handshake import (
     x25519_public,
     x25519_shared,
 )
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire.errors import DecodeError, EncodeError
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "magline.jsonl"
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.magline.limits import (
+from wirelake.protocols.magline.limits import (
     HALF_OPEN_PER_ADDRESS,
     ClientOptions,
     ResumptionOptions,
     ServerOptions,
 )
-from wirehouse.wire.errors import EncodeError
+from wirelake.wire.errors import EncodeError
 
 
 def test_defaults_are_those_of_the_rules() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.protocols.magline.layout import PROTOCOL, Ack, Fin, Frame, Pin, Rep, Req
-from wirehouse.protocols.magline.opening import OPENS, Opener
-from wirehouse.protocols.magline.records import DirectionKeys, RecordCipher
-from wirehouse.wire import DecodeError
+from wirelake.protocols.magline.layout import PROTOCOL, Ack, Fin, Frame, Pin, Rep, Req
+from wirelake.protocols.magline.opening import OPENS, Opener
+from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
+from wirelake.wire import DecodeError
 
 ENC, IV, MAC = bytes(range(32)), bytes(12), bytes(range(32, 64))
 KEYS = {"c2s_enc": ENC.hex(), "c2s_iv": IV.hex(), "c2s_mac": MAC.hex(), "res": "ignored"}

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.magline.records import (
+from wirelake.protocols.magline.records import (
     AUTH_OPTION,
     DIRECTION_BYTES_LIMIT,
     FIRST_SEQ_LIMIT,
@@ -27,7 +27,7 @@ from wirehouse.protocols.magline.records import (
     find_option,
     must_rekey,
 )
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire.errors import DecodeError, EncodeError
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "magline.jsonl"
 KEYS = DirectionKeys(bytes(range(32)), bytes(range(12)), bytes(range(32, 64)))

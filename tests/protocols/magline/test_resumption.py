@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.magline.handshake import Mode
-from wirehouse.protocols.magline.limits import RETRIED, ResumptionOptions
-from wirehouse.protocols.magline.resumption import (
+from wirelake.protocols.magline.handshake import Mode
+from wirelake.protocols.magline.limits import RETRIED, ResumptionOptions
+from wirelake.protocols.magline.resumption import (
     MemoryStore,
     ResumptionState,
     ResumptionStore,
     Ticket,
     session_id_of,
 )
-from wirehouse.protocols.magline.session import Push
+from wirelake.protocols.magline.session import Push
 
 HOUR = 3600.0
 A, B, C = (session_id_of(bytes([n]) * 16) for n in (1, 2, 3))

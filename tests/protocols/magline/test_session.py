@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.magline import events, session
-from wirehouse.protocols.magline.layout import ErrorNumber, Reason
-from wirehouse.protocols.magline.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.magline.session import (
+from wirelake.protocols.magline import events, session
+from wirelake.protocols.magline.layout import ErrorNumber, Reason
+from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
+from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
     Failure,
@@ -28,8 +28,8 @@ from wirehouse.protocols.magline.session import (
     ServerKeys,
     ServerSession,
 )
-from wirehouse.protocols.sansio import CLOSED, Closed, Failed, Role, SessionError, diagram
-from wirehouse.wire.errors import CODES, EncodeError
+from wirelake.protocols.sansio import CLOSED, Closed, Failed, Role, SessionError, diagram
+from wirelake.wire.errors import CODES, EncodeError
 
 ANONYMOUS = ClientKey(allow_anonymous=True)
 KEYS = ServerKeys(allow_anonymous=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.conform import Case, Suite
-from wirehouse.protocols.expectation import Context, VectorFailure
-from wirehouse.protocols.magline import layout
-from wirehouse.protocols.magline.handshake import (
+from wirelake.protocols.conform import Case, Suite
+from wirelake.protocols.expectation import Context, VectorFailure
+from wirelake.protocols.magline import layout
+from wirelake.protocols.magline.handshake import (
     Mode,
     SessionKeys,
     bind_syn,
@@ -23,11 +23,11 @@ from wirehouse.protocols.magline.handshake import (
     server_keys,
     x25519_public,
 )
-from wirehouse.protocols.magline.layout import PROTOCOL, Frame, Resume
-from wirehouse.protocols.magline.records import RecordCipher
-from wirehouse.protocols.magline.vectors import CLASSES, ERRORS, EXCUSES, run
-from wirehouse.protocols.magline.vectors_frames import COMMANDS, head_view
-from wirehouse.protocols.magline.vectors_keys import REFERENCE, keys_of, keys_view
+from wirelake.protocols.magline.layout import PROTOCOL, Frame, Resume
+from wirelake.protocols.magline.records import RecordCipher
+from wirelake.protocols.magline.vectors import CLASSES, ERRORS, EXCUSES, run
+from wirelake.protocols.magline.vectors_frames import COMMANDS, head_view
+from wirelake.protocols.magline.vectors_keys import REFERENCE, keys_of, keys_view
 
 FILE = Path(__file__).parents[2] / "vectors" / "magline.jsonl"
 VECTORS = {

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.tny.body_codec import (
+from wirelake.protocols.tny.body_codec import (
     BodyType,
     BodyValue,
     Complex,
     decode_body,
     encode_body,
 )
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire.errors import DecodeError, EncodeError
 
 RECORDS = Path(__file__).parents[2] / "vectors" / "records" / "tny.jsonl"
 LINES = [json.loads(line) for line in RECORDS.read_text(encoding="utf-8").splitlines()]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wirehouse.protocols.tny.calls import Calls, answered_id
-from wirehouse.protocols.tny.headers import encode_header
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.tny.calls import Calls, answered_id
+from wirelake.protocols.tny.headers import encode_header
+from wirelake.protocols.tny.layout import (
     Message,
     Mode,
     OriginalMessageIdHeader,

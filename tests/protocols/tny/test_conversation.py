@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from tests.playbooks.tny.peer import EPOCH_MS, Peer, push, request, response
 
-from wirehouse.protocols.sansio import Closed, Failed, SessionError, Side
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import (
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import (
     CallFailed,
     ClientSession,
     Replied,
     Requested,
     ServerSession,
 )
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.protocols.tny.transform import TransformConfig
 
 MOVE = 2002
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirehouse.protocols.tny import layout
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.tny import layout
+from wirelake.protocols.tny.layout import (
     PROTOCOL,
     RELAY,
     Envelope,
@@ -21,9 +21,9 @@ from wirehouse.protocols.tny.layout import (
     RelayPacket,
     RelayType,
 )
-from wirehouse.protocols.tny.message import decode_message, encode_message
-from wirehouse.protocols.tny.transform import PacketContext, TransformConfig
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.protocols.tny.message import decode_message, encode_message
+from wirelake.protocols.tny.transform import PacketContext, TransformConfig
+from wirelake.wire.errors import DecodeError, EncodeError
 
 MESSAGE = Message(id=1, protocol=1001, code=100, to_message=0, time=5, body=b"hi")
 PLAIN = encode_message(MESSAGE)

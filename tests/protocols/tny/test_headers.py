@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.tny.headers import (
+from wirelake.protocols.tny.headers import (
     KEYS,
     Header,
     OpaqueHeader,
@@ -17,7 +17,7 @@ from wirehouse.protocols.tny.headers import (
     encode_header,
     type_of,
 )
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.tny.layout import (
     AccessPoint,
     Attribute,
     Contact,
@@ -26,7 +26,7 @@ from wirehouse.protocols.tny.layout import (
     Point,
     TracingHeader,
 )
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire.errors import DecodeError, EncodeError
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "tny.jsonl"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.sansio import SessionError
-from wirehouse.protocols.tny.limits import (
+from wirelake.protocols.sansio import SessionError
+from wirelake.protocols.tny.limits import (
     LAST_NUMBER,
     PAYLOAD_LIMITS,
     RECONNECT_DELAYS_S,
@@ -17,7 +17,7 @@ from wirehouse.protocols.tny.limits import (
     RelayServerOptions,
     ServerOptions,
 )
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.protocols.tny.transform import TransformConfig
 
 EVERY = [ClientOptions, ServerOptions, GatewayOptions, RelayServerOptions]
 

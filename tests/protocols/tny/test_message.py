@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.tny.layout import Message
-from wirehouse.protocols.tny.message import decode_message, encode_message
-from wirehouse.protocols.tny.transform import Dialect
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.protocols.tny.layout import Message
+from wirelake.protocols.tny.message import decode_message, encode_message
+from wirelake.protocols.tny.transform import Dialect
+from wirelake.wire.errors import DecodeError, EncodeError
 
 DIALECTS: tuple[Dialect, ...] = ("seed", "upstream")
 

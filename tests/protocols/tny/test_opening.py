@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wirehouse.protocols.tny.layout import PROTOCOL, Envelope, Message, Packet, Ping
-from wirehouse.protocols.tny.opening import OPENS, Opener
-from wirehouse.protocols.tny.transform import PacketContext, TransformConfig
-from wirehouse.wire import DecodeError
+from wirelake.protocols.tny.layout import PROTOCOL, Envelope, Message, Packet, Ping
+from wirelake.protocols.tny.opening import OPENS, Opener
+from wirelake.protocols.tny.transform import PacketContext, TransformConfig
+from wirelake.wire import DecodeError
 
 KEYS = {"security_keys": ["one", "two"]}
 MESSAGE = Message(id=7, body=b"hello")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.playbooks.tny.peer import KEYS, Peer, filler, push
 
-from wirehouse.protocols.sansio import SessionError
-from wirehouse.protocols.tny.layout import Packet, Ping
-from wirehouse.protocols.tny.limits import ClientOptions
-from wirehouse.protocols.tny.packets import (
+from wirelake.protocols.sansio import SessionError
+from wirelake.protocols.tny.layout import Packet, Ping
+from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.packets import (
     PING,
     PONG,
     SKIPPED,
@@ -17,8 +17,8 @@ from wirehouse.protocols.tny.packets import (
     PacketWriter,
     Speech,
 )
-from wirehouse.protocols.tny.transform import Dialect, TransformConfig
-from wirehouse.wire.errors import DecodeError, NeedMore
+from wirelake.protocols.tny.transform import Dialect, TransformConfig
+from wirelake.wire.errors import DecodeError, NeedMore
 
 MOVE = 2002
 

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from wirehouse.protocols.sansio import Event, SessionError
-from wirehouse.protocols.tny.events import HandedOn, Requested
-from wirehouse.protocols.tny.layout import Message, Mode
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.message import encode_message
-from wirehouse.protocols.tny.session import ClientSession, ServerSession, UserSession
-from wirehouse.protocols.tny.transform import PacketContext, TransformConfig
+from wirelake.protocols.sansio import Event, SessionError
+from wirelake.protocols.tny.events import HandedOn, Requested
+from wirelake.protocols.tny.layout import Message, Mode
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.message import encode_message
+from wirelake.protocols.tny.session import ClientSession, ServerSession, UserSession
+from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 
 KEYS = ("a throw-away key of a test",)
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.sansio import Closed, Event, SessionError, Side
-from wirehouse.protocols.tny.events import Pushed, Replied, Requested
-from wirehouse.protocols.tny.layout import PROTOCOL, Message
-from wirehouse.protocols.tny.limits import LAST_NUMBER, ClientOptions, ServerOptions
-from wirehouse.protocols.tny.moulds import Kind, learn
-from wirehouse.protocols.tny.packets import PLAIN
-from wirehouse.protocols.tny.plain import Answer, AtOnce, Later
-from wirehouse.protocols.tny.results import ResultCode
-from wirehouse.protocols.tny.session import ClientSession, ServerSession
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.protocols.sansio import Closed, Event, SessionError, Side
+from wirelake.protocols.tny.events import Pushed, Replied, Requested
+from wirelake.protocols.tny.layout import PROTOCOL, Message
+from wirelake.protocols.tny.limits import LAST_NUMBER, ClientOptions, ServerOptions
+from wirelake.protocols.tny.moulds import Kind, learn
+from wirelake.protocols.tny.packets import PLAIN
+from wirelake.protocols.tny.plain import Answer, AtOnce, Later
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import ClientSession, ServerSession
+from wirelake.protocols.tny.transform import TransformConfig
 
 
 def decide(protocol: int, body: bytes) -> bytes | Answer | None:

@@ -20,8 +20,8 @@ from tests.playbooks.tny.relay_peer import (
 )
 from tests.protocols.tny.vector_views import cases, view, wanted
 
-from wirehouse.protocols.sansio import CLOSED, Closed, Failed, Role, SessionError, Side, diagram
-from wirehouse.protocols.tny.layout import (
+from wirelake.protocols.sansio import CLOSED, Closed, Failed, Role, SessionError, Side, diagram
+from wirelake.protocols.tny.layout import (
     LinkClose,
     LinkOpened,
     LinkPing,
@@ -33,8 +33,8 @@ from wirehouse.protocols.tny.layout import (
     TunnelRelay,
     TunnelSwitchLink,
 )
-from wirehouse.protocols.tny.limits import GatewayOptions, RelayServerOptions
-from wirehouse.protocols.tny.relay import (
+from wirelake.protocols.tny.limits import GatewayOptions, RelayServerOptions
+from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
     LinkPinged,
@@ -50,9 +50,9 @@ from wirehouse.protocols.tny.relay import (
     TunnelOpened,
     TunnelSwitched,
 )
-from wirehouse.protocols.tny.transform import Dialect
-from wirehouse.protocols.tny.vectors_errors import class_of
-from wirehouse.wire.errors import DecodeError
+from wirelake.protocols.tny.transform import Dialect
+from wirelake.protocols.tny.vectors_errors import class_of
+from wirelake.wire.errors import DecodeError
 
 VECTORS = cases(relay=True)
 vectors = pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.playbooks.tny.peer import CODECS, DIALECTS, Peer, filler
 from tests.protocols.tny.vector_views import cases, config_of, view, wanted
 
-from wirehouse.protocols.sansio import CLOSED, Closed, Event, Failed, Role, Session, diagram
-from wirehouse.protocols.tny.layout import Message, Mode, Ping, Pong
-from wirehouse.protocols.tny.limits import ClientOptions, ServerOptions
-from wirehouse.protocols.tny.session import (
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Role, Session, diagram
+from wirelake.protocols.tny.layout import Message, Mode, Ping, Pong
+from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.session import (
     ClientSession,
     DialectSeen,
     Pinged,
@@ -24,9 +24,9 @@ from wirehouse.protocols.tny.session import (
     ServerSession,
     Unmatched,
 )
-from wirehouse.protocols.tny.transform import Dialect, TransformConfig
-from wirehouse.protocols.tny.vectors_errors import class_of
-from wirehouse.wire.errors import DecodeError
+from wirelake.protocols.tny.transform import Dialect, TransformConfig
+from wirelake.protocols.tny.vectors_errors import class_of
+from wirelake.wire.errors import DecodeError
 
 MESSAGES = cases(relay=False)
 vectors = pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.tny.transform import (
+from wirelake.protocols.tny.transform import (
     MAX_SKIP_STEP,
     Dialect,
     PacketCodes,
@@ -29,7 +29,7 @@ from wirehouse.protocols.tny.transform import (
     remove_waste,
     xor_crypt,
 )
-from wirehouse.wire.errors import DecodeError, EncodeError
+from wirelake.wire.errors import DecodeError, EncodeError
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "tny.jsonl"
 DIALECTS: tuple[Dialect, ...] = ("seed", "upstream")

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from wirehouse.protocols.tny.layout import Message, Mode
-from wirehouse.protocols.tny.transform import TransformConfig
+from wirelake.protocols.tny.layout import Message, Mode
+from wirelake.protocols.tny.transform import TransformConfig
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "tny.jsonl"
 _DIALECTS = {"common": ("seed", "upstream"), "seed": ("seed",), "upstream": ("upstream",)}

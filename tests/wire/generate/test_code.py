@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from wirehouse.wire import model as m
-from wirehouse.wire import runtime
-from wirehouse.wire.generate.code import (
+from wirelake.wire import model as m
+from wirelake.wire import runtime
+from wirelake.wire.generate.code import (
     Code,
     Structs,
     format_of,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.wire import DecodeError, EncodeError, Layout, Protocol
-from wirehouse.wire.declare import build
-from wirehouse.wire.types import (
+from wirelake.wire import DecodeError, EncodeError, Layout, Protocol
+from wirelake.wire.declare import build
+from wirelake.wire.types import (
     U8,
     Blob,
     Bool,
@@ -25,7 +25,7 @@ from wirehouse.wire.types import (
     PairsOf,
     Varint,
 )
-from wirehouse.wire.views.strategy import values
+from wirelake.wire.views.strategy import values
 
 
 class Kind(IntEnum):

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.wire import DecodeError, EncodeError, Layout, NeedMore, Protobuf, Protocol
-from wirehouse.wire.declare import DeclarationError
-from wirehouse.wire.generate.frames import frame_kind
-from wirehouse.wire.types import (
+from wirelake.wire import DecodeError, EncodeError, Layout, NeedMore, Protobuf, Protocol
+from wirelake.wire.declare import DeclarationError
+from wirelake.wire.generate.frames import frame_kind
+from wirelake.wire.types import (
     F32,
     I16LE,
     U8,

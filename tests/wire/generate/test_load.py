@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from wirehouse.protocols.comet import codec_hipush, codec_seed
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.wire import Layout, Protocol
-from wirehouse.wire.generate.load import cache_folder, load_codec
-from wirehouse.wire.types import U8, U16
+from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.wire import Layout, Protocol
+from wirelake.wire.generate.load import cache_folder, load_codec
+from wirelake.wire.types import U8, U16
 
 
 class Small(Layout):
@@ -35,13 +35,13 @@ def protocol(frame: type[Layout] = Small, name: str = "throwaway-load") -> Proto
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, and no codec of these tests loaded."""
     folder = tmp_path / "cache" / "deep"
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(folder))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(folder))
     forget()
     return folder
 
 
 def forget() -> None:
-    for name in [name for name in sys.modules if name.startswith("wirehouse_codec_throwaway_load")]:
+    for name in [name for name in sys.modules if name.startswith("wirelake_codec_throwaway_load")]:
         del sys.modules[name]
 
 
@@ -53,27 +53,27 @@ def works(codec: Any) -> bool:
 
 
 def test_the_folder_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIREHOUSE_CACHE", "/somewhere/else")
+    monkeypatch.setenv("WIRELAKE_CACHE", "/somewhere/else")
     assert cache_folder() == Path("/somewhere/else")
 
 
 def test_the_folder_follows_the_desktop_standard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WIREHOUSE_CACHE")
+    monkeypatch.delenv("WIRELAKE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/of/cache")
-    assert cache_folder() == Path("/home/of/cache/wirehouse")
+    assert cache_folder() == Path("/home/of/cache/wirelake")
 
 
 @pytest.mark.parametrize("value", ["", None])
 def test_the_folder_is_in_the_home_otherwise(
     value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("WIREHOUSE_CACHE", "XDG_CACHE_HOME"):
+    for name in ("WIRELAKE_CACHE", "XDG_CACHE_HOME"):
         if value is None:
             monkeypatch.delenv(name, raising=False)
         else:
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", "/home/someone")
-    assert cache_folder() == Path("/home/someone/.cache/wirehouse")
+    assert cache_folder() == Path("/home/someone/.cache/wirelake")
 
 
 # -- codecs ----------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_another_package_has_its_codec_in_the_cache(cache: Path) -> None:
     codec = load_codec(protocol(), "seed")
     assert works(codec)
     (path,) = cache.iterdir()
-    assert path.name.startswith("wirehouse_codec_throwaway_load_seed_")
+    assert path.name.startswith("wirelake_codec_throwaway_load_seed_")
     assert Path(str(codec.__file__)) == path
     assert load_codec(protocol(), "seed") is codec
 
@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_be_written_is_replaced(
         blocked.write_text("in the way", encoding="utf-8")
     else:
         blocked = Path("/dev/null/cache")
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(blocked))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(blocked))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     forget()
@@ -180,8 +180,8 @@ CHILD = """
     print(Path(PROTOCOL.codec().__file__).name)
 """
 SHARED = """
-    from wirehouse.wire import Layout, Protocol
-    from wirehouse.wire.types import U8
+    from wirelake.wire import Layout, Protocol
+    from wirelake.wire.types import U8
 
 
     class Small(Layout):
@@ -201,7 +201,7 @@ def test_processes_may_come_at_the_same_time(cache: Path, tmp_path: Path) -> Non
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"WIREHOUSE_CACHE": str(cache)},
+            env=os.environ | {"WIRELAKE_CACHE": str(cache)},
         )
         for _ in range(4)
     ]

@@ -11,14 +11,14 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.protocols.tny.layout import RELAY
-from wirehouse.wire import Layout, Protocol
-from wirehouse.wire.declare import DeclarationError
-from wirehouse.wire.generate.__main__ import sources, stale
-from wirehouse.wire.generate.module import codec_source
-from wirehouse.wire.types import U8, Choice, Length16, Rest, Tag8
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.tny.layout import RELAY
+from wirelake.wire import Layout, Protocol
+from wirelake.wire.declare import DeclarationError
+from wirelake.wire.generate.__main__ import sources, stale
+from wirelake.wire.generate.module import codec_source
+from wirelake.wire.types import U8, Choice, Length16, Rest, Tag8
 
 SOURCES = sources()
 
@@ -80,7 +80,7 @@ def test_a_generated_file_says_so_and_parses(path: Path) -> None:
     tree = ast.parse(source)
     doc = ast.get_docstring(tree) or ""
     assert "do not edit" in doc
-    assert "python -m wirehouse.wire.generate" in doc
+    assert "python -m wirelake.wire.generate" in doc
     assert source.endswith("\n")
     assert "\t" not in source
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -95,7 +95,7 @@ def test_generating_twice_gives_the_same(path: Path) -> None:
 
 def test_the_command_finds_nothing_to_do() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "wirehouse.wire.generate", "--check"],
+        [sys.executable, "-m", "wirelake.wire.generate", "--check"],
         capture_output=True,
         text=True,
         check=False,

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.wire import DecodeError, EncodeError, Layout, NeedMore, Protocol
-from wirehouse.wire.types import (
+from wirelake.wire import DecodeError, EncodeError, Layout, NeedMore, Protocol
+from wirelake.wire.types import (
     I32LE,
     U8,
     U16,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.wire import DecodeError, EncodeError, Layout, Protobuf, Protocol
-from wirehouse.wire.declare import build
-from wirehouse.wire.types import (
+from wirelake.wire import DecodeError, EncodeError, Layout, Protobuf, Protocol
+from wirelake.wire.declare import build
+from wirelake.wire.types import (
     F32LE,
     F64LE,
     I32LE,
@@ -31,7 +31,7 @@ from wirehouse.wire.types import (
     VarU32,
     VarU64,
 )
-from wirehouse.wire.views.strategy import values
+from wirelake.wire.views.strategy import values
 
 
 class Colour(IntEnum):

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirehouse.wire import DecodeError, Layout, Protocol
-from wirehouse.wire.types import (
+from wirelake.wire import DecodeError, Layout, Protocol
+from wirelake.wire.types import (
     F32,
     F32LE,
     F64,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.protocols.esnp.layout import AnyVar, Message, Var
-from wirehouse.wire.declare import DeclarationError
-from wirehouse.wire.errors import DecodeError, EncodeError
-from wirehouse.wire.generate.single import compile_layout
-from wirehouse.wire.types import (
+from wirelake.protocols.esnp.layout import AnyVar, Message, Var
+from wirelake.wire.declare import DeclarationError
+from wirelake.wire.errors import DecodeError, EncodeError
+from wirelake.wire.generate.single import compile_layout
+from wirelake.wire.types import (
     U8,
     U16,
     Bits3,
@@ -89,12 +89,12 @@ def test_other_layouts() -> None:
 def test_the_code_is_kept_in_the_cache_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WIREHOUSE_CACHE", str(tmp_path))
-    for name in [name for name in sys.modules if name.startswith("wirehouse_layout_inner")]:
+    monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path))
+    for name in [name for name in sys.modules if name.startswith("wirelake_layout_inner")]:
         monkeypatch.delitem(sys.modules, name)
     compile_layout(Inner)
     (kept,) = tmp_path.iterdir()
-    assert kept.name.startswith("wirehouse_layout_inner_seed_")
+    assert kept.name.startswith("wirelake_layout_inner_seed_")
     assert "def read_inner" in kept.read_text(encoding="utf-8")
 
 

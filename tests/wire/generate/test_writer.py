@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirehouse.wire import EncodeError, Layout, Protocol
-from wirehouse.wire.declare import DeclarationError, build
-from wirehouse.wire.types import (
+from wirelake.wire import EncodeError, Layout, Protocol
+from wirelake.wire.declare import DeclarationError, build
+from wirelake.wire.types import (
     F32,
     F32LE,
     F64,
@@ -64,7 +64,7 @@ from wirehouse.wire.types import (
     VarU64,
     When,
 )
-from wirehouse.wire.views.strategy import values
+from wirelake.wire.views.strategy import values
 
 
 class Shell(Layout):

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirehouse.protocols.comet import layout as comet
-from wirehouse.protocols.esnp import layout as esnp
-from wirehouse.protocols.magline import layout as magline
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.protocols.tny import layout as tny
-from wirehouse.wire import Layout, Protocol
-from wirehouse.wire import model as m
-from wirehouse.wire.declare import build
-from wirehouse.wire.types import I16LE, U8, U24, U64, Bits4, Choice, Tag8
-from wirehouse.wire.views import arrow
-from wirehouse.wire.views.strategy import messages, values
+from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.protocols.tny import layout as tny
+from wirelake.wire import Layout, Protocol
+from wirelake.wire import model as m
+from wirelake.wire.declare import build
+from wirelake.wire.types import I16LE, U8, U24, U64, Bits4, Choice, Tag8
+from wirelake.wire.views import arrow
+from wirelake.wire.views.strategy import messages, values
 
 VAR = next(p.type for p in build(esnp.Data).parts if p.name == "value")
 DIALECTS = [(find(name), dialect) for name in BUILT_IN for dialect in find(name).dialects]

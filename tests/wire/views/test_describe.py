@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from view_cases import CASES, Case, name_of
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.comet.layout import Auth
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirehouse.protocols.tny.layout import LinkOpen, Message
-from wirehouse.wire import model as m
-from wirehouse.wire.declare import build
-from wirehouse.wire.views.describe import alternatives, fields
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.comet.layout import Auth
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.tny.layout import LinkOpen, Message
+from wirelake.wire import model as m
+from wirelake.wire.declare import build
+from wirelake.wire.views.describe import alternatives, fields
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)

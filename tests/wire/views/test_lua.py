@@ -7,15 +7,15 @@ from typing import Annotated, ClassVar
 
 import pytest
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.protocols.tny.layout import RELAY
-from wirehouse.wire import CODES, Protocol
-from wirehouse.wire import model as m
-from wirehouse.wire.types import (
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.tny.layout import RELAY
+from wirelake.wire import CODES, Protocol
+from wirelake.wire import model as m
+from wirelake.wire.types import (
     U8,
     Bytes8,
     Choice,
@@ -26,8 +26,8 @@ from wirehouse.wire.types import (
     String8,
     Tag8,
 )
-from wirehouse.wire.views.lua import dissector
-from wirehouse.wire.views.lua_text import (
+from wirelake.wire.views.lua import dissector
+from wirelake.wire.views.lua_text import (
     abbreviation,
     bytes_literal,
     comment,
@@ -128,7 +128,7 @@ def test_a_field_has_name_label_values_and_description() -> None:
     script = dissector([COMET])
     assert (
         'F["report_environ.network_type"] = ProtoField.uint8('
-        '"wirehouse.comet.report_environ.network_type", "network_type", base.DEC,'
+        '"wirelake.comet.report_environ.network_type", "network_type", base.DEC,'
         ' N["NetworkType"], nil, "What it is connected through.")'
     ) in script
     assert 'N["NetworkType"] = { [0] = "WIFI", [1] = "G2", [2] = "G3", [3] = "G4" }' in script
@@ -143,15 +143,15 @@ def test_every_field_of_every_layout_is_declared_once(name: str) -> None:
         for layout in protocol.layouts(dialect):
             for part in layout.parts:
                 if isinstance(part, m.Field) and not isinstance(part.type, m.Rows):
-                    full = f'("wirehouse.{name}.{layout.name}.{part.name}"'
+                    full = f'("wirelake.{name}.{layout.name}.{part.name}"'
                     assert script.count(full) == 1, full
             assert script.count(f'L["{layout.name}"] = function') == 1
 
 
 def test_bits_have_masks() -> None:
     script = dissector([TNY])
-    assert 'ProtoField.uint8("wirehouse.tny.message.line", "line", base.DEC, nil, 0x38,' in script
-    assert 'ProtoField.bool("wirehouse.tny.packet.encrypt", "encrypt", 8, nil, 0x8,' in script
+    assert 'ProtoField.uint8("wirelake.tny.message.line", "line", base.DEC, nil, 0x38,' in script
+    assert 'ProtoField.bool("wirelake.tny.packet.encrypt", "encrypt", 8, nil, 0x8,' in script
 
 
 def test_secrets_are_text_and_read_without_being_shown() -> None:
@@ -164,7 +164,7 @@ def test_secrets_are_text_and_read_without_being_shown() -> None:
 def test_dialects_differ() -> None:
     seed, hipush = dissector([COMET]), dissector([COMET], dialect={"comet": "hipush"})
     assert "job_id" not in seed
-    assert "wirehouse.comet.message.job_id" in hipush
+    assert "wirelake.comet.message.job_id" in hipush
     go = dissector([ESNP], dialect={"esnp": "go"})
     assert 'name = "list", count = T.unsigned32' in go
     assert 'name = "list", count = T.zigzag32' in dissector([ESNP])
@@ -207,7 +207,7 @@ def test_the_script_depends_on_its_input_alone() -> None:
 
 def test_names_outside_ascii() -> None:
     script = dissector([_protocol("gruss", Grüße)])
-    assert '"wirehouse.gruss.gru00fcu00dfe.strau00dfe", "straße", "Where.")' in script
+    assert '"wirelake.gruss.gru00fcu00dfe.strau00dfe", "straße", "Where.")' in script
     assert 'L["gru00fcu00dfe"] = function' in script
 
 
@@ -227,7 +227,7 @@ def test_names_outside_ascii() -> None:
         ([COMET, TNY], {"ports": {"comet": 9610}}, "tny and comet have the same port, 9610"),
         ([_protocol("Loud", Other)], {}, "'Loud' is no name for a protocol"),
         ([_protocol("a.b", Other)], {}, "'a.b' is no name for a protocol"),
-        ([_protocol("p", Malformed)], {}, "two things would be called wirehouse.p.malformed"),
+        ([_protocol("p", Malformed)], {}, "two things would be called wirelake.p.malformed"),
     ],
 )
 def test_refusals(
@@ -244,5 +244,5 @@ def test_a_secret_keeps_no_length() -> None:
         word: Secret[String8]
 
     script = dissector([_protocol("hide", Hidden)])
-    assert "wirehouse.hide.hidden.word" in script
+    assert "wirelake.hide.hidden.word" in script
     assert "hidden.word.length" not in script

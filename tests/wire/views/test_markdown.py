@@ -11,12 +11,12 @@ from typing import Annotated, ClassVar
 
 import pytest
 
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.wire import CODES, Layout, Protocol
-from wirehouse.wire import model as m
-from wirehouse.wire.types import U8, U16, U32LE, Choice, Magic, Names, Secret, String8, Tag8
-from wirehouse.wire.views import markdown
-from wirehouse.wire.views._markdown_words import code, hexadecimal, literal, prose, table
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.wire import CODES, Layout, Protocol
+from wirelake.wire import model as m
+from wirelake.wire.types import U8, U16, U32LE, Choice, Magic, Names, Secret, String8, Tag8
+from wirelake.wire.views import markdown
+from wirelake.wire.views._markdown_words import code, hexadecimal, literal, prose, table
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 PAGES = markdown.pages()
@@ -24,7 +24,7 @@ PAGES = markdown.pages()
 
 def test_the_committed_pages_are_up_to_date() -> None:
     assert markdown.stale(REFERENCE) == [], (
-        "run: python -m wirehouse.wire.views.markdown docs/reference"
+        "run: python -m wirelake.wire.views.markdown docs/reference"
     )
 
 

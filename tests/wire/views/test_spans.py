@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from view_cases import BUILT_IN_CASES, CASES, Case, damage, name_of
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.esnp.layout import BrokenRow
-from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.protocols.tny.layout import RELAY
-from wirehouse.wire import DecodeError, NeedMore
-from wirehouse.wire.views.spans import Span, trace
-from wirehouse.wire.views.strategy import messages
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.esnp.layout import BrokenRow
+from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.tny.layout import RELAY
+from wirelake.wire import DecodeError, NeedMore
+from wirelake.wire.views.spans import Span, trace
+from wirelake.wire.views.strategy import messages
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 TNY_REQUEST = bytes.fromhex("746e792e001400000001010104e9076400d2edffa987300568656c6c6f")

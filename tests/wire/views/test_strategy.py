@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from view_cases import CASES, Case, name_of
 
-from wirehouse.protocols.comet.layout import PROTOCOL as COMET
-from wirehouse.protocols.comet.layout import Auth, MessageAck, Notification
-from wirehouse.protocols.esnp.layout import PROTOCOL as ESNP
-from wirehouse.protocols.esnp.layout import BrokenRow, Data, OpaqueRow, Var, VarType
-from wirehouse.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirehouse.protocols.magline.layout import Frame, Syn
-from wirehouse.protocols.tny.layout import PROTOCOL as TNY
-from wirehouse.protocols.tny.layout import RELAY, Message, TunnelConnect
-from wirehouse.wire.declare import build
-from wirehouse.wire.types import F32, F64, Layout
-from wirehouse.wire.views.strategy import messages, values
+from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.comet.layout import Auth, MessageAck, Notification
+from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.esnp.layout import BrokenRow, Data, OpaqueRow, Var, VarType
+from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.magline.layout import Frame, Syn
+from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.tny.layout import RELAY, Message, TunnelConnect
+from wirelake.wire.declare import build
+from wirelake.wire.types import F32, F64, Layout
+from wirelake.wire.views.strategy import messages, values
 
 PATIENT = settings(
     max_examples=20_000,

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from view_sink import FIXED, PLAIN, SINK
 
-from wirehouse.protocols.registry import BUILT_IN, find
-from wirehouse.wire import DecodeError, NeedMore, Protocol
-from wirehouse.wire.model import Direction
-from wirehouse.wire.views.json import to_json
-from wirehouse.wire.views.spans import Span, trace
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.wire import DecodeError, NeedMore, Protocol
+from wirelake.wire.model import Direction
+from wirelake.wire.views.json import to_json
+from wirelake.wire.views.spans import Span, trace
 
 
 class Case(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.wire import Protocol
-from wirehouse.wire.types import (
+from wirelake.wire import Protocol
+from wirelake.wire.types import (
     F32,
     F32LE,
     F64LE,

@@ -1,4 +1,4 @@
-"""A protocol of one's own for Wirehouse: weather buoys. Its declaration is in `layout.py`."""
+"""A protocol of one's own for Wirelake: weather buoys. Its declaration is in `layout.py`."""
 
 from .layout import PROTOCOL, Hello, Order, Report, Sky
 

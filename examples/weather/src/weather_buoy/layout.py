@@ -1,10 +1,10 @@
-"""Weather buoys: what a buoy at sea and its harbour tell each other. Invented for Wirehouse."""
+"""Weather buoys: what a buoy at sea and its harbour tell each other. Invented for Wirelake."""
 
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirehouse.wire import Layout, Protocol
-from wirehouse.wire import types as t
+from wirelake.wire import Layout, Protocol
+from wirelake.wire import types as t
 
 Sky = IntEnum("Sky", ["CLEAR", "CLOUDS", "RAIN", "FOG", "STORM"])
 

@@ -1,3 +1,0 @@
-"""Wirehouse: private binary TCP protocols, from the wire to the warehouse."""
-
-__version__ = "0.1.0"

@@ -1,1 +1,0 @@
-"""The command `wirehouse`: one file for each of its commands, none imported before it is used."""

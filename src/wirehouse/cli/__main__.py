@@ -1,7 +1,0 @@
-"""`python -m wirehouse.cli`: the command without its installed script."""
-
-import sys
-
-from .main import main
-
-sys.exit(main())

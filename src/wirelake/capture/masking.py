@@ -1,0 +1,185 @@
+"""Overwrites what must not be seen in a frame with zeros, and leaves the rest as it was.
+
+Which bytes these are, the layout says: fields marked `Secret`; what is carried without being
+understood (unknown rows, broken rows, unknown fields); and, if wanted, the application's content:
+what the protocol's `Meaning` calls the body, values that say their own type, and all other bytes
+without a fixed size. Lengths and tags stay, so that the frame still decodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+from wirelake.records.message import Describer
+from wirelake.wire import model as m
+from wirelake.wire.model import Direction
+from wirelake.wire.protocol import Protocol
+from wirelake.wire.views.spans import Span, trace
+from wirelake.wire.walk import reachable
+
+__all__ = ["Masker"]
+
+_CONTENT: Final = frozenset({"text", "bytes", "value"})
+"""The parts of a value that say something; its other parts are lengths, counts and tags."""
+
+_PROTOBUF_BYTES: Final = 2
+
+_Range: TypeAlias = tuple[int, int]
+_Place: TypeAlias = tuple[str, str]
+"""The names of a layout and of its field."""
+
+
+class Masker:
+    """Masks the frames of one protocol, in one direction."""
+
+    def __init__(self, protocol: Protocol, dialect: str, direction: Direction, *, content: bool):
+        self._model = protocol.model(dialect)
+        self._direction: Direction | None = direction if protocol.directed else None
+        self._name_of = Describer(protocol, dialect).name_of
+        self._transformed = protocol.meaning.transformed
+        self._hide_content = content
+        layouts = protocol.layouts(dialect)
+        self._content = _content_fields(layouts, protocol) if content else frozenset()
+        self._stages = _stage_fields(layouts)
+        self._unread_rows = _unread_rows(layouts)
+        self._has_secrets: dict[str | None, bool] = {}
+
+    def __call__(self, message: Any, raw: bytes) -> bytes:
+        """The bytes of a frame, masked; `message` is what they decode to."""
+        if not (self._hide_content or self._may_have_secrets(message) or self._unread(message)):
+            return raw
+        root = trace(self._model, raw, direction=self._direction)
+        closed = any(getattr(message, flag, False) for flag in self._transformed)
+        masked = bytearray(raw)
+        for start, stop in self._hidden(root, raw, closed):
+            masked[start:stop] = bytes(stop - start)
+        return bytes(masked)
+
+    # -- whether it is worth a look: to trace a frame takes long -------------------------------
+
+    def _may_have_secrets(self, message: Any) -> bool:
+        name = self._name_of(message)
+        if name not in self._has_secrets:
+            layout, _ = self._body(message)
+            beside = m.Layout(
+                self._model.name,
+                self._model.cls,
+                tuple(part for part in self._model.parts if not isinstance(part, m.Body)),
+                self._model.dialect,
+            )
+            roots = [beside] if layout is None else [beside, layout]
+            self._has_secrets[name] = any(map(_has_secret, reachable(roots)))
+        return self._has_secrets[name]
+
+    def _unread(self, message: Any) -> bool:
+        """Whether it carries something that was not understood."""
+        for part in self._model.parts:
+            if isinstance(part, m.Options) and getattr(message, part.unknown):
+                return True
+            if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
+                rows = getattr(message, part.name)
+                if any(type(row) in self._unread_rows for row in rows):
+                    return True
+        layout, value = self._body(message)
+        return bool(layout is not None and layout.unknown and getattr(value, layout.unknown))
+
+    def _body(self, message: Any) -> tuple[m.Layout | None, Any]:
+        """The layout that the body of a message has, and its value."""
+        body = self._model.body
+        if body is None:
+            return None, None
+        value = message if self._model.transparent else getattr(message, body.name)
+        chosen = (a.layout for a in body.alternatives if a.layout.cls is type(value))
+        return next(chosen, None), value
+
+    # -- what to hide ------------------------------------------------------------------------
+
+    def _hidden(self, span: Span, raw: bytes, closed: bool) -> Iterator[_Range]:
+        for child in span.children:
+            place = (span.layout, child.name)
+            if place in self._stages:
+                yield from self._in_stage(child, self._stages[place], raw, closed)
+            elif type(child.value) in self._unread_rows:
+                yield child.children[1].stop, child.stop  # type and size stay
+            elif child.name.startswith("unknown_") and not child.children:
+                yield _said_by_unknown_field(child, raw), child.stop
+            elif child.secret or place in self._content or child.name.startswith("unknown_"):
+                yield from _said(child)
+            else:
+                yield from self._hidden(child, raw, closed)
+
+    def _in_stage(self, span: Span, stage: m.Layout, raw: bytes, closed: bool) -> Iterator[_Range]:
+        """What to hide in bytes that hold another layout, if no transform lies between."""
+        if not closed:
+            inner = trace(stage, raw, span.start, span.stop, direction=self._direction)
+            if inner.error is None:
+                yield from self._hidden(inner, raw, closed)
+                return
+        if self._hide_content or any(map(_has_secret, reachable([stage]))):
+            yield span.start, span.stop
+
+
+def _said(span: Span) -> Iterator[_Range]:
+    for leaf in span.leaves():
+        if leaf is span or not leaf.inner or leaf.name in _CONTENT:
+            yield leaf.start, leaf.stop
+
+
+def _said_by_unknown_field(span: Span, raw: bytes) -> int:
+    """Where the value of a protobuf field begins that has no declaration: behind its key and, of
+    bytes, behind their length. What no zeros can replace (a group, a long number) goes whole, and
+    then the frame does not decode."""
+    assert isinstance(span.value, bytes)
+    at = span.stop - len(span.value)
+    if raw[span.start] & 7 == _PROTOBUF_BYTES:
+        while raw[at] & 0x80:
+            at += 1
+        at += 1
+    return at
+
+
+def _has_secret(layout: m.Layout) -> bool:
+    for part in layout.parts:
+        if isinstance(part, m.Field) and part.secret:
+            return True
+        if isinstance(part, m.Options) and any(option.secret for option in part.fields):
+            return True
+    return False
+
+
+def _fields(layouts: Iterable[m.Layout]) -> Iterator[tuple[m.Layout, m.Field]]:
+    for layout in layouts:
+        for part in layout.parts:
+            if isinstance(part, m.Field):
+                yield layout, part
+
+
+def _stage_fields(layouts: Iterable[m.Layout]) -> dict[_Place, m.Layout]:
+    return {
+        (layout.name, field.name): field.stage
+        for layout, field in _fields(layouts)
+        if field.stage is not None
+    }
+
+
+def _content_fields(layouts: Iterable[m.Layout], protocol: Protocol) -> frozenset[_Place]:
+    meaning = protocol.meaning
+    bodies = {path.rpartition(".")[2] for path in (*meaning.body, *meaning.sealed)}
+    return frozenset(
+        (layout.name, field.name)
+        for layout, field in _fields(layouts)
+        if field.name in bodies or _is_content(field.type)
+    )
+
+
+def _is_content(kind: m.Type) -> bool:
+    if isinstance(kind, m.Many):
+        return _is_content(kind.item)
+    return isinstance(kind, m.Dynamic) or (isinstance(kind, m.Blob) and kind.text is None)
+
+
+def _unread_rows(layouts: Iterable[m.Layout]) -> frozenset[type]:
+    """The classes of rows that are carried without being understood."""
+    kinds = [field.type for _, field in _fields(layouts) if isinstance(field.type, m.Rows)]
+    return frozenset(cls for kind in kinds for cls in (kind.opaque, kind.broken))

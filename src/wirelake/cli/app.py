@@ -1,0 +1,115 @@
+"""The click side of the command line: finds a command, runs it, turns failures into one line.
+
+Nothing a user can do ends in a traceback. `WIRELAKE_DEBUG=1` shows the one behind an error that
+nobody foresaw.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from .errors import BAD_DATA, BAD_USAGE, CommandError
+from .main import COMMANDS, abandon_output, help_text
+
+__all__ = ["TOP", "run"]
+
+_INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """The top: commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"{__package__}.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"no command is called {args[0]!r}; there are {', '.join(COMMANDS)}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002 - click's signature
+        return help_text().rstrip()
+
+
+TOP = _Commands(name="wirelake", context_settings={"help_option_names": ["-h", "--help"]})
+"""Every command, below one name."""
+
+
+def run(args: Sequence[str]) -> int:
+    """Run a command; the exit code."""
+    # A value that the terminal cannot show is escaped rather than fatal.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        result = TOP.main(list(args), prog_name="wirelake", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except BrokenPipeError:
+        return abandon_output()
+    except (KeyboardInterrupt, click.Abort):
+        return _INTERRUPTED
+    except Exception as error:
+        if os.environ.get("WIRELAKE_DEBUG"):
+            raise
+        line, code = _explain(error)
+        click.echo(f"wirelake: {_one_line(line)}", err=True)
+        return code
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """One line for an error, and its exit code."""
+    # Imported by now if such an error can exist; kept out of the way of commands without bytes.
+    from wirelake.protocols.registry import BrokenProtocolError, RegistryError
+    from wirelake.wire.declare import DeclarationError
+    from wirelake.wire.errors import WireError
+
+    match error:
+        case click.UsageError():
+            return _usage(error), BAD_USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case CommandError():
+            return str(error), error.code
+        case BrokenProtocolError() | DeclarationError() | WireError():
+            return str(error), BAD_DATA
+        case RegistryError():
+            return str(error), BAD_USAGE
+        case OSError():
+            where = f"{error.filename}: " if error.filename else ""
+            return f"{where}{error.strerror or error}", BAD_USAGE
+        case RecursionError() | MemoryError():
+            return "the input is nested too deeply or too large", BAD_DATA
+        case _:
+            return f"internal error: {_name(error)}", BAD_DATA
+
+
+def _one_line(text: str) -> str:
+    """The text on one line, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+
+
+def _usage(error: click.UsageError) -> str:
+    path: Any = error.ctx.command_path if error.ctx is not None else "wirelake"
+    return f"{error.format_message()} (see {path} --help)"
+
+
+def _name(error: Exception) -> str:
+    return f"{type(error).__name__}: {error} (WIRELAKE_DEBUG=1 shows where)"

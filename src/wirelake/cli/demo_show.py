@@ -1,0 +1,136 @@
+"""How the demo looks while it runs: steps with ticks, and a panel of what is going on.
+
+It is on standard error. Where that is no terminal, each step is a plain line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["Display", "Step", "set_aside"]
+
+_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PER_S: Final = 8
+
+
+@dataclass
+class Step:
+    """Something that the demo does."""
+
+    text: str
+    """What it does; later, what it has done."""
+    began: float = field(default_factory=time.monotonic)
+    seconds: float | None = None
+    """How long it took; None while it is being done."""
+    is_failed: bool = False
+
+
+class Display:
+    """Steps on a stream; they move if it is a terminal."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+        self._steps: list[Step] = []
+        self._panel: Callable[[], Sequence[tuple[str, str]]] | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """While it is entered, what changes is seen."""
+        if not self._stream.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream)
+        with Live(
+            get_renderable=lambda: self._drawn(console),
+            console=console,
+            refresh_per_second=_PER_S,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ):
+            yield
+
+    @contextmanager
+    def step(self, doing: str) -> Iterator[Step]:
+        """Shows what is being done, until it is done."""
+        if not self._stream.isatty():
+            self._stream.write(f"{doing}\n")
+            self._stream.flush()
+        found = Step(doing)
+        self._steps.append(found)
+        try:
+            yield found
+        except BaseException:
+            found.is_failed = True
+            raise
+        finally:
+            found.seconds = time.monotonic() - found.began
+
+    @contextmanager
+    def panel(self, rows: Callable[[], Sequence[tuple[str, str]]]) -> Iterator[None]:
+        """Shows names and values below the steps."""
+        self._panel = rows
+        try:
+            yield
+        finally:
+            self._panel = None
+
+    def _drawn(self, console: Console) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.table import Table
+        from rich.text import Text
+
+        steps = Table.grid(padding=(0, 1))
+        for each in self._steps:
+            steps.add_row(_mark(each), Text(each.text), Text(_time(each), style="dim"))
+        if self._panel is None:
+            return steps
+        live = Table.grid(padding=(0, 2))
+        for name, value in self._panel():
+            live.add_row(Text(name, style="bold"), Text(value))
+        width = min(console.width, 100)
+        return Group(steps, Panel(live, title="live", title_align="left", width=width))
+
+
+def _mark(step: Step) -> str:
+    if step.is_failed:
+        return "[red]✗[/red]"
+    if step.seconds is not None:
+        return "[green]✓[/green]"
+    return f"[cyan]{_FRAMES[int(time.monotonic() * _PER_S) % len(_FRAMES)]}[/cyan]"
+
+
+def _time(step: Step) -> str:
+    seconds = time.monotonic() - step.began if step.seconds is None else step.seconds
+    return f"{seconds:.1f} s"
+
+
+@contextmanager
+def set_aside(log: Path) -> Iterator[TextIO]:
+    """Sends standard error into a file, for Java complains when it is killed; gives a stream to
+    what standard error was. With WIRELAKE_DEBUG nothing is set aside."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    if not os.environ.get("WIRELAKE_DEBUG"):
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+    try:
+        with os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="replace") as stream:
+            yield stream
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,166 @@
+"""A client's comet connection: signing on, key exchange, topics, notifications (seed 004).
+
+Contents are sealed when the server offers a key. comet has neither calls nor a way to publish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, Literal, cast
+
+from wirelake.protocols.comet.layout import (
+    Auth,
+    AuthSuccess,
+    Command,
+    Error,
+    ErrorCode,
+    GetMessageList,
+    Heartbeat,
+    MessageAck,
+    MessageList,
+    Subscribe,
+    Unsubscribe,
+)
+from wirelake.protocols.comet.layout import Notification as Message
+from wirelake.protocols.comet.limits import SEND_COUNT, ClientOptions
+from wirelake.protocols.comet.sealing import choose_suite
+from wirelake.protocols.comet.session import ClientSession, KeyExchanged, Notified, Replied
+from wirelake.protocols.sansio import Event, SessionError
+from wirelake.wire.errors import WireError
+
+from .errors import AuthFailed, BadCall, CallFailed, ConnectionLost, Refused
+from .line import Line
+from .values import Notification
+
+__all__ = ["CometLine"]
+
+_KEY: Final = "key"
+_WRONG: Final = frozenset({int(ErrorCode.TOKEN_ILLEGAL), int(ErrorCode.CLIENT_NOT_FOUND)})
+
+
+class CometLine(Line):
+    """One comet connection."""
+
+    protocol: ClassVar[str] = "comet"
+    fetches: ClassVar[bool] = True
+    session: ClientSession
+
+    def make_session(self, now: float, previous: Line | None) -> ClientSession:  # noqa: ARG002
+        """A new session: comet keeps nothing from one connection to the next."""
+        settings = self.settings
+        given: dict[str, Any] = {}
+        if settings.heartbeat_s is not None:
+            given["heartbeat_s"] = settings.heartbeat_s
+        dialect = cast(Literal["seed", "hipush", "auto"], settings.dialect or "seed")
+        options = ClientOptions(
+            dialect=dialect, allow_plaintext=settings.plaintext, pinned=settings.pinned, **given
+        )
+        return ClientSession(options, now=now)
+
+    async def sign_on(self) -> None:
+        """Signs on and agrees on a key, when there is an id."""
+        settings = self.settings
+        if settings.id is None:
+            return
+        try:
+            reply = await self.ask(Auth(client_id=settings.id, token=settings.token))
+        except ConnectionLost as error:
+            if self.reason.startswith("bad_key"):
+                raise Refused("bad_key", self._no_key()) from error
+            raise
+        except CallFailed as error:
+            wrong = error.code in _WRONG
+            raise (AuthFailed if wrong else Refused)(error.code, error.text) from error
+        assert isinstance(reply, AuthSuccess)
+        if self._key_offered(reply.encrypt_key):
+            await self._exchange_key()
+
+    def _no_key(self) -> str:
+        if self.settings.pinned is not None:
+            return "the server offers no key that fits the pinned one"
+        return "the server offers no key to seal contents with; allow_plaintext does without"
+
+    def _key_offered(self, encrypt_key: bytes) -> bool:
+        try:
+            choose_suite(encrypt_key, pinned=self.settings.pinned is not None)
+        except WireError:
+            return False
+        return True
+
+    async def _exchange_key(self) -> None:
+        self.say().exchange_key(secret=os.urandom(32), eph_private=os.urandom(32))
+        try:
+            await self.wait_for(_KEY)
+        except ConnectionLost as error:
+            if self.reason.startswith("bad_key"):
+                raise Refused("bad_key", "the server has another key") from error
+            raise
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a reply is to come."""
+        return bool(self.session.unanswered)
+
+    # -- asking ------------------------------------------------------------------------------
+
+    def ask(self, command: Command) -> asyncio.Future[Any]:
+        """Sends a command; the future is its reply."""
+        try:
+            self.say().send(command)
+        except SessionError as error:
+            if self.settings.id is None and not self.session.closed:
+                raise BadCall("comet: sign on first, with id= and token=") from error
+            raise self.refused(error) from error
+        return self.wait_for(id(command))
+
+    async def subscribe(self, topics: Sequence[str], ack: bool, timeout_s: float) -> None:  # noqa: ARG002
+        """Subscribes; every notification of comet is acknowledged."""
+        for part in _parts(topics):
+            await self.ask(Subscribe(topics=part))
+
+    async def unsubscribe(self, topics: Sequence[str], timeout_s: float) -> None:  # noqa: ARG002
+        """Ends subscriptions."""
+        for part in _parts(topics):
+            await self.ask(Unsubscribe(topics=part))
+
+    async def ack(self, ids: Sequence[str], timeout_s: float) -> None:  # noqa: ARG002
+        """Acknowledges notifications."""
+        for part in _parts(ids):
+            await self.ask(MessageAck(msg_ids=part))
+
+    async def fetch(self) -> list[Notification]:
+        """Asks for what waits; the oldest, as many as fit one list."""
+        reply = await self.ask(GetMessageList())
+        assert isinstance(reply, MessageList)
+        return [_notification(each, each.content) for each in reply.messages]
+
+    async def ping(self) -> float:
+        """Says heartbeat."""
+        began = self.loop.time()
+        await self.ask(Heartbeat())
+        return self.loop.time() - began
+
+    # -- hearing -----------------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        """Gives replies to who asked, and notifications to the client."""
+        match event:
+            case Notified(notification=message, content=content):
+                self.owner.notified(_notification(message, content))
+            case Replied(command=command, reply=Error() as error):
+                self.fail(id(command), CallFailed(error.error_code, error.reason))
+            case Replied(command=command, reply=reply):
+                self.answer(id(command), reply)
+            case KeyExchanged():
+                self.answer(_KEY, None)
+
+
+def _notification(message: Message, content: bytes) -> Notification:
+    return Notification(message.msg_id, content, message.ts, None, message.msg_type)
+
+
+def _parts(items: Sequence[str]) -> list[tuple[str, ...]]:
+    """Lists that any server can read."""
+    return [tuple(items[at : at + SEND_COUNT]) for at in range(0, len(items), SEND_COUNT)]

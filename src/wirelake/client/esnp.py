@@ -1,0 +1,188 @@
+"""A client's ESNP connection: calls, infos, events, sequences, trace reports (seeds 000 and 001).
+
+Calls carry FLAG_ASYNC, so that the server may answer them in any order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, ClassVar, Final, Literal, cast
+
+from wirelake.protocols.esnp.layout import FlagType, Message
+from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.message import address
+from wirelake.protocols.esnp.session import (
+    Announced,
+    Answered,
+    CallFailed,
+    EsnpSession,
+    Requested,
+    Traced,
+)
+from wirelake.protocols.sansio import Event, Role, SessionError
+
+from .errors import AuthFailed, ClientError, ConnectionLost, Timeout
+from .errors import CallFailed as Failure
+from .esnp_rows import address_rows, body_rows, read_body
+from .hub_words import notification_of
+from .line import Line
+from .values import Result
+
+__all__ = ["EsnpLine"]
+
+_ASYNC: Final = (int(FlagType.ASYNC),)
+_ASYNC_TRACE: Final = (int(FlagType.ASYNC), int(FlagType.TRACE))
+_NOTIFY: Final = ("hub", "notify")
+
+
+class _Open:
+    """A call under way."""
+
+    __slots__ = ("each", "messages", "parts", "traces")
+
+    def __init__(self, each: Callable[[Result], None] | None):
+        self.each = each
+        self.parts = 0
+        self.messages: list[Message] = []
+        self.traces: list[str] = []
+
+
+class EsnpLine(Line):
+    """One ESNP connection."""
+
+    protocol: ClassVar[str] = "esnp"
+    session: EsnpSession
+
+    def make_session(self, now: float, previous: Line | None) -> EsnpSession:  # noqa: ARG002
+        """A session whose ids differ between runs."""
+        self._open: dict[int, _Open] = {}
+        dialect = cast(Literal["seed", "go"], self.settings.dialect or "seed")
+        options = SessionOptions(dialect=dialect)
+        return EsnpSession(Role.CLIENT, options, first_id=1 + secrets.randbits(62), now=now)
+
+    async def sign_on(self) -> None:
+        """Calls hub/auth, when there is an id."""
+        if self.settings.id is None:
+            return
+        who = {"id": self.settings.id, "token": self.settings.token}
+        try:
+            await self.hub_call("auth", who, self.settings.sign_on_timeout_s)
+        except Failure as error:
+            raise AuthFailed("auth", error.text) from error
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a call is under way."""
+        return bool(self.session.calls)
+
+    # -- asking ------------------------------------------------------------------------------
+
+    def start_call(
+        self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
+    ) -> asyncio.Future[Result]:
+        """Sends a call to `service/op`; options are `info`, `trace` and `each`."""
+        flag = FlagType.INFO if options.get("info") else FlagType.REQUEST
+        flags = _ASYNC_TRACE if options.get("trace") else _ASYNC
+        rows = [*address_rows(target), *body_rows(arguments)]
+        try:
+            number = self.say().request(rows, flag=int(flag), more_flags=flags, timeout_s=timeout_s)
+        except SessionError as error:
+            raise self.refused(error) from error
+        self._open[number] = _Open(options.get("each"))
+        return self.wait_for(number)
+
+    def announce(self, target: Any, arguments: Any) -> None:
+        """Sends an event, which has no answer."""
+        try:
+            self.say().announce([*address_rows(target), *body_rows(arguments)])
+        except SessionError as error:
+            raise self.refused(error) from error
+
+    async def stream(self, target: Any, arguments: Any, timeout_s: float) -> AsyncIterator[Result]:
+        """Calls, and gives each part of the answer as it comes."""
+        parts: asyncio.Queue[Result | None] = asyncio.Queue()
+        done = self.start_call(target, arguments, timeout_s, {"each": parts.put_nowait})
+        done.add_done_callback(lambda _: parts.put_nowait(None))
+        try:
+            while (part := await parts.get()) is not None:
+                yield part
+            await done
+        finally:
+            if not done.cancel() and not done.cancelled():
+                done.exception()  # whoever stopped listening does not want to know
+
+    async def hub_call(
+        self, name: str, arguments: dict[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Calls the service `hub`."""
+        result = await self.start_call(f"hub/{name}", arguments, timeout_s, {})
+        return result.data
+
+    async def ping(self) -> float:
+        """The protocol has no heartbeat: any answer will do, one that says no as well."""
+        began = self.loop.time()
+        with contextlib.suppress(Failure):
+            await self.start_call("hub/ping", None, self.settings.timeout_s, {"info": True})
+        return self.loop.time() - began
+
+    # -- hearing -----------------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        """Gives answers to who asked, and notifications to the client."""
+        match event:
+            case Answered():
+                self._take_answer(event)
+            case CallFailed(id=number, code=code):
+                self._open.pop(number, None)
+                self.fail(number, _no_answer(code))
+            case Traced(id=int() as number, text=text) if number in self._open:
+                self._open[number].traces.append(text)
+            case Announced(message=message):
+                self._take_event(message)
+            case Requested(call=call):
+                self.session.answer(call, error="this client has no services")
+
+    def _take_answer(self, event: Answered) -> None:
+        number, call = event.id, self._open.get(event.id)
+        if call is None:
+            return
+        if event.error is not None:
+            del self._open[number]
+            self.fail(number, Failure("error", event.error))
+            return
+        if call.each is None:
+            call.messages.append(event.message)
+        else:
+            self._give_part(call, event)
+        if event.last:
+            del self._open[number]
+            self.answer(number, _result(call.messages, event.message, call))
+
+    def _give_part(self, call: _Open, event: Answered) -> None:
+        part = _result((event.message,), event.message, call)
+        only_ends = event.last and call.parts and not part.body and not part.data
+        call.parts += 1
+        if call.each is not None and not only_ends:
+            call.each(part)
+
+    def _take_event(self, message: Message) -> None:
+        where = address(message)
+        if (where.service, where.op) == _NOTIFY:
+            _, data = read_body((message,))
+            self.owner.notified(notification_of(data))
+
+
+def _result(messages: Iterable[Message], last: Message, call: _Open) -> Result:
+    body, data = read_body(messages)
+    return Result(body, data, message=last, traces=tuple(call.traces))
+
+
+def _no_answer(code: str) -> ClientError:
+    if code == "timeout":
+        return Timeout("no answer in time")
+    if code == "connection_lost":
+        return ConnectionLost("the connection ended before the answer came")
+    return Failure(code, "the answer is too large")

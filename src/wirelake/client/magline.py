@@ -1,0 +1,154 @@
+"""A client's magline connection: key agreement, heartbeat, requests, resumption (seed 003)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import ClassVar
+
+from wirelake.protocols.magline.layout import ErrorNumber
+from wirelake.protocols.magline.limits import ClientOptions
+from wirelake.protocols.magline.session import (
+    ClientKey,
+    ClientSession,
+    Established,
+    Ponged,
+    Pushed,
+    Refused,
+    Replied,
+    Request,
+    RequestFailed,
+    RequestLost,
+)
+from wirelake.protocols.sansio import Event, SessionError
+from wirelake.wire.errors import EncodeError
+
+from .errors import BadCall, ConnectionLost, Timeout
+from .errors import CallFailed as Failure
+from .errors import Refused as NotLetIn
+from .hub_words import NOTIFY, pushed
+from .line import Line
+from .numbered import NumberedLine
+from .values import Result
+
+__all__ = ["MaglineLine"]
+
+_HANDSHAKE = "handshake"
+
+
+class MaglineLine(NumberedLine):
+    """One magline connection; it resumes the one before, when the server still knows it."""
+
+    protocol: ClassVar[str] = "magline"
+    auth_code = int(ErrorNumber.AUTH)
+    session: ClientSession
+
+    def make_session(self, now: float, previous: Line | None) -> ClientSession:
+        """The session of the next attempt, or the first."""
+        self.resumed = False
+        """Whether the server still knew us."""
+        self.signed_on = False
+        """Whether the session that a ticket would resume is signed on."""
+        self.spoilt = False
+        """Whether the next attempt must begin anew."""
+        self._refused: int | None = None
+        if isinstance(previous, MaglineLine) and not previous.spoilt:
+            self.signed_on = previous.signed_on
+            return previous.session.again(now)
+        settings = self.settings
+        options = (
+            ClientOptions()
+            if settings.heartbeat_s is None
+            else ClientOptions(heartbeat_s=settings.heartbeat_s)
+        )
+        try:
+            key = ClientKey(
+                pinned=settings.pinned, psk=settings.psk, allow_anonymous=settings.anonymous
+            )
+        except EncodeError as error:
+            raise BadCall(
+                "magline: give the server's public key as pinned=, a shared key as psk=, "
+                "or anonymous=True"
+            ) from error
+        return ClientSession(options, key=key, entropy=os.urandom, now=now)
+
+    def begin(self) -> None:
+        """Says SYN, or reSYN."""
+        self._shaken: asyncio.Future[None] = self.wait_for(_HANDSHAKE)
+        self.session.connect()
+
+    async def sign_on(self) -> None:
+        """Waits for the keys, then asks business command 10, when there is an id.
+
+        Who resumes a session that was signed on need not do so again.
+        """
+        try:
+            await self._shaken
+        except ConnectionLost as error:
+            if self._refused is not None:
+                raise NotLetIn(self._refused, _why(self._refused)) from error
+            if self.reason.startswith("handshake_failed"):
+                raise NotLetIn("handshake_failed", "the server has another key") from error
+            raise
+        if self.resumed and self.signed_on:
+            return
+        try:
+            await self.prove()
+        except Failure:
+            self.spoilt = self.resumed  # the session may be signed on already: it cannot be twice
+            raise
+        self.signed_on = True
+
+    @property
+    def awaits(self) -> bool:
+        """Whether an answer or a PON is to come."""
+        return bool(self.session.in_flight) or self.session.timers.at("pon") is not None
+
+    def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
+        """Asks; the answer is matched by the Seq of the request."""
+        try:
+            seq = self.say().send(Request(number, body, timeout_s))
+        except SessionError as error:
+            raise self.refused(error) from error
+        return self.wait_for(seq)
+
+    async def ping(self) -> float:
+        """Says PIN; the session measures."""
+        try:
+            number = self.say().ping()
+        except SessionError as error:
+            raise self.refused(error) from error
+        taken: float = await self.wait_for(("ping", number))
+        return taken
+
+    def on_event(self, event: Event) -> None:
+        """Gives answers to who asked, and notifications to the client."""
+        match event:
+            case Replied(seq=seq, data=data):
+                self.answer(seq, Result(data))
+            case RequestFailed(seq=seq, error_number=number):
+                self.fail(seq, Failure(number, _why(number)))
+            case RequestLost(seq=seq, code=code):
+                lost = Timeout("no answer in time")
+                ended = ConnectionLost("the connection ended before the answer came")
+                self.fail(seq, lost if code == "timeout" else ended)
+            case Pushed(business_cmd=number, data=data) if number == NOTIFY:
+                notification = pushed(data)
+                if notification is not None:
+                    self.owner.notified(notification)
+            case Ponged(ping_number=number, rtt_s=rtt_s):
+                self.answer(("ping", number), rtt_s)
+            case Established(resumed=resumed):
+                self.resumed = resumed
+                self.signed_on = self.signed_on and resumed
+                self.answer(_HANDSHAKE, None)
+            case Refused(error_number=number):
+                self._refused = number
+
+
+def _why(number: int) -> str:
+    """The name of an error number, in words."""
+    try:
+        return ErrorNumber(number).name.lower().replace("_", " ")
+    except ValueError:
+        return ""

@@ -1,0 +1,113 @@
+"""A client's tny connection: requests, responses, pushes, ticks (seed 002)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from typing import ClassVar, cast
+
+from wirelake.protocols.sansio import Event, SessionError
+from wirelake.protocols.tny.layout import Message
+from wirelake.protocols.tny.limits import ClientOptions, SpokenDialect
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import (
+    CallFailed,
+    ClientSession,
+    Ponged,
+    Pushed,
+    Replied,
+    Requested,
+)
+
+from .errors import AuthFailed, ClientError, ConnectionLost, Timeout
+from .errors import CallFailed as Failure
+from .hub_words import NOTIFY, pushed, refusal_text
+from .line import Line
+from .numbered import NumberedLine
+from .values import Result
+
+__all__ = ["TnyLine"]
+
+_PING_S = 60.0
+"""A third of the time that servers are silent with by default."""
+_SILENCE = 3
+"""Pings without any answer before the connection counts as dead."""
+_SUCCESS = int(ResultCode.SUCCESS)
+
+
+class TnyLine(NumberedLine):
+    """One tny connection; message ids go on where the last one stopped."""
+
+    protocol: ClassVar[str] = "tny"
+    auth_code = int(ResultCode.AUTH_FAILED)
+    session: ClientSession
+
+    def make_session(self, now: float, previous: Line | None) -> ClientSession:
+        """A session that pings, and goes on with the ids of the one before."""
+        self._pings: deque[object] = deque()
+        beat = self.settings.heartbeat_s or _PING_S
+        options = ClientOptions(
+            dialect=cast(SpokenDialect, self.settings.dialect or "seed"),
+            ping_interval_s=beat,
+            idle_limit_s=beat * _SILENCE,
+        )
+        first = previous.session.next_id if previous is not None else 1
+        epoch_ms = int((time.time() - now) * 1000)
+        return ClientSession(options, first_id=first, epoch_ms=epoch_ms, random=os.urandom, now=now)
+
+    async def sign_on(self) -> None:
+        """Asks protocol 10, when there is an id."""
+        await self.prove()
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a response or a pong is to come."""
+        return bool(self.session.in_flight or self._pings)
+
+    def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
+        """Asks; the answer is matched by the id of the message."""
+        try:
+            message_id = self.say().request(number, body, timeout_s=timeout_s)
+        except SessionError as error:
+            raise self.refused(error) from error
+        return self.wait_for(message_id)
+
+    async def ping(self) -> float:
+        """Says ping; pongs come in order."""
+        began = self.loop.time()
+        self.say().ping()
+        self._pings.append(key := object())
+        await self.wait_for(key)
+        return self.loop.time() - began
+
+    def on_event(self, event: Event) -> None:
+        """Gives answers to who asked, and notifications to the client."""
+        match event:
+            case Replied(request=request, response=response):
+                self._take_response(request, response)
+            case CallFailed(request=request, code=code):
+                self.fail(request.id, self._no_answer(code))
+            case Pushed(message=message) if message.protocol == NOTIFY:
+                notification = pushed(message.body or b"")
+                if notification is not None:
+                    self.owner.notified(notification)
+            case Ponged() if self._pings:
+                self.answer(self._pings.popleft(), None)
+            case Requested(message=message):
+                self.session.respond(message, code=ResultCode.NO_SUCH_PROTOCOL)
+
+    def _take_response(self, request: Message, response: Message) -> None:
+        body = response.body or b""
+        if response.code == _SUCCESS:
+            self.answer(request.id, Result(body, message=response))
+        else:
+            self.fail(request.id, Failure(response.code, refusal_text(body)))
+
+    def _no_answer(self, code: str) -> ClientError:
+        if code == "timeout":
+            return Timeout("no answer in time")
+        if self.session.last_code == self.auth_code:
+            return AuthFailed(self.auth_code, "the server wants another id or token")
+        return ConnectionLost("the connection ended before the answer came")

@@ -1,0 +1,216 @@
+"""Rows of connections in kernels: the rules of `wirelake.records.connections`, on arrays.
+
+Who signs on is seen by `connections` and by `deliveries` in slightly different ways: a fact about a
+connection of which nothing was captured counts for deliveries alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..numba_options import Int, S, U, inline, kernel
+from .tables import CLOSED, KNOWN, NO, NOTHING, SIGNED, Tables, free_slot
+from .told import (
+    ADDRESS,
+    BY,
+    CLIENT,
+    CLIENT_PORT,
+    CONFIRMS,
+    CONTROL,
+    EXTRA,
+    FIRST,
+    FLAGS,
+    FROM_SERVER,
+    GAP,
+    HANDSHAKE,
+    HEARTBEAT,
+    HOW,
+    KIND,
+    PROTOCOL,
+    PUSH,
+    REASON,
+    REQUEST,
+    RESPONSE,
+    RESUMES,
+    SERVER_ADDRESS,
+    SERVER_PORT,
+    SIZE,
+    STATUS,
+    TS,
+    WHOLE,
+    Told,
+)
+
+__all__ = [
+    "begin_row",
+    "count_fault",
+    "count_message",
+    "emit_row",
+    "end_row",
+    "fact_of_client",
+    "fact_of_close",
+]
+
+_OK: Final = KNOWN.index("ok")
+_EMPTY: Final = KNOWN.index("")
+
+
+@inline
+def _see(t: Tables, slot: Int, ts_ns: Int) -> None:
+    found = t.connections[U(slot)]
+    found.seen = 1
+    if found.first_ns == NOTHING or ts_ns < found.first_ns:
+        found.first_ns = ts_ns
+    if found.last_ns == NOTHING or ts_ns > found.last_ns:
+        found.last_ns = ts_ns
+
+
+@kernel
+def count_message(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """A message crossed the connection."""
+    found = t.connections[U(slot)]
+    if found.protocol < 0:
+        found.protocol = e.narrow[PROTOCOL, U(i)]
+    _see(t, slot, S(e.wide[FIRST, U(i)]))
+    _see(t, slot, S(e.wide[TS, U(i)]))
+    flags, kind = S(e.narrow[FLAGS, U(i)]), S(e.narrow[KIND, U(i)])
+    if flags & FROM_SERVER:
+        found.messages_s2c += 1
+        found.bytes_s2c += e.wide[SIZE, U(i)]
+    else:
+        found.messages_c2s += 1
+        found.bytes_c2s += e.wide[SIZE, U(i)]
+    if kind == REQUEST:
+        found.requests += 1
+    elif kind == RESPONSE:
+        status = e.narrow[STATUS, U(i)]
+        found.failures += 1 if status >= 0 and status != _OK else 0
+    elif kind == PUSH:
+        found.pushes += 1
+    if flags & HEARTBEAT:
+        found.heartbeats += 1
+    if e.narrow[CLIENT, U(i)] >= 0 or flags & CONFIRMS:
+        _signs_on(t, e, i, slot)
+    if kind == HANDSHAKE:
+        _shake(t, e, i, slot)
+    elif kind == CONTROL and found.close_reason in (NO, _EMPTY):
+        reason = e.narrow[REASON, U(i)]
+        found.close_reason = found.close_reason if reason < 0 else reason
+    extra = S(e.narrow[EXTRA, U(i)])
+    if extra >= 0:
+        found.network_type = e.extras[0, U(extra)]
+        found.isp = e.extras[1, U(extra)]
+        found.phone_type = e.extras[2, U(extra)]
+
+
+@kernel
+def _signs_on(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """Somebody signs on, or the server confirms who has."""
+    found = t.connections[U(slot)]
+    client = S(e.narrow[CLIENT, U(i)])
+    if client < 0:
+        found.confirmed = 1 if found.signed_on >= 0 else 0
+        found.receiver_confirmed = 1 if found.receiver >= 0 else 0
+        return
+    if not found.receiver_confirmed:
+        found.receiver = client
+    if not found.confirmed:
+        found.signed_on = client
+    _changed(t, e, i, slot, S(e.narrow[PROTOCOL, U(i)]))
+
+
+@inline
+def _changed(t: Tables, e: Told, i: Int, slot: Int, protocol: Int) -> None:
+    """Tells when a connection has another client than before."""
+    found = t.connections[U(slot)]
+    if found.signed_on != found.client:
+        found.client, found.signed_on_ns = found.signed_on, e.wide[TS, U(i)]
+        at = t.counts[SIGNED]
+        e.signed[0, U(at)], e.signed[1, U(at)], e.signed[2, U(at)] = i, found.client, protocol
+        t.counts[SIGNED] += 1
+
+
+@inline
+def _shake(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """A handshake that the client begins and the server ends; with a session to resume, or not."""
+    found = t.connections[U(slot)]
+    flags = S(e.narrow[FLAGS, U(i)])
+    if not flags & FROM_SERVER:
+        found.shake_ns = e.wide[TS, U(i)]
+        if flags & RESUMES:
+            found.resumed = 0
+    elif found.shake_ns != NOTHING:
+        found.handshake_ns = e.wide[TS, U(i)] - found.shake_ns
+        if found.resumed >= 0:
+            found.resumed = 1
+
+
+@kernel
+def count_fault(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """Bytes would not decode, or are missing."""
+    found = t.connections[U(slot)]
+    _see(t, slot, S(e.wide[TS, U(i)]))
+    if found.protocol < 0:
+        found.protocol = e.narrow[PROTOCOL, U(i)]
+    found.faults += 1
+    if e.narrow[FLAGS, U(i)] & GAP:
+        found.gaps += 1
+        found.missing_bytes += e.wide[SIZE, U(i)]
+
+
+@kernel
+def begin_row(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """Its ends, and when it began."""
+    found = t.connections[U(slot)]
+    _see(t, slot, S(e.wide[TS, U(i)]))
+    if e.narrow[FLAGS, U(i)] & WHOLE:
+        found.opened_ns = e.wide[TS, U(i)]
+    if found.protocol < 0:
+        found.protocol = e.narrow[PROTOCOL, U(i)]
+    found.client_address, found.client_port = e.narrow[ADDRESS, U(i)], e.wide[CLIENT_PORT, U(i)]
+    found.server_address = e.narrow[SERVER_ADDRESS, U(i)]
+    found.server_port = e.wide[SERVER_PORT, U(i)]
+
+
+@kernel
+def end_row(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """When it ended, how, and by whom unless a fact has told that."""
+    found = t.connections[U(slot)]
+    _see(t, slot, S(e.wide[TS, U(i)]))
+    found.closed_ns, found.closed_how = e.wide[TS, U(i)], e.narrow[HOW, U(i)]
+    if found.closed_by < 0:
+        found.closed_by = e.narrow[BY, U(i)]
+
+
+@inline
+def fact_of_close(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """Why the hub closes."""
+    found = t.connections[U(slot)]
+    if e.narrow[REASON, U(i)] >= 0:
+        found.close_reason = e.narrow[REASON, U(i)]
+    if e.narrow[BY, U(i)] >= 0:
+        found.closed_by = e.narrow[BY, U(i)]
+
+
+@inline
+def fact_of_client(t: Tables, e: Told, i: Int, slot: Int) -> None:
+    """Who is at the other end."""
+    found = t.connections[U(slot)]
+    client = S(e.narrow[CLIENT, U(i)])
+    if not found.receiver_confirmed:
+        found.receiver = client
+    if not found.caller_confirmed:
+        found.caller = client
+    if found.seen and found.protocol >= 0:
+        if not found.confirmed:
+            found.signed_on = client
+        _changed(t, e, i, slot, S(found.protocol))
+
+
+@kernel
+def emit_row(t: Tables, slot: Int) -> None:
+    """A connection is final and forgotten."""
+    if t.connections[U(slot)].seen:
+        t.closed[U(t.counts[CLOSED])] = t.connections[U(slot)]
+        t.counts[CLOSED] += 1
+    free_slot(t, slot)

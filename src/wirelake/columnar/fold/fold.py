@@ -1,0 +1,199 @@
+"""What the messages of connections come to; told one window after the other.
+
+    fold = Fold(share=0, shares=1, state=states)
+    for window in pipeline.windows(last=False):
+        for table, batch in fold.window(window):
+            ...
+    state = fold.save(pipeline.save().hashes())
+
+Given are tables as `CapturePipeline` yields them. What comes out are final rows of `calls` (those
+outside of tunnels) and of `connections` (without `previous_connection`), and the crossing tables of
+`wirelake.records.crossing`.
+
+A window becomes arrays (`columns.py`). Kernels go through its events in the order of time
+(`kernels.py`), and work on what is remembered of connections and calls, in arrays as well
+(`tables.py`, `memory.py`). What they leave as final becomes batches (`output.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from wirelake.records.call_rows import DUPLICATE_WINDOW_NS
+from wirelake.records.engine import EngineLimits
+
+from ..pipeline import Item
+from . import told as k
+from .call_records import STILL_OPEN, UNKNOWN
+from .calls import expire_idle
+from .columns import Columns, Source, usable_faults
+from .delivery_parts import delivery_faults, delivery_parts, publications
+from .hashing import id_hash
+from .held import held_sources, of_connections
+from .kernels import end, fold, slot_of
+from .memory import Memory
+from .output import calls_batch, connections_batch, sign_ons_batch
+from .state import FoldState
+from .tables import KNOWN, NO
+from .tunnel_rows import tunnel_rows
+
+__all__ = ["Fold"]
+
+Yields = Iterator[tuple[str, pa.RecordBatch]]
+
+LIMIT: Final = EngineLimits().connections
+"""Connections at a time; then the oldest are given up."""
+IDLE_CALLS: Final = 4_096
+"""So many calls may wait for a second answer, before idle connections are looked through."""
+_MORE: Final = 4_096
+"""Room that is made when there is none."""
+_LIMIT_TEXT: Final = KNOWN.index("limit")
+
+
+class Fold:
+    """Folds the connections of one share; restored from the states of all shares before."""
+
+    def __init__(self, *, share: int = 0, shares: int = 1, state: Sequence[FoldState] = ()):
+        self._share, self._shares = share, shares
+        self._memory = Memory()
+        self._held: list[Source] = []
+        self._events = 0
+        """How many were told so far."""
+        self._calls_left = 0
+        """Calls that were remembered after idle connections were last looked through."""
+        wanted = [each.hashes % shares == share for each in state]
+        self._memory.restore(
+            [(each.memory, mine) for each, mine in zip(state, wanted, strict=True)]
+        )
+        waiting = set(self._memory.waiting().tolist())
+        for each in state:
+            self._held += of_connections(each.held, waiting)
+
+    def window(self, items: Iterable[Item]) -> Yields:
+        """Takes what a pipeline yields for a window, and yields what is final now.
+
+        It must be read to its end before anything else is asked of the fold.
+        """
+        sources, waiting, facts = _sorted(items)
+        if self._share == 0:
+            yield from _named("_publications", publications(facts))
+        yield from self._told(self._released(waiting) + sources, waiting)
+        self._give_up()
+        yield from self._taken()
+
+    def save(self, hashes: Mapping[int, int]) -> FoldState:
+        """All that is remembered; `hashes` are those of the pipeline's state. Changes nothing."""
+        memory = self._memory.save()
+        known = memory.connections["connection"].tolist()
+        found = [hashes[each] if each in hashes else id_hash(each) for each in known]
+        return FoldState(np.array(found, np.int64), memory, list(self._held))
+
+    def finish(self) -> Yields:
+        """Yields what would be, if the input ended here; the fold is spent afterwards."""
+        yield from self._told(self._released({}), {})
+        self._end(self._memory.live_slots, STILL_OPEN, NO)
+        yield from self._taken()
+
+    # -- a window ----------------------------------------------------------------------------
+
+    def _released(self, waiting: Mapping[int, int]) -> list[Source]:
+        """Held events of connections that need not wait any more."""
+        if not self._held:
+            return []
+        held = set(self._memory.waiting().tolist())
+        released = held.difference(waiting)
+        found = of_connections(self._held, released)
+        if released:
+            self._held = of_connections(self._held, held - released)
+        return found
+
+    def _told(self, sources: Sequence[Source], waiting: Mapping[int, int]) -> Yields:
+        """Tells the events of all sources, those that have waited first."""
+        columns = Columns(sources, self._memory.texts, self._share, self._shares)
+        told = columns.told()
+        self._run(columns, told, waiting)
+        self._held += held_sources(columns, told.held)
+        texts = self._memory.texts
+        yield from _named("_delivery_parts", delivery_parts(columns, told, texts))
+        yield from _named("_delivery_faults", delivery_faults(columns, told, texts))
+        yield from _named("_tunnel_events", tunnel_rows(columns, told, texts, self._events))
+        signed = told.signed[:, : self._memory.take_signed()]
+        if signed.shape[1]:
+            where, when = told.wide[k.KEY, signed[0]], told.wide[k.TS, signed[0]]
+            yield "_sign_ons", sign_ons_batch(signed, where, when, texts)
+        self._events += len(columns)
+        self._let_go(told.wide[k.TS])
+
+    def _run(self, columns: Columns, told: k.Told, waiting: Mapping[int, int]) -> None:
+        """Lets the kernels go through all events; what they need room for is a guess at first."""
+        memory = self._memory
+        counts = np.bincount(columns.narrow[k.KIND], minlength=k.END + 1)
+        memory.reserve(int(counts[k.OPENED]) + len(waiting) + 1, int(counts[k.REQUEST]) + 1)
+        memory.reserve(0, 0, int(counts[k.END]))
+        tables = memory.tables()
+        memory.wait({slot_of(tables, each): since for each, since in waiting.items()})
+        reached = fold(tables, told, 0)
+        while reached < len(columns):
+            memory.reserve(_MORE, _MORE)
+            reached = fold(memory.tables(), told, reached)
+
+    def _let_go(self, times: Any) -> None:
+        """Calls that were answered long before this window are final, on idle connections too."""
+        if len(times) and self._memory.live_calls > max(IDLE_CALLS, 2 * self._calls_left):
+            expire_idle(self._memory.tables(), int(times.min()) - 2 * DUPLICATE_WINDOW_NS)
+            self._calls_left = self._memory.live_calls
+
+    def _give_up(self) -> None:
+        """Forgets the oldest connections when there are too many."""
+        excess = len(self._memory) - LIMIT
+        if excess > 0:
+            self._memory.give_up()
+            self._end(self._memory.live_slots[:excess], UNKNOWN, _LIMIT_TEXT)
+
+    def _end(self, slots: Any, outcome: int, cause: int) -> None:
+        self._memory.reserve(0, 0, len(slots))
+        end(self._memory.tables(), slots, outcome, cause)
+
+    def _taken(self) -> Yields:
+        calls, connections = self._memory.take_calls(), self._memory.take_connections()
+        if len(calls):
+            yield "calls", calls_batch(calls, self._memory.texts)
+        if len(connections):
+            yield "connections", connections_batch(connections, self._memory.texts)
+        self._memory.tidy()
+
+
+def _sorted(items: Iterable[Item]) -> tuple[list[Source], dict[int, int], list[Any]]:
+    """The sources of a window; the connections that wait, and since when; all facts."""
+    sources: list[Source] = []
+    waiting: dict[int, int] = {}
+    facts: list[Any] = []
+    for table, found in items:
+        match table:
+            case "waiting":
+                waiting.update(found)
+            case "faults":
+                sources.append((table, usable_faults(found)))
+            case "messages" | "connections":
+                sources.append((table, found))
+            case "facts":
+                facts += found
+                sources.append((table, [fact for fact in found if _is_told(fact)]))
+    return sources, waiting, facts
+
+
+def _is_told(fact: Any) -> bool:
+    if fact.connection is None:
+        return False
+    return fact.kind == "close" or (
+        fact.kind == "sign_on" and isinstance(fact.data.get("client"), str)
+    )
+
+
+def _named(table: str, batches: Iterable[pa.RecordBatch]) -> Yields:
+    for batch in batches:
+        yield table, batch

@@ -1,0 +1,193 @@
+"""What messages in tunnels come to, over all links that carry them.
+
+fold = TunnelFold(share=0, shares=1, state=state)
+fold.feed(batches)                  of `_tunnel_events`: all of one step at once
+for table, batch in fold.take():    final rows of `tunnels`, and of `calls` in tunnels
+    ...
+state = fold.save()
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from wirelake.records.engine import EngineLimits
+from wirelake.records.schema import schema
+
+from ..meaning import Coded
+from . import told as k
+from .call_records import STILL_OPEN
+from .hashing import id_hash
+from .memory import Memory
+from .output import calls_batch, integers
+from .state import packed, unpacked
+from .tables import NO, NOTHING
+from .tunnel_columns import tunnels_told
+from .tunnel_kernels import (
+    OUTCOMES,
+    TUNNEL_RECORD,
+    TUNNEL_TIMES,
+    Tunnels,
+    end_all_calls,
+    fold_tunnels,
+    forget_tunnels,
+)
+
+__all__ = ["TunnelFold", "tunnel_hash"]
+
+_SCHEMA: Final = schema("tunnels")
+_LIMITS: Final = EngineLimits()
+_MORE: Final = 1_024
+"""Room that is made when there is none."""
+_LOST, _OPEN = OUTCOMES.index("lost"), OUTCOMES.index("open")
+_ENDS: Final = ("gateway", "server")
+_HALVES: Final = ("user_high", "user_low")
+_BLANK: Final = np.zeros(1, TUNNEL_RECORD)
+for _name in (*TUNNEL_TIMES, "first_link", "last_link"):
+    _BLANK[_name] = NOTHING
+for _name in ("outcome", "closed_by", "user_port"):
+    _BLANK[_name] = NO
+
+Records = NDArray[Any]
+
+
+def tunnel_hash(connection: int) -> int:
+    """32 bits of a tunnel's connection id: its remainder by the shares is its share."""
+    return id_hash(connection)
+
+
+class TunnelFold:
+    """Folds the tunnels of one share; `state` is what the fold of this share has saved."""
+
+    def __init__(self, share: int = 0, shares: int = 1, state: bytes | None = None):
+        self._share, self._shares = share, shares
+        self._memory = Memory()
+        self._rows = np.empty(0, TUNNEL_RECORD)
+        self._final = np.empty(_MORE, TUNNEL_RECORD)
+        self._counts = np.zeros(2, np.int64)
+        self._taken: list[Records] = []
+        self._closed_links = np.empty(0, np.int64)
+        if state is not None:
+            self._restore(state)
+
+    def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Takes rows of `_tunnel_events`, in any order; those of later calls are later."""
+        told = tunnels_told(batches, self._memory.texts, self._share, self._shares)
+        reached = 0
+        while reached < len(told.order):
+            self._make_room()
+            reached = fold_tunnels(self._memory.tables(), self.records(), told, reached)
+        closed = told.wide[k.KEY, told.order[told.narrow[k.KIND, told.order] == k.END]]
+        self._closed_links = _distinct([self._closed_links, closed])[-_LIMITS.connections :]
+        self._give_up()
+
+    def take(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What became final since the last call."""
+        calls = self._memory.take_calls()
+        if len(calls):
+            yield "calls", calls_batch(calls, self._memory.texts)
+        tunnels = np.concatenate([*self._taken, self._final[: self._counts[0]]])
+        self._counts[0], self._taken = 0, []
+        if len(tunnels):
+            yield "tunnels", _tunnels_batch(tunnels, self._closed_links)
+        self._memory.tidy()
+
+    def save(self) -> bytes:
+        """All that is remembered. To be called when everything is taken; changes nothing."""
+        slots = self._memory.live_slots
+        rows = self._rows[slots]
+        place = (self._share, self._shares)
+        return packed((place, self._memory.save(), rows, self._counts[1], self._closed_links))
+
+    def finish(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yields what would be, if the input ended here; the fold is spent afterwards."""
+        end_all_calls(self._memory.tables(), self._memory.live_slots, STILL_OPEN, NO)
+        self._taken.append(self._rows[self._rows["used"] == 1])
+        yield from self.take()
+
+    # -- what is remembered ------------------------------------------------------------------
+
+    def records(self) -> Tunnels:
+        """What kernels work on."""
+        return Tunnels(self._rows, self._final, _BLANK, self._counts)
+
+    def _make_room(self) -> None:
+        self._memory.reserve(_MORE, _MORE)
+        missing = self._memory.slots - len(self._rows)
+        self._rows = np.concatenate([self._rows, np.repeat(_BLANK, missing)])
+        if self._counts[0] == len(self._final):
+            self._final = np.concatenate([self._final, np.empty_like(self._final)])
+
+    def _give_up(self) -> None:
+        """Lets the oldest go when there are too many."""
+        known = np.flatnonzero(self._rows["used"])
+        ended = self._rows["outcome"][known] >= 0
+        for slots, limit in (
+            (known[ended], _LIMITS.closed_tunnels),
+            (known[~ended], _LIMITS.tunnels),
+        ):
+            if len(slots) > limit:
+                oldest = slots[np.argsort(self._rows["ended"][slots], kind="stable")[:-limit]]
+                self._taken.append(self._rows[oldest])
+                forget_tunnels(self._memory.tables(), self.records(), oldest.astype(np.int32))
+
+    def _restore(self, state: bytes) -> None:
+        place, memory, rows, ended, closed_links = unpacked(state)
+        if place != (self._share, self._shares):
+            raise ValueError(
+                f"the state of share {place[0]} of {place[1]} is none of "
+                f"share {self._share} of {self._shares}"
+            )
+        [slots] = self._memory.restore([(memory, np.ones(len(rows), np.bool_))])
+        self._make_room()
+        self._rows[slots] = rows
+        self._counts[1] = ended
+        self._closed_links = closed_links
+
+
+def _distinct(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The numbers of several parts, once each, in the order in which they came first."""
+    joined = np.concatenate(parts)
+    _, firsts = np.unique(joined, return_index=True)
+    return joined[np.sort(firsts)]
+
+
+def _tunnels_batch(tunnels: Records, closed_links: NDArray[np.int64]) -> pa.RecordBatch:
+    """Tunnels as rows; one that has not ended is lost with its link, or open."""
+    open_still = np.where(np.isin(tunnels["last_link"], closed_links), _LOST, _OPEN)
+    outcome = np.where(tunnels["outcome"] < 0, open_still, tunnels["outcome"])
+    unnamed = tunnels["named"] == 0
+    made = {
+        "instance_id": integers(tunnels["instance_id"], unnamed),
+        "tunnel_id": integers(tunnels["tunnel_id"], unnamed),
+        "outcome": Coded(outcome.astype(np.int32), OUTCOMES).array(),
+        "user_address": pa.array(map(_address, tunnels), pa.string()),
+        "user_port": integers(tunnels["user_port"], tunnels["user_port"] == NO),
+        "closed_by": Coded(tunnels["closed_by"].astype(np.int32), _ENDS).array(),
+    }
+    arrays = [
+        made[field.name]
+        if field.name in made
+        else integers(np.ascontiguousarray(tunnels[field.name]))
+        for field in _SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _address(tunnel: Any) -> str | None:
+    """The user's address in words."""
+    halves = (int(tunnel[name]).to_bytes(8, "big", signed=True) for name in _HALVES)
+    packed_address = b"".join(halves)
+    match int(tunnel["user_family"]):
+        case 4:
+            return str(ipaddress.IPv4Address(packed_address[-4:]))
+        case 6:
+            return str(ipaddress.IPv6Address(packed_address))
+        case _:
+            return None

@@ -1,0 +1,158 @@
+"""`GET /metrics`: the hub's counters as Prometheus reads them.
+
+Counters live in `wirelake.hub.counts`; here they only get their names. Labels come from fixed
+lists (protocols, reasons, limits), so there is a bounded number of series.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wirelake.hub.times import Times, bounds
+
+from .answers import hub_of
+from .pages import byte_totals, recording_of
+from .top import named_times
+
+if TYPE_CHECKING:
+    from wirelake.hub.hub import Hub
+
+__all__ = ["TARGETS", "HubCollector", "metrics_page"]
+
+TARGETS: Final = 100
+"""Services and calls with series of their own; those beyond are one, `other`."""
+_OTHER: Final = "other"
+_BOUNDS: Final = tuple(range(12, 37, 2))
+"""Upper ends of buckets, as powers of two nanoseconds: 4 µs, four times as much each, 69 s."""
+
+
+async def metrics_page(request: Request) -> Response:
+    """All series, in the text form of Prometheus."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(HubCollector(hub_of(request)))
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class HubCollector(Collector):
+    """Reads the counters of a hub when somebody asks."""
+
+    def __init__(self, hub: Hub):
+        self._hub = hub
+
+    def collect(self) -> Iterable[Metric]:
+        """Every series."""
+        yield from self._connections()
+        yield from self._messages()
+        yield from self._state()
+
+    def _connections(self) -> Iterable[Metric]:
+        hub, counts = self._hub, self._hub.counts
+        now_open = Counter(each.protocol for each in hub.connections.values())
+        yield _gauges("connections", "Open connections.", "protocol", now_open)
+        yield _counts("connections_accepted", "Connections let in.", "protocol", counts.accepted)
+        yield _counts(
+            "connections_refused", "Connections that were one too many.", "limit", counts.refused
+        )
+        yield _pairs(
+            "connections_closed", "Connections that are over.", "reason", counts.close_reasons
+        )
+        yield _pairs("connections_dropped", "Connections cut off.", "reason", counts.drops)
+        yield _pairs("protocol_failures", "Rules that peers broke.", "code", counts.failures)
+        yield _counts("auth_failures", "Wrong ids and tokens.", "protocol", counts.auth_failures)
+        yield _counts("bytes_in", "Bytes received.", "protocol", byte_totals(hub, "in"))
+        yield _counts("bytes_out", "Bytes sent.", "protocol", byte_totals(hub, "out"))
+
+    def _messages(self) -> Iterable[Metric]:
+        counts = self._hub.counts
+        yield _pairs("calls", "Calls of services.", "outcome", counts.calls)
+        yield self._call_seconds()
+        yield _count("published", "Notifications published.", counts.published)
+        yield _count("publishes_refused", "Publishes refused.", counts.refused_publishes)
+        yield _count("stored", "Notifications stored.", counts.stored)
+        yield _counts("delivered", "Notifications written.", "protocol", counts.delivered)
+        yield _counts("skipped", "Not stored, and the reader was slow.", "protocol", counts.skipped)
+        yield _count("acked", "Notifications acknowledged.", counts.acked)
+        yield _counts("dead_letters", "Notifications given up.", "reason", counts.dead)
+
+    def _call_seconds(self) -> Metric:
+        family = HistogramMetricFamily(
+            "wirelake_call_seconds", "How long calls took.", labels=["target"]
+        )
+        named = list(named_times(self._hub).items())
+        for name, times in named[:TARGETS]:
+            family.add_metric([name], _cumulated([times]), times.total_ns / 1e9)
+        others = [times for _, times in named[TARGETS:]]
+        if others:
+            total = sum(each.total_ns for each in others)
+            family.add_metric([_OTHER], _cumulated(others), total / 1e9)
+        return family
+
+    def _state(self) -> Iterable[Metric]:
+        hub = self._hub
+        yield _gauge("calls_running", "Calls under way.", hub.services.running)
+        uptime = (time.time_ns() - hub.started_ns) / 1e9
+        yield _gauge("uptime_seconds", "Since the start.", uptime)
+        yield _gauge("draining", "1 while the hub goes down.", int(hub.draining))
+        recording = recording_of(hub)
+        if recording is not None:
+            failed = int(bool(recording.failure))
+            yield _gauge("recording_failed", "1 while nothing can be recorded.", failed)
+            lost = "Times that frames crossed and were not recorded, up to the last outage's end."
+            yield _count("recording_lost", lost, recording.lost.frames)
+
+
+def _cumulated(histograms: Sequence[Times]) -> list[tuple[str, float]]:
+    """Buckets as Prometheus has them: up to so many seconds, and how many in all."""
+    counts = [sum(column) for column in zip(*(each.buckets for each in histograms), strict=True)]
+    found: list[tuple[str, float]] = []
+    below, at = 0, 0
+    for power in _BOUNDS:
+        while bounds(at)[1] <= 1 << power:
+            below += counts[at]
+            at += 1
+        found.append((str((1 << power) / 1e9), below))
+    return [*found, ("+Inf", below + sum(counts[at:]))]
+
+
+def _count(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"wirelake_{name}", text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"wirelake_{name}", text, value=value)
+
+
+def _counts(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"wirelake_{name}", text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(f"wirelake_{name}", text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
+
+
+def _pairs(name: str, text: str, label: str, values: Mapping[tuple[str, str], int]) -> Metric:
+    family = CounterMetricFamily(f"wirelake_{name}", text, labels=["protocol", label])
+    for keys, value in sorted(values.items()):
+        family.add_metric(list(keys), value)
+    return family

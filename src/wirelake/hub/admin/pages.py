@@ -1,0 +1,179 @@
+"""Pages for a look inside: health, counters, connections, topics, clients."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wirelake import __version__
+from wirelake.hub.errors import HubError
+from wirelake.hub.recording import Recording
+
+from .answers import JsonResponse, hub_of, known_protocol, known_queries, number
+
+if TYPE_CHECKING:
+    from wirelake.hub.doors.connection import Connection
+    from wirelake.hub.hub import Hub
+
+__all__ = [
+    "byte_totals",
+    "clientz",
+    "connz",
+    "healthz",
+    "nested",
+    "readyz",
+    "recording_of",
+    "recording_state",
+    "topicz",
+    "varz",
+]
+
+_PAGE: Final = 1_000
+"""Rows of a page at most."""
+_DEFAULT: Final = 100
+_OFFSET: Final = 10_000_000
+
+
+async def healthz(_: Request) -> Response:
+    """Whether the loop turns: that it answers at all is the answer."""
+    return JsonResponse({"status": "ok"})
+
+
+async def readyz(request: Request) -> Response:
+    """Whether connections are taken: 503 before all doors are open, and while it drains."""
+    hub = hub_of(request)
+    closed = [name for name, door in hub.doors.items() if not door.addresses]
+    if hub.draining:
+        raise HubError("closing")
+    if closed:
+        raise HubError("closing", f"not listening yet: {', '.join(closed)}")
+    return JsonResponse({"status": "ok"})
+
+
+async def varz(request: Request) -> Response:
+    """Every counter."""
+    hub = hub_of(request)
+    counts = hub.counts
+    return JsonResponse(
+        {
+            "version": __version__,
+            "started_ns": hub.started_ns,
+            "uptime_s": round((time.time_ns() - hub.started_ns) / 1e9, 3),
+            "draining": hub.draining,
+            "listeners": {
+                name: [f"{host}:{port}" for host, port in door.addresses]
+                for name, door in hub.doors.items()
+            },
+            "connections": Counter(each.protocol for each in hub.connections.values()),
+            "accepted": counts.accepted,
+            "refused": counts.refused,
+            "auth_failures": counts.auth_failures,
+            "close_reasons": nested(counts.close_reasons),
+            "failures": nested(counts.failures),
+            "drops": nested(counts.drops),
+            "calls": nested(counts.calls),
+            "calls_running": hub.services.running,
+            "bytes_in": byte_totals(hub, "in"),
+            "bytes_out": byte_totals(hub, "out"),
+            "published": counts.published,
+            "refused_publishes": counts.refused_publishes,
+            "stored": counts.stored,
+            "delivered": counts.delivered,
+            "skipped": counts.skipped,
+            "acked": counts.acked,
+            "dead": counts.dead,
+            "recording": recording_state(hub),
+        }
+    )
+
+
+async def connz(request: Request) -> Response:
+    """Connections: those that are open, by id, and the last that are over, the newest first."""
+    known_queries(request, "limit", "offset", "protocol", "client")
+    hub = hub_of(request)
+    limit = number(request, "limit", _DEFAULT, _PAGE)
+    offset = number(request, "offset", 0, _OFFSET)
+    protocol = known_protocol(request)
+    client = request.query_params.get("client")
+
+    def wanted(of_protocol: str, of_client: str) -> bool:
+        return protocol in (None, of_protocol) and client in (None, of_client)
+
+    found = [each for each in hub.connections.values() if wanted(each.protocol, _client_of(each))]
+    gone = [each for each in reversed(hub.gone) if wanted(each.protocol, each.client)]
+    return JsonResponse(
+        {
+            "open": len(found),
+            "connections": [_shown(each) for each in found[offset : offset + limit]],
+            "closed": gone[:limit],
+        }
+    )
+
+
+async def topicz(request: Request) -> Response:
+    """Topics with a subscriber."""
+    known_queries(request, "limit", "offset")
+    return _paged(request, "topics", hub_of(request).topics.topic_rows())
+
+
+async def clientz(request: Request) -> Response:
+    """Clients: what they subscribe to, and how much waits for them."""
+    known_queries(request, "limit", "offset")
+    return _paged(request, "clients", hub_of(request).topics.client_rows())
+
+
+def recording_of(hub: Hub) -> Recording | None:
+    """What records, if something does."""
+    observers = () if hub.tap is None else hub.tap.observers
+    return next((each for each in observers if isinstance(each, Recording)), None)
+
+
+def byte_totals(hub: Hub, way: str) -> Counter[str]:
+    """Bytes by protocol, of connections that are over and of those that are open."""
+    total = Counter(hub.counts.bytes_in if way == "in" else hub.counts.bytes_out)
+    for each in hub.connections.values():
+        total[each.protocol] += each.in_bytes if way == "in" else each.out_bytes
+    return total
+
+
+def _paged(request: Request, name: str, rows: list[Any]) -> Response:
+    limit = number(request, "limit", _DEFAULT, _PAGE)
+    offset = number(request, "offset", 0, _OFFSET)
+    return JsonResponse({"count": len(rows), name: rows[offset : offset + limit]})
+
+
+def nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """A counter of pairs, by the first and then by the second."""
+    found: dict[str, dict[str, int]] = {}
+    for (outer, inner), count in counter.items():
+        found.setdefault(outer, {})[inner] = count
+    return found
+
+
+def recording_state(hub: Hub) -> str:
+    """`off`, `on`, or `failed:` and why."""
+    found = recording_of(hub)
+    if found is None:
+        return "off"
+    return f"failed: {found.failure}" if found.failure else "on"
+
+
+def _client_of(connection: Connection) -> str:
+    return "" if connection.client is None else connection.client.id
+
+
+def _shown(connection: Connection) -> dict[str, Any]:
+    return {
+        "id": connection.id,
+        "protocol": connection.protocol,
+        "peer": "{}:{}".format(*connection.peer),
+        "client": _client_of(connection),
+        "opened_ns": connection.opened_ns,
+        "bytes_in": connection.in_bytes,
+        "bytes_out": connection.out_bytes,
+        "slow": bool(connection.paused_since),
+    }

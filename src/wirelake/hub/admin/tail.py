@@ -1,0 +1,190 @@
+"""`GET /v1/tail`: messages as they cross the hub, as server-sent events.
+
+    event: message   a row of `messages` as JSON, secret fields masked; with `peer`, the other end
+                     of its connection, and `signed_on`, whose it is, while that is open
+    event: dropped   {"count": n}: the reader was too slow for so many
+
+`filter=` takes the filter language (`docs/guides/filters.md`), `protocol=` the name of a protocol.
+With `bytes=1` a message has the bytes of its frame as `frame_hex`, in which secrets are zeros, and
+the `dialect` in which they are to be read. A reader has a bounded queue: what does not fit is
+dropped and counted, and the reader is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from wirelake.hub.errors import HubError
+from wirelake.hub.seen import SeenFrame, signs_on
+from wirelake.hub.watching import Watching, watching
+from wirelake.records.filter import Filter, FilterError, compile_filter
+from wirelake.records.schema import schema
+
+from .answers import hub_of, known_protocol, known_queries, number
+
+if TYPE_CHECKING:
+    from wirelake.hub.doors.connection import Connection
+    from wirelake.hub.hub import Hub
+
+__all__ = ["QUEUE", "TailReader", "tail"]
+
+QUEUE: Final = 1_000
+"""Messages that wait for one reader at most."""
+_SILENCE_S: Final = 15.0
+"""A comment is sent after so long, so that a reader who is gone is noticed."""
+_TOGETHER: Final = 64
+"""Messages that are written at once at most."""
+_FILTER_LENGTH: Final = 2_000
+_LEFT_OUT: Final = ("file", "offset", "frame")
+"""Columns that mean nothing while a message is in no file; and what is no column."""
+
+
+async def tail(request: Request) -> Response:
+    """Streams until the reader goes, or the hub does."""
+    known_queries(request, "filter", "protocol", "bytes")
+    hub = hub_of(request)
+    protocol = known_protocol(request)
+    with_bytes = bool(number(request, "bytes", 0, 1))
+    text = request.query_params.get("filter", "")
+    chosen = _filter(text) if text.strip() else None
+    readers: set[TailReader] = request.app.state.readers
+    if len(readers) >= hub.limits.tail_watchers:
+        raise HubError("too_busy", f"{hub.limits.tail_watchers} readers are here already")
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    reader = TailReader(
+        chosen, protocol=protocol, with_bytes=with_bytes, connections=hub.connections
+    )
+    return StreamingResponse(
+        _events(hub, readers, reader), media_type="text/event-stream", headers=headers
+    )
+
+
+class TailReader:
+    """One reader, and what waits for it."""
+
+    def __init__(
+        self,
+        chosen: Filter | None,
+        *,
+        protocol: str | None = None,
+        with_bytes: bool = False,
+        connections: Mapping[int, Connection] | None = None,
+    ):
+        self._filter = chosen
+        self._connections = {} if connections is None else connections
+        self._protocol = protocol
+        self._with_bytes = with_bytes
+        self._waiting: deque[bytes] = deque()
+        self._dropped = 0
+        self._ended = False
+        self._something = asyncio.Event()
+
+    def message(self, row: dict[str, Any]) -> None:
+        """A message crossed the hub."""
+        if self._protocol is not None and row["protocol"] != self._protocol:
+            return
+        if self._filter is not None and not self._filter.test(row):
+            return
+        if len(self._waiting) >= QUEUE:
+            self._dropped += 1
+            return
+        shown = _shown(row) | _end_of(self._connections.get(row["connection"]))
+        if self._with_bytes:
+            shown |= _bytes_of(row, masked="masked" in shown)
+        self._waiting.append(_event("message", shown))
+        self._something.set()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._ended = True
+        self._something.set()
+
+    async def next(self) -> bytes:
+        """What is to be written next; empty at the end."""
+        while not self._waiting and not self._ended:
+            self._something.clear()
+            try:
+                async with asyncio.timeout(_SILENCE_S):
+                    await self._something.wait()
+            except TimeoutError:
+                return b": nothing yet\n\n"
+        found = [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
+        if not self._waiting and self._dropped:
+            found.append(_event("dropped", {"count": self._dropped}))
+            self._dropped = 0
+        return b"".join(found)
+
+
+async def _events(hub: Hub, readers: set[TailReader], reader: TailReader) -> AsyncIterator[bytes]:
+    watch = watching(hub)
+    watch.watchers.append(reader)
+    readers.add(reader)
+    try:
+        yield b": messages as they cross the hub\n\n"
+        while found := await reader.next():
+            yield found
+    finally:
+        readers.discard(reader)
+        _leave(hub, watch, reader)
+
+
+def _leave(hub: Hub, watch: Watching, reader: TailReader) -> None:
+    """Nobody decodes when nobody looks."""
+    watch.watchers.remove(reader)
+    if not watch.watchers and watch.tables is None and hub.tap is not None:
+        hub.tap.remove(watch)
+
+
+def _filter(text: str) -> Filter:
+    if len(text) > _FILTER_LENGTH:
+        raise HubError("bad_arguments", f"filter: more than {_FILTER_LENGTH} characters")
+    try:
+        return compile_filter(text, schema("messages"))
+    except FilterError as error:
+        raise HubError("bad_arguments", f"filter: {error}") from error
+
+
+def _event(kind: str, data: dict[str, Any]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), msgspec.json.encode(data))
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for a reader: without places in files, body as text if it is text."""
+    found = {key: value for key, value in row.items() if key not in _LEFT_OUT}
+    if signs_on(row):
+        found["body"] = found[row["protocol"]] = None
+        found["masked"] = True
+        return found
+    body = row["body"]
+    if body is not None:
+        try:
+            found["body"] = body.decode()
+        except UnicodeDecodeError:
+            found["body_base64"] = found.pop("body")
+    return found
+
+
+def _end_of(connection: Connection | None) -> dict[str, str]:
+    """Who is at the other end; nothing for a tunnel, whose link has the socket."""
+    if connection is None:
+        return {}
+    client = connection.client
+    return {
+        "peer": "{}:{}".format(*connection.peer),
+        "signed_on": "" if client is None else client.id,
+    }
+
+
+def _bytes_of(row: dict[str, Any], *, masked: bool) -> dict[str, Any]:
+    """The bytes of a message, if it has some of its own and they may be seen."""
+    frame: SeenFrame | None = row.get("frame")
+    if frame is None or masked:
+        return {}
+    return {"frame_hex": frame.masked().hex(), "dialect": frame.dialect}

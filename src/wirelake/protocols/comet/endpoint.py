@@ -1,0 +1,160 @@
+"""What both ends of a comet connection share: who answers what, in which words, and what may be
+sent (seed 004, 协议指令).
+
+Rule numbers refer to `docs/decisions/comet.md`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from wirelake.protocols.sansio import CLOSED, Role, Session, SessionError
+from wirelake.wire.errors import EncodeError
+
+from . import codec_hipush, codec_seed
+from .layout import (
+    Auth,
+    AuthSuccess,
+    Command,
+    Error,
+    ErrorCode,
+    ExchangeKey,
+    GetMessageList,
+    GetTopicList,
+    Heartbeat,
+    MessageAck,
+    MessageList,
+    Notification,
+    Ok,
+    Reply,
+    ReportEnviron,
+    Subscribe,
+    TopicList,
+    Unsubscribe,
+)
+from .limits import SEND_COUNT, SEND_FRAME, Dialect
+from .sealing import ContentOpener, ContentSealer, HipushContent
+
+__all__ = [
+    "ANSWERS",
+    "BEFORE_AUTH",
+    "CODECS",
+    "ENDS",
+    "REASONS",
+    "Endpoint",
+    "open_content",
+    "seal",
+    "with_content",
+]
+
+CODECS: Final = {"seed": codec_seed, "hipush": codec_hipush}
+"""The codec of each dialect; they differ in notifications alone."""
+
+REASONS: Final[dict[int, str]] = {
+    ErrorCode.TOKEN_ILLEGAL: "token expired or illegal",
+    ErrorCode.CLIENT_NOT_FOUND: "client id not exists",
+    ErrorCode.ALREADY_ONLINE: "clientId already online",
+    ErrorCode.SERVER_ERROR: "server error",
+    ErrorCode.BAD_ARGUMENTS: "message format illegal",
+    ErrorCode.AUTH_REQUIRED: "auth required",
+    ErrorCode.TOO_BUSY: "too busy",
+    ErrorCode.KEY_REQUIRED: "key required",
+}
+"""What is said with each error code; 0-2 and 4 are the original's words."""
+
+ANSWERS: Final[dict[type, tuple[type, ...]]] = {
+    Auth: (AuthSuccess, Error),
+    ExchangeKey: (Ok, Error),
+    GetTopicList: (TopicList, Error),
+    Subscribe: (Ok, Error),
+    Unsubscribe: (Ok, Error),
+    GetMessageList: (MessageList, Error),
+    Heartbeat: (Ok, Error),
+    MessageAck: (Ok, Error),
+    ReportEnviron: (Ok, Error),
+}
+"""What may answer what."""
+
+BEFORE_AUTH: Final = (Heartbeat, ReportEnviron)
+"""Answered ok even before a client has signed on (rule 12)."""
+
+ENDS: Final[dict[str, str]] = {"eof": CLOSED, "broken frame": CLOSED, "close": CLOSED}
+"""How a connection can end in every state."""
+
+_LISTS: Final[dict[type, str]] = {
+    Subscribe: "topics",
+    Unsubscribe: "topics",
+    MessageAck: "msg_ids",
+    ReportEnviron: "extra",
+    TopicList: "topics",
+    MessageList: "messages",
+}
+
+
+class Endpoint(Session):
+    """One end of a connection."""
+
+    FIRST: ClassVar[str] = "new"
+
+    def __init__(self, role: Role, dialect: Dialect, now: float):
+        super().__init__(role, now=now)
+        self.client_id = ""
+        self._dialect: Dialect = dialect
+        self._codec = CODECS[dialect]
+        self._auth_frame = self._auth_success_frame = b""
+
+    def _encode(self, message: Command | Reply) -> bytes:
+        """Bytes that any peer can read: at most 32767 in a frame and 127 in a list (rule 2)."""
+        name = _LISTS.get(type(message))
+        if name is not None and len(getattr(message, name)) > SEND_COUNT:
+            raise SessionError("too_large", f"{name}: over {SEND_COUNT} in one list")
+        try:
+            frame: bytes = self._codec.encode_frame(message)
+        except EncodeError as error:
+            raise SessionError(error.code, str(error)) from error
+        if len(frame) - 2 > SEND_FRAME:
+            raise SessionError("too_large", f"{len(frame) - 2} bytes, {SEND_FRAME} at most")
+        return frame
+
+
+# -- covered content (section 4) -------------------------------------------------------------
+
+
+def seal(sealer: ContentSealer | HipushContent | None, notification: Notification) -> Notification:
+    """The notification with its content covered; as it is without a key."""
+    if sealer is None:
+        return notification
+    if isinstance(sealer, HipushContent):
+        return with_content(notification, sealer.seal(notification.content))
+    content = sealer.seal(
+        notification.content,
+        msg_type=notification.msg_type,
+        msg_id=notification.msg_id,
+        ts=notification.ts,
+    )
+    return with_content(notification, content)
+
+
+def open_content(opener: ContentOpener | HipushContent | None, notification: Notification) -> bytes:
+    """What was covered; DecodeError `bad_record` when it does not open."""
+    if opener is None:
+        return notification.content
+    if isinstance(opener, HipushContent):
+        return opener.open(notification.content)
+    return opener.open(
+        notification.content,
+        msg_type=notification.msg_type,
+        msg_id=notification.msg_id.encode("utf-8", "surrogateescape"),
+        ts=notification.ts,
+    )
+
+
+def with_content(notification: Notification, content: bytes) -> Notification:
+    """The same notification with other content."""
+    return Notification(
+        msg_type=notification.msg_type,
+        msg_id=notification.msg_id,
+        job_id=notification.job_id,
+        content=content,
+        ts=notification.ts,
+    )

@@ -1,0 +1,272 @@
+"""comet, mobile push: every command and every field of the document (seed 004).
+
+A frame is a length, a type and a body. The two directions number their commands apart: type 0
+is `auth` from a client and `ok` from a server, so a reader must know who speaks. There is no
+request id, no version and no magic: replies are matched by order alone.
+
+Dialect `hipush` is the original's code: a notification has a `job_id` between id and content.
+What the document leaves open is settled in `docs/decisions/comet.md`; rule numbers refer to it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, ClassVar
+
+from wirelake.wire import Protocol
+from wirelake.wire.types import (
+    I64,
+    U8,
+    Bytes16,
+    Choice,
+    Layout,
+    Length16,
+    List8,
+    LooseString16,
+    Names,
+    Only,
+    Secret,
+    Tag8,
+)
+
+from .meaning import MEANING
+
+
+class NetworkType(IntEnum):
+    """What a phone is connected through."""
+
+    WIFI = 0
+    G2 = 1
+    G3 = 2
+    G4 = 3
+
+
+class Isp(IntEnum):
+    """Whose network it is."""
+
+    NONE = 0
+    CHINA_MOBILE = 1
+    UNICOM = 2
+    TELECOM = 3
+
+
+class ErrorCode(IntEnum):
+    """Why a command was refused; 0-4 are the original's, 5-7 extend them (rule 22)."""
+
+    TOKEN_ILLEGAL = 0
+    CLIENT_NOT_FOUND = 1
+    ALREADY_ONLINE = 2
+    SERVER_ERROR = 3
+    BAD_ARGUMENTS = 4
+    AUTH_REQUIRED = 5
+    TOO_BUSY = 6
+    KEY_REQUIRED = 7
+
+
+# -- client to server ------------------------------------------------------------------------
+
+
+class Auth(Layout):
+    """A client signs on; the answer is auth_success or error."""
+
+    section: ClassVar[str] = "auth消息体{type=0}"
+
+    client_id: LooseString16
+    """Which client this is."""
+    token: Secret[LooseString16]
+    """What proves it; travels in clear unless the connection is inside TLS."""
+
+
+class ExchangeKey(Layout):
+    """The client's secret, wrapped for the key in auth_success."""
+
+    section: ClassVar[str] = "exchange_key消息题{type=1}"
+
+    secret_key: Secret[Bytes16]
+    """Wrapped secret: 80 bytes in the X25519 suite, the modulus size with RSA."""
+
+
+class GetTopicList(Layout):
+    """Asks which topics the client is subscribed to."""
+
+    section: ClassVar[str] = "get_topic_list消息体{type=2}"
+
+
+class Subscribe(Layout):
+    """Subscribes to topics; one bad topic refuses them all."""
+
+    section: ClassVar[str] = "subscribe消息体{type=3}"
+
+    topics: List8[LooseString16]
+    """Topic names; each begins with @."""
+
+
+class Unsubscribe(Layout):
+    """Ends subscriptions; one that does not exist is no error."""
+
+    section: ClassVar[str] = "unsubscribe消息体{type=4}"
+
+    topics: List8[LooseString16]
+    """Topic names; each begins with @."""
+
+
+class GetMessageList(Layout):
+    """Asks for the notifications that wait for an acknowledgement."""
+
+    section: ClassVar[str] = "get_message_list消息体{type=5}"
+
+
+class Heartbeat(Layout):
+    """Says that the client is alive; the answer is ok. The document also spells it heatbeat."""
+
+    section: ClassVar[str] = "heartbeat消息题{type=6}"
+
+
+class MessageAck(Layout):
+    """Acknowledges notifications, which are then never sent again."""
+
+    section: ClassVar[str] = "message_ack消息题{type=7}"
+
+    msg_ids: List8[LooseString16]
+    """Ids of the notifications; unknown ones are ignored."""
+
+
+class ReportEnviron(Layout):
+    """What the client runs on."""
+
+    section: ClassVar[str] = "report_environ消息体{type=8}"
+
+    network_type: Annotated[U8, Names(NetworkType)]
+    """What it is connected through."""
+    isp: Annotated[U8, Names(Isp)]
+    """Whose network it is on."""
+    phone_type: LooseString16
+    """Model of the phone."""
+    extra: List8[LooseString16] = ()
+    """Further facts, free text; by custom key=value."""
+
+
+# -- server to client ------------------------------------------------------------------------
+
+
+class Ok(Layout):
+    """The command was carried out."""
+
+    section: ClassVar[str] = "ok消息题{type=0}"
+
+
+class Error(Layout):
+    """The command was refused."""
+
+    section: ClassVar[str] = "error消息题{type=1}"
+
+    error_code: Annotated[U8, Names(ErrorCode)]
+    """Why, as a number."""
+    reason: LooseString16 = ""
+    """Why, in words."""
+
+
+class AuthSuccess(Layout):
+    """The client is who it says it is."""
+
+    section: ClassVar[str] = "auth_success消息体{type=2}"
+
+    encrypt_key: Bytes16
+    """The server's public key as SubjectPublicKeyInfo; its algorithm chooses the suite."""
+
+
+class TopicList(Layout):
+    """The topics that the client is subscribed to."""
+
+    section: ClassVar[str] = "topic_list消息体{type=3}"
+
+    topics: List8[LooseString16]
+    """Topic names."""
+
+
+class Notification(Layout):
+    """One notification (通知), pushed while online or listed."""
+
+    wire_name: ClassVar[str] = "message"
+    section: ClassVar[str] = "通知结构体, message消息题{type=5}"
+
+    msg_type: U8
+    """The application's own number; no value has a meaning here."""
+    msg_id: LooseString16
+    """What to acknowledge; 16 characters when the original or this hub made it."""
+    job_id: Annotated[LooseString16, Only("hipush")] = ""
+    """The push job it belongs to."""
+    content: Bytes16 = b""
+    """The text, or its sealed form after a key exchange."""
+    ts: I64 = 0
+    """When it was published, in milliseconds since 1970."""
+
+
+class MessageList(Layout):
+    """Notifications that wait for an acknowledgement, oldest first."""
+
+    section: ClassVar[str] = "message_list消息体{type=4}"
+
+    messages: List8[Notification]
+    """As many as fit; the client acknowledges and asks again until it gets none."""
+
+
+Command = (
+    Auth
+    | ExchangeKey
+    | GetTopicList
+    | Subscribe
+    | Unsubscribe
+    | GetMessageList
+    | Heartbeat
+    | MessageAck
+    | ReportEnviron
+)
+Reply = Ok | Error | AuthSuccess | TopicList | MessageList | Notification
+
+
+class Frame(Layout):
+    """What every command is wrapped in."""
+
+    section: ClassVar[str] = "协议指令"
+
+    length: ClassVar[Length16]
+    """Bytes that follow: type and body."""
+    type: ClassVar[Tag8]
+    """Which command; each direction has its own numbers."""
+    body: Annotated[
+        Command | Reply,
+        Choice(
+            c2s={
+                0: Auth,
+                1: ExchangeKey,
+                2: GetTopicList,
+                3: Subscribe,
+                4: Unsubscribe,
+                5: GetMessageList,
+                6: Heartbeat,
+                7: MessageAck,
+                8: ReportEnviron,
+            },
+            s2c={
+                0: Ok,
+                1: Error,
+                2: AuthSuccess,
+                3: TopicList,
+                4: MessageList,
+                5: Notification,
+            },
+        ),
+    ]
+    """The command itself."""
+
+
+PROTOCOL = Protocol(
+    name="comet",
+    title="comet: mobile push",
+    frame=Frame,
+    dialects=("seed", "hipush"),
+    port=9620,
+    meaning=MEANING,
+)
+"""comet as the command line and the views know it."""

@@ -1,0 +1,163 @@
+"""The basic types of ESNP by the names that the documents give them: 【基础数据编码说明】.
+
+Rows and `Var` values are read by generated code; this is the same encodings one at a time, for
+XDATA and PAYLOAD, whose content only the business understands, and for tests:
+
+    BASIC["Int32"].encode(-3)              b"\\x05"
+    BASIC["LenString"].decode(b"\\x04hi")   ("hi", 3)
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from wirelake.wire import runtime as rt
+from wirelake.wire.errors import DecodeError, EncodeError
+
+from . import codec_seed
+
+__all__ = ["ALIASES", "BASIC", "Basic"]
+
+_VAR_NODES = 65_536
+
+Reader = Callable[[bytes, int, int, str], tuple[Any, int]]
+Writer = Callable[[Any, str], bytes]
+
+
+class Basic(NamedTuple):
+    """A type: how its values are read from bytes, and written."""
+
+    name: str
+    bits: int
+    """Its width; 0 for one that has none."""
+    read: Reader
+    write: Writer
+
+    def decode(self, data: bytes, start: int = 0) -> tuple[Any, int]:
+        """The value at `start`, and where it stops. Raises DecodeError only."""
+        return self.read(data, start, len(data), self.name)
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of a value. Raises EncodeError only."""
+        try:
+            return self.write(value, self.name)
+        except (AttributeError, TypeError, ValueError, struct.error) as error:
+            raise EncodeError("bad_value", self.name, None, str(error)) from error
+
+
+def _fixed(size: int, signed: bool) -> tuple[Reader, Writer]:
+    def read(buf: bytes, pos: int, end: int, name: str) -> tuple[int, int]:
+        if pos + size > end:
+            raise DecodeError("short", name, pos, f"{size} wanted, {end - pos} left")
+        return int.from_bytes(buf[pos : pos + size], "big", signed=signed), pos + size
+
+    def write(value: int, name: str) -> bytes:
+        return rt.put_int_of(value, size, signed, name)
+
+    return read, write
+
+
+def _float(size: int) -> tuple[Reader, Writer]:
+    form = ">f" if size == 4 else ">d"
+
+    def read(buf: bytes, pos: int, end: int, name: str) -> tuple[float, int]:
+        if pos + size > end:
+            raise DecodeError("short", name, pos, f"{size} wanted, {end - pos} left")
+        value = struct.unpack_from(form, buf, pos)[0]
+        if size == 4 and math.isnan(value):
+            value = rt.nan32(buf, pos, "big")
+        return value, pos + size
+
+    def write(value: float, name: str) -> bytes:
+        return rt.put_f32(value, "big", name) if size == 4 else struct.pack(">d", value)
+
+    return read, write
+
+
+def _read_bool(buf: bytes, pos: int, end: int, name: str) -> tuple[bool, int]:
+    if pos >= end:
+        raise DecodeError("short", name, pos, "1 wanted, 0 left")
+    return buf[pos] != 0, pos + 1
+
+
+def _write_bool(value: bool, name: str) -> bytes:
+    if not isinstance(value, bool):
+        raise EncodeError("bad_value", name, None, "true or false wanted")
+    return b"\x01" if value else b"\x00"
+
+
+def _read_bytes(buf: bytes, pos: int, end: int, _: str) -> tuple[bytes, int]:
+    return buf[pos:end], end
+
+
+def _write_bytes(value: bytes, _: str) -> bytes:
+    return bytes(memoryview(value))
+
+
+def _read_text(buf: bytes, pos: int, end: int, name: str) -> tuple[str, int]:
+    try:
+        return buf[pos:end].decode(), end
+    except UnicodeDecodeError as error:
+        raise rt.not_utf8(name, pos, error) from None
+
+
+def _sized(read: Reader, write: Writer) -> tuple[Reader, Writer]:
+    """The same content behind its length, which is an Int."""
+
+    def read_sized(buf: bytes, pos: int, end: int, name: str) -> tuple[Any, int]:
+        size, start = rt.zigzag32(buf, pos, end, name)
+        if size < 0 or size > end - start:
+            raise rt.overrun(name, start, size, end)
+        return read(buf, start, start + size, name)
+
+    def write_sized(value: Any, name: str) -> bytes:
+        data = write(value, name)
+        return rt.put_zigzag32(len(data), name) + data
+
+    return read_sized, write_sized
+
+
+def _read_var(buf: bytes, pos: int, end: int, _: str) -> tuple[Any, int]:
+    return codec_seed.read_var(buf, pos, end, 0, [_VAR_NODES])
+
+
+def _write_var(value: Any, _: str) -> bytes:
+    return codec_seed.write_var(value, 0, [_VAR_NODES])
+
+
+_TYPES: Final = (
+    Basic("Bool", 8, _read_bool, _write_bool),
+    Basic("Int8", 8, *_fixed(1, True)),
+    Basic("UInt8", 8, *_fixed(1, False)),
+    Basic("Int16", 16, rt.zigzag16, rt.put_zigzag16),
+    Basic("Int32", 32, rt.zigzag32, rt.put_zigzag32),
+    Basic("Int64", 64, rt.zigzag64, rt.put_zigzag64),
+    Basic("UInt16", 16, rt.uvarint16, rt.put_unsigned16),
+    Basic("UInt32", 32, rt.uvarint32, rt.put_unsigned32),
+    Basic("UInt64", 64, rt.uvarint, rt.put_unsigned64),
+    Basic("FixInt16", 16, *_fixed(2, True)),
+    Basic("FixInt32", 32, *_fixed(4, True)),
+    Basic("FixInt64", 64, *_fixed(8, True)),
+    Basic("FixUInt16", 16, *_fixed(2, False)),
+    Basic("FixUInt32", 32, *_fixed(4, False)),
+    Basic("FixUInt64", 64, *_fixed(8, False)),
+    Basic("Float32", 32, *_float(4)),
+    Basic("Float64", 64, *_float(8)),
+    Basic("Bytes", 0, _read_bytes, _write_bytes),
+    Basic("String", 0, _read_text, rt.put_text),
+    Basic("LenBytes", 0, *_sized(_read_bytes, _write_bytes)),
+    Basic("LenString", 0, *_sized(_read_text, rt.put_text)),
+    Basic("Var", 0, _read_var, _write_var),
+)
+
+ALIASES: Final[dict[str, str]] = {"Int": "Int32", "UInt": "UInt32", "Byte": "UInt8"}
+"""Names that the documents define as another; seed 000 also writes Uint for UInt."""
+
+BASIC: Final[dict[str, Basic]] = {
+    **{basic.name: basic for basic in _TYPES},
+    **{alias: next(b for b in _TYPES if b.name == name) for alias, name in ALIASES.items()},
+}
+"""The types by name, aliases included."""

@@ -1,0 +1,323 @@
+"""What the rows of an ESNP message mean together: flags, ids, order, parts, and the reply.
+
+Implements 【行类别】 of seed 001 and §3, §6 and §8 of the ESNP rules. A decoded `Message` is rows
+as they came; nothing here changes one. Repeats are judged as the rules have it: flags are a set, so
+every FLAG row counts; of a row that may occur once the first counts; a row that is broken counts as
+absent, except that a reply carries a broken SESSION_INFO back as it is.
+
+`check` is where strictness lives. Revision *lines* wants head rows before body rows, revision
+*frames* takes any order; everything else is the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, TypeVar
+
+from wirelake.wire.errors import DecodeError
+
+from . import layout
+from .address import Address, address_from_pairs
+from .layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Row, RowType
+
+__all__ = [
+    "BODY_ROWS",
+    "HEAD_ROWS",
+    "SINGLE_ROWS",
+    "Kind",
+    "Revision",
+    "address",
+    "addresses",
+    "check",
+    "error_text",
+    "flag_name",
+    "flags",
+    "is_last",
+    "is_request",
+    "is_response",
+    "is_trace_info",
+    "kind",
+    "message_id",
+    "ordered",
+    "problems",
+    "reply",
+    "row_type",
+    "seq",
+    "source_address",
+    "source_message_id",
+]
+
+Revision = Literal["frames", "lines"]
+"""Which document a peer follows: seed 000 or seed 001."""
+
+Kind = Literal["REQUEST", "RESPONSE", "INFO", "INFO_RESPONSE", "EVENT", "TRACE_INFO", "NONE"]
+"""What a message is, after the names of the cancelled MESSAGE_KIND row."""
+
+HEAD_ROWS: Final = frozenset(
+    {
+        RowType.MESSAGE_ID,
+        RowType.SOURCE_MESSAGE_ID,
+        RowType.ADDRESS,
+        RowType.SOURCE_ADDRESS,
+        RowType.SEQ_NO,
+        RowType.ERROR,
+        RowType.FLAG,
+        RowType.VERSION,
+    }
+)
+"""头行: in revision lines these come first."""
+BODY_ROWS: Final = frozenset(
+    {RowType.SESSION_INFO, RowType.HEADER, RowType.DATA, RowType.PAYLOAD, RowType.XDATA}
+)
+"""体行: in revision lines these come after every head row."""
+SINGLE_ROWS: Final = frozenset(
+    {
+        RowType.MESSAGE_ID,
+        RowType.SOURCE_MESSAGE_ID,
+        RowType.SEQ_NO,
+        RowType.ERROR,
+        RowType.VERSION,
+    }
+)
+"""Rows that the documents do not allow several of."""
+
+_TYPES: Final[dict[type, int]] = {
+    layout.SessionInfo: RowType.SESSION_INFO,
+    layout.MessageId: RowType.MESSAGE_ID,
+    layout.SourceMessageId: RowType.SOURCE_MESSAGE_ID,
+    layout.Header: RowType.HEADER,
+    layout.Data: RowType.DATA,
+    layout.Payload: RowType.PAYLOAD,
+    layout.Address: RowType.ADDRESS,
+    layout.SourceAddress: RowType.SOURCE_ADDRESS,
+    layout.SeqNo: RowType.SEQ_NO,
+    layout.XData: RowType.XDATA,
+    layout.Error: RowType.ERROR,
+    layout.Flag: RowType.FLAG,
+    layout.Version: RowType.VERSION,
+}
+
+R = TypeVar("R")
+
+
+def row_type(row: Row) -> int:
+    """The type number of a row."""
+    if isinstance(row, OpaqueRow | BrokenRow):
+        return row.type
+    return int(_TYPES[type(row)])
+
+
+def _all(message: Message, cls: type[R]) -> Iterator[R]:
+    return (row for row in message.rows if isinstance(row, cls))
+
+
+def _first(message: Message, cls: type[R]) -> R | None:
+    return next(_all(message, cls), None)
+
+
+# -- flags ------------------------------------------------------------------------------------
+
+
+def flags(message: Message) -> tuple[int, ...]:
+    """The numbers of all FLAG rows, in their order."""
+    return tuple(row.value for row in _all(message, Flag))
+
+
+def flag_name(number: int, revision: Revision = "lines") -> str | None:
+    """The document's name of a flag; None for one it does not define (7 exists in lines only)."""
+    if number == FlagType.ASYNC and revision == "frames":
+        return None
+    try:
+        return FlagType(number).name
+    except ValueError:
+        return None
+
+
+def is_request(message: Message) -> bool:
+    """Whether a response is wanted: REQUEST, and not RESP."""
+    found = flags(message)
+    return FlagType.REQUEST in found and FlagType.RESP not in found
+
+
+def is_response(message: Message) -> bool:
+    """Whether it answers something; a trace report does too, see `is_trace_info`."""
+    return FlagType.RESP in flags(message)
+
+
+def is_trace_info(message: Message) -> bool:
+    """Whether it reports a passing node. It has the flags of a response and must not end a call."""
+    return FlagType.TRACE_INFO in flags(message)
+
+
+def kind(message: Message) -> Kind:
+    """What the flags, as a set, make of a message."""
+    found = set(flags(message))
+    if FlagType.TRACE_INFO in found:
+        return "TRACE_INFO"
+    if FlagType.RESP in found:
+        return "INFO_RESPONSE" if FlagType.INFO in found else "RESPONSE"
+    if FlagType.REQUEST in found:
+        return "REQUEST"
+    if FlagType.INFO in found:
+        return "INFO"
+    return "EVENT" if FlagType.EVENT in found else "NONE"
+
+
+# -- single rows ------------------------------------------------------------------------------
+
+
+def message_id(message: Message) -> int | None:
+    """The id of the message; None without one."""
+    row = _first(message, layout.MessageId)
+    return None if row is None else row.value
+
+
+def source_message_id(message: Message) -> int | None:
+    """The id of the message that this one answers; None without one."""
+    row = _first(message, layout.SourceMessageId)
+    return None if row is None else row.value
+
+
+def error_text(message: Message) -> str | None:
+    """What went wrong; an empty text is an error too, None is none."""
+    row = _first(message, layout.Error)
+    return None if row is None else row.value
+
+
+def seq(message: Message) -> tuple[int, int] | None:
+    """(current, maximum) of a message that is one of several; maximum 0 is unknown."""
+    row = _first(message, layout.SeqNo)
+    return None if row is None else (row.current, row.maximum)
+
+
+def is_last(message: Message) -> bool:
+    """Whether it is the last of several; a message that is no part of several is not."""
+    found = seq(message)
+    return found is not None and found[0] == found[1] >= 1
+
+
+# -- addresses --------------------------------------------------------------------------------
+
+
+def addresses(message: Message) -> tuple[tuple[int, str], ...]:
+    """(kind, value) of every ADDRESS row."""
+    return tuple((row.kind, row.value) for row in _all(message, layout.Address))
+
+
+def address(message: Message) -> Address:
+    """Where the message goes: the first row of each kind counts."""
+    return address_from_pairs(addresses(message))
+
+
+def source_address(message: Message) -> Address:
+    """Where the message comes from: the first row of each kind counts."""
+    rows = _all(message, layout.SourceAddress)
+    return address_from_pairs((row.kind, row.value) for row in rows)
+
+
+# -- order and strictness ---------------------------------------------------------------------
+
+
+def ordered(message: Message) -> Message:
+    """The same rows, head rows first; rows of neither class go with the body."""
+    head = [row for row in message.rows if row_type(row) in HEAD_ROWS]
+    rest = [row for row in message.rows if row_type(row) not in HEAD_ROWS]
+    return Message(rows=(*head, *rest))
+
+
+def problems(message: Message, revision: Revision = "lines") -> Iterator[DecodeError]:
+    """What a strict reader refuses, the worst first: broken rows, repeats, order, numbering."""
+    for index, row in enumerate(message.rows):
+        if isinstance(row, BrokenRow):
+            yield DecodeError(row.code, row.field, None, _at(index, f"byte {row.offset} of it"))
+    yield from _repeats(message)
+    if revision == "lines":
+        yield from _misplaced(message)
+    for index, row in enumerate(message.rows):
+        if isinstance(row, layout.SeqNo) and not _in_range(row):
+            field = "seq_no.current" if row.maximum >= 0 else "seq_no.maximum"
+            yield DecodeError("seq_range", field, None, _at(index, f"{row.current}/{row.maximum}"))
+
+
+def _at(index: int, more: str) -> str:
+    return f"row {index}: {more}"
+
+
+def _repeats(message: Message) -> Iterator[DecodeError]:
+    seen: set[int] = set()
+    for index, row in enumerate(message.rows):
+        number = row_type(row)
+        if number in SINGLE_ROWS and number in seen:
+            name = RowType(number).name
+            yield DecodeError("duplicate_row", name.lower(), None, _at(index, name))
+        seen.add(number)
+
+
+def _misplaced(message: Message) -> Iterator[DecodeError]:
+    body = ""
+    for index, row in enumerate(message.rows):
+        number = row_type(row)
+        if number in BODY_ROWS:
+            body = body or RowType(number).name
+        elif number in HEAD_ROWS and body:
+            name = RowType(number).name
+            yield DecodeError("row_order", name.lower(), None, _at(index, f"{name} after {body}"))
+
+
+def _in_range(row: layout.SeqNo) -> bool:
+    return row.current >= 1 and (row.maximum == 0 or row.maximum >= row.current)
+
+
+def check(
+    message: Message, revision: Revision = "lines", *, strict: bool = True
+) -> tuple[DecodeError, ...]:
+    """Strict: raises the first of `problems`. Otherwise returns them all, as warnings."""
+    if revision not in ("frames", "lines"):
+        raise ValueError(f"no revision is called {revision!r}; there are frames and lines")
+    found = tuple(problems(message, revision))
+    if strict and found:
+        raise found[0]
+    return found
+
+
+# -- the reply --------------------------------------------------------------------------------
+
+
+def reply(
+    message: Message,
+    *,
+    error: str | None = None,
+    rows: Iterable[Row] = (),
+    revision: Revision = "lines",
+) -> Message:
+    """The answer to a message, with what a response must carry back.
+
+    RESP comes first, then ERROR and the head rows among `rows`, then what is copied in the order of
+    the request, then the other `rows`. Revision lines moves head rows before body rows.
+    """
+    extra = list(rows)
+    made: list[Row] = [Flag(value=FlagType.RESP)]
+    if error is not None:
+        made.append(layout.Error(value=error))
+    made += [row for row in extra if row_type(row) in HEAD_ROWS]
+    made += filter(None, map(_copied, message.rows))
+    made += [row for row in extra if row_type(row) not in HEAD_ROWS]
+    answer = Message(rows=tuple(made))
+    return ordered(answer) if revision == "lines" else answer
+
+
+def _copied(row: Row) -> Row | None:
+    """What becomes of a row of the request in its reply; None for most."""
+    match row:
+        case layout.SessionInfo():
+            return row
+        case BrokenRow(type=RowType.SESSION_INFO):
+            return row
+        case Flag(value=FlagType.REQUEST | FlagType.INFO):
+            return row
+        case layout.SourceAddress():
+            return layout.Address(kind=row.kind, value=row.value)
+        case layout.MessageId():
+            return layout.SourceMessageId(value=row.value)
+        case _:
+            return None

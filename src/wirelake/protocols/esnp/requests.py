@@ -1,0 +1,340 @@
+"""The peer's side of an ESNP connection: its messages as they come, and its requests until they
+are answered (seeds 000 and 001).
+
+A message goes through the same gates in the same order:
+
+    1. the codec           a frame that does not decode closes the connection, without a reply
+    2. strictness          warnings are counted; in strict mode an error reply, and nothing else
+    3. VERSION             the same, where a major number is required
+    4. TRACE               a report goes back, and the message goes on
+    5. what it is          a request waits here for its turn; the rest is `session.py`
+
+A reply carries back what section 3 of `docs/decisions/esnp.md` says; an error reply goes to
+requests and infos alone, never to an event.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from wirelake.protocols.sansio import CLOSED, Role, Session, SessionError, Side, Table
+from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
+
+from . import codec_go, codec_seed
+from .application import ROW_TYPES
+from .events import Call, Requested
+from .facts import ANSWERS, ASYNC, BODY, TRACE, Facts, facts_of, modern
+from .layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Payload, Row, SeqNo
+from .limits import SessionOptions
+from .message import check, ordered
+from .replies import reply_to
+from .sequences import Numbers, Sequences, in_range
+
+__all__ = ["Requests"]
+
+_CODECS: Final = {"seed": codec_seed, "go": codec_go}
+_OPEN: Final[Table] = {
+    "open": {
+        "receive request": "open",
+        "receive info": "open",
+        "receive event": "open",
+        "receive response": "open",
+        "receive trace": "open",
+        "send": "open",
+        "eof": CLOSED,
+        "broken frame": CLOSED,
+        "idle": CLOSED,
+        "close": CLOSED,
+    },
+    CLOSED: {},
+}
+
+
+class Requests(Session):
+    """What a connection does for its peer."""
+
+    FIRST: ClassVar[str] = "open"
+    TABLES: ClassVar[dict[Role, Table]] = {Role.CLIENT: _OPEN, Role.SERVER: _OPEN}
+
+    def __init__(self, role: Role, options: SessionOptions, now: float):
+        super().__init__(role, now=now)
+        self.options = options
+        self.message_limit = options.message_limit
+        self.warnings: Counter[str] = Counter()
+        """What was tolerated or dropped, by code."""
+        self._codec = _CODECS[options.dialect]
+        self._resume: int | None = None
+        self._waiting: deque[Call] = deque()
+        self._current: Call | None = None
+        self._open: dict[Call, int] = {}
+        self._ids: set[int] = set()
+        self._open_bytes = 0
+        self._parts = Sequences(options.max_parts, options.max_part_bytes, whole=True)
+        self._gathering: dict[int, tuple[float, Message]] = {}
+        self._watch_idle()
+
+    @property
+    def pending(self) -> int:
+        """Requests of the peer that are not answered, or not whole."""
+        return len(self._open) + len(self._parts)
+
+    # -- the application's side --------------------------------------------------------------
+
+    def answer(
+        self,
+        call: Call,
+        rows: Iterable[Row] = (),
+        *,
+        error: str | None = None,
+        seq: Numbers | None = None,
+    ) -> None:
+        """Answers a call; with `seq` one of several parts, the last when both numbers are equal."""
+        wanted = self._open.get(call)
+        if wanted is None:
+            raise SessionError("bad_state", "this call is not waiting for an answer")
+        extra = list(rows)
+        self._originated(extra)
+        if seq is not None:
+            if seq[0] != wanted or not in_range(seq):
+                raise SessionError("seq_range", f"part {wanted} of this answer is next")
+            extra.insert(0, SeqNo(current=seq[0], maximum=seq[1]))
+        elif wanted > 1 and error is None:
+            raise SessionError("seq_range", f"part {wanted} of this answer is next")
+        self._write(self._limited(self._bytes_of(reply_to(call.message, extra, error))))
+        if seq is None or seq[0] == seq[1] or error is not None:
+            self._finish(call)
+        else:
+            self._open[call] = wanted + 1
+
+    def _finish(self, call: Call) -> None:
+        del self._open[call]
+        self._open_bytes -= sum(map(len, call.raw))
+        if call.id is not None:
+            self._ids.discard(call.id)
+        if call is self._current:
+            self._current = None
+            self._hand_over()
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def _encoded(self, message: Message) -> bytes:
+        """The bytes of a message of the application, head rows first."""
+        in_order = self._originated(message.rows)
+        return self._limited(self._bytes_of(message if in_order else ordered(message)))
+
+    def _originated(self, rows: Iterable[Row]) -> bool:
+        """Whether head rows come first. Rows that nobody may originate raise (section 8)."""
+        body, in_order = False, True
+        row: Any  # told apart by its class, looked up once
+        for row in rows:
+            kind = type(row)
+            if kind is OpaqueRow:
+                if row.type not in ROW_TYPES:
+                    raise SessionError("bad_value", f"row type {row.type:#04x} is never originated")
+                body = True
+            elif kind is BrokenRow:
+                raise SessionError("bad_value", "a broken row is never originated")
+            elif kind in BODY:
+                body = True
+            elif body:
+                in_order = False
+        return in_order
+
+    def _bytes_of(self, message: Message) -> bytes:
+        try:
+            data: bytes = self._codec.encode_message(message)
+        except EncodeError as error:
+            raise SessionError(error.code, str(error)) from error
+        return data
+
+    def _limited(self, data: bytes) -> bytes:
+        if len(data) > self.options.message_limit:
+            raise SessionError("too_large", f"{len(data)} bytes in one message")
+        return data
+
+    def _whole(self, raw: bytes) -> bytes:
+        """SessionError when these bytes are not exactly one message."""
+        try:
+            stop = self._codec.scan_message(raw, 0, len(raw), self.options.message_limit)
+        except DecodeError as error:
+            raise SessionError(error.code, str(error)) from error
+        except NeedMore:
+            stop = -1
+        if stop != len(raw):
+            raise SessionError("bad_value", "not one whole message")
+        return raw
+
+    # -- what comes --------------------------------------------------------------------------
+
+    @abstractmethod
+    def _take(self, message: Message, raw: bytes, facts: Facts) -> None:
+        """Acts on a message that has passed the gates."""
+
+    def _scan(self, buf: bytearray) -> None:
+        try:
+            self._codec.scan_message(buf, 0, len(buf), self.message_limit, self._resume)
+        except NeedMore as more:
+            self._resume = more.resume
+            raise
+        self._resume = None
+
+    def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
+        found: tuple[Any, int] = self._codec.decode_message(buf, pos, end, self.message_limit)
+        return found
+
+    def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
+        self._watch_idle()
+        facts = facts_of(message, self.options.revision)
+        if facts.cancelled and self.options.legacy_rows:
+            message = modern(message)
+            facts = facts_of(message, self.options.revision)
+        if self._acceptable(message, facts, self._consumed + pos):
+            if TRACE in facts.flags:
+                self._report(message, facts)
+            self._take(message, buf[pos:stop], facts)
+
+    def _acceptable(self, message: Message, facts: Facts, offset: int) -> bool:
+        """Strictness and version; what is refused is answered when it wants an answer."""
+        if facts.odd:
+            problems = check(message, self.options.revision, strict=False)
+            self.warnings.update(problem.code for problem in problems)
+            if problems and self.options.strict:
+                self._decline(message, facts, problems[0].code, str(problems[0]), offset)
+                return False
+        wanted = self.options.require_major
+        answers = facts.kind in ANSWERS or facts.kind == "TRACE_INFO"
+        if wanted is not None and facts.major != wanted and not answers:
+            self._decline(message, facts, "bad_version", f"version {wanted} is wanted", offset)
+            return False
+        return True
+
+    def _decline(
+        self, message: Message, facts: Facts, code: str, text: str, offset: int | None = None
+    ) -> None:
+        """A fault that leaves the connection open; an error reply, never to an event."""
+        self._fail(code, offset=offset, detail=text, fatal=False)
+        if facts.asks:
+            self._write(self._bytes_of(reply_to(message, error=text)))
+
+    def _warn(self, code: str, text: str) -> None:
+        """Something is dropped, and nobody is told but the application."""
+        self.warnings[code] += 1
+        self._fail(code, detail=text, fatal=False)
+
+    def _report(self, message: Message, facts: Facts) -> None:
+        """Trace: tells the sender that its message was here; processing goes on as always."""
+        name = self.options.trace_name
+        if name is None or facts.kind in ANSWERS or facts.kind == "TRACE_INFO":
+            return
+        text = f"{name} passed" if self.options.routes else f"{name} handled"
+        rows = Flag(value=FlagType.TRACE_INFO), Payload(data=text.encode())
+        self._write(self._bytes_of(reply_to(message, rows)))
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _take_request(self, message: Message, raw: bytes, facts: Facts) -> None:
+        """A request, or a part of one. Id 0 is as good as none: it names nothing."""
+        number = facts.id or None
+        if number is not None and (
+            number in self._ids or (facts.seq is None and number in self._parts)
+        ):
+            self._decline(message, facts, "bad_args", f"message id {number} is in flight")
+        elif number is None or facts.seq is None:
+            self._admit((message,), (raw,), facts)
+        else:
+            self._gather(number, facts.seq, message, raw, facts)
+
+    def _gather(
+        self, number: int, seq: Numbers, message: Message, raw: bytes, facts: Facts
+    ) -> None:
+        new = number not in self._parts
+        if new and self.pending >= self.options.max_requests:
+            self._decline(message, facts, "too_busy", f"{self.pending} requests wait")
+            return
+        try:
+            ready = self._parts.add(number, seq, message, raw)
+        except DecodeError as error:
+            self._parts.refuse(number)
+            self._decline(message, facts, error.code, str(error))
+            ready = []
+        _, first = self._gathering.pop(number, (0.0, message))
+        if ready:
+            first_facts = facts_of(ready[0][0], self.options.revision)
+            self._admit(tuple(p[0] for p in ready), tuple(p[1] for p in ready), first_facts)
+        elif number in self._parts:
+            due = self.now + self.options.part_timeout_s
+            self._gathering[number] = due, first
+            self._wake_by("parts", due)
+
+    def _admit(self, parts: tuple[Message, ...], raw: tuple[bytes, ...], facts: Facts) -> None:
+        size = sum(map(len, raw))
+        full = self.pending >= self.options.max_requests
+        if full or (self._open and self._open_bytes + size > self.options.max_request_bytes):
+            self._decline(parts[0], facts, "too_busy", f"{self.pending} requests wait")
+            return
+        number = facts.id or None
+        in_any_order = self.options.revision == "lines" and ASYNC in facts.flags
+        concurrent = in_any_order and number is not None
+        call = Call(parts, raw, concurrent, facts.kind, facts.id)
+        self._open[call] = 1
+        self._open_bytes += size
+        if number is not None:
+            self._ids.add(number)
+        if concurrent:
+            self._emit(Requested(call))
+        else:
+            self._waiting.append(call)
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """The next request in order, when the one before is answered."""
+        if self._current is None and self._waiting:
+            self._current = self._waiting.popleft()
+            self._emit(Requested(self._current))
+
+    # -- time and the end --------------------------------------------------------------------
+
+    def _wake_by(self, name: str, at: float) -> None:
+        """Lets a timer act at that time or before; acting early is harmless, acting late is not."""
+        due = self.timers.at(name)
+        if due is None or at < due:
+            self.timers.set(name, at)
+
+    def _watch_idle(self) -> None:
+        if self.options.idle_limit_s is not None:
+            self.timers.set("idle", self.now + self.options.idle_limit_s)
+
+    def _timer(self, name: str) -> None:
+        if name == "parts":
+            self._drop_late_parts()
+        else:
+            self._fail("idle", detail="nothing was heard")
+            self._close("idle", Side.LOCAL, clean=False)
+
+    def _drop_late_parts(self) -> None:
+        for number, (due, message) in list(self._gathering.items()):
+            if due > self.now:
+                self.timers.set("parts", due)
+                return
+            del self._gathering[number]
+            told = self._parts.refused(number)
+            self._parts.drop(number)
+            if not told:
+                facts = facts_of(message, self.options.revision)
+                self._decline(message, facts, "timeout", f"no further part of {number}")
+
+    def _refuse(self, error: DecodeError) -> None:
+        self._fail_with(error)  # the rules: closed, no reply
+
+    def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
+        super()._close(reason, side, clean=clean)
+        self._waiting.clear()
+        self._open.clear()
+        self._ids.clear()
+        self._parts.clear()
+        self._gathering.clear()
+        self._current = None
+        self._open_bytes = 0

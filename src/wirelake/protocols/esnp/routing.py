@@ -1,0 +1,121 @@
+"""Routing: passing messages on with their bytes unchanged, and finding the way back.
+
+A router adds one SESSION_INFO row, named after itself, with the number of the channel that a
+message came from. Whoever answers copies the row back (section 3 of the decisions), so the router
+needs no memory: it takes its row out again and sends the rest to that channel. Routers may be
+nested; each knows only its own name.
+
+    channel:  Passed(message, raw)   ->   target.forward(router.outward(raw, channel_number))
+    target:   Passed(message, raw)   ->   number, raw = router.homeward(raw)
+                                          channels[number].forward(raw)
+
+The original wrote the number as a bare varint where a Var belongs; both forms are read. A router
+changes no MESSAGE_ID: two clients that use the same one at a time get an error reply from a target
+that sees both, so clients begin with numbers of their own (`first_id`), as the original's do.
+"""
+
+from __future__ import annotations
+
+from wirelake.wire import runtime as rt
+from wirelake.wire.errors import DecodeError, NeedMore
+
+from . import codec_seed
+from .layout import Message, RowType, SessionInfo, Var, VarType
+
+__all__ = ["Router"]
+
+_END = b"\0\0\0\0"
+_HEAD = 4
+_NAME = "session_info.name"
+_VALUE = "session_info.value"
+_INTEGERS = frozenset(
+    {
+        VarType.INT,
+        VarType.INT8,
+        VarType.INT16,
+        VarType.INT32,
+        VarType.INT64,
+        VarType.UINT,
+        VarType.UINT8,
+        VarType.UINT16,
+        VarType.UINT32,
+        VarType.UINT64,
+    }
+)
+
+
+class Router:
+    """One node that passes messages on. `name` must be unique among the nodes of a route."""
+
+    def __init__(self, name: str):
+        if not name:
+            raise ValueError("a router needs a name of its own")
+        self.name = name
+        self._name = name.encode()
+
+    def outward(self, raw: bytes, channel: int) -> bytes:
+        """A message of a channel, ready to be passed on: its own rows, then ours.
+
+        A row with our name that the message already has is not ours: it is taken out.
+        """
+        inner, _ = self._without_ours(raw)
+        row = SessionInfo(name=self.name, value=Var(type=VarType.UINT32, value=channel))
+        added: bytes = codec_seed.encode_message(Message(rows=(row,)))
+        return inner[: -len(_END)] + added
+
+    def homeward(self, raw: bytes) -> tuple[int | None, bytes]:
+        """The channel that a response belongs to, and the response without our row.
+
+        None when it has no row of ours, or one that holds no number: it cannot be delivered.
+        """
+        inner, channel = self._without_ours(raw)
+        return channel, inner
+
+    def _without_ours(self, raw: bytes) -> tuple[bytes, int | None]:
+        """Raises DecodeError when `raw` is not one whole message."""
+        try:
+            end = codec_seed.scan_message(raw, 0, len(raw), len(raw)) if raw else 0
+        except NeedMore:
+            end = 0
+        if end != len(raw) or not raw:
+            raise DecodeError("short", "message", len(raw), "not one whole message")
+        pos, start, channel, kept = 0, 0, None, []
+        while raw[pos] != RowType.END:
+            stop = pos + _HEAD + int.from_bytes(raw[pos + 1 : pos + _HEAD], "big")
+            value = self._value(raw, pos, stop) if raw[pos] == RowType.SESSION_INFO else None
+            if value is not None:
+                channel = _channel(raw[pos:stop], value) if channel is None else channel
+                kept.append(raw[start:pos])
+                start = stop
+            pos = stop
+        kept.append(raw[start:])
+        return b"".join(kept), channel
+
+    def _value(self, raw: bytes, pos: int, stop: int) -> bytes | None:
+        """What follows our name in a SESSION_INFO row; None in the row of another."""
+        try:
+            length, at = rt.zigzag32(raw, pos + _HEAD, stop, _NAME)
+        except DecodeError:
+            return None
+        value_at = at + length
+        if length != len(self._name) or value_at > stop or raw[at:value_at] != self._name:
+            return None
+        return raw[value_at:stop]
+
+
+def _channel(row: bytes, value: bytes) -> int | None:
+    """The number in a row of ours, as a Var or as the original's bare varint.
+
+    The two cannot be confused: a Var has its type before the number, so it is longer than a varint
+    whose first byte is that type.
+    """
+    message, _ = codec_seed.decode_message(row + _END, 0, len(row) + len(_END))
+    found = message.rows[0]
+    if isinstance(found, SessionInfo) and found.value.type in _INTEGERS:
+        number = found.value.value
+        return number if isinstance(number, int) and number >= 0 else None
+    try:
+        channel, stop = rt.uvarint32(value, 0, len(value), _VALUE)
+    except DecodeError:
+        return None
+    return channel if stop == len(value) else None

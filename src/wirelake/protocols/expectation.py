@@ -1,0 +1,338 @@
+"""What the vector adapters share: a vector, its expectations, and how they are compared.
+
+A vector is one JSON object: bytes (`hex`) and what they mean (`expect`). An adapter
+(`<protocol>/vectors.py`) works out for itself what the bytes mean and compares, key by key, through
+`Expect`, which remembers the keys that were looked at. A key that nobody looked at fails the
+vector, so an adapter can neither overlook nor misunderstand one in silence.
+
+    VectorFailure        the vector and the code disagree; the text says where, in one line
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from wirelake.wire.errors import NeedMore, WireError
+
+__all__ = [
+    "Alteration",
+    "Context",
+    "ErrorClass",
+    "Excuse",
+    "Expect",
+    "Vector",
+    "VectorFailure",
+    "check_hash",
+    "check_prefixes",
+    "classify",
+    "difference",
+    "hex_bytes",
+]
+
+_SHOWN: Final = 60
+
+
+class VectorFailure(Exception):  # noqa: N818 - it is a finding about a vector, not a program error
+    """A vector and the implementation disagree, or the vector cannot be understood."""
+
+
+# -- comparing --------------------------------------------------------------------------------
+
+
+def difference(
+    wanted: Any, got: Any, path: str, optional: frozenset[str] = frozenset()
+) -> str | None:
+    """The first place where two JSON-like values differ, in words; None when they are equal.
+
+    Types count: true is not 1. Keys of `got` that are in `optional` may be missing in `wanted`.
+    """
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        return _dict_difference(wanted, got, path, optional)
+    if isinstance(wanted, list) and isinstance(got, list | tuple):
+        if len(wanted) != len(got):
+            return f"{path}: wanted {len(wanted)} items, got {len(got)}"
+        for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
+            found = difference(one, other, f"{path}[{index}]", optional)
+            if found:
+                return found
+        return None
+    if isinstance(wanted, bool) != isinstance(got, bool) or wanted != got:
+        return f"{path}: wanted {_shown(wanted)}, got {_shown(got)}"
+    return None
+
+
+def _dict_difference(
+    wanted: dict[str, Any], got: dict[str, Any], path: str, optional: frozenset[str]
+) -> str | None:
+    for key, value in wanted.items():
+        if key not in got:
+            return f"{path}.{key}: wanted {_shown(value)}, got nothing"
+        found = difference(value, got[key], f"{path}.{key}", optional)
+        if found:
+            return found
+    for key, value in got.items():
+        if key not in wanted and key not in optional:
+            return f"{path}.{key}: got {_shown(value)}, which the vector does not mention"
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}... ({len(text)} characters)"
+
+
+def hex_bytes(text: Any, path: str) -> bytes:
+    """Bytes from hexadecimal text in a vector."""
+    if not isinstance(text, str):
+        raise VectorFailure(f"{path}: wanted hexadecimal text, got {_shown(text)}")
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise VectorFailure(f"{path}: not hexadecimal: {_shown(text)}") from None
+
+
+class Expect:
+    """One JSON object of a vector, every key of which must be looked at."""
+
+    def __init__(self, data: Any, path: str = "expect"):
+        if not isinstance(data, dict):
+            raise VectorFailure(f"{path}: wanted an object, got {_shown(data)}")
+        self.data: dict[str, Any] = data
+        self.path = path
+        self.seen: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.data
+
+    def fail(self, key: str, why: str) -> VectorFailure:
+        """A failure at a key."""
+        return VectorFailure(f"{self.path}.{key}: {why}")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, which counts as looked at."""
+        self.seen.add(key)
+        return self.data.get(key, default)
+
+    def take(self, key: str) -> Any:
+        """The value of a key that must be there."""
+        if key not in self.data:
+            raise self.fail(key, "missing")
+        return self.get(key)
+
+    def text(self, key: str, choices: Iterable[str] = (), default: str | None = None) -> str:
+        """The text of a key, which may have to be one of some."""
+        value = self.take(key) if default is None else self.get(key, default)
+        allowed = tuple(choices)
+        if not isinstance(value, str) or (allowed and value not in allowed):
+            wanted = f"one of {', '.join(allowed)}" if allowed else "text"
+            raise self.fail(key, f"wanted {wanted}, got {_shown(value)}")
+        return value
+
+    def number(self, key: str) -> int:
+        """The whole number of a key."""
+        value = self.take(key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.fail(key, f"wanted a whole number, got {_shown(value)}")
+        return value
+
+    def octets(self, key: str) -> bytes:
+        """The bytes that a key has as hexadecimal text."""
+        return hex_bytes(self.take(key), f"{self.path}.{key}")
+
+    def child(self, key: str) -> Expect:
+        """The object of a key."""
+        return Expect(self.take(key), f"{self.path}.{key}")
+
+    def children(self, key: str) -> list[Expect]:
+        """The list of objects of a key."""
+        value = self.take(key)
+        if not isinstance(value, list):
+            raise self.fail(key, f"wanted a list, got {_shown(value)}")
+        return [Expect(item, f"{self.path}.{key}[{i}]") for i, item in enumerate(value)]
+
+    def equal(self, key: str, got: Any, optional: frozenset[str] = frozenset()) -> None:
+        """Compares what a key says, if the vector has it, with what the code says."""
+        if key not in self.data:
+            return
+        found = difference(self.get(key), got, f"{self.path}.{key}", optional)
+        if found:
+            raise VectorFailure(found)
+
+    def computed(self, key: str, compute: Callable[[], Any]) -> None:
+        """Like `equal`, for what should be worked out only when the vector asks for it."""
+        if key in self.data:
+            self.equal(key, compute())
+
+    def done(self) -> None:
+        """Fails when a key was not looked at."""
+        for key in self.data:
+            if key not in self.seen:
+                raise self.fail(key, "this runner does not know the key")
+
+
+class Vector:
+    """A vector, taken apart; `top` has the keys beside `expect`."""
+
+    def __init__(self, raw: Any):
+        self.top = Expect(raw, "vector")
+        self.name = self.top.text("name")
+        self.protocol = self.top.text("protocol")
+        self.origin = self.top.text("origin", default="unknown")
+        self.top.get("notes")
+        self.data = self.top.octets("hex")
+        self.expect = Expect(self.top.take("expect"))
+
+    def done(self) -> None:
+        """Fails when a key of the vector or of `expect` was not looked at."""
+        self.expect.done()
+        self.top.done()
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorClass:
+    """One line of an adapter's table: what vectors call the errors with these codes and fields.
+
+    `fields` is a regular expression that the whole dotted field name must match.
+    """
+
+    name: str
+    codes: tuple[str, ...]
+    fields: str = ".*"
+
+    def covers(self, code: str, field_name: str) -> bool:
+        """Whether an error belongs to the class."""
+        return code in self.codes and re.fullmatch(self.fields, field_name) is not None
+
+
+def classify(table: Iterable[ErrorClass], error: WireError) -> str:
+    """The class of an error; one that no line covers keeps its code and field, in brackets."""
+    for line in table:
+        if line.covers(error.code, error.field):
+            return line.name
+    return f"[{error.code} in {error.field}]"
+
+
+# -- what surrounds a vector ------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Context:
+    """All vectors of a run, and what an adapter says about the one it runs."""
+
+    vectors: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """By protocol, in the order of the files."""
+    thorough: bool = True
+    """Whether to try every prefix; an altered vector does without."""
+    notes: list[str] = field(default_factory=list)
+    """Named reasons why a vector passes although a strict reading would not let it."""
+    cache: dict[Any, Any] = field(default_factory=dict)
+    """What adapters worked out from other vectors."""
+
+    def of(self, protocol: str) -> list[dict[str, Any]]:
+        """The vectors of a protocol."""
+        return self.vectors.get(protocol, [])
+
+    def find(self, protocol: str, name: str) -> dict[str, Any] | None:
+        """The first vector of a name."""
+        return next((v for v in self.of(protocol) if v.get("name") == name), None)
+
+    def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """What `compute` returned the first time."""
+        if key not in self.cache:
+            self.cache[key] = compute()
+        return self.cache[key]
+
+    def keys32(self) -> list[bytes]:
+        """Every 32-byte value that is written out in some vector: candidates for private keys."""
+        found: list[bytes] = self.cached("keys32", lambda: list(self._keys32()))
+        return found
+
+    def _keys32(self) -> Iterator[bytes]:
+        seen = set()
+        for vectors in self.vectors.values():
+            for token in re.findall(r"\b[0-9a-f]{64}\b", repr(vectors)):
+                if token not in seen:
+                    seen.add(token)
+                    yield bytes.fromhex(token)
+
+
+# -- checks of bytes --------------------------------------------------------------------------
+
+
+def _cuts(size: int) -> Iterable[int]:
+    """Where to cut: everywhere in something small, at a sample of places in something large."""
+    if size <= 320:
+        return range(size)
+    return sorted({*range(64), *range(64, size, max(1, size // 48)), *range(size - 16, size)})
+
+
+def check_prefixes(
+    decode: Callable[[bytes], object], data: bytes, early: Callable[[WireError], bool] | None = None
+) -> None:
+    """A proper prefix is *need more*, and never wants more than there is to come.
+
+    `early` says which errors may show before the last byte; none in what decodes.
+    """
+    for cut in _cuts(len(data)):
+        try:
+            decode(data[:cut])
+        except NeedMore as more:
+            if 1 <= more.need <= len(data) - cut or early is not None:
+                continue
+            raise VectorFailure(
+                f"hex: {cut} of {len(data)} bytes ask for {more.need} more"
+            ) from None
+        except WireError as error:
+            if early is not None and early(error):
+                continue
+            raise VectorFailure(f"hex: the first {cut} bytes alone give {error}") from None
+        raise VectorFailure(f"hex: the first {cut} bytes decode as if they were all")
+
+
+def check_hash(expect: Expect, data: bytes) -> None:
+    """Compares the size, the first bytes and the digest of something too large to write out."""
+    expect.equal("total_len", len(data))
+    for key in ("head_hex", "header_hex"):
+        if key in expect:
+            size = len(expect.octets(key))
+            if not size:
+                raise expect.fail(key, "empty")
+            expect.equal(key, data[:size].hex())
+    expect.computed("sha256", lambda: hashlib.sha256(data).hexdigest())
+
+
+# -- alterations ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One thing changed in a vector: a leaf of `expect` (by path), or a byte of `hex`."""
+
+    path: tuple[str | int, ...] = ()
+    offset: int | None = None
+    flip: int = 0
+    """The bits of the byte that are the other way round."""
+
+    def __str__(self) -> str:
+        if self.offset is not None:
+            return f"byte {self.offset} of hex by {self.flip:#04x}"
+        return "expect" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """A kind of alteration that no reader of the vector can notice, by name, with the reason.
+
+    `covers(vector, altered, alteration)` must be as narrow as the reason.
+    """
+
+    name: str
+    reason: str
+    covers: Callable[[dict[str, Any], dict[str, Any], Alteration], bool]

@@ -1,0 +1,372 @@
+"""The client's end of a magline connection: SYN to ACK, heartbeat, requests, resumption.
+
+    S1, S2-1   SYN, ACK            the ACK must verify, or the client closes without a word (§4.4)
+    S2-2       ERR, FIN            an attempt ends; the mode never changes because of it (§4.11)
+    S3         PIN, PON            every 30 s; no PON within 10 s: close, and resume
+    S4, S5     REQ, REP            matched by REPLY_TO, else first in first out per Business CMD
+    S6         PSH
+    S7, S8     reSYN, ACK, PIN     the old ticket is kept until the server has shown the new keys
+    S9         FIN
+
+Rule and section numbers refer to `docs/decisions/magline.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
+from wirelake.wire.errors import DecodeError, EncodeError
+
+from .codec_seed import encode_frame
+from .credentials import ClientKey
+from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
+from .events import (
+    Established,
+    Ponged,
+    Pushed,
+    Replied,
+    Request,
+    RequestFailed,
+    RequestLost,
+    Resumed,
+)
+from .handshake import (
+    KEY_SIZE,
+    Mode,
+    bind_syn,
+    client_keys,
+    open_sid,
+    x25519_public,
+)
+from .layout import Ack, Err, ErrorNumber, Fin, Frame, Pin, Pon, Psh, Reason, Rep, Req, Resume, Syn
+from .limits import MAX_PINGS, ClientOptions
+from .records import LIFETIME_LIMIT_S
+from .resumption import Ticket, session_id_of
+
+__all__ = ["ClientSession"]
+
+
+def _alive(state: str) -> dict[str, str]:
+    """What a server may say when there are keys."""
+    return {
+        "receive REP": state,
+        "receive PSH": state,
+        "receive PON": state,
+        "receive ERR": REFUSED,
+        "receive FIN": CLOSED,
+    }
+
+
+class _Asked(msgspec.Struct, gc=False):
+    """A request under way. When its time is over it stays, lost, so that an answer without
+    REPLY_TO that comes late is not taken for that of the next request."""
+
+    business_cmd: int
+    deadline: float
+    lost: bool = False
+
+
+class ClientSession(Endpoint):
+    """The client's end of one connection.
+
+    `entropy` is asked for a private key (32) and a Random (32). With a `ticket` the client resumes,
+    in the mode of its `key` and no other; `again` makes the session for the next attempt.
+    """
+
+    TABLES: ClassVar[dict[Role, Table]] = {
+        Role.CLIENT: {
+            "new": {"send SYN": "connecting", "send reSYN": "resuming"},
+            "connecting": {
+                "receive ACK": "open",
+                "receive ERR": REFUSED,
+                "receive FIN": CLOSED,
+            },
+            "resuming": {
+                "receive ACK": "confirming",
+                "receive ERR": REFUSED,
+                "receive FIN": CLOSED,
+            },
+            "confirming": {"confirm": "open", **_alive("confirming")},
+            "open": _alive("open"),
+            REFUSED: {"receive FIN": CLOSED},
+            CLOSED: {},
+        }
+    }
+
+    def __init__(
+        self,
+        options: ClientOptions | None = None,
+        *,
+        key: ClientKey,
+        entropy: Entropy,
+        ticket: Ticket | None = None,
+        now: float = 0.0,
+    ):
+        self.options = options or ClientOptions()
+        super().__init__(Role.CLIENT, self.options, entropy, now)
+        if ticket is not None and (ticket.mode, ticket.key_id) != (key.mode, key.key_id):
+            detail = "a session is resumed with the key that it began with"
+            raise EncodeError("bad_config", "ticket", detail=detail)
+        self.key = key
+        self.unknown_pons = 0
+        self._ticket = ticket
+        self._new_ticket: Ticket | None = None
+        self._private = self._syn = b""
+        self._asked: dict[int, _Asked] = {}
+        self._lost = 0
+        self._pings: dict[int, float] = {}
+        self._last_ping = 0
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """What resumes this session; None when only a full SYN will do (§6)."""
+        return self._ticket
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._asked) - self._lost
+
+    # -- the application's side --------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Says SYN, or reSYN with a ticket that is not too old."""
+        ticket = self._ticket
+        if ticket is not None and self.now >= ticket.since + LIFETIME_LIMIT_S:
+            ticket = self._ticket = None
+        self._must("send SYN" if ticket is None else "send reSYN")
+        self._private = self._entropy(KEY_SIZE)
+        syn = Syn(random=self._entropy(KEY_SIZE), public_key=x25519_public(self._private))
+        resume = None if ticket is None else Resume(sid=ticket.sid, binder=NO_TAG)
+        frame = Frame(seq=self._seq_out.take(), key_id=self.key.key_id, resume=resume, body=syn)
+        self._syn = encode_frame(frame)
+        if ticket is not None:
+            self._syn = bind_syn(ticket.res, self._syn)
+        self._write(self._syn)
+        self.timers.set("handshake", self.now + self.options.handshake_deadline_s)
+
+    def send(self, request: Request) -> int:
+        """Asks the server; gives the Seq that the answer will name."""
+        self._check_talking()
+        if not request.business_cmd:
+            raise SessionError("bad_value", "Business CMD 0 is the connection itself")
+        if self.in_flight >= self.options.max_requests:
+            raise SessionError("too_busy", f"{self.in_flight} requests are under way")
+        wait_s = request.timeout_s
+        deadline = self.now + (self.options.request_timeout_s if wait_s is None else wait_s)
+        req = Req(business_cmd=request.business_cmd, hmac=NO_TAG, data=request.data)
+        seq = self._put(req)
+        self._asked[seq] = _Asked(request.business_cmd, deadline)
+        due = self.timers.at("request")
+        if due is None or deadline < due:
+            self.timers.set("request", deadline)
+        self._rekey_when_worn_out()
+        return seq
+
+    def ping(self) -> int:
+        """Says PIN; gives its Ping Number."""
+        self._check_talking()
+        if len(self._pings) >= MAX_PINGS:
+            raise SessionError("too_busy", f"{MAX_PINGS} PINs wait for their PON")
+        number = self._ping()
+        self._rekey_when_worn_out()
+        return number
+
+    def again(self, now: float) -> ClientSession:
+        """The session of the next attempt: it resumes if it can, else a full SYN; same mode."""
+        return ClientSession(
+            self.options, key=self.key, entropy=self._entropy, ticket=self._ticket, now=now
+        )
+
+    def _check_talking(self) -> None:
+        if self.state not in {"open", "confirming"}:
+            raise SessionError("bad_state", f"nothing can be sent when {self.state}")
+
+    def _rekey_when_worn_out(self) -> None:
+        if self.state != CLOSED and self._worn_out():
+            self._rekey()
+
+    def _nothing_open(self) -> bool:
+        return self.in_flight == 0
+
+    # -- heartbeat ---------------------------------------------------------------------------
+
+    def _ping(self) -> int:
+        number = self._last_ping = (self._last_ping + 1) & 0xFFFF_FFFF
+        self._put(Pin(ping_number=number))
+        self._pings[number] = self.now
+        self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
+        self._await_pon()
+        return number
+
+    def _await_pon(self) -> None:
+        """The oldest PIN that has no PON decides."""
+        oldest = next(iter(self._pings.values()), None)
+        if oldest is None:
+            self.timers.clear("pon")
+        else:
+            self.timers.set("pon", oldest + self.options.pon_timeout_s)
+
+    def _take_pon(self, number: int) -> None:
+        sent = self._pings.pop(number, None)
+        if sent is None:  # rule 16
+            self.unknown_pons += 1
+            return
+        self._await_pon()
+        self._emit(Ponged(number, self.now - sent))
+
+    # -- the peer's side ---------------------------------------------------------------------
+
+    def _take(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
+        match message.body:
+            case Ack():
+                self._take_ack(frame)
+            case Rep() as rep:
+                self._take_rep(message.reply_to, rep.business_cmd, data)
+            case Psh() as psh:
+                self._emit(Pushed(psh.business_cmd, data))
+            case Pon() as pon:
+                self._take_pon(pon.ping_number)
+            case Fin() as fin:
+                if trusted and fin.reason_number == Reason.AUTH:
+                    self._ticket = None
+                self._take_fin(fin, trusted)
+            case Err() as err:
+                self._take_err(err, message.reply_to, trusted)
+
+    def _take_ack(self, ack: bytes) -> None:
+        ticket = self._ticket
+        keys = client_keys(
+            mode=self.key.mode if ticket is None else self.key.mode | Mode.RESUME,
+            private=self._private,
+            syn=self._syn,
+            ack=ack,
+            server_public=self.key.pinned,
+            psk=self.key.psk if ticket is None else None,
+            resumption=None if ticket is None else ticket.res,
+        )
+        sid = open_sid(keys, ack)
+        self._step("receive ACK")
+        since = self.now if ticket is None else ticket.since
+        self._new_ticket = Ticket(sid, keys.res, self.key.mode, self.key.key_id, since)
+        self._use_keys(keys, self._syn[-2 * KEY_SIZE : -KEY_SIZE], session_id_of(sid))
+        self._private = self._syn = b""
+        self.timers.clear("handshake")
+        self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
+        worn_out = self.now + self.options.rekey_after_s
+        self.timers.set("rekey", min(worn_out, since + LIFETIME_LIMIT_S))
+        self._emit(Established(keys.mode, self.session_id, resumed=ticket is not None))
+        if ticket is None:
+            self._ticket = self._new_ticket
+        else:
+            self._ping()  # §4.10: at once
+
+    def _verified(self, body: Any, trusted: bool) -> None:
+        """The server has shown the new keys, in a frame that it only sends when it has retired the
+        old session: the new ticket is good (§6)."""
+        ends = isinstance(body, Fin) or (isinstance(body, Err) and not body.business_cmd)
+        if self.state != "confirming" or not trusted or ends:
+            return
+        assert self._ticket is not None
+        replaced = session_id_of(self._ticket.sid)
+        self._ticket = self._new_ticket
+        self._step("confirm")
+        self._emit(Resumed(self.session_id, replaced))
+
+    def _take_err(self, err: Err, reply_to: int | None, trusted: bool) -> None:
+        resuming = self.state == "resuming" or (self.state == "confirming" and trusted)
+        if resuming and err.error_number == ErrorNumber.SESSION_UNKNOWN:
+            self._ticket = None  # rule 15: begin anew, in the same mode
+        super()._take_err(err, reply_to, trusted)
+
+    def _refuse(self, error: DecodeError) -> None:
+        if error.code != "handshake_failed":
+            super()._refuse(error)
+            return
+        self._fail_with(error)  # §4.4: without a word
+        self._close(error.code, Side.LOCAL, clean=False)
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _take_rep(self, reply_to: int | None, cmd: int, data: bytes) -> None:
+        seq = self._match(reply_to, cmd)
+        if seq is not None:
+            self._emit(Replied(seq, cmd, data))
+
+    def _take_request_error(self, err: Err, reply_to: int | None) -> None:
+        seq = self._match(reply_to, err.business_cmd)
+        if seq is not None:
+            self._emit(RequestFailed(seq, err.business_cmd, err.error_number))
+
+    def _match(self, reply_to: int | None, cmd: int) -> int | None:
+        """The request that an answer belongs to, which is then done (rule 12)."""
+        seq = reply_to
+        if seq is None:
+            seq = next((s for s, asked in self._asked.items() if asked.business_cmd == cmd), None)
+        asked = None if seq is None else self._asked.get(seq)
+        if seq is None or asked is None or asked.business_cmd != cmd:
+            self._fail("unexpected_reply", detail=f"nothing was asked of {cmd}", fatal=False)
+            return None
+        del self._asked[seq]
+        if asked.lost:
+            self._lost -= 1
+            self._fail("unexpected_reply", detail=f"request {seq} timed out before", fatal=False)
+            return None
+        if not self.in_flight:
+            self.timers.clear("request")
+        return seq
+
+    def _expire_requests(self) -> None:
+        due: float | None = None
+        for seq, asked in self._asked.items():
+            if asked.lost:
+                continue
+            if asked.deadline <= self.now:
+                asked.lost = True
+                self._lost += 1
+                self._emit(RequestLost(seq, asked.business_cmd, "timeout"))
+            elif due is None or asked.deadline < due:
+                due = asked.deadline
+        if due is not None:
+            self.timers.set("request", due)
+        self._forget_lost()
+
+    def _forget_lost(self) -> None:
+        """As many lost requests are remembered as there may be requests, the newest."""
+        excess = self._lost - self.options.max_requests
+        if excess > 0:
+            for seq in [s for s, asked in self._asked.items() if asked.lost][:excess]:
+                del self._asked[seq]
+            self._lost -= excess
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
+        if self.state == CLOSED:
+            return
+        for seq, asked in self._asked.items():
+            if not asked.lost:  # rule 21: never asked again in silence
+                self._emit(RequestLost(seq, asked.business_cmd, "connection_lost"))
+        self._asked.clear()
+        self._pings.clear()
+        self._lost = 0
+        self._private = self._syn = b""
+        super()._close(reason, side, clean=clean)
+
+    def _timer(self, name: str) -> None:
+        if name == "heartbeat":
+            if len(self._pings) < MAX_PINGS:
+                self._ping()
+                self._rekey_when_worn_out()
+            else:
+                self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
+        elif name == "pon":
+            self._fail("timeout", detail="no PON in time")
+            self._close("timeout", Side.LOCAL, clean=False)
+        elif name == "request":
+            self._expire_requests()
+        else:
+            self._common_timer(name)

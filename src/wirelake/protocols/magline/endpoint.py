@@ -1,0 +1,330 @@
+"""What both ends of a magline connection do alike: frames, Seq, tags, ERR, FIN (seed 003 §3, §4).
+
+A frame goes through the same gates in the same order, and the first that it fails decides:
+
+    1. the codec          decode order of §2; ERR 1-5
+    2. the table          is this command legal here and now: ERR 6 (rules 14, 17)
+    3. Seq, HMAC, tag     one outcome for all three, ERR 9 (§4.8)
+    4. the role           what the command means
+
+ERR and FIN are bare before there are keys and carry a tag after (§4.6, rule 18). A connection that
+ends without a FIN that verifies is not clean (§4.7). Keys wear out: FIN 8, then resume (§4.9).
+
+Rule and section numbers refer to `docs/decisions/magline.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, TypeAlias
+
+from wirelake.protocols.sansio import CLOSED, Role, Session, SessionError, Side
+from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
+
+from .codec_seed import decode_frame, encode_frame
+from .events import Finished, Refused, is_error_number, is_reason, reason_name
+from .handshake import Mode, SessionKeys
+from .layout import (
+    HANDSHAKE_LIMIT,
+    Ack,
+    Err,
+    ErrorNumber,
+    Fin,
+    Frame,
+    Pin,
+    Pon,
+    Psh,
+    Reason,
+    Rep,
+    Req,
+    Syn,
+)
+from .limits import ConnectionOptions
+from .records import TAG_SIZE, RecordCipher, SeqCounter
+
+__all__ = ["ANSWERS", "NO_TAG", "REFUSED", "Endpoint", "Entropy"]
+
+Entropy: TypeAlias = Callable[[int], bytes]
+"""Gives that many random bytes: private keys, Randoms and session ids are made of them."""
+
+REFUSED: Final = "refused"
+"""The state between the peer's ERR and its FIN."""
+NO_TAG: Final = bytes(TAG_SIZE)
+"""Where a tag will stand."""
+
+_HEAD_SIZE: Final = 16
+_ROOM_BYTES: Final = 256
+"""For the last ERR and FIN of a direction."""
+_RECEIVE: Final[dict[type, str]] = {
+    body: f"receive {body.__name__.upper()}"
+    for body in (Syn, Ack, Err, Pin, Pon, Req, Rep, Psh, Fin)
+}
+_DATA: Final = frozenset({Req, Rep, Psh})
+
+ANSWERS: Final[dict[str, tuple[ErrorNumber, Reason]]] = {
+    "bad_magic": (ErrorNumber.BAD_FRAME, Reason.PROTOCOL),
+    "magic_mismatch": (ErrorNumber.BAD_FRAME, Reason.PROTOCOL),
+    "bad_header": (ErrorNumber.BAD_FRAME, Reason.PROTOCOL),
+    "bad_length": (ErrorNumber.BAD_FRAME, Reason.PROTOCOL),
+    "bad_version": (ErrorNumber.BAD_VERSION, Reason.PROTOCOL),
+    "unknown_type": (ErrorNumber.UNKNOWN_CMD, Reason.PROTOCOL),
+    "bad_option": (ErrorNumber.BAD_OPTION, Reason.PROTOCOL),
+    "too_large": (ErrorNumber.TOO_LARGE, Reason.PROTOCOL),
+    "bad_state": (ErrorNumber.BAD_STATE, Reason.PROTOCOL),
+    "handshake_failed": (ErrorNumber.HANDSHAKE, Reason.HANDSHAKE),
+    "session_unknown": (ErrorNumber.SESSION_UNKNOWN, Reason.RESUME),
+    "bad_record": (ErrorNumber.BAD_RECORD, Reason.PROTOCOL),
+    "timeout": (ErrorNumber.TIMEOUT, Reason.HANDSHAKE),
+    "auth_failed": (ErrorNumber.ORDER_CMD, Reason.AUTH),
+}
+"""What is said, in ERR and in FIN, about what the peer did wrong."""
+
+
+class Endpoint(Session):
+    """The base of both roles."""
+
+    FIRST: ClassVar[str] = "new"
+
+    def __init__(self, role: Role, options: ConnectionOptions, entropy: Entropy, now: float):
+        super().__init__(role, now=now)
+        self.mode: Mode | None = None
+        self.session_id = b""
+        self._limits = options
+        self._entropy = entropy
+        self._seq_in = SeqCounter()
+        self._seq_out = SeqCounter()
+        self._sealer: RecordCipher | None = None
+        self._opener: RecordCipher | None = None
+        self._exporter = b""
+        self._key_log = ""
+
+    # -- the application's side --------------------------------------------------------------
+
+    def close(self, reason: int = Reason.NORMAL) -> None:
+        """Says FIN and ends the connection; the peer does not answer (S9)."""
+        self._check_open()
+        if not is_reason(reason):
+            raise SessionError("bad_value", f"{reason} is no reason, nor an application's")
+        self._finish(reason, reason_name(reason), clean=self._nothing_open())
+
+    def abort(self, error_number: int, reason: int = Reason.INTERNAL) -> None:
+        """Says that the connection failed (ERR, then FIN) and ends it (S2-2)."""
+        self._check_open()
+        if not (is_error_number(error_number) and is_reason(reason)):
+            raise SessionError("bad_value", f"no ERR {error_number} and FIN {reason}")
+        self._put(Err(business_cmd=0, error_number=error_number))
+        self._finish(reason, reason_name(reason), clean=False)
+
+    @property
+    def established(self) -> bool:
+        """Whether there are keys."""
+        return self._opener is not None
+
+    @property
+    def exporter(self) -> bytes:
+        """32 bytes that only the two ends of this connection know: a login that signs them
+        exposes a man in the middle (§4.12)."""
+        self._check_established()
+        return self._exporter
+
+    def key_log(self) -> str:
+        """One line of JSON that lets one read this connection, never forge (§6)."""
+        self._check_established()
+        return self._key_log
+
+    def _check_open(self) -> None:
+        if self.state == CLOSED:
+            raise SessionError("bad_state", "the connection is closed")
+
+    def _check_established(self) -> None:
+        if self._opener is None:
+            raise SessionError("bad_state", "there are no keys yet")
+
+    # -- frames in ---------------------------------------------------------------------------
+
+    def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
+        limit = HANDSHAKE_LIMIT if self._opener is None else self._frame_limit()
+        try:
+            return decode_frame(buf, pos, end, limit)
+        except NeedMore:
+            if end - pos < 2:  # the second byte tells a wrong version, so it is worth a look
+                raise NeedMore(2 - (end - pos)) from None
+            raise
+
+    def _frame_limit(self) -> int:
+        """Message Length that is read when there are keys."""
+        return self._limits.max_frame
+
+    def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
+        body = message.body
+        happening = _RECEIVE[type(body)]
+        if happening not in self._table[self.state]:
+            raise DecodeError(self._illegal(body), "frame.cmd", pos + 2, f"when {self.state}")
+        frame = buf[pos:stop]
+        try:
+            self._seq_in.accept(message.seq)
+            trusted, data = self._verify(message, frame)
+            self._verified(body, trusted)
+            self._take(message, frame, data, trusted)
+        except DecodeError as error:
+            error.offset = pos
+            raise
+        if self.state != CLOSED and self._worn_out():
+            self._rekey()
+
+    def _verify(self, message: Frame, frame: bytes) -> tuple[bool, bytes]:
+        """Whether the frame is surely the peer's, and its plaintext."""
+        opener = self._opener
+        if opener is None:
+            if message.auth is not None:  # a tag that is present must be right
+                raise DecodeError("bad_record")
+            return False, b""
+        if type(message.body) in _DATA:
+            return True, opener.open_data(frame).data
+        if opener.open_control(frame) == "valid":
+            return True, b""
+        if self._limits.control_auth == "require":
+            raise DecodeError("bad_record")
+        return False, b""
+
+    def _illegal(self, body: Any) -> str:  # noqa: ARG002 - a role may look at it
+        """The code for a command that the table forbids."""
+        return "bad_state"
+
+    def _verified(self, body: Any, trusted: bool) -> None:
+        """A frame has passed all checks; a role may draw conclusions."""
+
+    @abstractmethod
+    def _take(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
+        """Acts on a frame."""
+
+    @abstractmethod
+    def _take_request_error(self, err: Err, reply_to: int | None) -> None:
+        """An ERR about one request, with a tag that is right."""
+
+    def _take_err(self, err: Err, reply_to: int | None, trusted: bool) -> None:
+        if trusted and err.business_cmd:
+            self._take_request_error(err, reply_to)
+            return
+        self._emit(Refused(err.error_number, err.business_cmd, trusted))
+        if self.established and not trusted:  # rule 18: fatal, whatever it says
+            self._finish(Reason.PROTOCOL, REFUSED, clean=False)
+            return
+        self._step("receive ERR")
+        self.timers.clear()
+        self.timers.set("fin", self.now + self._limits.fin_wait_s)
+
+    def _take_fin(self, fin: Fin, trusted: bool) -> None:
+        refused = self.state == REFUSED
+        self._emit(Finished(fin.reason_number, trusted))
+        name = REFUSED if refused else "untrusted_fin"
+        if trusted:
+            name = reason_name(fin.reason_number)
+        self._close(name, Side.REMOTE, clean=trusted and not refused)
+
+    def _eof(self, left: int) -> None:
+        """No FIN came before: something may be missing (§4.7)."""
+        if left:
+            self._fail("short", detail=f"{left} bytes of an incomplete frame at the end")
+        self._close(REFUSED if self.state == REFUSED else "eof", Side.REMOTE, clean=False)
+
+    def _refuse(self, error: DecodeError) -> None:
+        number, reason = ANSWERS.get(error.code, ANSWERS["bad_length"])
+        self._fail_with(error)
+        self._put(Err(business_cmd=0, error_number=number))
+        self._finish(reason, error.code, clean=False)
+
+    # -- frames out --------------------------------------------------------------------------
+
+    def _put(
+        self, body: Err | Pin | Pon | Fin | Req | Rep | Psh, *, reply_to: int | None = None
+    ) -> int:
+        """Writes a frame with the next Seq, sealed as its command wants; gives that Seq.
+
+        What cannot be written leaves everything as it was, so that no Seq is missing.
+        """
+        last = self._seq_out.last
+        try:
+            seq = self._seq_out.take()
+            if self._sealer is None:
+                frame = encode_frame(Frame(seq=seq, reply_to=reply_to, body=body))
+            elif type(body) in _DATA:
+                frame = encode_frame(Frame(seq=seq, reply_to=reply_to, body=body))
+                self._check_size(frame)
+                frame = self._sealer.seal_data(frame)
+            else:
+                tagged = Frame(seq=seq, auth=NO_TAG, reply_to=reply_to, body=body)
+                frame = self._sealer.seal_control(encode_frame(tagged))
+        except (EncodeError, SessionError, TypeError) as error:
+            self._seq_out.last = last
+            code = "bad_value" if isinstance(error, TypeError) else error.code
+            raise SessionError(code, str(error)) from error
+        self._write(frame)
+        return seq
+
+    def _check_size(self, frame: bytes) -> None:
+        if len(frame) - _HEAD_SIZE > self._limits.max_frame:
+            most = self._limits.max_frame
+            raise SessionError("too_large", f"{len(frame) - _HEAD_SIZE} bytes, {most} at most")
+
+    def _finish(self, reason: int, name: str, *, clean: bool) -> None:
+        """FIN is the last frame: nobody answers it."""
+        self._put(Fin(reason_number=reason))
+        self._close(name, Side.LOCAL, clean=clean)
+
+    @abstractmethod
+    def _nothing_open(self) -> bool:
+        """Whether no request waits for its answer."""
+
+    # -- keys --------------------------------------------------------------------------------
+
+    def _use_keys(self, keys: SessionKeys, client_random: bytes, session_id: bytes) -> None:
+        """From here on every frame is sealed; what is not needed again is not kept (§4.13)."""
+        ways = (keys.s2c, keys.c2s) if self.role is Role.SERVER else (keys.c2s, keys.s2c)
+        self._sealer, self._opener = map(RecordCipher, ways)
+        self.mode = keys.mode
+        self.session_id = session_id
+        self._exporter = keys.exporter
+        self._key_log = json.dumps(
+            {
+                "protocol": "magline",
+                "client_random": client_random.hex(),
+                "c2s_enc": keys.c2s_enc.hex(),
+                "c2s_iv": keys.c2s_iv.hex(),
+                "s2c_enc": keys.s2c_enc.hex(),
+                "s2c_iv": keys.s2c_iv.hex(),
+            }
+        )
+
+    def _worn_out(self) -> bool:
+        """Whether a direction has used up its keys. The sender stops first, with room for ERR and
+        FIN; the receiver only when the sender did not."""
+        limits = self._limits
+        if self._opener is None:
+            return False
+        return (
+            (self._seq_out.last or 0) >= limits.rekey_seq - 3
+            or (self._seq_in.last or 0) >= limits.rekey_seq - 1
+            or self.sent_bytes >= limits.rekey_bytes - limits.max_frame - _ROOM_BYTES
+            or self.received_bytes >= limits.rekey_bytes
+        )
+
+    def _rekey(self) -> None:
+        """FIN 8: the session goes on in a new connection, with new keys."""
+        self._finish(Reason.REKEY, "rekey", clean=self._nothing_open())
+
+    def _common_timer(self, name: str) -> None:
+        """The deadlines that both roles have."""
+        if name == "rekey":
+            self._rekey()
+        elif name == "fin":
+            self._close(REFUSED, Side.REMOTE, clean=False)
+        elif name == "handshake":
+            self._give_up("the handshake took too long")
+
+    def _give_up(self, detail: str, reason: Reason = Reason.HANDSHAKE) -> None:
+        self._fail("timeout", detail=detail)
+        self._put(Err(business_cmd=0, error_number=ErrorNumber.TIMEOUT))
+        self._finish(reason, "timeout", clean=False)

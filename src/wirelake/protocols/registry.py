@@ -1,0 +1,122 @@
+"""Which protocols there are: the built-in ones, and those that other packages bring.
+
+A package brings one through the entry point group `wirelake.protocols`, whose value names a
+`Protocol`:
+
+    [project.entry-points."wirelake.protocols"]
+    thermo = "thermo.layout:PROTOCOL"
+
+Nothing is imported before it is asked for, and a package that does not load spoils nothing but
+itself: `find` raises `RegistryError` with one line that says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from wirelake.wire.protocol import Protocol
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["BUILT_IN", "GROUP", "BrokenProtocolError", "RegistryError", "find", "load_all", "names"]
+
+GROUP: Final = "wirelake.protocols"
+"""The entry point group."""
+
+BUILT_IN: Final[dict[str, str]] = {
+    "esnp": "wirelake.protocols.esnp.layout:PROTOCOL",
+    "tny": "wirelake.protocols.tny.layout:PROTOCOL",
+    "relay": "wirelake.protocols.tny.layout:RELAY",
+    "magline": "wirelake.protocols.magline.layout:PROTOCOL",
+    "comet": "wirelake.protocols.comet.layout:PROTOCOL",
+}
+"""Where the built-in protocols are declared; another package cannot take these names."""
+
+
+class RegistryError(LookupError):
+    """No protocol has this name; the message says which names there are."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class BrokenProtocolError(RegistryError):
+    """A package names a protocol that does not load."""
+
+
+def names() -> list[str]:
+    """The names of all protocols, built-in ones first; nothing is loaded."""
+    return [*BUILT_IN, *sorted({point.name for point in _points()} - set(BUILT_IN))]
+
+
+def find(name: str) -> Protocol:
+    """The protocol of a name."""
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        assert isinstance(found, Protocol)
+        return found
+    points = [point for point in _points() if point.name == name]
+    if not points:
+        raise RegistryError(f"no protocol is called {name!r}; there are {', '.join(names())}")
+    if len({point.value for point in points}) > 1:
+        raise BrokenProtocolError(
+            f"protocol {name!r} is brought by several packages: {_packages(points)}"
+        )
+    return _load(points[0])
+
+
+def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
+    """Every protocol that loads, and what is wrong with the others."""
+    found: list[Protocol] = []
+    broken: list[BrokenProtocolError] = []
+    for name in names():
+        try:
+            found.append(find(name))
+        except BrokenProtocolError as error:
+            broken.append(error)
+    return found, broken
+
+
+def _points() -> tuple[EntryPoint, ...]:
+    """What the packages on the path bring; looked up once for each path."""
+    return _points_on(tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=4)
+def _points_on(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - the key
+    from importlib.metadata import entry_points  # slow, and only plugins need it
+
+    return tuple(entry_points(group=GROUP))
+
+
+def _packages(points: Iterable[EntryPoint]) -> str:
+    return ", ".join(sorted({_package(point) for point in points}))
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
+
+
+def _load(point: EntryPoint) -> Protocol:
+    origin = f"protocol {point.name!r} of package {_package(point)} ({point.value})"
+    try:
+        found = point.load()
+        if isinstance(found, Protocol):
+            for dialect in found.dialects:
+                found.layouts(dialect)  # a declaration without a meaning shows here
+    except Exception as error:  # whatever a foreign module raises must not end the program
+        what = " ".join(str(error).split()) or "no message"
+        raise BrokenProtocolError(
+            f"{origin} does not load: {type(error).__name__}: {what}"
+        ) from error
+    if not isinstance(found, Protocol):
+        raise BrokenProtocolError(f"{origin} is not a wirelake.wire.Protocol")
+    if found.name != point.name:
+        raise BrokenProtocolError(f"{origin} calls itself {found.name!r}; the names must agree")
+    return found

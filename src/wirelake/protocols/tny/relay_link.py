@@ -1,0 +1,291 @@
+"""Relay links, both ends: opening, heartbeat, closing, and the packets of tunnels (§5).
+
+    gateway                       game server
+    LINK_OPEN(service, instance, key)  →          the first packet on a new connection
+                              ←  LINK_OPENED(result)
+    LINK_PING every 5 s           →
+                              ←  LINK_PONG        dropped when neither comes for 10 s
+    TUNNEL_…                      ⇄
+    LINK_CLOSE                    ⇄  LINK_CLOSE
+
+LINK_OPEN authenticates nobody: whoever reaches the listener may claim any service and instance.
+Keeping others away (loopback, an allow-list, mutual TLS) is the shell's work.
+
+There is no packet for errors: what breaks a rule closes the link. This file has what both ends
+share; `relay_gateway.py` and `relay_server.py` have the ends, with the tunnels that each keeps.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import abstractmethod
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, ClassVar, Final
+
+from wirelake.protocols.sansio import CLOSED, Event, Role, Session, SessionError, Side
+from wirelake.wire.errors import DecodeError, EncodeError
+
+from . import codec_seed, codec_upstream
+from .layout import (
+    Arguments,
+    LinkClose,
+    LinkOpen,
+    LinkOpened,
+    LinkPing,
+    LinkPong,
+    Message,
+    RelayPacket,
+    RelayType,
+    TunnelConnect,
+    TunnelConnected,
+    TunnelDisconnect,
+    TunnelRelay,
+    TunnelSwitchLink,
+)
+from .limits import LinkOptions
+from .relay_events import LinkPinged, LinkPonged, TunnelKey
+
+__all__ = ["RelayLink", "link_id", "receives"]
+
+_CODECS: Final[dict[str, ModuleType]] = {
+    "seed": codec_seed,
+    "upstream": codec_upstream,
+    "auto": codec_seed,
+}
+_HEAD: Final = struct.Struct("<3sIiBq")
+_IDS: Final = struct.Struct("<qq")
+_LAST_PACK_ID: Final = (1 << 31) - 1
+
+_RECEIVE: Final[dict[type, str]] = {
+    LinkOpen: "receive link_open",
+    LinkOpened: "receive link_opened",
+    LinkClose: "receive link_close",
+    LinkPing: "receive link_ping",
+    LinkPong: "receive link_pong",
+    TunnelConnect: "receive tunnel_connect",
+    TunnelConnected: "receive tunnel_connected",
+    TunnelDisconnect: "receive tunnel_disconnect",
+    TunnelSwitchLink: "receive tunnel_switch_link",
+    TunnelRelay: "receive tunnel_relay",
+}
+
+
+def link_id(service: str, instance: int, key: str) -> str:
+    """What a server calls a link."""
+    return f"{service}-{instance}-{key}"
+
+
+def _ids(key: TunnelKey) -> bytes:
+    try:
+        return _IDS.pack(*key)
+    except struct.error:
+        raise SessionError("int_range", f"ids of 64 bits wanted, not {tuple(key)}") from None
+
+
+def receives(state: str, *names: str, **other: str) -> dict[str, str]:
+    """A row of the table: packets that leave the state as it is, and happenings that change it."""
+    row = {f"receive {name}": state for name in ("link_ping", "link_pong", *names)}
+    row |= {name.replace("_", " ", 1): after for name, after in other.items()}
+    return {**row, "receive link_close": CLOSED, "time out": CLOSED, "break a rule": CLOSED}
+
+
+class RelayLink(Session):
+    """What both ends of a link share."""
+
+    FIRST: ClassVar[str] = "new"
+    options: LinkOptions
+
+    def __init__(self, role: Role, options: LinkOptions, *, epoch_ms: int, now: float):
+        super().__init__(role, now=now)
+        self.options = options
+        self.link_id = ""
+        """Service, instance and key of LINK_OPEN, in one."""
+        self.tunnels: set[TunnelKey] = set()
+        """The tunnels that this link carries."""
+        self._codec = _CODECS[options.dialect]
+        self._epoch_ms = epoch_ms
+        self._pack_id = 0
+        self._packet_at = 0
+        self._takes: dict[type, Callable[[Any], None]] = {
+            LinkClose: self._take_close,
+            LinkPing: self._take_ping,
+            LinkPong: self._take_pong,
+        }
+
+    @property
+    def active(self) -> bool:
+        """Whether tunnels may use the link."""
+        return self.state == "open"
+
+    @property
+    def full(self) -> bool:
+        """Whether the link carries as many tunnels as it may."""
+        return len(self.tunnels) >= self.options.max_tunnels
+
+    @property
+    def dirty(self) -> bool:
+        """Whether events or bytes wait to be fetched; one link's packets may touch another."""
+        return bool(self._out or self._events)
+
+    # -- the application's side --------------------------------------------------------------
+
+    def send(self, arguments: Arguments, now: float | None = None) -> None:
+        """Sends one packet and keeps no account of tunnels: that is `LinkRegistry`'s work, and
+        `GatewayTunnels`'."""
+        self._at(now)
+        self._need_open()
+        self.put(arguments)
+
+    def ping(self, now: float | None = None) -> None:
+        """Sends a LINK_PING; a gateway does so by itself."""
+        self.send(LinkPing(), now)
+
+    def close(self, reason: str = "done", now: float | None = None) -> None:
+        """Says LINK_CLOSE and waits for the other end's; tunnels go to other links at once."""
+        self._at(now)
+        if self.state == "closing":
+            return
+        if not self.active:
+            self._close(reason, Side.LOCAL)
+            return
+        self.put(LinkClose())
+        self._must("send link_close")
+        self._reason = reason
+        self.timers.clear()
+        self.timers.set("close", self.now + self.options.close_timeout_s)
+        self._lose_tunnels()
+
+    def relay(self, key: TunnelKey, message: Message | bytes, now: float | None = None) -> None:
+        """Sends a message of a tunnel; bytes, a Message without an envelope, go as they are."""
+        self._at(now)
+        self._need_open()
+        if isinstance(message, bytes):
+            self.put_raw(RelayType.TUNNEL_RELAY, _ids(key) + message)
+            return
+        self.put(TunnelRelay(*key, message))
+
+    # -- for the keepers of tunnels ----------------------------------------------------------
+
+    def happened(self, event: Event) -> None:
+        """Something happened to a tunnel of this link."""
+        self._emit(event)
+
+    def fault(self, code: str, packet: str, detail: str) -> None:
+        """A packet was dropped or refused; the link goes on."""
+        self._fail(code, field=packet, offset=self._packet_at, detail=detail, fatal=False)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _at(self, now: float | None) -> None:
+        if now is not None:
+            self._advance(now)
+
+    def _need_open(self) -> None:
+        if not self.active:
+            raise SessionError("bad_state", f"no packet can be sent on a link that is {self.state}")
+
+    def _time_ms(self) -> int:
+        return self._epoch_ms + int(self.now * 1000)
+
+    def _next_pack_id(self) -> int:
+        return self._pack_id % _LAST_PACK_ID + 1
+
+    def put(self, arguments: Arguments) -> None:
+        """Writes a packet with the next PackId."""
+        packet = RelayPacket(id=self._next_pack_id(), time=self._time_ms(), arguments=arguments)
+        try:
+            data: bytes = self._codec.encode_relay_packet(packet)
+        except EncodeError as error:
+            raise SessionError(error.code, str(error)) from error
+        self._put_bytes(data)
+
+    def put_raw(self, kind: RelayType, arguments: bytes) -> None:
+        """Writes a packet whose arguments are bytes already."""
+        head = _HEAD.pack(
+            b"rpk", _HEAD.size - 7 + len(arguments), self._next_pack_id(), kind, self._time_ms()
+        )
+        self._put_bytes(head + arguments)
+
+    def _put_bytes(self, data: bytes) -> None:
+        if len(data) - 7 > self.options.max_packet:
+            raise SessionError(
+                "too_large", f"a packet of {len(data) - 7}, {self.options.max_packet} at most"
+            )
+        self._pack_id = self._next_pack_id()
+        self._write(data)
+
+    # -- the peer's side ---------------------------------------------------------------------
+
+    def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
+        found: tuple[Any, int] = self._codec.decode_relay_packet(
+            buf, pos, end, self.options.max_packet
+        )
+        return found
+
+    def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
+        arguments = message.arguments
+        happening = _RECEIVE[type(arguments)]
+        if happening not in self._table[self.state]:
+            name = happening.removeprefix("receive ")
+            raise DecodeError("bad_state", name, pos, self._unexpected())
+        self._packet_at = self._consumed + pos
+        if isinstance(arguments, TunnelRelay):
+            self._take_relay(arguments, buf[pos + _HEAD.size + _IDS.size : stop])
+        else:
+            self._takes[type(arguments)](arguments)
+
+    def _unexpected(self) -> str:
+        return "link not found" if self.state == "new" else f"not legal when {self.state}"
+
+    @abstractmethod
+    def _take_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
+        """A message of a tunnel came; `raw` is it as it came."""
+
+    def _take_ping(self, _: LinkPing) -> None:
+        self._seen()
+        self._emit(LinkPinged())
+        self.put(LinkPong())
+
+    def _take_pong(self, _: LinkPong) -> None:
+        self._seen()
+        self._emit(LinkPonged())
+
+    def _seen(self) -> None:
+        if self.options.idle_limit_s is not None and self.state != "closing":
+            self.timers.set("idle", self.now + self.options.idle_limit_s)
+
+    def _take_close(self, _: LinkClose) -> None:
+        if self.state == "closing":
+            self._close(self._reason, Side.LOCAL)
+            return
+        self.put(LinkClose())
+        self._close("link_close", Side.REMOTE)
+
+    # -- endings -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _lose_tunnels(self) -> None:
+        """The link carries nothing any more."""
+
+    def _refuse(self, error: DecodeError) -> None:
+        self._fail_with(error)
+        self._close(error.code, Side.LOCAL, clean=False)
+
+    def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
+        if self.state == CLOSED:
+            return
+        self.timers.clear()
+        self._lose_tunnels()
+        super()._close(reason, side, clean=clean)
+
+    def _timer(self, name: str) -> None:
+        if name == "open":
+            self._fail("timeout", detail="the link was not opened in time")
+            self._close("timeout", Side.LOCAL, clean=False)
+        elif name == "close":
+            self._fail("timeout", detail="LINK_CLOSE was not answered")
+            self._close("timeout", Side.LOCAL, clean=False)
+        elif name == "idle":
+            self._fail("idle", detail="neither PING nor PONG was heard")
+            self._close("idle", Side.LOCAL, clean=False)

@@ -1,0 +1,180 @@
+"""tny message connections, both roles: requests, responses, pushes and ticks (seed 002).
+
+There is no handshake: the first message brings AccessId and Number 1 (§3, §6 of the tny rules,
+`docs/decisions/tny.md`). Who a client is, which protocols exist and what a body means is the
+application's to say: it gets `Requested` and answers with `respond`, for an unknown protocol with
+code 205. Either end may ask. A reconnect is a new session; message ids go on where the old one
+stopped (`first_id=old.next_id`).
+
+Time stands still between calls. `Time` of a message is `epoch_ms`, the wall clock at now = 0, plus
+the session's `now`; give `now` to the calls that send, or timeouts count from the last one.
+
+Bytes that break a rule end the connection. A server says so first, by a push of protocol 0 with
+code 153; see `ServerOptions.tell_errors`. A check code that does not match (156) is of a level that
+keeps the connection: the packet is dropped. There is no close packet: when a server sends a code
+that closes, it closes after the write, and that code is the reason that its client reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
+from wirelake.wire.errors import DecodeError
+
+from .conversation import Conversation, speaking
+from .events import (
+    CallFailed,
+    DialectSeen,
+    HandedOn,
+    NumbersLow,
+    Pinged,
+    Ponged,
+    Pushed,
+    Replied,
+    Requested,
+    Unmatched,
+)
+from .layout import Message, Mode
+from .limits import ClientOptions, ServerOptions
+from .plain import PlainRequests
+from .results import CLOSING, ResultCode
+
+__all__ = [
+    "SYSTEM_PROTOCOL",
+    "CallFailed",
+    "ClientSession",
+    "DialectSeen",
+    "HandedOn",
+    "NumbersLow",
+    "Pinged",
+    "Ponged",
+    "Pushed",
+    "Replied",
+    "Requested",
+    "ServerSession",
+    "Unmatched",
+    "UserSession",
+]
+
+SYSTEM_PROTOCOL: Final = 0
+"""The protocol number of pushes that the protocol itself makes."""
+
+_SILENT: Final = frozenset({"number_replayed", "number_skipped"})
+"""What is never answered (§3)."""
+
+
+class ClientSession(Conversation):
+    """The client's end of one connection. Its access id is 0 where nobody gives it one."""
+
+    TABLES: ClassVar[dict[Role, Table]] = {
+        Role.CLIENT: {
+            "new": speaking("new", send_message="open"),
+            "open": speaking("open"),
+            CLOSED: {},
+        }
+    }
+
+    def __init__(
+        self,
+        options: ClientOptions | None = None,
+        *,
+        access_id: int = 0,
+        first_id: int = 1,
+        epoch_ms: int = 0,
+        random: Callable[[int], bytes] | None = None,
+        now: float = 0.0,
+    ):
+        super().__init__(
+            Role.CLIENT,
+            options or ClientOptions(),
+            access_id=access_id,
+            first_id=first_id,
+            epoch_ms=epoch_ms,
+            random=random,
+            now=now,
+        )
+
+
+class ServerSession(PlainRequests):
+    """The server's end of one connection.
+
+    It answers with the client's access id; if it speaks first, with 0 for ever (§3). What the
+    application can answer at once need not be an event: see `at_once` (`plain.py`).
+    """
+
+    TABLES: ClassVar[dict[Role, Table]] = {
+        Role.SERVER: {
+            "new": speaking("new", receive_message="open", send_message="unnamed"),
+            "open": speaking("open"),
+            "unnamed": speaking("unnamed"),
+            CLOSED: {},
+        }
+    }
+    options: ServerOptions
+
+    def __init__(
+        self,
+        options: ServerOptions | None = None,
+        *,
+        first_id: int = 1,
+        epoch_ms: int = 0,
+        random: Callable[[int], bytes] | None = None,
+        now: float = 0.0,
+    ):
+        super().__init__(
+            Role.SERVER,
+            options or ServerOptions(),
+            access_id=0,
+            first_id=first_id,
+            epoch_ms=epoch_ms,
+            random=random,
+            now=now,
+        )
+
+    def fail(self, code: int, request: Message | None = None) -> None:
+        """Says an error: as the response to a request, or else as a push of protocol 0."""
+        if request is not None:
+            self.respond(request, code=code)
+        else:
+            self.push(SYSTEM_PROTOCOL, code=code)
+
+    def _access_id(self) -> int:
+        return self._reader.access_id or 0
+
+    def _after_write(self, message: Message) -> None:
+        if message.code in CLOSING and message.mode != Mode.REQUEST:
+            self._close(f"code_{message.code}", Side.LOCAL, clean=not self._calls)
+        else:
+            self._check_numbers()
+
+    def _fault(self, error: DecodeError) -> None:
+        super()._fault(error)
+        if error.code == "verify_failed":
+            self._tell(ResultCode.VERIFY_FAILED)
+            self._check_numbers()
+
+    def _refuse(self, error: DecodeError) -> None:
+        self._fail_with(error)
+        if error.code not in _SILENT:
+            self._tell(ResultCode.DECODE_ERROR)
+        self._close(error.code, Side.LOCAL, clean=False)
+
+    def _tell(self, code: ResultCode) -> None:
+        """Best effort: it may not fit the limits."""
+        if self.options.tell_errors:
+            message = Message(id=0, mode=Mode.PUSH, protocol=SYSTEM_PROTOCOL, code=code)
+            with contextlib.suppress(SessionError):
+                self._put(self._stamped(message))
+
+
+class UserSession(ServerSession):
+    """A gateway's end of a user's connection: what is said goes on as bytes (`HandedOn`), and the
+    answers of others come back by `relay`. Ticks, numbers and limits are settled here."""
+
+    def _take(self, message: Message) -> None:
+        if message.mode == Mode.REQUEST and not self._accepts(message):
+            return
+        self._emit(HandedOn(message, self._reader.raw))

@@ -1,0 +1,264 @@
+"""TCP connections from beginning to end: the engine behind the table `connections`.
+
+Implements "Connections" of `docs/concepts/matching.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from wirelake.protocols.comet.layout import Isp, NetworkType
+
+from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
+from .rows import Closed, Fact, FaultRow, MessageRow, Opened
+
+__all__ = ["HEARTBEATS", "ISPS", "NETWORKS", "ConnectionRow", "ConnectionsEngine"]
+
+HEARTBEATS: Final = frozenset({"heartbeat", "ping", "pin", "link_ping"})
+"""Messages that say "I am alive"; their answers are not among them."""
+_ENDS: Final = {"c2s": "client", "s2c": "server"}
+NETWORKS: Final = {int(each): each.name.lower() for each in NetworkType}
+"""What a device is connected through, by number."""
+ISPS: Final = {int(each): each.name.lower() for each in Isp}
+"""Whose network it is on, by number."""
+
+
+class ConnectionRow(msgspec.Struct, gc=False):
+    """A row of `connections`; before it is final, what is known so far."""
+
+    connection: int
+    protocol: str | None = None
+    client_address: str | None = None
+    client_port: int | None = None
+    server_address: str | None = None
+    server_port: int | None = None
+    client: str | None = None
+    signed_on_ns: int | None = None
+    opened_ns: int | None = None
+    closed_ns: int | None = None
+    first_ns: int | None = None
+    last_ns: int | None = None
+    duration_ns: int | None = None
+    closed_by: str | None = None
+    closed_how: str | None = None
+    close_reason: str | None = None
+    messages_c2s: int = 0
+    messages_s2c: int = 0
+    bytes_c2s: int = 0
+    bytes_s2c: int = 0
+    requests: int = 0
+    failures: int = 0
+    pushes: int = 0
+    heartbeats: int = 0
+    handshake_ns: int | None = None
+    resumed: bool | None = None
+    previous_connection: int | None = None
+    network_type: str | None = None
+    isp: str | None = None
+    phone_type: str | None = None
+    faults: int = 0
+    gaps: int = 0
+    missing_bytes: int = 0
+
+    def seen(self, ts_ns: int) -> None:
+        """Something was seen of it."""
+        if self.first_ns is None or ts_ns < self.first_ns:
+            self.first_ns = ts_ns
+        if self.last_ns is None or ts_ns > self.last_ns:
+            self.last_ns = ts_ns
+
+    def count(self, row: MessageRow) -> None:
+        """A message crossed it."""
+        if row.direction == "c2s":
+            self.messages_c2s += 1
+            self.bytes_c2s += row.size_bytes
+        else:
+            self.messages_s2c += 1
+            self.bytes_s2c += row.size_bytes
+        kind = row.kind
+        if kind == "request":
+            self.requests += 1
+        elif kind == "response":
+            self.failures += row.status is not None and row.status != "ok"
+        elif kind in ("push", "event"):
+            self.pushes += 1
+        if row.name in HEARTBEATS:
+            self.heartbeats += 1
+
+
+class _Open(msgspec.Struct):
+    """A connection that is not over."""
+
+    row: ConnectionRow
+    handshake_ns: int | None = None
+    """When its handshake began."""
+
+
+class _LastSignOn(msgspec.Struct):
+    """The connection on which a client signed on last."""
+
+    connection: int
+    ts_ns: int
+
+
+class _ConnectionsState(msgspec.Struct):
+    open: list[_Open]
+    clients: list[tuple[int, SignedOn]]
+    last: list[tuple[tuple[str, str], _LastSignOn]]
+    ready: list[ConnectionRow]
+
+
+class ConnectionsEngine(Engine[ConnectionRow]):
+    """Gathers what is known about each connection."""
+
+    def __init__(self, limits: EngineLimits | None = None):
+        super().__init__(limits)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._clients = Clients(self.limits.connections)
+        self._last: dict[tuple[str, str], _LastSignOn] = {}
+        self._ready = []
+
+    def _of(self, connection: int) -> _Open:
+        found = self._open.get(connection)
+        if found is None:
+            found = self._open[connection] = _Open(ConnectionRow(connection))
+            for _, over in oldest(self._open, self.limits.connections):
+                self._emit(over.row)
+        return found
+
+    def feed(self, row: MessageRow) -> None:
+        """A message; one in a tunnel belongs to the table `tunnels`."""
+        if row.tunnel_link is not None:
+            return
+        found = self._open.get(row.connection) or self._of(row.connection)
+        connection = found.row
+        if connection.protocol is None:
+            connection.protocol = row.protocol
+        connection.seen(row.ts_ns if row.first_ns is None else row.first_ns)
+        connection.seen(row.ts_ns)
+        connection.count(row)
+        if row.client is not None or row.name == Clients.CONFIRMATION:
+            self._clients.feed(row)
+            if row.client is not None:
+                self._signs_on(connection, row.protocol, row.ts_ns)
+        if row.kind == "handshake":
+            _handshake(found, row)
+        elif row.kind == "control" and row.reason is not None:
+            connection.close_reason = connection.close_reason or row.reason
+        if row.name == "report_environ":
+            _environ(connection, row.fields)
+
+    def _signs_on(self, row: ConnectionRow, protocol: str, ts_ns: int) -> None:
+        client = self._clients.get(row.connection)
+        if client is None or client == row.client:
+            return
+        row.client, row.signed_on_ns = client, ts_ns
+        before = self._last.get((protocol, client))
+        row.previous_connection = None if before is None else before.connection
+        self._last[protocol, client] = _LastSignOn(row.connection, ts_ns)
+        for _ in oldest(self._last, self.limits.connections):
+            pass
+
+    def fault(self, row: FaultRow) -> None:
+        """Bytes of it would not decode, or are missing."""
+        found = self._of(row.connection).row
+        found.seen(row.ts_ns)
+        found.protocol = found.protocol or row.protocol
+        found.faults += 1
+        if row.code == "gap":
+            found.gaps += 1
+            found.missing_bytes += row.missing_bytes
+
+    def opened(self, event: Opened) -> None:
+        """Its ends, and when it began."""
+        found = self._of(event.connection).row
+        found.seen(event.ts_ns)
+        if event.whole:
+            found.opened_ns = event.ts_ns
+        found.protocol = found.protocol or event.protocol
+        found.client_address, found.client_port = event.client_address, event.client_port
+        found.server_address, found.server_port = event.server_address, event.server_port
+
+    def closed(self, event: Closed) -> None:
+        """It is over: its row is final."""
+        found = self._of(event.connection).row
+        found.seen(event.ts_ns)
+        found.closed_ns = event.ts_ns
+        found.closed_how = event.how
+        if found.closed_by is None and event.side is not None:
+            found.closed_by = _ENDS[event.side]
+        del self._open[event.connection]
+        self._clients.closed(event.connection)
+        self._emit(found)
+
+    def fact(self, event: Fact) -> None:
+        """Why the hub closes, and who is at the other end; a fact alone is no connection."""
+        known = None if event.connection is None else self._open.get(event.connection)
+        if known is None:
+            return
+        found = known.row
+        client, reason, side = (event.data.get(key) for key in ("client", "reason", "side"))
+        if event.kind == "close":
+            found.close_reason = reason if isinstance(reason, str) else found.close_reason
+            found.closed_by = side if side in ("client", "server") else found.closed_by
+        elif event.kind == "sign_on" and isinstance(client, str) and found.protocol is not None:
+            self._clients.sign_on(found.connection, client)
+            self._signs_on(found, found.protocol, event.ts_ns)
+
+    def finish(self) -> None:
+        """The input ends: what is still open stays so."""
+        for found in self._open.values():
+            self._emit(found.row)
+        ready = self._ready
+        self._forget()
+        self._ready = ready
+
+    def _emit(self, row: ConnectionRow) -> None:
+        if row.first_ns is not None and row.last_ns is not None:
+            row.duration_ns = row.last_ns - row.first_ns
+        self._ready.append(row)
+
+    def state(self) -> Any:
+        """Everything that is remembered, rows not yet taken included, as plain data."""
+        state = _ConnectionsState(
+            list(self._open.values()),
+            list(self._clients.known.items()),
+            list(self._last.items()),
+            self._ready,
+        )
+        return msgspec.to_builtins(state)
+
+    def restore(self, state: Any) -> None:
+        """Forgets everything, and goes on from what `state` gave."""
+        found = msgspec.convert(state, _ConnectionsState)
+        self._forget()
+        self._open = {each.row.connection: each for each in found.open}
+        self._clients.known = dict(found.clients)
+        self._last = dict(found.last)
+        self._ready = found.ready
+
+
+def _handshake(found: _Open, row: MessageRow) -> None:
+    """A handshake that the client begins and the server ends; with a session to resume, or not."""
+    if row.direction == "c2s":
+        found.handshake_ns = row.ts_ns
+        if (row.fields or {}).get("resume_sid") is not None:
+            found.row.resumed = False
+    elif found.handshake_ns is not None:
+        found.row.handshake_ns = row.ts_ns - found.handshake_ns
+        if found.row.resumed is not None:
+            found.row.resumed = True
+
+
+def _environ(row: ConnectionRow, fields: dict[str, Any] | None) -> None:
+    """What a device says it runs on; the last word counts."""
+    if fields is not None:
+        network, isp = fields.get("network_type"), fields.get("isp")
+        row.network_type = None if network is None else NETWORKS.get(network, str(network))
+        row.isp = None if isp is None else ISPS.get(isp, str(isp))
+        row.phone_type = fields.get("phone_type")

@@ -1,0 +1,350 @@
+"""One decoded message as a row of `messages`: the scalar reading of a protocol's `Meaning`.
+
+    describe = Describer(protocol, dialect)
+    columns = describe(frame, opened={"message": inner})
+
+What is found by looking at a message alone is here; times, sizes and places are the reader's. The
+columnar reader evaluates the same terms on columns (`wirelake.columnar.meaning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from wirelake.wire import meaning as w
+from wirelake.wire import model as m
+from wirelake.wire.protocol import Protocol
+from wirelake.wire.views.arrow import alternative_names, readable
+
+from .structs import stages, struct_value
+
+__all__ = ["SEMANTIC", "Describer"]
+
+SEMANTIC: Final = (
+    "kind",
+    "name",
+    "message_id",
+    "reply_to",
+    "target",
+    "status",
+    "reason",
+    "client",
+)
+"""The columns that a `Meaning` has a term for, by their names."""
+
+_Getter = Callable[["_Seen"], Any]
+
+
+class _Seen:
+    """A message under evaluation."""
+
+    __slots__ = ("frame", "name", "opened")
+
+    def __init__(self, frame: Any, name: str | None, opened: Mapping[str, Any]):
+        self.frame = frame
+        self.name = name
+        self.opened = opened
+
+
+class Describer:
+    """Evaluates the meaning of a protocol's messages, one at a time."""
+
+    def __init__(self, protocol: Protocol, dialect: str | None = None, *, reveal: bool = False):
+        self.protocol = protocol
+        self.dialect = protocol.dialect(dialect)
+        self._reveal = reveal
+        self._model = protocol.model(self.dialect)
+        self._names = (
+            {}
+            if self._model.body is None
+            else alternative_names(self._model, self._model.body.alternatives)
+        )
+        meaning = protocol.meaning
+        self._columns = {
+            column: self._getter(term)
+            for column in SEMANTIC
+            if (term := getattr(meaning, column)) is not None
+        }
+        self._ids = [self._each(each.path) for each in meaning.ids]
+        self._bodies = [self._path(path) for path in meaning.body]
+        self._sealed = [self._path(path) for path in meaning.sealed]
+        self._inner = None if meaning.inner is None else self._path(meaning.inner[0])
+        self._body_row = None if meaning.body_row is None else self._getter(meaning.body_row)
+
+    def __call__(
+        self,
+        frame: Any,
+        opened: Mapping[str, Any] | None = None,
+        *,
+        body: bytes | None = None,
+        sealed: bool = False,
+    ) -> dict[str, Any]:
+        """The columns that the message itself determines, and its struct under the protocol's name.
+
+        `frame` is None for a message that came without one (in a tunnel). `opened` holds what
+        stages yielded, by name. `body` is the plaintext of a body that was sealed; a body that
+        stays `sealed` is null. Which of them `sealable` bytes are is the caller's to say.
+        """
+        seen = _Seen(frame, self.name_of(frame), {} if opened is None else opened)
+        row: dict[str, Any] = dict.fromkeys(SEMANTIC)
+        for column, get in self._columns.items():
+            value = get(seen)
+            row[column] = readable(value) if isinstance(value, str) else _signed(value)
+        row["ids"] = self._found_ids(seen)
+        if body is None and not sealed:
+            body = self._body(seen)
+        row["body"], row["sealed"] = body, sealed
+        row["body_bytes"] = None if body is None else len(body)
+        row[self.protocol.name] = struct_value(
+            self.protocol, self.dialect, frame, seen.opened, reveal=self._reveal
+        )
+        return row
+
+    def name_of(self, frame: Any) -> str | None:
+        """The name of the frame's body, or of the frame where there is no choice of bodies."""
+        if frame is None:
+            return None
+        body = self._model.body
+        if body is None:
+            return self._model.name
+        value = frame if self._model.transparent else getattr(frame, body.name)
+        return self._names[type(value)]
+
+    def sealable(self, frame: Any) -> bytes | None:
+        """The bytes of the message that a cipher may have made, if it has some."""
+        seen = _Seen(frame, None, {})
+        for get in self._sealed:
+            value = get(seen)
+            if value is not None:
+                assert isinstance(value, bytes)
+                return value
+        return None
+
+    def inner(self, frame: Any) -> Any:
+        """The message of another protocol that this one carries, or None."""
+        return None if self._inner is None else self._inner(_Seen(frame, None, {}))
+
+    # -- columns that are no terms ----------------------------------------------------------
+
+    def _found_ids(self, seen: _Seen) -> list[str] | None:
+        for get in self._ids:
+            found = get(seen)
+            if found is not None:
+                return [readable(each) for each in found]
+        return None
+
+    def _body(self, seen: _Seen) -> bytes | None:
+        for get in self._bodies:
+            value = get(seen)
+            if value is not None:
+                assert isinstance(value, bytes)
+                return value
+        if self._body_row is not None:
+            found = self._body_row(seen)
+            assert found is None or isinstance(found, bytes)
+            return found
+        return None
+
+    # -- terms -------------------------------------------------------------------------------
+
+    def _getter(self, term: w.Term | str | None) -> _Getter:
+        match term:
+            case None | str():
+                return lambda _: term
+            case w.At():
+                return self._path(term.path)
+            case w.Each():
+                return self._each(term.path)
+            case w.Name():
+                return lambda seen: seen.name
+            case w.Named():
+                return lambda seen: (
+                    None if seen.name is None else term.texts.get(seen.name, term.default)
+                )
+            case w.Values():
+                return _values(term, self._getter(term.of))
+            case w.Text():
+                return _text(self._getter(term.of))
+            case w.First():
+                return _first([self._getter(each) for each in term.terms])
+            case w.Join():
+                return _join(term.separator, [self._getter(each) for each in term.terms])
+            case w.RowField():
+                return self._row_field(term)
+            case w.HasRow():
+                return self._has_row(term)
+            case w.Is():
+                of = self._getter(term.of)
+                return lambda seen: of(seen) in term.numbers
+            case w.Equal():
+                return _equal(self._getter(term.left), self._getter(term.right))
+            case w.If():
+                return _if(*(self._getter(each) for each in (term.test, term.then, term.otherwise)))
+
+    # -- paths -------------------------------------------------------------------------------
+
+    def _path(self, path: str) -> _Getter:
+        """Reads the field at a path; None where the message has no such field."""
+        first, *rest = path.split(".")
+        stage = next((s for s in stages(self.protocol, self.dialect) if s.name == first), None)
+        if stage is not None:
+            steps = _steps(stage, rest)
+            return lambda seen: _walk(seen.opened.get(first), steps)
+        steps = _steps(self._model, [first, *rest])
+        return lambda seen: _walk(seen.frame, steps)
+
+    def _each(self, path: str) -> _Getter:
+        """Reads all values at a path through a list."""
+        before, listed, after = path.partition("[]")
+        get = self._path(before)
+        name = after.lstrip(".")
+
+        def each(seen: _Seen) -> list[Any] | None:
+            value = get(seen)
+            if value is None:
+                return None
+            if not listed:
+                return [value]
+            return [getattr(item, name) for item in value] if name else list(value)
+
+        return each
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def _rows(self) -> tuple[str, dict[str, type]]:
+        """The field that holds the rows, and the class of each kind."""
+        for part in self._model.parts:
+            if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
+                names = alternative_names(None, part.type.alternatives)
+                return part.name, {name: cls for cls, name in names.items()}
+        raise ValueError(f"{self.protocol.name} has no rows")
+
+    def _row_field(self, term: w.RowField) -> _Getter:
+        found = self._first_row(term.row, term.where)
+        return lambda seen: None if (row := found(seen)) is None else getattr(row, term.name)
+
+    def _has_row(self, term: w.HasRow) -> _Getter:
+        found = self._first_row(term.row, term.where)
+        return lambda seen: found(seen) is not None
+
+    def _first_row(self, kind: str, where: tuple[str, int] | None) -> _Getter:
+        rows, classes = self._rows()
+        cls = classes[kind]
+
+        def first(seen: _Seen) -> Any:
+            for row in getattr(seen.frame, rows):
+                if type(row) is cls and (where is None or getattr(row, where[0]) == where[1]):
+                    return row
+            return None
+
+        return first
+
+
+# -- paths -----------------------------------------------------------------------------------
+
+_Step = tuple[str | None, type | None]
+"""An attribute to take, and the class that the value must then have."""
+
+
+def _steps(layout: m.Layout, names: list[str]) -> list[_Step] | None:
+    """How to get from a value of the layout to the field; None when this dialect has none."""
+    steps: list[_Step] = []
+    for name in names:
+        found = _step(layout, name)
+        if found is None:
+            return None
+        step, inner = found
+        steps.append(step)
+        if inner is not None:
+            layout = inner
+    return steps
+
+
+def _step(layout: m.Layout, name: str) -> tuple[_Step, m.Layout | None] | None:
+    body = layout.body
+    if body is not None:
+        for cls, alternative in alternative_names(layout, body.alternatives).items():
+            if alternative == name:
+                inner = next(a.layout for a in body.alternatives if a.layout.cls is cls)
+                return (None if layout.transparent else body.name, cls), inner
+    for part in layout.parts:
+        match part:
+            case m.Field() if part.name == name:
+                return (name, None), part.type.layout if isinstance(part.type, m.Nested) else None
+            case m.BitGroup() if any(bit.name == name for bit in part.bits):
+                return (name, None), None
+            case m.Options():
+                for option in part.fields:
+                    if option.name == name:
+                        kind = option.type
+                        return (name, None), kind.layout if isinstance(kind, m.Nested) else None
+            case _:
+                pass
+    return None
+
+
+def _walk(value: Any, steps: list[_Step] | None) -> Any:
+    if steps is None:
+        return None
+    for name, cls in steps:
+        if value is None:
+            return None
+        if name is not None:
+            value = getattr(value, name)
+        if cls is not None and type(value) is not cls:
+            return None
+    return value
+
+
+# -- terms -----------------------------------------------------------------------------------
+
+
+def _signed(value: Any) -> Any:
+    """The int64 of the same bits, for a number of 64 bits."""
+    return value - (1 << 64) if isinstance(value, int) and value >> 63 == 1 else value
+
+
+def _values(term: w.Values, of: _Getter) -> _Getter:
+    def get(seen: _Seen) -> str | None:
+        value = of(seen)
+        if value is None:
+            return None
+        return term.texts.get(value, str(int(value)) if term.digits else term.default)
+
+    return get
+
+
+def _text(of: _Getter) -> _Getter:
+    return lambda seen: None if (value := of(seen)) is None else str(int(value))
+
+
+def _first(getters: list[_Getter]) -> _Getter:
+    def get(seen: _Seen) -> Any:
+        for each in getters:
+            value = each(seen)
+            if value is not None:
+                return value
+        return None
+
+    return get
+
+
+def _join(separator: str, getters: list[_Getter]) -> _Getter:
+    def get(seen: _Seen) -> str | None:
+        found = [value for each in getters if (value := each(seen)) is not None]
+        return separator.join(found) if found else None
+
+    return get
+
+
+def _equal(left: _Getter, right: _Getter) -> _Getter:
+    def get(seen: _Seen) -> bool:
+        value = left(seen)
+        return value is not None and value == right(seen)
+
+    return get
+
+
+def _if(test: _Getter, then: _Getter, otherwise: _Getter) -> _Getter:
+    return lambda seen: then(seen) if test(seen) else otherwise(seen)

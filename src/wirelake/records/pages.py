@@ -1,0 +1,231 @@
+"""`python -m wirelake.records.pages docs/reference [--check]`: a page for each table, and a list.
+
+The pages are made from the schemas, column by column, so that they cannot lag behind them. What
+they say besides is in `page_texts.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from wirelake.protocols import registry
+
+from .page_texts import EXAMPLES, MADE, NOTES, ROWS
+from .schema import COMMON, TABLES, VERSION
+from .structs import struct_type
+
+__all__ = ["main", "pages"]
+
+_INDEX: Final = f"""# Tables
+
+Every table that Wirelake makes of captures; schema version {VERSION}. Each has a page with its
+columns and with questions that one asks it. Columns carry their units in their names: `_ns` is
+nanoseconds (since 1970 for a time), `_bytes` is bytes. Any column may be null; its line says when.
+Integers are signed; an unsigned 64-bit number is the int64 of the same bits. How rows come about is
+told in [From captures to tables](../concepts/captures.md), [Matching](../concepts/matching.md) and
+[The lake](../concepts/lake.md).
+
+*Made from the schemas by `python -m wirelake.records.pages`.*
+"""
+
+_ROLLUPS: Final = """## Roll-ups
+
+These are in lakes only. Each counts rows of other tables by minute, and is at any commit what a
+query over these tables would say.
+"""
+
+_FUNCTIONS: Final = """## In SQL
+
+The questions on these pages are for `wirelake lake sql LAKE "..."`, which is DuckDB with the
+tables of a lake as views, and with these functions:
+
+| function | gives |
+|---|---|
+| `ns(t)` | a timestamp, from nanoseconds since 1970 |
+| `ms(n)` | milliseconds, from nanoseconds |
+| `masked(text)` | `***` and the length of a secret |
+| `var_text(v)` | text, from a value of ESNP that says its own type |
+
+`lake_tables`, `lake_files` and `lake_inputs` are views of what the log says.
+"""
+
+_STRUCTS: Final = """## Fields of protocols
+
+Beside these columns `messages` has one struct for each protocol, of which at most one is not null;
+a protocol [of your own](../../guides/declare-a-protocol.md) has one, too. Secret fields are null
+unless asked for.
+
+A *value* says its own type. It is a list of nodes, each before what it contains: `parent` is the
+place of the containing node in the list, -1 for the first; `name` the key in a map; `type` the type
+number; the value is in `int`, `float`, `text` or `bytes`. `var_text` makes it readable.
+
+The *rows* of an ESNP message are lists by kind, so `esnp.rows_by_kind.data[1].value` is the value
+of its first parameter (in Spark `[0]`). `types` has the type of each row, in order: the k-th row of
+a type is the k-th item of the list of its kind. A list is empty where a message has no such row.
+Rows of types that have no list are in `opaque`. A row that could not be read is in `broken` and in
+no other list; `row` says which of `types` it is.
+"""
+
+_NODE: Final = ("parent", "name", "type", "int", "float", "text", "bytes")
+_TABLES: Final = {"messages": COMMON, **TABLES}
+
+
+def pages() -> dict[str, str]:
+    """All pages, by their path in the folder of the reference."""
+    found = {"tables.md": _joined(_index())}
+    for name in _TABLES:
+        found[f"tables/{name}.md"] = _joined(_page(name))
+    return found
+
+
+def _joined(parts: Iterator[str]) -> str:
+    return "\n".join(parts).rstrip() + "\n"
+
+
+# -- the list ----------------------------------------------------------------------------------
+
+
+def _index() -> Iterator[str]:
+    yield _INDEX
+    yield from _links([name for name in _TABLES if name not in MADE])
+    yield _ROLLUPS
+    yield from _links(list(MADE))
+    yield _FUNCTIONS
+    yield "```{toctree}\n:hidden:\n"
+    yield from (f"tables/{name}" for name in _TABLES)
+    yield "```"
+
+
+def _links(names: list[str]) -> Iterator[str]:
+    yield "| table | a row is |\n|---|---|"
+    for name in names:
+        yield f"| [`{name}`](tables/{name}.md) | {ROWS[name]} |"
+    yield ""
+
+
+# -- a page ------------------------------------------------------------------------------------
+
+
+def _page(name: str) -> Iterator[str]:
+    yield f"# {name}\n\n{_doc(_TABLES[name].metadata)}\n"
+    if name in NOTES:
+        yield f"{NOTES[name]}\n"
+    yield "## Columns\n"
+    yield from _columns(_TABLES[name])
+    yield f"## Questions\n\n{_how_to_ask(name)}\n"
+    for example in EXAMPLES[name]:
+        yield f"{example.question}\n\n```sql\n{example.sql}\n```\n"
+    if name in MADE:
+        yield from _made(name)
+    if name == "messages":
+        yield from _structs()
+    yield "*Made from the schema by `python -m wirelake.records.pages`.*"
+
+
+def _columns(columns: pa.Schema) -> Iterator[str]:
+    yield "| column | type | meaning |\n|---|---|---|"
+    for field in columns:
+        yield f"| `{field.name}` | {_type(field.type)} | {_doc(field.metadata)} |"
+    yield ""
+
+
+def _how_to_ask(name: str) -> str:
+    if name == "packets":
+        return "In DuckDB, over the file:"
+    return 'With `wirelake lake sql LAKE "..."` ([how](../../guides/lake.md)).'
+
+
+def _made(name: str) -> Iterator[str]:
+    made = MADE[name]
+    yield f"## How it is made\n\n{made.words}\n"
+    yield "A step counts the minutes that it touched anew. This query gives the same rows:\n"
+    yield f"```sql\n{made.sql}\n```\n"
+
+
+def _structs() -> Iterator[str]:
+    """The struct of each protocol, to its leaves."""
+    yield _STRUCTS
+    for name in registry.BUILT_IN:
+        yield f"### messages.{name}\n\n| field | type | meaning |\n|---|---|---|"
+        for path, field in _leaves(struct_type(registry.find(name)), ""):
+            secret = " *Secret.*" if (field.metadata or {}).get(b"secret") else ""
+            yield f"| `{path}` | {_type(field.type)} | {_doc(field.metadata)}{secret} |"
+        yield ""
+
+
+def _leaves(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.Field]]:
+    for at in range(kind.num_fields):
+        field = kind.field(at)
+        here = f"{path}.{field.name}" if path else field.name
+        inner = field.type
+        if pa.types.is_struct(inner):
+            yield from _leaves(inner, here)
+        elif _is_list_of_structs(inner) and not _is_value(inner):
+            yield from _leaves(inner.value_type, f"{here}[]")
+        else:
+            yield here, field
+
+
+def _is_list_of_structs(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def _is_value(kind: pa.DataType) -> bool:
+    """Whether it is a value that says its own type."""
+    return (
+        _is_list_of_structs(kind) and tuple(field.name for field in kind.value_type.fields) == _NODE
+    )
+
+
+def _type(kind: pa.DataType) -> str:
+    if _is_value(kind):
+        return "value"
+    if pa.types.is_list(kind):
+        return f"list of {_type(kind.value_type)}"
+    return {"string": "text", "binary": "bytes", "double": "float64", "float": "float32"}.get(
+        str(kind), str(kind)
+    )
+
+
+def _doc(metadata: dict[bytes, bytes] | None) -> str:
+    text = (metadata or {}).get(b"doc", b"").decode()
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the pages; with --check only says which are out of date."""
+    parser = argparse.ArgumentParser(prog="python -m wirelake.records.pages", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when out of date")
+    chosen = parser.parse_args(arguments)
+    stale = [
+        (chosen.folder / name, text)
+        for name, text in pages().items()
+        if _text(chosen.folder / name) != text
+    ]
+    for path, text in stale:
+        name = path.relative_to(chosen.folder)
+        if chosen.check:
+            print(f"{name} is out of date")
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {name}")
+    return 1 if chosen.check and stale else 0
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,292 @@
+"""The struct with all fields of a protocol, as a column of `messages`.
+
+It is the Arrow form of the layout (`wirelake.wire.views.arrow`), made plain: integers are signed,
+bytes of a fixed size are bytes, everything may be null, and dialects are joined. The name of the
+body is not repeated, for it is the column `name`; nor is an alternative without fields. What a
+stage yields (tny's message) stands beside the frame in a struct of its own. Left out is what the
+table has elsewhere: the body, and a message that has a row of its own.
+
+Rows (ESNP's) are lists by kind, for most messages have few kinds: `types` has the type of each row,
+in order, and each kind has a list of its rows, in order, empty where there are none. So the k-th
+row of a type is the k-th item of its list. Rows of other types are in `opaque`; `broken` ones are
+in no other list, and say which of `types` they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from wirelake.protocols import registry
+from wirelake.wire import model as m
+from wirelake.wire.protocol import Protocol
+from wirelake.wire.views.arrow import alternative_names, to_record, var_type
+
+from .schema import COMMON
+
+__all__ = ["by_kind", "elsewhere", "messages_schema", "stages", "struct_type", "struct_value"]
+
+_SIGNED = {1: pa.int16(), 2: pa.int32(), 3: pa.int32(), 4: pa.int64(), 8: pa.int64()}
+_SAME = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64()}
+
+
+def messages_schema(protocols: Sequence[str] = ()) -> pa.Schema:
+    """`messages` with a struct for each of these protocols; for all of them when none is named."""
+    chosen = [registry.find(name) for name in (protocols or registry.names())]
+    fields = [*COMMON, *(pa.field(each.name, struct_type(each)) for each in chosen)]
+    return pa.schema(fields, metadata=COMMON.metadata)
+
+
+@functools.cache
+def struct_type(protocol: Protocol, *, whole: bool = False) -> pa.DataType:
+    """The fields of all dialects; `whole`: with those that the table has elsewhere, too."""
+    left_out = frozenset[str]() if whole else elsewhere(protocol)
+    found: list[pa.Field] = []
+    for dialect in protocol.dialects:
+        found = _joined(found, _fields(protocol.model(dialect), "", left_out))
+        for stage in stages(protocol, dialect):
+            inner = _struct(stage, stage.name, left_out)
+            found = _joined(found, [pa.field(stage.name, inner)])
+    return pa.struct(found)
+
+
+def elsewhere(protocol: Protocol) -> frozenset[str]:
+    """Paths of fields that are not repeated in the struct."""
+    meaning = protocol.meaning
+    inner = () if meaning.inner is None else (meaning.inner[0],)
+    return frozenset((*meaning.body, *inner))
+
+
+@functools.cache
+def stages(protocol: Protocol, dialect: str | None = None) -> tuple[m.Layout, ...]:
+    """What the bytes of staged fields hold once they are opened."""
+    return tuple(
+        part.stage
+        for layout in protocol.layouts(dialect)
+        for part in layout.parts
+        if isinstance(part, m.Field) and part.stage is not None
+    )
+
+
+def struct_value(
+    protocol: Protocol,
+    dialect: str,
+    frame: Any,
+    opened: Mapping[str, Any],
+    *,
+    reveal: bool = False,
+) -> dict[str, Any]:
+    """A decoded frame (None for a message without one) and its opened stages, for `struct_type`."""
+    value: dict[str, Any] = {}
+    if frame is not None:
+        model = protocol.model(dialect)
+        value |= to_record(model, frame, reveal=reveal)
+        for name, kind in _rows_of(model):
+            value[by_kind(name)] = _by_kind(kind, value.pop(name))
+    for stage in stages(protocol, dialect):
+        if stage.name in opened:
+            value[stage.name] = to_record(stage, opened[stage.name], reveal=reveal)
+    found = _signed(value)
+    assert isinstance(found, dict)
+    return found
+
+
+@functools.cache
+def _rows_of(layout: m.Layout) -> tuple[tuple[str, m.Rows], ...]:
+    """The fields that hold rows; only a frame has some."""
+    return tuple(
+        (part.name, part.type)
+        for part in layout.parts
+        if isinstance(part, m.Field) and isinstance(part.type, m.Rows)
+    )
+
+
+def by_kind(rows: str) -> str:
+    """The name of the struct that has the rows of a field as lists by kind."""
+    return f"{rows}_by_kind"
+
+
+def _by_kind(kind: m.Rows, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows of the Arrow view as lists by kind."""
+    names = ("types", *alternative_names(None, kind.alternatives).values(), "opaque", "broken")
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for place, row in enumerate(rows):
+        name = row["row"]
+        value = row[name]
+        if name == "opaque":
+            value = {"type": row["type"], "data": value}
+        elif name == "broken":
+            value = {"row": place, "type": row["type"], **value}
+        found["types"].append(row["type"])
+        found[name].append(value)
+    return found
+
+
+def _signed(value: Any) -> Any:
+    """Every unsigned 64-bit number as the int64 of the same bits."""
+    if isinstance(value, dict):
+        return {key: _signed(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_signed(each) for each in value]
+    if isinstance(value, int) and value >> 63 == 1:
+        return value - (1 << 64)
+    return value
+
+
+# -- types -----------------------------------------------------------------------------------
+
+
+def _fields(layout: m.Layout, path: str, left_out: frozenset[str]) -> Iterator[pa.Field]:
+    """The plain columns of a layout; `path` is where it stands."""
+    for part in layout.parts:
+        match part:
+            case m.Field():
+                if part.stage is None and _under(path, part.name) not in left_out:
+                    yield _field(part, _under(path, part.name), left_out)
+            case m.BitGroup():
+                for bit in part.bits:
+                    if bit.role == "stored":
+                        yield pa.field(bit.name, _bit_type(bit), metadata={"doc": bit.doc})
+            case m.Options():
+                for option in part.fields:
+                    kind = _type(option.type, "", left_out)
+                    yield pa.field(option.name, kind, metadata={"doc": option.doc})
+                entry = pa.struct([pa.field("bit", pa.int32()), pa.field("data", pa.binary())])
+                yield pa.field(part.unknown, _listed(entry))
+            case m.Body():
+                yield from _alternatives(layout, part.alternatives, path, left_out)
+            case _:
+                pass
+    if layout.protobuf:
+        yield pa.field(layout.unknown, pa.binary())
+
+
+def _field(part: m.Field, path: str, left_out: frozenset[str]) -> pa.Field:
+    about = {"doc": part.doc} | ({"secret": "true"} if part.secret else {})
+    name = by_kind(part.name) if isinstance(part.type, m.Rows) else part.name
+    return pa.field(name, _type(part.type, path, left_out), metadata=about)
+
+
+def _alternatives(
+    layout: m.Layout | None,
+    alternatives: Iterable[m.Alternative],
+    path: str,
+    left_out: frozenset[str],
+) -> Iterator[pa.Field]:
+    names = alternative_names(layout, alternatives)
+    for cls, name in names.items():
+        inner = next(a.layout for a in alternatives if a.layout.cls is cls)
+        kind = _struct(inner, _under(path, name), left_out)
+        if kind.num_fields:
+            yield pa.field(name, kind, metadata={"doc": inner.doc})
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _struct(layout: m.Layout, path: str, left_out: frozenset[str]) -> pa.DataType:
+    return pa.struct(list(_fields(layout, path, left_out)))
+
+
+def _bit_type(bit: m.Bit) -> pa.DataType:
+    if bit.flag:
+        return pa.bool_()
+    return _SIGNED[next(size for size in (1, 2, 4, 8) if bit.width <= 8 * size)]
+
+
+def _type(kind: m.Type, path: str, left_out: frozenset[str]) -> pa.DataType:
+    match kind:
+        case m.Int():
+            return _SAME[kind.size] if kind.signed else _SIGNED[kind.size]
+        case m.Varint():
+            return _SAME[kind.bits // 8] if kind.signed else _SIGNED[kind.bits // 8]
+        case m.Float():
+            return pa.float32() if kind.size == 4 else pa.float64()
+        case m.Bool():
+            return pa.bool_()
+        case m.Fixed():
+            return pa.binary()
+        case m.Blob():
+            return pa.binary() if kind.text is None else pa.string()
+        case m.Nested():
+            return _struct(kind.layout, path, left_out)
+        case m.Many():
+            return _listed(_type(kind.item, path, left_out))
+        case m.Dynamic():
+            return _nullable(var_type(kind))
+        case m.Rows():
+            return _rows_type(kind, path, left_out)
+
+
+def _rows_type(kind: m.Rows, path: str, left_out: frozenset[str]) -> pa.DataType:
+    """A list for each kind of row, beside the types of all."""
+    opaque = [
+        _about("type", pa.int16(), "Its type."),
+        _about("data", pa.binary(), "Its bytes."),
+    ]
+    broken = [
+        _about("row", pa.int32(), "Which of `types` it is, from 0."),
+        _about("type", pa.int16(), "Its type."),
+        _about("data", pa.binary(), "Its bytes."),
+        _about("code", pa.string(), "Code of the error."),
+        _about("field", pa.string(), "Which field is wrong."),
+        _about("offset", pa.int32(), "Where it shows, from the start of its bytes."),
+    ]
+    known = _alternatives(None, kind.alternatives, path, left_out)
+    return pa.struct(
+        [
+            _about("types", _listed(pa.int16()), "The type of each row, in order."),
+            *(each.with_type(_listed(each.type)) for each in known),
+            _about("opaque", _listed(pa.struct(opaque)), "Rows of other types."),
+            _about("broken", _listed(pa.struct(broken)), "Rows whose content breaks a rule."),
+        ]
+    )
+
+
+def _about(name: str, kind: pa.DataType, doc: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"doc": doc})
+
+
+def _listed(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("item", kind))
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The same type, whose every field may be null."""
+    if pa.types.is_list(kind):
+        return _listed(_nullable(kind.value_type))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return pa.struct([pa.field(each.name, _nullable(each.type)) for each in fields])
+    return kind
+
+
+def _joined(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> list[pa.Field]:
+    """Fields of one dialect and those of another, each name once."""
+    found = {each.name: each for each in old}
+    for each in new:
+        known = found.get(each.name)
+        if known is None:
+            found[each.name] = each
+        elif known.type != each.type:
+            found[each.name] = pa.field(
+                each.name, _joined_type(known.type, each.type), metadata=known.metadata
+            )
+    return list(found.values())
+
+
+def _joined_type(old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        return pa.struct(
+            _joined(
+                [old.field(at) for at in range(old.num_fields)],
+                [new.field(at) for at in range(new.num_fields)],
+            )
+        )
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return _listed(_joined_type(old.value_type, new.value_type))
+    raise TypeError(f"two dialects disagree: {old} and {new}")

@@ -1,0 +1,17 @@
+"""What can be wrong with a lake, told in one line to whoever runs a command."""
+
+from __future__ import annotations
+
+__all__ = ["DamagedError", "LakeError", "NewerError"]
+
+
+class LakeError(ValueError):
+    """A lake cannot be opened, read or written; the message says why, and what to do."""
+
+
+class DamagedError(LakeError):
+    """A file of the log cannot be read."""
+
+
+class NewerError(LakeError):
+    """A newer version of wirelake wrote the lake."""

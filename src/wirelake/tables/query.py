@@ -1,0 +1,145 @@
+"""The tables of a lake in DuckDB.
+
+    with open_lake("lake") as db:
+        db.sql("select target, ms(max(latency_ns)) from calls group by all").show()
+
+There is a view for each table, with all columns of this version: what an older lake lacks is null,
+and a table without rows is there, too. They show the lake as it was when it was opened, or at a
+commit. Beside them:
+
+    lake_tables, lake_files, lake_inputs    what the log says of tables, files and captures
+    ns(t)                                   nanoseconds since 1970 as a timestamp
+    ms(n)                                   nanoseconds as milliseconds
+    masked(text)                            a secret as *** and its length
+    var_text(v)                             a value of ESNP that says its own type, as text
+
+Nothing is loaded from the network: extensions are neither installed nor loaded by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from wirelake.records.schema import schema
+
+from .layout import PUBLIC_TABLES
+from .log import Log
+from .reading import files_at, table
+from .snapshot import Snapshot
+from .values import var_text
+
+__all__ = ["literal", "open_lake", "read_parquet", "table"]
+
+_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+_MACROS: Final = (
+    "create macro ns(t) as make_timestamp_ns(t)",
+    "create macro ms(n) as n / 1e6",
+    "create macro masked(secret) as '*** (' || length(secret) || ')'",
+)
+_VAR: Final = (
+    'struct(parent integer, name varchar, "type" integer, "int" bigint, "float" double,'
+    ' "text" varchar, "bytes" blob)[]'
+)
+_EMPTY: Final = "wirelake_empty"
+"""The schema of tables that have the columns and no rows."""
+_GLOB: Final = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]"})
+"""A path without the meaning that DuckDB gives to some characters."""
+
+
+def open_lake(root: str | os.PathLike[str], commit: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A connection to a database in memory with the tables of a lake. Raises LakeError."""
+    log = Log(root)
+    snapshot = log.snapshot(commit)
+    places: dict[str, list[Path]] = {}
+    for file, path in files_at(log.layout, snapshot, snapshot.public_files()):
+        places.setdefault(file.table, []).append(path)
+    db = duckdb.connect(":memory:", config=_CONFIG)
+    db.execute(f"create schema {_EMPTY}")
+    for name in (*PUBLIC_TABLES, *sorted(places.keys() - set(PUBLIC_TABLES))):
+        _create_view(db, name, places.get(name, []))
+    _create_facts(db, snapshot)
+    for macro in _MACROS:
+        db.execute(macro)
+    db.create_function("var_text", var_text, [_VAR], "varchar")
+    return db
+
+
+def _create_view(db: duckdb.DuckDBPyConnection, name: str, places: Sequence[Path]) -> None:
+    parts = []
+    if name in PUBLIC_TABLES:
+        _create_table(db, f"{_EMPTY}.{name}", schema(name).empty_table())
+        parts.append(f"select * from {_EMPTY}.{name}")
+    if places:
+        parts.append(f"select * from {read_parquet(places)}")
+    db.execute(f'create view "{name}" as {" union all by name ".join(parts)}')
+
+
+def read_parquet(places: Iterable[Path]) -> str:
+    """What DuckDB reads files with: columns by name, and those that only some have, too."""
+    named = ", ".join(literal(str(each).translate(_GLOB)) for each in places)
+    return f"read_parquet([{named}], union_by_name = true, hive_partitioning = false)"
+
+
+def literal(text: str | Path) -> str:
+    """A text as SQL."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _create_table(db: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    db.register("wirelake_given", rows)
+    db.execute(f"create table {name} as select * from wirelake_given")
+    db.unregister("wirelake_given")
+
+
+# -- what the log says -------------------------------------------------------------------------
+
+_FILE: Final = pa.schema(
+    [
+        ("table", pa.string()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("min_ns", pa.int64()),
+        ("max_ns", pa.int64()),
+        ("provisional", pa.bool_()),
+        ("protocol", pa.string()),
+        ("source", pa.string()),
+        ("share", pa.int64()),
+        ("shares", pa.int64()),
+    ]
+)
+_INPUT: Final = pa.schema(
+    [
+        ("source", pa.string()),
+        ("sequence", pa.int64()),
+        ("path", pa.string()),
+        ("bytes", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("fault", pa.string()),
+    ]
+)
+
+
+def _create_facts(db: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+    inputs = [each for source in snapshot.sources.values() for each in source.inputs]
+    _create_table(db, "lake_files", _rows(_FILE, snapshot.public_files()))
+    _create_table(db, "lake_inputs", _rows(_INPUT, inputs))
+    db.execute(
+        'create view lake_tables as select "table", count(*) as files, sum(rows)::bigint as rows,'
+        " sum(bytes)::bigint as bytes, min(min_ns) as min_ns, max(max_ns) as max_ns"
+        ' from lake_files group by "table" order by "table"'
+    )
+
+
+def _rows(columns: pa.Schema, entries: Iterable[msgspec.Struct]) -> pa.Table:
+    return pa.Table.from_pylist([msgspec.structs.asdict(each) for each in entries], schema=columns)

@@ -1,0 +1,168 @@
+"""A protocol as a whole: its frame, its dialects, and the codec made from them.
+
+`Protocol` is what a layout module ends with, what the entry point `wirelake.protocols` names, and
+what every tool starts from. It is cheap to make: layouts are read and codecs loaded on first use.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from .errors import EncodeError
+from .meaning import Meaning
+from .model import Direction
+from .model import Layout as LayoutModel
+from .types import Layout
+
+__all__ = ["Decoded", "Protocol"]
+
+
+class Decoded(NamedTuple):
+    """A message and where it stops in the buffer."""
+
+    message: Any
+    stop: int
+
+
+class Protocol:
+    """A named protocol, declared by its frame layout.
+
+    `more` are layouts that no frame reaches by itself, such as what a stage yields. The first
+    dialect is the default. `directed` tells whether a reader must know who speaks. `meaning` tells
+    what the columns of the table of messages are.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        title: str,
+        frame: type[Layout],
+        more: tuple[type[Layout], ...] = (),
+        dialects: tuple[str, ...] = ("seed",),
+        port: int | None = None,
+        meaning: Meaning | None = None,
+    ):
+        self.name = name
+        self.title = title
+        self.frame = frame
+        self.more = more
+        self.dialects = dialects
+        self.port = port
+        self.meaning = meaning if meaning is not None else Meaning()
+        self._functions: dict[tuple[str, str | None, Direction | None], Any] = {}
+        self._models: dict[str, LayoutModel] = {}
+
+    def __repr__(self) -> str:
+        return f"<Protocol {self.name}>"
+
+    @property
+    def doc(self) -> str:
+        """The docstring of the layout module."""
+        import sys
+
+        return sys.modules[self.frame.__module__].__doc__ or ""
+
+    def dialect(self, name: str | None) -> str:
+        """A dialect by name, or the default; raises ValueError naming the valid ones."""
+        if name is None:
+            return self.dialects[0]
+        if name not in self.dialects:
+            raise ValueError(
+                f"{self.name} has no dialect {name!r}; it has {', '.join(self.dialects)}"
+            )
+        return name
+
+    def model(self, dialect: str | None = None) -> LayoutModel:
+        """The frame as data, for views."""
+        name = self.dialect(dialect)
+        if name not in self._models:
+            from .declare import build
+
+            self._models[name] = build(self.frame, name)
+        return self._models[name]
+
+    def layouts(self, dialect: str | None = None) -> list[LayoutModel]:
+        """Every layout that belongs to the protocol, frame first."""
+        from .declare import build
+        from .walk import reachable
+
+        name = self.dialect(dialect)
+        return reachable([self.model(name), *(build(cls, name) for cls in self.more)])
+
+    @functools.cached_property
+    def directed(self) -> bool:
+        """Whether the same bytes mean different things in the two directions."""
+        body = self.model().body
+        return body is not None and body.directed
+
+    def codec(self, dialect: str | None = None) -> ModuleType:
+        """The generated module of a dialect."""
+        name = self.dialect(dialect)
+        cache: dict[str, ModuleType] = self.__dict__.setdefault("_codecs", {})
+        if name not in cache:
+            from .generate.load import load_codec
+
+            cache[name] = load_codec(self, name)
+        return cache[name]
+
+    def decode(
+        self,
+        data: bytes,
+        start: int = 0,
+        *,
+        direction: Direction | None = None,
+        dialect: str | None = None,
+        limit: int | None = None,
+    ) -> Decoded:
+        """The message that begins at `start`. Raises DecodeError or NeedMore, nothing else.
+
+        `direction` must be given when the protocol is `directed`; ValueError otherwise.
+        """
+        decode = self._functions.get(("decode", dialect, direction))
+        if decode is None:
+            decode = self._decoder(dialect, direction)
+        buf = data if type(data) is bytes else bytes(data)
+        if limit is None:
+            return Decoded._make(decode(buf, start, len(buf)))
+        return Decoded._make(decode(buf, start, len(buf), limit))
+
+    def _decoder(self, dialect: str | None, direction: Direction | None) -> Any:
+        """The generated function for a dialect and a direction, remembered."""
+        name = f"decode_{self.model(dialect).name}"
+        if self.directed:
+            if direction not in ("c2s", "s2c"):
+                raise ValueError(f"{self.name} needs a direction: c2s (from a client) or s2c")
+            name = f"{name}_{direction}"
+        found = getattr(self.codec(dialect), name)
+        self._functions["decode", dialect, direction] = found
+        return found
+
+    def encode(self, message: Layout, *, dialect: str | None = None) -> bytes:
+        """The bytes of a message. Raises EncodeError, nothing else."""
+        encode = self._functions.get(("encode", dialect, None))
+        if encode is None:
+            encode = getattr(self.codec(dialect), f"encode_{self.model(dialect).name}")
+            self._functions["encode", dialect, None] = encode
+        try:
+            data = encode(message)
+            return data if type(data) is bytes else bytes(memoryview(data))
+        except (AttributeError, TypeError, ValueError, ArithmeticError, struct.error) as error:
+            raise EncodeError("bad_value", type(message).__name__, None, str(error)) from error
+
+    def scan(
+        self,
+        data: bytes,
+        start: int = 0,
+        *,
+        dialect: str | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Where the frame that begins at `start` stops, without decoding its body."""
+        scan = getattr(self.codec(dialect), f"scan_{self.model(dialect).name}")
+        buf = bytes(data)
+        args: tuple[Any, ...] = () if limit is None else (limit,)
+        return int(scan(buf, start, len(buf), *args))

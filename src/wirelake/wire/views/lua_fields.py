@@ -1,0 +1,190 @@
+"""The ProtoFields of a protocol: what Wireshark calls a field, shows beside it and filters by.
+
+A field of a layout is `wirelake.<protocol>.<layout>.<field>`. What the wire has beside the value
+hangs below it: `<field>.length` of bytes and text, `<field>.count` of lists. A layout that stands
+in a body, a row or a stage has an item of its own, `wirelake.<protocol>.<layout>`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from enum import IntEnum
+
+from .. import model as m
+from .lua_names import Names, class_name
+from .lua_text import first_lines, meanings, quote
+
+__all__ = ["Fields"]
+
+MASKED_SIZE = 4
+"""Bit groups up to this many bytes are shown with their bits; Lua has no masks beyond 32 bits."""
+
+
+class Fields:
+    """Declares fields; `lines` are those of the present layout, `enums` the tables of names."""
+
+    def __init__(self, protocol: str, names: Names) -> None:
+        self.protocol = protocol
+        self.names = names
+        self.lines: list[str] = []
+        self.enums: dict[str, str] = {}
+        self._owners: dict[str, type[IntEnum]] = {}
+
+    # -- one field ---------------------------------------------------------------------------
+
+    def add(self, name: str, form: str, label: str, *arguments: str, doc: str = "") -> None:
+        """`F["auth.token"] = ProtoField.string(...)`."""
+        full = f"wirelake.{self.protocol}.{self.names.claim(name, object())}"
+        parts = [quote(full), quote(label), *arguments, *([quote(first_lines(doc))] if doc else [])]
+        while parts[-1] == "nil":
+            parts.pop()
+        self.lines.append(f"F[{quote(name)}] = ProtoField.{form}({', '.join(parts)})")
+
+    def layout(self, layout: m.Layout) -> None:
+        """The item of a layout."""
+        name = self.names.layout(layout)
+        full = quote(f"wirelake.{self.protocol}.{name}")
+        doc = quote(first_lines(layout.doc))
+        self.lines.append(f"F[{quote(name)}] = ProtoField.protocol({full}, {quote(name)}, {doc})")
+
+    def node(self, name: str, label: str, doc: str = "") -> None:
+        """An item with others inside."""
+        self.add(name, "protocol", label, doc=doc)
+
+    def text(self, name: str, label: str, doc: str = "") -> None:
+        """Text."""
+        self.add(name, "string", label, doc=doc)
+
+    def bytes(self, name: str, label: str, doc: str = "") -> None:
+        """Bytes."""
+        self.add(name, "bytes", label, "base.NONE", doc=doc)
+
+    def number(
+        self,
+        name: str,
+        label: str,
+        kind: m.Int | m.Varint,
+        doc: str = "",
+        names: str = "nil",
+        base: str = "base.DEC",
+    ) -> None:
+        """An integer; `names` is the Lua table of what its values mean."""
+        bits = 8 * kind.size if isinstance(kind, m.Int) else kind.bits
+        width = next(width for width in (8, 16, 24, 32, 64) if bits <= width)
+        form = f"{'int' if kind.signed else 'uint'}{width}"
+        self.add(name, form, label, base, names, "nil", doc=doc)
+
+    def bit(self, name: str, bit: m.Bit, size: int, names: str) -> None:
+        """Some bits of a group of `size` bytes."""
+        masked = size <= MASKED_SIZE
+        mask = f"{((1 << bit.width) - 1) << bit.shift:#x}" if masked else "nil"
+        if bit.flag:
+            parent = str(8 * size) if masked else "base.NONE"
+            self.add(name, "bool", bit.name, parent, "nil", mask, doc=bit.doc)
+            return
+        if bit.width > 64:
+            raise ValueError(
+                f"{self.protocol}: {name} has more than the 64 bits Wireshark can show"
+            )
+        width = 8 * size if masked else (32 if bit.width <= 32 else 64)
+        self.add(name, f"uint{width}", bit.name, "base.DEC", names, mask, doc=bit.doc)
+
+    # -- a value of any type -----------------------------------------------------------------
+
+    def value(
+        self,
+        name: str,
+        label: str,
+        kind: m.Type,
+        *,
+        doc: str = "",
+        names: str = "nil",
+        secret: bool = False,
+        protobuf: bool = False,
+    ) -> None:
+        """The fields that a value of a type needs."""
+        if secret:
+            self.text(name, label, doc)
+            return
+        match kind:
+            case m.Int():
+                self.number(name, label, kind, doc, names)
+            case m.Varint():
+                wide = m.Varint(64, "zigzag") if protobuf and kind.coding == "zigzag" else kind
+                self.number(name, label, wide, doc, names)
+            case m.Float():
+                self.add(name, "float" if kind.size == 4 else "double", label, doc=doc)
+            case m.Bool():
+                self.add(name, "bool", label, "base.NONE", "nil", "nil", doc=doc)
+            case m.Fixed():
+                self.bytes(name, label, doc)
+            case m.Blob():
+                self._blob(name, label, kind, doc, protobuf)
+            case m.Nested():
+                self.node(name, label, doc)
+                if protobuf:
+                    self.number(f"{name}.length", f"length of {label}", m.Varint(64))
+            case m.Many():
+                self._many(name, label, kind, doc, names, protobuf)
+            case m.Dynamic():
+                self.node(name, label, doc)
+            case m.Rows():
+                self._rows(name, label, kind)
+
+    def _blob(self, name: str, label: str, kind: m.Blob, doc: str, protobuf: bool) -> None:
+        length = m.Varint(64) if protobuf else kind.length
+        if length is not None:
+            self.number(f"{name}.length", f"length of {label}", length)
+        (self.bytes if kind.text is None else self.text)(name, label, doc)
+
+    def _many(
+        self, name: str, label: str, kind: m.Many, doc: str, names: str, protobuf: bool
+    ) -> None:
+        if kind.count is not None and not protobuf:
+            self.number(f"{name}.count", f"count of {label}", kind.count)
+        if isinstance(kind.item, m.Many):
+            self.node(name, label, doc)
+            name, label = f"{name}.item", f"item of {label}"
+        self.value(name, label, kind.item, doc=doc, names=names, protobuf=protobuf)
+
+    def _rows(self, name: str, label: str, kind: m.Rows) -> None:
+        types = {kind.end: "end"} | {a.tag: a.layout.name for a in kind.alternatives}
+        self.number(f"{name}.type", "row type", kind.tag, "Type of a row", meanings(types))
+        self.number(f"{name}.size", "row size", kind.size, "Bytes of a row")
+        self.node(f"{name}.end", "end", f"The row that ends {label}")
+        opaque = class_name(kind.opaque)
+        self.node(opaque, opaque, inspect.getdoc(kind.opaque) or "")
+        self.bytes(f"{opaque}.data", "data", "The bytes of the row")
+
+    def dynamic(self, kind: m.Dynamic) -> None:
+        """A dynamic value: its type, and one field for each kind of value."""
+        name = self.names.dynamic(kind)
+        full = quote(f"wirelake.{self.protocol}.{name}")
+        doc = quote(first_lines(inspect.getdoc(kind.cls) or ""))
+        self.lines.append(f"F[{quote(name)}] = ProtoField.protocol({full}, {quote(name)}, {doc})")
+        types = meanings({each.tag: each.name for each in kind.kinds})
+        self.number(f"{name}.type", "type", kind.tag, "Which kind of value follows", types)
+        for each in kind.kinds:
+            own = f"{name}.{each.name}"
+            match each.type:
+                case None:
+                    pass
+                case m.Items() | m.Pairs():
+                    self.node(own, each.name)
+                    self.number(f"{own}.count", f"count of {each.name}", each.type.count)
+                    if isinstance(each.type, m.Pairs):
+                        self.value(f"{own}.key", "key", each.type.key)
+                case _:
+                    self.value(own, each.name, each.type)
+
+    # -- names of numbers --------------------------------------------------------------------
+
+    def named(self, names: type[IntEnum] | None) -> str:
+        """The Lua table of an enum: an entry of `N`, added when it is new."""
+        if names is None:
+            return "nil"
+        key = names.__name__
+        while self._owners.setdefault(key, names) is not names:
+            key += "_"
+        self.enums[key] = meanings({int(member): member.name for member in names})
+        return f"N[{quote(key)}]"
