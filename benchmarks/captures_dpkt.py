@@ -15,14 +15,14 @@ from typing import Any, Final
 import dpkt  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from wirelake.capture.choice import default_ports
-from wirelake.capture.connections import Endpoint, connection_id
-from wirelake.capture.keys import KeyRing
-from wirelake.capture.opening import Openings
+from wirelake.capture.decode.decryption import Openings
+from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.protocol_selector import default_ports
+from wirelake.capture.tcp.connections import Endpoint, connection_id
 from wirelake.protocols import registry
 from wirelake.records.message import Describer
 from wirelake.records.structs import messages_schema
-from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.records.tunnels import tunnel_connection
 from wirelake.wire.errors import NeedMore
 from wirelake.wire.model import Direction
 from wirelake.wire.protocol import Protocol

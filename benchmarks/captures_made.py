@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.limits import Limits
-from wirelake.columnar.blocks import OFFSET
-from wirelake.columnar.scan import Scanner
+from wirelake.capture.format.limits import Limits
+from wirelake.columnar.scan.blocks import OFFSET
+from wirelake.columnar.scan.scanner import Scanner
 from wirelake.protocols.comet import layout as comet
 from wirelake.traffic import PROTOCOLS, simulate
 

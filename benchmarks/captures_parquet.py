@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.tables.parquet import ParquetOut
 
 __all__ = ["finished_tables", "read_all", "through", "write_finished", "write_finished_alike"]

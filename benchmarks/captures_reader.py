@@ -60,7 +60,7 @@ def measured(capture: str, warm: str | None = None) -> Reading:
 
 
 def _read(capture: str) -> tuple[int, float]:
-    from wirelake.columnar.read import read_batches
+    from wirelake.columnar.read.reader import read_batches
 
     rows, peak = 0, 0.0
     for batch in read_batches([capture]):

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from wirelake.capture.recorder import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.comet.layout import PROTOCOL, Notification
 
 __all__ = ["FRAMES", "FRAME_BYTES", "PER_CALL", "recorded", "recorder_passes"]

@@ -15,10 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wirelake.columnar.decode.kernel import load
+from wirelake.columnar.decode.plan import (
+    Plan,
+    Staged,
+    Structs,
+)
 from wirelake.columnar.generate.dynamic import STACK
-from wirelake.columnar.kernel import load
-from wirelake.columnar.numba_options import readonly
-from wirelake.columnar.plan import Plan, Staged, Structs
+from wirelake.columnar.jit.options import readonly
 
 from .columnar_c import junk, library
 from .columnar_corpora import Ints, Stream

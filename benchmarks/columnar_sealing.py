@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from wirelake.capture.keys import KeyRing
-from wirelake.columnar.meaning import Found
-from wirelake.columnar.messages import Slices
-from wirelake.columnar.sealing import ConnectionKeys, unsealed
+from wirelake.capture.decode.keys import KeyRing
+from wirelake.columnar.decode.meaning import Found
+from wirelake.columnar.decode.messages import Slices
+from wirelake.columnar.decode.sealed_parts import ConnectionKeys, unsealed
 from wirelake.protocols.magline.layout import PROTOCOL
 
 __all__ = ["CONNECTIONS", "Sealing"]

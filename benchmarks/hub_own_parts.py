@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 
 from .captures_report import at_least, at_most
 from .hub_load import Load

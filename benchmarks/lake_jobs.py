@@ -23,10 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from wirelake.capture.decode import read_tables
-from wirelake.lake.run import Outcome, run
-from wirelake.lake.schemas import spark_schema
-from wirelake.lake.settings import TABLES, Settings, tables_of
+from wirelake.capture.decode.reference import read_tables
+from wirelake.lake.engine.run import Outcome, run
+from wirelake.lake.engine.settings import (
+    TABLES,
+    Settings,
+    tables_of,
+)
+from wirelake.lake.spark.schemas import spark_schema
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log
 

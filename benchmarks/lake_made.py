@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wirelake.traffic import simulate
-from wirelake.traffic.recorded import RecordedStyle
+from wirelake.traffic.packets.recorded import RecordedStyle
 
 from .captures_made import PCAP_HEAD, one_connection, simulated
 

@@ -3,7 +3,7 @@
 Spark looks for modules whose names begin with `pyspark_`, and registers their `DefaultSource`.
 """
 
-from wirelake.lake.source import WirelakeSource
+from wirelake.lake.datasource.source import WirelakeSource
 
 __all__ = ["DefaultSource"]
 

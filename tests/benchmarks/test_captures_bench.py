@@ -26,7 +26,7 @@ from benchmarks.captures_reader import anonymous_mb, measured, reading
 from benchmarks.captures_recorder import FRAME_BYTES, recorded
 from benchmarks.captures_report import Findings, at_least, at_most, record, table
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from benchmarks.lake_plan import Plan, turns
 from benchmarks.lake_stream import Arrivals
 from benchmarks.lake_worker import Taken, Worker
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake import session
 from wirelake.tables.inputs import discover
 from wirelake.traffic import simulate

@@ -12,10 +12,10 @@ from tests.tables.simulated_lake import captures, lake
 from tools.chromium import chromium
 
 from wirelake.tables.query import open_lake
-from wirelake.tables.report import Report, make_report
-from wirelake.tables.report_page import report_page
-from wirelake.tables.report_plots import Plot, plots
-from wirelake.tables.report_sheets import sheets
+from wirelake.tables.report.page import report_page
+from wirelake.tables.report.plots import Plot, plots
+from wirelake.tables.report.report import Report, make_report
+from wirelake.tables.report.sheets import sheets
 
 from .looking import View, view
 

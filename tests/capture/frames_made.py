@@ -6,7 +6,7 @@ import functools
 
 from benchmarks.session_pairs import MAKERS
 
-from wirelake.capture.items import Direction
+from wirelake.capture.format.items import Direction
 
 PROTOCOLS = tuple(MAKERS)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from wirelake.capture.items import Direction
+from wirelake.capture.format.items import Direction
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet import sealing
 from wirelake.protocols.comet import session as comet_session
@@ -21,7 +21,12 @@ from wirelake.protocols.comet.limits import ClientOptions as CometOptions
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
 from wirelake.protocols.magline import session as magline
-from wirelake.protocols.sansio import Event, Failed, Role, Session
+from wirelake.protocols.sansio import (
+    Event,
+    Failed,
+    Role,
+    Session,
+)
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import limits as tny_limits
 from wirelake.protocols.tny import relay

@@ -19,9 +19,9 @@ from typing import Any
 
 from tests.capture.frames_made import frames
 
-from wirelake.capture.decode import read_tables
-from wirelake.capture.output import OPEN_SUFFIX, sealed_files
-from wirelake.capture.recorder import Recorder
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.format.output import OPEN_SUFFIX, sealed_files
+from wirelake.capture.record.recorder import Recorder
 
 __all__ = ["FRAME", "LOST", "main"]
 

@@ -6,10 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wirelake.capture import format as f
-from wirelake.capture.items import Direction
-from wirelake.capture.synthesis import ACK, FIN, PSH, RST, SYN, ip, tcp
-from wirelake.capture.writer import PcapWriter
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import Direction
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.capture.tcp.synthesis import (
+    ACK,
+    FIN,
+    PSH,
+    RST,
+    SYN,
+    ip,
+    tcp,
+)
 
 __all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Call", "Made", "write"]
 

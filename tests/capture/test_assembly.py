@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wirelake.capture.assembly import (
+from wirelake.capture.tcp.assembly import (
     FIN,
     HELD_BYTES,
     RST,

@@ -6,11 +6,11 @@ import random
 import subprocess
 from pathlib import Path
 
-from wirelake.capture.assembly import Data, StreamAssembler
-from wirelake.capture.connections import ConnectionTable
-from wirelake.capture.items import Packet, Segment
-from wirelake.capture.links import segment
-from wirelake.capture.reader import read
+from wirelake.capture.format.items import Packet, Segment
+from wirelake.capture.format.reader import read
+from wirelake.capture.tcp.assembly import Data, StreamAssembler
+from wirelake.capture.tcp.connections import ConnectionTable
+from wirelake.capture.tcp.headers import segment
 
 from .tcp_made import FIN, Call, Made, write
 

@@ -8,11 +8,17 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture import format as f
-from wirelake.capture.items import Element, FileFault, Interface, Packet, Section
-from wirelake.capture.links import segment
-from wirelake.capture.reader import read_bytes
-from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import (
+    Element,
+    FileFault,
+    Interface,
+    Packet,
+    Section,
+)
+from wirelake.capture.format.reader import read_bytes
+from wirelake.capture.format.writer import PcapngWriter, PcapWriter
+from wirelake.capture.tcp.headers import segment
 
 from .making import T0, raw_packet
 

@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.capture import format as f
-from wirelake.capture.info import info
-from wirelake.capture.recorder import Recorder
-from wirelake.capture.synthesis import ACK, SYN, ethernet, ipv4, tcp
-from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.writer import PcapngWriter, PcapWriter
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tcp.synthesis import (
+    ACK,
+    SYN,
+    ethernet,
+    ipv4,
+    tcp,
+)
+from wirelake.capture.tools.info import info
 from wirelake.protocols import registry
 
 from .making import CLIENT, SERVER, T0, raw_packet, small_pcapng

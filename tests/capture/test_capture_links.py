@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.capture import format as f
-from wirelake.capture.items import Packet, Segment
-from wirelake.capture.links import segment
-from wirelake.capture.synthesis import (
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import Packet, Segment
+from wirelake.capture.tcp.headers import segment
+from wirelake.capture.tcp.synthesis import (
     cooked,
     cooked2,
     ethernet,

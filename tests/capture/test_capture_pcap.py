@@ -6,9 +6,14 @@ import struct
 
 import pytest
 
-from wirelake.capture.items import FileFault, Interface, Packet, Section
-from wirelake.capture.limits import Limits
-from wirelake.capture.reader import read_bytes
+from wirelake.capture.format.items import (
+    FileFault,
+    Interface,
+    Packet,
+    Section,
+)
+from wirelake.capture.format.limits import Limits
+from wirelake.capture.format.reader import read_bytes
 
 from .making import faults, packets, small_pcap
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.capture import format as f
-from wirelake.capture.items import (
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import (
     Direction,
     Fact,
     FileFault,
@@ -23,10 +23,14 @@ from wirelake.capture.items import (
     Section,
     Segment,
 )
-from wirelake.capture.links import segment
-from wirelake.capture.output import Output, next_sequence, sealed_files
-from wirelake.capture.reader import elements, read
-from wirelake.capture.recorder import Recorder
+from wirelake.capture.format.output import (
+    Output,
+    next_sequence,
+    sealed_files,
+)
+from wirelake.capture.format.reader import elements, read
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tcp.headers import segment
 
 from . import tshark
 from .making import T0
@@ -355,7 +359,7 @@ def test_output_is_sealed_or_gone(tmp_path: Path) -> None:
 
 KILLED = """
 import sys
-from wirelake.capture.recorder import Recorder
+from wirelake.capture.record.recorder import Recorder
 
 T0 = 1_700_000_000_000_000_000
 limits = {"rotate_bytes": 100_000, "flush_bytes": 1 << 20, "flush_s": 0.5}

@@ -14,16 +14,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture import format as f
-from wirelake.capture.decode import read_tables
-from wirelake.capture.items import Element, Fact, FileFault, Packet, Secrets, Segment
-from wirelake.capture.links import segment
-from wirelake.capture.pseudonyms import Pseudonyms
-from wirelake.capture.reader import elements, read
-from wirelake.capture.recorder import Recorder
-from wirelake.capture.redact import Redaction, redact
-from wirelake.capture.synthesis import SYN, cooked, ethernet, ipv4, ipv6, tcp
-from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import (
+    Element,
+    Fact,
+    FileFault,
+    Packet,
+    Secrets,
+    Segment,
+)
+from wirelake.capture.format.reader import elements, read
+from wirelake.capture.format.writer import PcapngWriter, PcapWriter
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tcp.headers import segment
+from wirelake.capture.tcp.synthesis import (
+    SYN,
+    cooked,
+    ethernet,
+    ipv4,
+    ipv6,
+    tcp,
+)
+from wirelake.capture.tools.redact import Pseudonyms, Redaction, redact
 from wirelake.protocols import registry
 from wirelake.protocols.comet.layout import (
     Auth,

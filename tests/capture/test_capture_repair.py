@@ -10,10 +10,20 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from wirelake.capture.items import Element, FileFault, Interface, Packet, Section
-from wirelake.capture.reader import elements, read, read_bytes
-from wirelake.capture.recorder import Recorder
-from wirelake.capture.repair import repair, repaired_name
+from wirelake.capture.format.items import (
+    Element,
+    FileFault,
+    Interface,
+    Packet,
+    Section,
+)
+from wirelake.capture.format.reader import (
+    elements,
+    read,
+    read_bytes,
+)
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tools.repair import repair, repaired_name
 
 from . import tshark
 from .making import T0, small_pcap, small_pcapng

@@ -12,11 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.capture import format as f
-from wirelake.capture.items import Segment
-from wirelake.capture.links import segment
-from wirelake.capture.synthesis import ethernet, ipv4, ipv6, link_layer, tcp
-from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import Segment
+from wirelake.capture.format.writer import PcapngWriter, PcapWriter
+from wirelake.capture.tcp.headers import segment
+from wirelake.capture.tcp.synthesis import (
+    ethernet,
+    ipv4,
+    ipv6,
+    link_layer,
+    tcp,
+)
 
 from . import tshark
 from .making import CLIENT, SERVER, T0, packets

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.choice import SNIFFED_BYTES, Chooser, Sniffer, default_ports
-from wirelake.capture.framing import Framing, head_size, magics
-from wirelake.capture.introductions import Said
-from wirelake.capture.items import Direction
+from wirelake.capture.decode.framing import (
+    Framing,
+    head_size,
+    magics,
+)
+from wirelake.capture.decode.protocol_selector import (
+    SNIFFED_BYTES,
+    Chooser,
+    Said,
+    Sniffer,
+    default_ports,
+)
+from wirelake.capture.format.items import Direction
 from wirelake.protocols import registry
 
 from .frames_made import PROTOCOLS, frames

@@ -10,18 +10,22 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture import format as f
-from wirelake.capture.connections import GRACE_NS
-from wirelake.capture.decode import TABLES, read_tables
-from wirelake.capture.recorder import Recorder
-from wirelake.capture.synthesis import ipv4
-from wirelake.capture.writer import PcapngWriter
+from wirelake.capture.decode.reference import TABLES, read_tables
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.writer import PcapngWriter
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tcp.connections import GRACE_NS
+from wirelake.capture.tcp.synthesis import ipv4
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.sealing import ContentSealer
 from wirelake.protocols.tny.layout import RELAY as RELAY_PROTOCOL
-from wirelake.protocols.tny.layout import Message, RelayPacket, TunnelRelay
+from wirelake.protocols.tny.layout import (
+    Message,
+    RelayPacket,
+    TunnelRelay,
+)
 from wirelake.records.schema import COMMON, schema
-from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.records.tunnels import tunnel_connection
 
 from .frames_made import PROTOCOLS, frames, talk
 from .tcp_made import ACK, FIN, RST, T0, Call, Made, write

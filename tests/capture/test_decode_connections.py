@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.capture.connections import (
+from wirelake.capture.format.items import (
+    Direction,
+    Packet,
+    Segment,
+)
+from wirelake.capture.tcp.connections import (
     GRACE_NS,
     Assigned,
     ConnectionTable,
     Endpoint,
     connection_id,
 )
-from wirelake.capture.items import Direction, Packet, Segment
 
 from .tcp_made import ACK, FIN, RST, SYN
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.decode import read_tables
+from wirelake.capture.decode.reference import read_tables
 
 from .frames_made import PROTOCOLS, talk
 from .tcp_made import Call, Made, write

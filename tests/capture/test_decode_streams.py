@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.assembly import Data, Gap
-from wirelake.capture.framing import Framing, magics
-from wirelake.capture.items import Direction
-from wirelake.capture.streams import Fault, Frame, FrameReader, Place, Read
+from wirelake.capture.decode.framing import Framing, magics
+from wirelake.capture.decode.streams import (
+    Fault,
+    Frame,
+    FrameReader,
+    Place,
+    Read,
+)
+from wirelake.capture.format.items import Direction
+from wirelake.capture.tcp.assembly import Data, Gap
 from wirelake.protocols import registry
 from wirelake.protocols.tny.layout import LinkPing, RelayPacket
 from wirelake.wire.errors import DecodeError, NeedMore

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.introductions import Introductions, Said
-from wirelake.capture.items import Fact
+from wirelake.capture.decode.protocol_selector import Introductions, Said
+from wirelake.capture.format.items import Fact
 from wirelake.protocols import registry
 
 TNY, ESNP = Said(registry.find("tny")), Said(registry.find("esnp"))

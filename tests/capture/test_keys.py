@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture import keys as keys_module
-from wirelake.capture.keys import KeyRing, opener_class
-from wirelake.capture.opening import Opened, Openings
+from wirelake.capture.decode import keys as keys_module
+from wirelake.capture.decode.decryption import Opened, Openings
+from wirelake.capture.decode.keys import KeyRing, opener_class
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
-from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
+from wirelake.protocols.comet.sealing import (
+    ContentOpener,
+    ContentSealer,
+    HipushContent,
+)
 from wirelake.protocols.magline import layout as magline
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
 from wirelake.protocols.tny import layout as tny
@@ -111,7 +115,7 @@ def test_secrets_of_captures_are_forgotten_before_key_logs(monkeypatch: pytest.M
 def test_who_opens_what() -> None:
     assert opener_class(registry.find("esnp")) is None
     assert opener_class(registry.find("relay")) is None
-    assert opener_class(registry.find("magline")).__module__.endswith("magline.opening")
+    assert opener_class(registry.find("magline")).__module__.endswith("magline.decryption")
 
 
 # -- comet -----------------------------------------------------------------------------------

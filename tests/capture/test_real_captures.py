@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.decode import read_tables
-from wirelake.capture.items import Direction
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.format.items import Direction
 from wirelake.protocols import registry
 
 from .live_talks import TALKS, Line

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.items import Fact
-from wirelake.capture.output import sealed_files
-from wirelake.capture.reader import read
-from wirelake.capture.recorder import Lost, Recorder
+from wirelake.capture.format.items import Fact
+from wirelake.capture.format.output import sealed_files
+from wirelake.capture.format.reader import read
+from wirelake.capture.record.recorder import Lost, Recorder
 
 from .making import T0
 from .outage import CLIENT, FRAME, LOST, SECOND, SERVER

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.traffic import simulate
 
 __all__ = ["captures_of", "rows", "traffic"]

@@ -12,8 +12,14 @@ from tests.hub.admin.asking import asking
 from tests.hub.certificates import make_certificate
 from tests.hub.running import running
 
-from wirelake.cli.admin_http import AdminHub, GoneError, RefusedError, Sent, admin_hub
 from wirelake.cli.errors import CommandError
+from wirelake.cli.output.admin_http import (
+    AdminHub,
+    GoneError,
+    RefusedError,
+    Sent,
+    admin_hub,
+)
 
 from .strangers import answering
 

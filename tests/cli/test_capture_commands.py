@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.info import info
+from wirelake.capture.tools.info import info
 
 from .conftest import Run
 from .simulated import captures_of, rows, traffic

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.cli.common import hex_bytes, json_line, read_input, write_files
 from wirelake.cli.errors import CommandError
+from wirelake.cli.output.common import (
+    hex_bytes,
+    json_line,
+    read_input,
+    write_files,
+)
 
 from .conftest import Run
 

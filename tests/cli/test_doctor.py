@@ -17,11 +17,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from wirelake.hub.config import Config
-from wirelake.lake import checkup as module
-from wirelake.lake import checkup_places, checkup_programs
-from wirelake.lake.checkup import checkup
-from wirelake.lake.checkup_places import Check
-from wirelake.lake.checkup_programs import Failure, spark_trial, warming, worker_python
+from wirelake.lake.doctor import checks as module
+from wirelake.lake.doctor import places as checkup_places
+from wirelake.lake.doctor import programs as checkup_programs
+from wirelake.lake.doctor.checks import checkup
+from wirelake.lake.doctor.places import Check
+from wirelake.lake.doctor.programs import (
+    Failure,
+    spark_trial,
+    warming,
+    worker_python,
+)
 
 from .conftest import Run
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.cli.encoding import encode
-from wirelake.cli.stream import messages_in
+from wirelake.cli.commands.encode_run import encode
+from wirelake.cli.output.stream import messages_in
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.wire.model import Direction
 from wirelake.wire.views.json import to_json

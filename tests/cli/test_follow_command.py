@@ -10,8 +10,8 @@ from typing import Any
 import click
 import pytest
 
-from wirelake.cli.follow_run import _Order
-from wirelake.cli.follow_view import View
+from wirelake.cli.commands.follow_run import _Order
+from wirelake.cli.commands.follow_view import View
 
 from .conftest import Result, Run
 from .simulated import captures_of, rows, traffic

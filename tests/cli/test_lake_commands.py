@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.tables.simulated_lake import captures, lake
 
-from wirelake.cli.lake import _PLACES
-from wirelake.tables.layout import PUBLIC_TABLES
+from wirelake.cli.lake.command import _PLACES
 from wirelake.tables.log import Log
+from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake
 from wirelake.tables.writer import Writer
 
@@ -230,7 +230,7 @@ def test_verify(
         asked.update(more, lake=lake)
         return problems
 
-    monkeypatch.setattr("wirelake.lake.verify.verify", verify)
+    monkeypatch.setattr("wirelake.lake.verify.verify.verify", verify)
     found = run("lake", "verify", "lake", "--sample", "1/4", "--keys", "a.keys")
     assert (found.code, found.out, found.err) == (code, out, "")
     assert (asked["lake"], asked["shares"], asked["keys"]) == ("lake", 4, ("a.keys",))

@@ -14,8 +14,8 @@ import pytest
 from tests.tables.simulated_lake import captures, lake
 
 from wirelake.tables.query import open_lake
-from wirelake.tables.report import Report, make_report
-from wirelake.tables.report_sheets import sheets
+from wirelake.tables.report.report import Report, make_report
+from wirelake.tables.report.sheets import sheets
 from wirelake.tables.writer import Writer
 
 from .conftest import SOURCES, Run

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from wirelake.lake.run import Committed, Outcome
-from wirelake.lake.settings import DECODED, Settings
-from wirelake.tables.entries import FORMAT, Input, Record
+from wirelake.lake.engine.run import Committed, Outcome
+from wirelake.lake.engine.settings import DECODED, Settings
+from wirelake.tables.entries import (
+    FORMAT,
+    Input,
+    Record,
+)
 from wirelake.tables.errors import LakeError
 from wirelake.tables.inputs import Capture
 
@@ -46,7 +50,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     found = Engine()
-    monkeypatch.setattr("wirelake.lake.run.run", found)
+    monkeypatch.setattr("wirelake.lake.engine.run.run", found)
     return found
 
 
@@ -117,7 +121,7 @@ def test_spark_is_started_as_asked(
         return engine.outcome
 
     monkeypatch.setattr("wirelake.lake.session", start)
-    monkeypatch.setattr("wirelake.lake.run.run", run_with_spark)
+    monkeypatch.setattr("wirelake.lake.engine.run.run", run_with_spark)
     found = run(*ARGS, "--master", "local[3]", "--conf", "spark.a=b", "--conf", "spark.c=d=e")
     assert (found.code, found.err) == (0, "")
     assert started == {
@@ -133,7 +137,7 @@ def test_a_remote_spark_needs_no_java(
     def none() -> None:
         raise AssertionError
 
-    monkeypatch.setattr("wirelake.lake.java.find_java", none)
+    monkeypatch.setattr("wirelake.lake.spark.java.find_java", none)
     assert run(*ARGS, "--remote", "sc://head:15002").code == 0
     assert engine.asked["lake"] == "lake"
 

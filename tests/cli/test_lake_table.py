@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from wirelake.cli.lake_table import print_table
+from wirelake.cli.lake.table import print_table
 
 from .test_read_terminal import ESCAPES
 

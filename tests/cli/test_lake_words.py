@@ -8,7 +8,14 @@ from typing import Any
 import click
 import pytest
 
-from wirelake.cli.lake_words import When, duration, pairs, share, size, when
+from wirelake.cli.lake.formatting import (
+    When,
+    duration,
+    pairs,
+    share,
+    size,
+    when,
+)
 
 NOON = 1_769_860_800_000_000_000
 

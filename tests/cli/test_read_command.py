@@ -19,8 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from wirelake.cli import read as read_command
-from wirelake.columnar.read import TABLES, ReadOptions, table_schema
+from wirelake.cli.read import command as read_command
+from wirelake.columnar.read.reader import (
+    TABLES,
+    ReadOptions,
+    table_schema,
+)
 
 from .conftest import SOURCES, Run
 from .simulated import captures_of, rows, traffic

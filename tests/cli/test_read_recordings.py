@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.capture.frames_made import frames, talk
 
-from wirelake.capture.recorder import Recorder
+from wirelake.capture.record.recorder import Recorder
 
 from .conftest import Run
 

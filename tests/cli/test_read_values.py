@@ -12,8 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.cli.read_values import bytes_value, json_text, rows_of, values_of
-from wirelake.cli.read_writers import write_csv, write_json
+from wirelake.cli.read.values import (
+    bytes_value,
+    json_text,
+    rows_of,
+    values_of,
+)
+from wirelake.cli.read.writers import write_csv, write_json
 
 PLAIN: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(1 << 63), (1 << 63) - 1),

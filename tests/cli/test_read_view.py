@@ -10,9 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from wirelake.cli import read_view
-from wirelake.cli.read_words import counted, duration_text, printable, time_text
-from wirelake.columnar.read import TABLES, ReadOptions, table_schema
+from wirelake.cli.read import view as read_view
+from wirelake.cli.read.formatting import (
+    counted,
+    duration_text,
+    printable,
+    time_text,
+)
+from wirelake.columnar.read.reader import (
+    TABLES,
+    ReadOptions,
+    table_schema,
+)
 
 SECOND = 1_000_000_000
 NOON = 1_767_614_400 * SECOND

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wirelake.cli.spark_session import reason
+from wirelake.cli.lake.spark_session import reason
 
 PYTHON = """
 Traceback (most recent call last):

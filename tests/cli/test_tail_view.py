@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from wirelake.cli.tail_view import TailView
+from wirelake.cli.commands.tail_view import TailView
 from wirelake.protocols.comet.layout import Auth
 from wirelake.protocols.registry import find
 

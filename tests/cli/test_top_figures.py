@@ -7,7 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirelake.cli.top_figures import Figures, History, Look, quantile
+from wirelake.cli.top.figures import (
+    Figures,
+    History,
+    Look,
+    quantile,
+)
 
 S = 1_000_000_000
 BASE: dict[str, Any] = {

@@ -8,8 +8,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from wirelake.cli.top_figures import Figures
-from wirelake.cli.top_view import SORTS, Shown, top_view
+from wirelake.cli.top.figures import Figures
+from wirelake.cli.top.view import (
+    SORTS,
+    Shown,
+    top_view,
+)
 
 S = 1_000_000_000
 PROTOCOLS = ("comet", "esnp", "magline", "relay", "tny")

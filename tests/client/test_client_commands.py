@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from wirelake.cli.client_run import printable, typed_value
+from wirelake.cli.commands.client_run import printable, typed_value
 from wirelake.cli.main import main
 
 SOURCES = str(Path(__file__).parents[2] / "src")

@@ -19,7 +19,7 @@ from wirelake.client import (
     RpcPool,
     connect,
 )
-from wirelake.hub.demo import demo_services
+from wirelake.hub.rpc.demo_services import demo_services
 
 from .stand import take, until
 

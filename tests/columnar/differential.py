@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 from benchmarks.corpus import corpus
 
-from wirelake.capture import format as f
-from wirelake.capture import synthesis as make
-from wirelake.capture.decode import read_tables
-from wirelake.capture.writer import PcapWriter
-from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.capture.tcp import synthesis as make
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.protocols import registry
 from wirelake.records.schema import schema
 

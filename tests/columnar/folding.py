@@ -10,12 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.columnar.fold import Fold, FoldState, TunnelFold
-from wirelake.columnar.fold.hashing import id_hash
-from wirelake.columnar.pipeline import CapturePipeline, Item
-from wirelake.columnar.read import ReadOptions, finished
-from wirelake.columnar.state import PipelineState
-from wirelake.records.crossing import CROSSING
+from wirelake.columnar.fold import (
+    Fold,
+    FoldState,
+    TunnelFold,
+)
+from wirelake.columnar.fold.event_builder import id_hash
+from wirelake.columnar.pipeline.pipeline import CapturePipeline, Item
+from wirelake.columnar.pipeline.state import PipelineState
+from wirelake.columnar.read.reader import ReadOptions, finished
+from wirelake.records.cross_connection import CROSSING
 from wirelake.records.schema import schema
 
 TABLES = ("calls", "connections", "deliveries", "tunnels")

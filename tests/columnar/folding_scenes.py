@@ -13,9 +13,17 @@ from tests.columnar.folding import Window
 from tests.records import scenes
 from tests.records.scenes import SECOND, ask, message, timed
 
-from wirelake.records.rows import WANTED, Closed, Event, Fact, FaultRow, MessageRow, Opened
+from wirelake.records.rows import (
+    WANTED,
+    Closed,
+    Event,
+    Fact,
+    FaultRow,
+    MessageRow,
+    Opened,
+)
 from wirelake.records.schema import schema
-from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.records.tunnels import tunnel_connection
 
 
 def window_of(events: Sequence[Event], waiting: dict[int, int] | None = None) -> Window:

@@ -7,9 +7,9 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 
-from wirelake.capture import format as f
-from wirelake.capture import synthesis as make
-from wirelake.capture.writer import PcapngWriter, PcapWriter
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.writer import PcapngWriter, PcapWriter
+from wirelake.capture.tcp import synthesis as make
 
 PORTS = {7300: "comet", 7400: "tny"}
 _LINKS = [

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture import format as f
-from wirelake.capture.items import Packet
-from wirelake.capture.limits import Limits
-from wirelake.capture.reader import read
-from wirelake.capture.writer import PcapngWriter
-from wirelake.columnar import blocks as b
-from wirelake.columnar.scan import Rows, Scanner
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import Packet
+from wirelake.capture.format.limits import Limits
+from wirelake.capture.format.reader import read
+from wirelake.capture.format.writer import PcapngWriter
+from wirelake.columnar.scan import blocks as b
+from wirelake.columnar.scan.scanner import Rows, Scanner
 
 _EXAMPLES = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

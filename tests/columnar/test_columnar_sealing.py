@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from capture.tcp_made import Call, write
-from wirelake.capture.decode import read_tables
-from wirelake.capture.keys import KeyRing
-from wirelake.columnar.pipeline import CapturePipeline
-from wirelake.columnar.sealing import ConnectionKeys, opened_singly
+from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.reference import read_tables
+from wirelake.columnar.decode.sealed_parts import ConnectionKeys, opened_singly
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.sealing import ContentSealer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.columnar.differential import differences
 
-from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.traffic import simulate
 
 

@@ -20,7 +20,7 @@ def test_both_readers_agree_on_every_row(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_both_readers_agree_whatever_the_windows(name: str, tmp_path: Path) -> None:
-    from wirelake.columnar.pipeline import CapturePipeline
+    from wirelake.columnar.pipeline.pipeline import CapturePipeline
 
     path = tmp_path / f"{name}.pcap"
     write_capture(path, name, 600, seed=2)

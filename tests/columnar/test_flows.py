@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.capture import synthesis as make
-from wirelake.capture.format import LINK_RAW
-from wirelake.capture.writer import PcapngWriter
+from wirelake.capture.format.constants import LINK_RAW
+from wirelake.capture.format.writer import PcapngWriter
+from wirelake.capture.tcp import synthesis as make
 
 from .reference_streams import by_front_end, by_reference
 

@@ -11,10 +11,14 @@ from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import SECOND, ask, closed, fault, message
 
 from wirelake.columnar.fold import Fold, TunnelFold
-from wirelake.columnar.fold.hashing import id_hash
-from wirelake.records.crossing import CROSSING
-from wirelake.records.rows import Event, Fact, Opened
-from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.columnar.fold.event_builder import id_hash
+from wirelake.records.cross_connection import CROSSING
+from wirelake.records.rows import (
+    Event,
+    Fact,
+    Opened,
+)
+from wirelake.records.tunnels import tunnel_connection
 
 PHONE: dict[str, Any] = {"protocol": "comet", "connection": 2}
 LINK: dict[str, Any] = {"protocol": "relay", "connection": 8, "target": "7/1"}

@@ -11,10 +11,15 @@ from tests.columnar.folding import windows_of
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
-from wirelake.capture.recorder import Recorder
-from wirelake.columnar.fold import Fold, FoldState, TunnelFold, tunnel_hash
-from wirelake.columnar.fold.hashing import id_hash, id_hashes
-from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.capture.record.recorder import Recorder
+from wirelake.columnar.fold import (
+    Fold,
+    FoldState,
+    TunnelFold,
+    tunnel_hash,
+)
+from wirelake.columnar.fold.event_builder import id_hash, id_hashes
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.records.rows import Opened
 from wirelake.traffic import simulate
 

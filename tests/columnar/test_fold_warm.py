@@ -11,7 +11,14 @@ from tests.columnar.folding import fold_rows, windows_of
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
-from wirelake.columnar.fold import calls, kernels, memory, tables, tunnel_kernels, warm
+from wirelake.columnar.fold import (
+    calls,
+    kernels,
+    memory,
+    tables,
+    tunnel_kernels,
+    warm,
+)
 from wirelake.traffic import simulate
 
 CALLED: list[Any] = [

@@ -14,8 +14,8 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.limits import Limits
-from wirelake.columnar.frontend import FrontEnd
+from wirelake.capture.format.limits import Limits
+from wirelake.columnar.tcp.frontend import FrontEnd
 
 from . import made_captures as made
 from .reference_streams import Tail, Told, by_front_end, by_reference

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.capture import synthesis as make
-from wirelake.capture.format import LINK_RAW
-from wirelake.capture.writer import PcapWriter
-from wirelake.columnar.frontend import FrontEnd
+from wirelake.capture.format.constants import LINK_RAW
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.capture.tcp import synthesis as make
+from wirelake.columnar.tcp.frontend import FrontEnd
 
 from .reference_streams import Told, by_front_end, by_reference
 

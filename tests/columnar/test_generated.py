@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from wirelake.columnar.decode.kernel import load
 from wirelake.columnar.generate.__main__ import FOLDER, sources
 from wirelake.columnar.generate.module import decoders, kernel_source
-from wirelake.columnar.kernel import load
 from wirelake.protocols import registry
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from wirelake.capture.assembly import StreamAssembler
-from wirelake.columnar.holding import TOGETHER_NS, HeldBack
-from wirelake.records.rows import Closed, Event, FaultRow, MessageRow
+from wirelake.capture.tcp.assembly import StreamAssembler
+from wirelake.columnar.read.pending import TOGETHER_NS, HeldBack
+from wirelake.records.rows import (
+    Closed,
+    Event,
+    FaultRow,
+    MessageRow,
+)
 
 
 def message(

@@ -11,10 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.items import Packet
-from wirelake.capture.reader import read
-from wirelake.columnar.frontend import FrontEnd
-from wirelake.columnar.index import END, Index, index
+from wirelake.capture.format.items import Packet
+from wirelake.capture.format.reader import read
+from wirelake.columnar.scan.index import (
+    END,
+    Index,
+    index,
+)
+from wirelake.columnar.tcp.frontend import FrontEnd
 
 from . import made_captures as made
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from capture.tcp_made import ACK, FIN, RST, Call, Made, write
-from wirelake.columnar.pipeline import CapturePipeline
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.records.rows import Closed, Opened
 
 PORT = 9620

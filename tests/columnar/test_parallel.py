@@ -22,9 +22,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.columnar import parallel, workers
-from wirelake.columnar.parallel import read_parallel, read_windows
-from wirelake.columnar.read import TABLES, ReadOptions, read_batches, table_schema
+from wirelake.columnar.read import parallel, workers
+from wirelake.columnar.read.parallel import read_parallel, read_windows
+from wirelake.columnar.read.reader import (
+    TABLES,
+    ReadOptions,
+    read_batches,
+    table_schema,
+)
 from wirelake.traffic import simulate
 
 SOURCES = str(Path(__file__).parents[2] / "src")
@@ -285,7 +290,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
-from wirelake.columnar.parallel import read_parallel
+from wirelake.columnar.read.parallel import read_parallel
 if __name__ == "__main__":
     try:
         list(read_parallel([sys.argv[1]], jobs=2, small_bytes=0))

@@ -14,12 +14,12 @@ from tests.columnar import made_captures as made
 from tests.columnar.differential import PROTOCOLS, _Talk, differences, write_capture
 from tests.columnar.steps import check_steps, split
 
-from wirelake.capture import format as f
-from wirelake.capture import synthesis as make
-from wirelake.capture.writer import PcapngWriter, PcapWriter
-from wirelake.columnar.frontend import FrontEnd
-from wirelake.columnar.pipeline import CapturePipeline
-from wirelake.columnar.state import PipelineState, share_of
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.writer import PcapngWriter, PcapWriter
+from wirelake.capture.tcp import synthesis as make
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
+from wirelake.columnar.pipeline.state import PipelineState, share_of
+from wirelake.columnar.tcp.frontend import FrontEnd
 from wirelake.protocols import registry
 from wirelake.protocols.magline import layout as magline
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher

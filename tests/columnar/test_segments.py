@@ -10,8 +10,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture import synthesis as make
-from wirelake.capture.writer import PcapngWriter
+from wirelake.capture.format.writer import PcapngWriter
+from wirelake.capture.tcp import synthesis as make
 
 from .reference_streams import by_front_end, by_reference
 

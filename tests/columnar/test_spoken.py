@@ -12,14 +12,14 @@ from tests.capture.frames_made import PROTOCOLS, frames, talk
 from tests.columnar.differential import _Talk, differences
 from tests.columnar.steps import check_steps, split
 
-from wirelake.capture import format as f
-from wirelake.capture.decode import read_tables
-from wirelake.capture.items import Direction
-from wirelake.capture.recorder import Recorder
-from wirelake.capture.writer import PcapngWriter
-from wirelake.columnar.parallel import read_parallel
-from wirelake.columnar.pipeline import CapturePipeline
-from wirelake.columnar.read import ReadOptions
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.items import Direction
+from wirelake.capture.format.writer import PcapngWriter
+from wirelake.capture.record.recorder import Recorder
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
+from wirelake.columnar.read.parallel import read_parallel
+from wirelake.columnar.read.reader import ReadOptions
 from wirelake.protocols import registry
 
 ODD_PORT = 4_444

@@ -11,13 +11,13 @@ from tests.capture.frames_made import talk
 from tests.columnar.differential import _Talk, differences
 from tests.columnar.steps import check_steps
 
-from wirelake.capture import format as f
-from wirelake.capture import synthesis as make
-from wirelake.capture.recorder import Recorder
-from wirelake.capture.writer import PcapWriter
-from wirelake.columnar.pipeline import CapturePipeline
-from wirelake.columnar.read import ReadOptions, read_batches
-from wirelake.columnar.state import PipelineState
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tcp import synthesis as make
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
+from wirelake.columnar.pipeline.state import PipelineState
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 
 CALL = bytes.fromhex(
     "1e00000108170000052806616464170000063c08746573741100000811223344"

@@ -8,21 +8,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wirelake.columnar.warm import warm
+from wirelake.columnar.read.warm import warm
 
 from . import made_captures as made
 from .reference_streams import by_front_end
 
-_ROOMS = ("blocks", "segments", "slots", "flows", "order", "pieces", "tails")
+_MODULES = (
+    *("scan.blocks", "scan.headers", "tcp.slots", "tcp.flows"),
+    *("tcp.stream_order", "tcp.pieces", "tcp.packets"),
+)
 _WARM = """
-import wirelake.columnar.warm as warm, importlib, threading
+import wirelake.columnar.read.warm as warm, importlib, threading
 warm.warm()
-for room in {rooms!r}:
-    module = importlib.import_module("wirelake.columnar." + room)
+for each in {modules!r}:
+    module = importlib.import_module("wirelake.columnar." + each)
     for name, value in vars(module).items():
         if hasattr(value, "signatures") and value.py_func.__module__ == module.__name__:
             if not value.targetoptions.get("forceinline") and len(value.signatures) != 1:
-                raise SystemExit(f"{{room}}.{{name}}: {{value.signatures}}")
+                raise SystemExit(f"{{each}}.{{name}}: {{value.signatures}}")
 assert threading.active_count() == 1, "nothing may run when a process is forked"
 """
 
@@ -30,12 +33,12 @@ assert threading.active_count() == 1, "nothing may run when a process is forked"
 def kernels() -> dict[str, object]:
     """Every kernel of the front end, by its name."""
     found = {}
-    for room in _ROOMS:
-        module = importlib.import_module(f"wirelake.columnar.{room}")
+    for each in _MODULES:
+        module = importlib.import_module(f"wirelake.columnar.{each}")
         for name, value in vars(module).items():
             own = getattr(getattr(value, "py_func", None), "__module__", "") == module.__name__
             if own and not value.targetoptions.get("forceinline"):
-                found[f"{room}.{name}"] = value
+                found[f"{each}.{name}"] = value
     return found
 
 
@@ -44,7 +47,7 @@ def _half(_stream: int, size: int) -> int:
 
 
 def test_warm_calls_every_kernel() -> None:
-    code = _WARM.format(rooms=_ROOMS)
+    code = _WARM.format(modules=_MODULES)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.columnar.differential import _Talk, differences, spoilt
 from weather_buoy import PROTOCOL, Hello, Order, Report
 
-from wirelake.capture import format as f
-from wirelake.capture.writer import PcapWriter
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.capture.format import constants as f
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 
 NOW = 1_767_225_600_000_000_000
 

@@ -15,9 +15,9 @@ import pytest
 from tests.demo.demo_process import SMALL, STEPS, started
 from tests.demo.interrupts import interrupted
 
-from wirelake.cli.demo_run import Kept
-from wirelake.cli.demo_words import commands
-from wirelake.lake.verify import verify
+from wirelake.cli.demo.formatting import commands
+from wirelake.cli.demo.run import Kept
+from wirelake.lake.verify.verify import verify
 
 
 def test_every_figure_equals_the_truth(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from wirelake.cli import demo_checks
-from wirelake.cli.demo_checks import (
+from wirelake.cli.demo import checks as demo_checks
+from wirelake.cli.demo.checks import (
     alone,
     check_empty,
     check_page,

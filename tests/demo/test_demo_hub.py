@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.capture.output import sealed_files
-from wirelake.cli.demo_hub import DOORS, DemoHub
-from wirelake.cli.demo_processes import Family
-from wirelake.cli.demo_watch import HubWatch
+from wirelake.capture.format.output import sealed_files
+from wirelake.cli.demo.hub import DOORS, DemoHub
+from wirelake.cli.demo.processes import Family
+from wirelake.cli.demo.watch import HubWatch
 from wirelake.cli.errors import CommandError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo_lake import FollowingLake
+from wirelake.cli.demo.lake import FollowingLake
 from wirelake.cli.errors import CommandError
 
 

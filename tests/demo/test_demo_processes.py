@@ -12,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo_processes import Child, Family, descendants
+from wirelake.cli.demo.processes import (
+    Child,
+    Family,
+    descendants,
+)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -58,7 +62,7 @@ def test_its_last_words(tmp_path: Path, module: Callable[[str], str]) -> None:
 def test_a_child_that_will_not_end_is_killed(
     tmp_path: Path, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirelake.cli.demo_processes._PATIENCE_S", 0.2)
+    monkeypatch.setattr("wirelake.cli.demo.processes._PATIENCE_S", 0.2)
     code = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print('deaf', flush=True)\ntime.sleep(600)\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.demo.demo_process import SMALL, started
 
-from wirelake.cli.demo_run import Wishes, run_demo
+from wirelake.cli.demo.run import Wishes, run_demo
 from wirelake.cli.errors import CommandError
 
 
@@ -59,7 +59,7 @@ def test_what_was_changed_is_changed_back(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("wirelake.cli.demo_run._SLOW_S", 0.0)
+    monkeypatch.setattr("wirelake.cli.demo.run._SLOW_S", 0.0)
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(CommandError, match="the start of the hub takes longer than 0 s"):
         run_demo(Wishes(any_port=True), lambda _: None, lambda _: None)

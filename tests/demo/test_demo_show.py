@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo_show import Display, set_aside
+from wirelake.cli.demo.show import Display, set_aside
 
 
 def test_a_step_is_a_line_where_nobody_watches() -> None:
@@ -86,7 +86,7 @@ def test_standard_error_is_set_aside(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from wirelake.cli.demo_show import set_aside\n"
+        "from wirelake.cli.demo.show import set_aside\n"
         "with set_aside(Path('log')) as stream:\n"
         "    os.write(2, b'noise\\n')\n"
         "    os.system('echo child >&2')\n"

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo_run import Kept
-from wirelake.cli.demo_words import commands, kept_words, next_words, program
+from wirelake.cli.demo.formatting import (
+    commands,
+    kept_words,
+    next_words,
+    program,
+)
+from wirelake.cli.demo.run import Kept
 
 ADDRESSES = {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 

@@ -14,7 +14,11 @@ import pytest
 from tests.hub.certificates import make_certificate
 from tests.hub.cli.started_hub import HubProcess, hub_process
 
-from wirelake.hub.config import ConfigError, is_loopback, load_config
+from wirelake.hub.config import (
+    ConfigError,
+    is_loopback,
+    load_config,
+)
 
 from .shipped import CONFIGS, DEPLOY, here
 

@@ -8,8 +8,12 @@ import re
 
 import pytest
 
-from wirelake.cli.python_pages import PUBLIC, Public, pages
-from wirelake.lake.options import OPTIONS
+from wirelake.cli.python_pages import (
+    PUBLIC,
+    Public,
+    pages,
+)
+from wirelake.lake.datasource.options import OPTIONS
 
 TEXT = pages()["python.md"]
 

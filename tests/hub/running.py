@@ -23,9 +23,9 @@ import msgspec
 from wirelake.hub.config import Config
 from wirelake.hub.errors import HubError
 from wirelake.hub.hub import Hub
-from wirelake.hub.services import Services
+from wirelake.hub.pubsub.topics import Publication, Published
+from wirelake.hub.rpc.services import Services
 from wirelake.hub.store import add_client
-from wirelake.hub.topics import Publication, Published
 
 DOORS = ("esnp", "tny", "relay", "magline", "comet")
 """Every door there is."""

@@ -9,8 +9,8 @@ import pytest
 from tests.hub.running import running, until
 
 from wirelake.client import connect
-from wirelake.hub.demo import demo_services
-from wirelake.hub.doors.connection import Connection
+from wirelake.hub.net.connection import Connection
+from wirelake.hub.rpc.demo_services import demo_services
 
 _TARGETS = {"esnp": "test/echo", "tny": 1001, "magline": 0x1001}
 

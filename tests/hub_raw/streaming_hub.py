@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from wirelake.hub.config import load_config
+from wirelake.hub.rpc.services import ServiceError, Services
 from wirelake.hub.run import run_hub
-from wirelake.hub.services import ServiceError, Services
 
 services = Services()
 

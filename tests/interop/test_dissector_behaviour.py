@@ -11,15 +11,30 @@ from dissector_streams import compare, expected, write_script
 from dissector_tshark import assert_hidden, fields, run
 
 from wirelake.protocols.comet.layout import PROTOCOL as COMET
-from wirelake.protocols.comet.layout import Auth, ExchangeKey, Heartbeat, Ok, Subscribe
+from wirelake.protocols.comet.layout import (
+    Auth,
+    ExchangeKey,
+    Heartbeat,
+    Ok,
+    Subscribe,
+)
 from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
-from wirelake.protocols.esnp.layout import Data, Message, Var, VarType
+from wirelake.protocols.esnp.layout import (
+    Data,
+    Message,
+    Var,
+    VarType,
+)
 from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
 from wirelake.protocols.magline.layout import Frame as MaglineFrame
 from wirelake.protocols.magline.layout import Syn
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import RELAY, LinkOpen, RelayPacket
+from wirelake.protocols.tny.layout import (
+    RELAY,
+    LinkOpen,
+    RelayPacket,
+)
 from wirelake.wire import Protocol
 from wirelake.wire import model as m
 

@@ -30,8 +30,16 @@ from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
 from wirelake.protocols.esnp.layout import BrokenRow
 from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
 from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import RELAY, Envelope, Message
-from wirelake.wire import DecodeError, NeedMore, Protocol
+from wirelake.protocols.tny.layout import (
+    RELAY,
+    Envelope,
+    Message,
+)
+from wirelake.wire import (
+    DecodeError,
+    NeedMore,
+    Protocol,
+)
 from wirelake.wire.declare import build
 from wirelake.wire.model import Direction
 from wirelake.wire.views.ksy import kaitai

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from wirelake.capture.recorder import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols import registry
 from wirelake.wire.protocol import Protocol
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wirelake.lake import session
-from wirelake.lake.streaming import follow
+from wirelake.lake.engine.streaming import follow
 
 COLUMNS = ("file", "offset", "connection", "name")
 NO_WAIT = {"settle": "0", "lateness": "0"}

@@ -10,11 +10,23 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from wirelake.columnar.holding import HeldBack
-from wirelake.columnar.read import ReadOptions, _events, open_pipeline
-from wirelake.records import Closed, ConnectionsEngine, Event, Fact, FaultRow, MessageRow, in_order
+from wirelake.columnar.read.pending import HeldBack
+from wirelake.columnar.read.reader import (
+    ReadOptions,
+    _events,
+    open_pipeline,
+)
+from wirelake.records import (
+    Closed,
+    ConnectionsEngine,
+    Event,
+    Fact,
+    FaultRow,
+    MessageRow,
+    in_order,
+)
 from wirelake.records.connections import ConnectionRow
-from wirelake.records.crossing import CROSSING
+from wirelake.records.cross_connection import CROSSING
 from wirelake.records.engine import Clients
 from wirelake.records.schema import schema
 

@@ -10,10 +10,17 @@ from os import utime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wirelake.capture.items import Fact, FileFault, Packet, Secrets, Section, Segment
-from wirelake.capture.links import segment
-from wirelake.capture.reader import elements
-from wirelake.capture.writer import PcapngWriter, origin_option
+from wirelake.capture.format.items import (
+    Fact,
+    FileFault,
+    Packet,
+    Secrets,
+    Section,
+    Segment,
+)
+from wirelake.capture.format.reader import elements
+from wirelake.capture.format.writer import PcapngWriter, origin_option
+from wirelake.capture.tcp.headers import segment
 from wirelake.tables.inputs import discover
 
 __all__ = ["Piece", "age", "arrive", "cut", "waves"]

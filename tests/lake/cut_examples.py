@@ -16,9 +16,9 @@ from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lakes import PLACES, unlike_engines
 from tests.lake.made_tunnels import write_tunnels
 
-from wirelake.lake import planning
-from wirelake.lake.run import Outcome, run
-from wirelake.lake.verify import verify
+from wirelake.lake.engine import tasks as planning
+from wirelake.lake.engine.run import Outcome, run
+from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate
 

@@ -19,10 +19,18 @@ from pyspark.sql import SparkSession
 from tests.columnar.folding import _merged
 from tests.lake.lakes import differing, engine_rows, rows
 
-from wirelake.lake import advance, planning, run
-from wirelake.lake.settings import Settings
-from wirelake.lake.step import Step
-from wirelake.records.crossing import CROSSING
+from wirelake.lake.engine import (
+    engine as advance,
+)
+from wirelake.lake.engine import (
+    run,
+)
+from wirelake.lake.engine import (
+    tasks as planning,
+)
+from wirelake.lake.engine.settings import Settings
+from wirelake.lake.engine.step import Step
+from wirelake.records.cross_connection import CROSSING
 from wirelake.tables.entries import AddedFile
 from wirelake.tables.log import Log
 
@@ -39,7 +47,7 @@ def run_here(
     workers: int = 1,
     **options: Any,
 ) -> run.Outcome:
-    """As `wirelake.lake.run.run`; every source is divided into as many shares as `workers`."""
+    """As `run` of the lake; every source is divided into as many shares as `workers`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(advance, "join", _set_aside)
         patch.setattr(planning, "_BYTES_OF_A_SHARE", 1)

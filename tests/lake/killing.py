@@ -18,7 +18,7 @@ from tests.lake.lake_driver import Done, Order
 __all__ = ["Driver", "killed_at", "killed_writing", "left_over", "started", "worker_killed"]
 
 _ROOT = Path(__file__).parents[2]
-_DAEMON = b"wirelake.lake.daemon"
+_DAEMON = b"wirelake.lake.spark.daemon"
 _LOOK_S = 0.02
 _PATIENCE_S = 900
 

@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 
 from wirelake.cli.errors import CommandError
-from wirelake.cli.spark_session import spark_failures
-from wirelake.lake import planning, session
-from wirelake.lake.run import Outcome, run
+from wirelake.cli.lake.spark_session import spark_failures
+from wirelake.lake import session
+from wirelake.lake.engine import tasks as planning
+from wirelake.lake.engine.run import Outcome, run
 from wirelake.tables import writer
 from wirelake.tables.errors import LakeError
 

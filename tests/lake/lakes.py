@@ -9,7 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.columnar.read import ReadOptions, read_batches, table_schema
+from wirelake.columnar.read.reader import (
+    ReadOptions,
+    read_batches,
+    table_schema,
+)
 from wirelake.tables.query import open_lake
 
 TRUE_TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "coverage")

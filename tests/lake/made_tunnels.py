@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.columnar.differential import _Talk
 
-from wirelake.capture.format import LINK_RAW
-from wirelake.capture.writer import PcapWriter
+from wirelake.capture.format.constants import LINK_RAW
+from wirelake.capture.format.writer import PcapWriter
 from wirelake.protocols.tny import layout as tny
 
 __all__ = ["write_tunnels"]

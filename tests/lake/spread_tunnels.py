@@ -20,10 +20,15 @@ from tests.lake.engine_here import run_here
 from tests.lake.lakes import counted, differing, rows
 from tests.lake.made_tunnels import write_tunnels
 
-from wirelake.capture.format import LINK_RAW
-from wirelake.capture.writer import PcapWriter
-from wirelake.columnar.holding import HeldBack
-from wirelake.columnar.read import ENGINES, ReadOptions, _events, open_pipeline
+from wirelake.capture.format.constants import LINK_RAW
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.columnar.read.pending import HeldBack
+from wirelake.columnar.read.reader import (
+    ENGINES,
+    ReadOptions,
+    _events,
+    open_pipeline,
+)
 from wirelake.protocols.tny import layout as tny
 from wirelake.records.batches import batch_from_rows
 from wirelake.records.engine import tell

@@ -12,7 +12,7 @@ from tests.lake.lakes import unlike_engines
 from tests.lake.made_tunnels import write_tunnels
 from tests.lake.spread_tunnels import wild
 
-from wirelake.lake.run import run
+from wirelake.lake.engine.run import run
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake import session
-from wirelake.lake.session import SessionError
+from wirelake.lake.spark.session import SessionError
 
 from . import connect_client
 from .connecting import connect_server

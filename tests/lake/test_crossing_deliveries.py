@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from wirelake.lake.crossing.deliveries import (
+from wirelake.lake.engine.cross_connection import (
     expected,
     kept_faults,
     kept_publications,
@@ -18,9 +18,13 @@ from wirelake.lake.crossing.deliveries import (
     settled,
     told,
 )
-from wirelake.lake.schemas import spark_schema
-from wirelake.records import DeliveriesEngine, Event, tell
-from wirelake.records.crossing import CROSSING
+from wirelake.lake.spark.schemas import spark_schema
+from wirelake.records import (
+    DeliveriesEngine,
+    Event,
+    tell,
+)
+from wirelake.records.cross_connection import CROSSING
 from wirelake.records.schema import schema
 
 from .crossing_events import Rows, at_random, captured, folded, frame, in_any_order, rows_of

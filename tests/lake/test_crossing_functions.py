@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from wirelake.lake.crossing.functions import register
+from wirelake.lake.spark.functions import register
 from wirelake.records.schema import schema
 from wirelake.tables.values import var_text
 

@@ -8,9 +8,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wirelake.lake.crossing import rollups
-from wirelake.lake.schemas import spark_schema
-from wirelake.records.buckets import BUCKETS, bounds, bucket_of
+from wirelake.lake.engine import rollups
+from wirelake.lake.spark.schemas import spark_schema
+from wirelake.records.latency_buckets import (
+    BUCKETS,
+    bounds,
+    bucket_of,
+)
 from wirelake.records.schema import schema
 
 from .crossing_events import Rows, frame, in_any_order, rows_of

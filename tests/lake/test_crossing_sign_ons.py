@@ -9,7 +9,11 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from wirelake.lake.crossing.sign_ons import kept, previous, with_previous
+from wirelake.lake.engine.cross_connection import (
+    kept,
+    previous,
+    with_previous,
+)
 from wirelake.records import Event, tell
 from wirelake.records.schema import schema
 

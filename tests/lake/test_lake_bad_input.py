@@ -21,8 +21,8 @@ from tests.lake.cut_captures import age
 from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lake_driver import Order
 
-from wirelake.lake.run import Outcome, run
-from wirelake.lake.settings import Settings
+from wirelake.lake.engine.run import Outcome, run
+from wirelake.lake.engine.settings import Settings
 from wirelake.tables.errors import LakeError
 from wirelake.tables.log import Log
 from wirelake.tables.query import open_lake
@@ -176,7 +176,7 @@ def test_a_file_that_grows_waits(
         if growing.stat().st_size < len(data):
             growing.write_bytes(data)
 
-    monkeypatch.setattr("wirelake.lake.run.time.sleep", meanwhile)
+    monkeypatch.setattr("wirelake.lake.engine.run.time.sleep", meanwhile)
     lake = tmp_path / "lake"
     outcome = run_here(lake, folder)
     assert outcome.files == 1

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake import session
 
 

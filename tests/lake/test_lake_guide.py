@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wirelake.columnar.read import TABLES
-from wirelake.lake.options import FILES, OPTIONS
+from wirelake.columnar.read.reader import TABLES
+from wirelake.lake.datasource.options import FILES, OPTIONS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "spark.md").read_text("utf-8")
 

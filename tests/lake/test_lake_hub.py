@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.hub.recording.recorded_run import TABLES, recorded_run
 
-from wirelake.lake.run import run
-from wirelake.lake.settings import Settings
+from wirelake.lake.engine.run import run
+from wirelake.lake.engine.settings import Settings
 from wirelake.tables.query import open_lake
 
 

@@ -18,7 +18,7 @@ from tests.lake.killing import killed_at, killed_writing, left_over, started, wo
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import PLACES, miscounted, unlike_engines
 
-from wirelake.lake.verify import verify
+from wirelake.lake.verify.verify import verify
 from wirelake.tables.check import check
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate

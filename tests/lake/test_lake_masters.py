@@ -23,9 +23,10 @@ from tests.lake.killing import started
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import untrue
 
-from wirelake.lake import planning, session
-from wirelake.lake.run import run
-from wirelake.lake.verify import verify
+from wirelake.lake import session
+from wirelake.lake.engine import tasks as planning
+from wirelake.lake.engine.run import run
+from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate
 

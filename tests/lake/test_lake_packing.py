@@ -5,7 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.lake.packing import Files, Share, packed
+from wirelake.lake.datasource.partitions import (
+    Files,
+    Share,
+    packed,
+)
 
 MB = 1 << 20
 SIZES = st.lists(st.integers(0, 50 * MB) | st.integers(0, 5_000 * MB), max_size=30)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.lake import paths
-from wirelake.lake.paths import PathError
+from wirelake.lake.datasource import paths
+from wirelake.lake.datasource.paths import PathError
 
 Make = Callable[..., list[str]]
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import LessThan
 
-from wirelake.capture.items import Packet
-from wirelake.capture.reader import read
-from wirelake.capture.writer import PcapWriter
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.capture.format.items import Packet
+from wirelake.capture.format.reader import read
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake import WirelakeSource
-from wirelake.lake.options import parse
-from wirelake.lake.packing import Work
-from wirelake.lake.paths import captures as found_captures
-from wirelake.lake.pruning import Range, wanted
-from wirelake.lake.reading import planned, rows
-from wirelake.lake.source import PushdownReader
+from wirelake.lake.datasource.options import parse
+from wirelake.lake.datasource.partitions import Work
+from wirelake.lake.datasource.paths import captures as found_captures
+from wirelake.lake.datasource.pruning import Range, wanted
+from wirelake.lake.datasource.reading import planned, rows
+from wirelake.lake.datasource.source import PushdownReader
 from wirelake.traffic import simulate
 
 FILES = 24

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from wirelake.lake.pushdown import conditions
+from wirelake.lake.datasource.pushdown import conditions
 from wirelake.records.filter import compile_filter
 
 SCHEMA = pa.schema(

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
 
-from wirelake.columnar.read import PLAIN, TABLES
+from wirelake.columnar.read.reader import PLAIN, TABLES
 from wirelake.lake import WirelakeSource
-from wirelake.lake.packing import Share, Work
-from wirelake.lake.reading import FaultError
-from wirelake.lake.source import CaptureReader, PushdownReader
+from wirelake.lake.datasource.partitions import Share, Work
+from wirelake.lake.datasource.reading import FaultError
+from wirelake.lake.datasource.source import CaptureReader, PushdownReader
 from wirelake.traffic import simulate
 
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from wirelake.columnar.read import TABLES
-from wirelake.lake.schemas import spark_schema
+from wirelake.columnar.read.reader import TABLES
+from wirelake.lake.spark.schemas import spark_schema
 from wirelake.protocols import registry
 from wirelake.records.schema import schema
 

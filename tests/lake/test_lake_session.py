@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from wirelake.lake import session
-from wirelake.lake.daemon import TASKS
-from wirelake.lake.session import settings
+from wirelake.lake.spark.daemon import TASKS
+from wirelake.lake.spark.session import settings
 
 
 def test_a_session_has_the_settings(spark: SparkSession) -> None:
@@ -68,10 +68,10 @@ def test_the_package_has_no_more_than_it_says() -> None:
 def loaded(worker: str) -> list[str]:
     """What of the slow modules a daemon for these workers has loaded; it says nothing itself."""
     program = (
-        "import sys; from wirelake.lake.daemon import preload; preload(sys.argv[1]);"
+        "import sys; from wirelake.lake.spark.daemon import preload; preload(sys.argv[1]);"
         "sys.stderr.write(' '.join(sorted(set(sys.argv[2:]) & set(sys.modules))))"
     )
-    slow = ("pandas", "wirelake.lake.source", "wirelake.lake.warming")
+    slow = ("pandas", "wirelake.lake.datasource.source", "wirelake.lake.spark.warm")
     found = subprocess.run(
         [sys.executable, "-c", program, worker, *slow], capture_output=True, text=True, check=True
     )
@@ -80,8 +80,12 @@ def loaded(worker: str) -> list[str]:
 
 
 def test_the_daemon_of_tasks_has_everything_loaded() -> None:
-    assert loaded(TASKS) == ["pandas", "wirelake.lake.source", "wirelake.lake.warming"]
+    assert loaded(TASKS) == [
+        "pandas",
+        "wirelake.lake.datasource.source",
+        "wirelake.lake.spark.warm",
+    ]
 
 
 def test_the_daemon_of_planners_has_what_planning_takes() -> None:
-    assert loaded("pyspark.sql.worker.create_data_source") == ["wirelake.lake.source"]
+    assert loaded("pyspark.sql.worker.create_data_source") == ["wirelake.lake.datasource.source"]

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.lake.decoding import DecodeTask, decode
-from wirelake.lake.settings import DECODED, TABLES, Settings, tables_of
+from wirelake.lake.engine.decoding import DecodeTask, decode
+from wirelake.lake.engine.settings import (
+    DECODED,
+    TABLES,
+    Settings,
+    tables_of,
+)
 from wirelake.tables.errors import LakeError
 
 

@@ -11,9 +11,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from wirelake.capture.recorder import Recorder
-from wirelake.columnar.read import PLAIN, TABLES, ReadOptions, read_batches, table_schema
-from wirelake.lake.schemas import spark_schema
+from wirelake.capture.record.recorder import Recorder
+from wirelake.columnar.read.reader import (
+    PLAIN,
+    TABLES,
+    ReadOptions,
+    read_batches,
+    table_schema,
+)
+from wirelake.lake.spark.schemas import spark_schema
 from wirelake.protocols import registry
 
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from tests.lake.cut_examples import unread
 from tests.lake.lakes import untrue
 
-from wirelake.lake.run import run
-from wirelake.lake.verify import verify
+from wirelake.lake.engine.run import run
+from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate
 

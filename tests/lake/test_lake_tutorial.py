@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.docs.page_runner import run_page
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.records.page_texts import EXAMPLES, MADE
 from wirelake.records.schema import schema
 from wirelake.tables.query import open_lake

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from wirelake.lake.java import java_home
+from wirelake.lake.spark.java import java_home
 from wirelake.traffic import simulate
 
 from .lakes import untrue

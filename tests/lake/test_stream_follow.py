@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from wirelake.lake.streaming import Batch, StreamError, follow
+from wirelake.lake.engine.streaming import (
+    Batch,
+    StreamError,
+    follow,
+)
 
 NO_WAIT = {"settle": "0", "lateness": "0"}
 

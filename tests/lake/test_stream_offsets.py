@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.lake.offsets import Offset, OffsetError, between, cursors, moved_on
+from wirelake.lake.datasource.offsets import (
+    Offset,
+    OffsetError,
+    between,
+    cursors,
+    moved_on,
+)
 from wirelake.tables.inputs import Capture
 
 

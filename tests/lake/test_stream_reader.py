@@ -15,12 +15,16 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxFiles,
 )
 
-from wirelake.columnar.read import DERIVED, ReadOptions, read_batches
+from wirelake.columnar.read.reader import (
+    DERIVED,
+    ReadOptions,
+    read_batches,
+)
 from wirelake.lake import WirelakeSource
-from wirelake.lake.files import FILE_SCHEMA
-from wirelake.lake.options import OptionError, parse
-from wirelake.lake.paths import PathError
-from wirelake.lake.stream import CaptureStream
+from wirelake.lake.datasource.files import FILE_SCHEMA
+from wirelake.lake.datasource.options import OptionError, parse
+from wirelake.lake.datasource.paths import PathError
+from wirelake.lake.datasource.stream import CaptureStream
 
 NOW = 1_800_000_000 * 10**9
 ALL = ReadAllAvailable()

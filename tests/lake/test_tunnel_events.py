@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from wirelake.columnar.fold import tunnel_hash
-from wirelake.lake import tunnel_events
-from wirelake.lake.tunnel_events import EventFiles
-from wirelake.records.crossing import CROSSING
+from wirelake.lake.engine import tunnels as tunnel_events
+from wirelake.lake.engine.tunnels import EventFiles
+from wirelake.records.cross_connection import CROSSING
 
 SCHEMA = CROSSING["_tunnel_events"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.lake.spread_tunnels import SLOT_S, advanced, slots_of, step, unlike_engines_in_time
 
-from wirelake.lake.tunnelling import EVENTS, SHARES
+from wirelake.lake.engine.tunnels import EVENTS, SHARES
 from wirelake.tables.entries import AddedFile
 from wirelake.tables.log import Log
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from wirelake.lake.run import run
-from wirelake.lake.verify import verify
+from wirelake.lake.engine.run import run
+from wirelake.lake.verify.verify import verify
 from wirelake.tables.entries import AddedFile
 from wirelake.tables.log import Log
 

@@ -9,14 +9,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from wirelake.lake.verify_sql import (
+from wirelake.lake.verify.queries import (
     DELIVERIES_ANEW,
     MERGED,
     PREVIOUS_WRONG,
     SAID_ONCE,
     differences,
 )
-from wirelake.records.crossing import CROSSING
+from wirelake.records.cross_connection import CROSSING
 from wirelake.records.schema import schema
 
 ALL = {"share": 0, "shares": 1, "expired": -(1 << 63)}

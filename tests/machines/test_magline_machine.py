@@ -25,7 +25,11 @@ from tests.machines.magline_world import (
 
 from wirelake.protocols.magline.handshake import x25519_public
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
-from wirelake.protocols.magline.limits import MAX_PINGS, ResumptionOptions, ServerOptions
+from wirelake.protocols.magline.limits import (
+    MAX_PINGS,
+    ResumptionOptions,
+    ServerOptions,
+)
 from wirelake.protocols.magline.session import (
     Authenticated,
     ClientKey,

@@ -20,10 +20,23 @@ from hypothesis.stateful import (
 )
 from tests.machines.wire import Wire
 
-from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
+from wirelake.protocols.sansio import (
+    Closed,
+    Event,
+    Failed,
+    SessionError,
+)
 from wirelake.protocols.tny.codec_seed import write_message
-from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
-from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
+from wirelake.protocols.tny.layout import (
+    LinkOpen,
+    Message,
+    Mode,
+)
+from wirelake.protocols.tny.limits import (
+    GatewayOptions,
+    RegistryLimits,
+    RelayServerOptions,
+)
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,

@@ -21,7 +21,12 @@ from hypothesis.stateful import (
 from tests.machines.wire import Wire
 from tests.playbooks.tny.peer import KEYS, filler
 
-from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
+from wirelake.protocols.sansio import (
+    Closed,
+    Event,
+    Failed,
+    SessionError,
+)
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.session import (

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from wirelake.protocols import conform
-from wirelake.protocols.conform import ADAPTERS, Report, excuses, load, main
+from wirelake.protocols.conform import (
+    ADAPTERS,
+    Report,
+    excuses,
+    load,
+    main,
+)
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 FILES = [FOLDER / f"{protocol}.jsonl" for protocol in ADAPTERS]

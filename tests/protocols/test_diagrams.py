@@ -13,7 +13,12 @@ import pytest
 
 import wirelake.protocols
 from wirelake.protocols import diagrams
-from wirelake.protocols.diagrams import FILE, SESSIONS, Drawn, page
+from wirelake.protocols.diagrams import (
+    FILE,
+    SESSIONS,
+    Drawn,
+    page,
+)
 from wirelake.protocols.sansio import CLOSED, Session
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"

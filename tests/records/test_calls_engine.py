@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from wirelake.records.call_rows import CallRow
-from wirelake.records.calls import CallsEngine
+from wirelake.records.calls import CallRow, CallsEngine
 from wirelake.records.engine import EngineLimits, tell
-from wirelake.records.rows import Event, Fact, Opened
-from wirelake.records.tunnel_ids import tunnel_connection
+from wirelake.records.rows import (
+    Event,
+    Fact,
+    Opened,
+)
+from wirelake.records.tunnels import tunnel_connection
 
 from .scenes import SECOND, answer, ask, closed, fault, message, run
 

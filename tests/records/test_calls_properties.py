@@ -7,9 +7,12 @@ from typing import Any, TypeGuard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.records.call_rows import CallRow
-from wirelake.records.calls import CallsEngine
-from wirelake.records.rows import Event, MessageRow, in_order
+from wirelake.records.calls import CallRow, CallsEngine
+from wirelake.records.rows import (
+    Event,
+    MessageRow,
+    in_order,
+)
 
 from .scenes import SECOND, answer, as_set, ask, closed, events, fault, run
 

@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.records.page_texts import EXAMPLES, MADE, NOTES, ROWS
+from wirelake.records.page_texts import (
+    EXAMPLES,
+    MADE,
+    NOTES,
+    ROWS,
+)
 from wirelake.records.pages import main, pages
-from wirelake.records.schema import COMMON, TABLES, schema
+from wirelake.records.schema import (
+    COMMON,
+    TABLES,
+    schema,
+)
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 NAMES = ["messages", *TABLES]

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from wirelake.records.batches import batch_from_rows, fault_rows
 from wirelake.records.calls import CallsEngine
-from wirelake.records.rows import WANTED, MessageRow, fields_of, rows_from_batch
+from wirelake.records.rows import (
+    WANTED,
+    MessageRow,
+    fields_of,
+    rows_from_batch,
+)
 from wirelake.records.schema import COMMON, schema
 
 from .scenes import answer, ask, run

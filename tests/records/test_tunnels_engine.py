@@ -8,8 +8,13 @@ import pytest
 
 from wirelake.records.engine import EngineLimits, tell
 from wirelake.records.rows import Event, MessageRow
-from wirelake.records.tunnel_ids import fnv1a_63, tunnel_connection, tunnel_of
-from wirelake.records.tunnels import TunnelRow, TunnelsEngine
+from wirelake.records.tunnels import (
+    TunnelRow,
+    TunnelsEngine,
+    fnv1a_63,
+    tunnel_connection,
+    tunnel_of,
+)
 
 from .scenes import answer, ask, closed, message, run
 

@@ -54,9 +54,9 @@ def test_the_wheel_has_every_source_and_nothing_else(names: list[str]) -> None:
 def test_the_wheel_has_what_is_no_python(names: list[str]) -> None:
     assert {
         "wirelake/py.typed",
-        "wirelake/lake/log4j2.properties",
-        "wirelake/tables/page/report.css",
-        "wirelake/tables/page/report.js",
+        "wirelake/lake/spark/log4j2.properties",
+        "wirelake/tables/report/page_assets/report.css",
+        "wirelake/tables/report/page_assets/report.js",
         "wirelake/wire/views/lua_runtime_wireshark.lua",
         f"wirelake-{__version__}.dist-info/licenses/LICENSE",
     } <= set(names)

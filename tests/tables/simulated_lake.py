@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.records.schema import schema
 from wirelake.tables.inputs import discover
 from wirelake.tables.writer import Transaction, Writer

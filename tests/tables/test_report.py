@@ -13,9 +13,13 @@ import pyarrow as pa
 import pytest
 
 from wirelake.records.schema import schema
-from wirelake.tables.layout import PUBLIC_TABLES
+from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake
-from wirelake.tables.report import Report, end_of_messages, make_report
+from wirelake.tables.report.report import (
+    Report,
+    end_of_messages,
+    make_report,
+)
 
 from .minutes import MINUTES
 from .simulated_lake import captures, lake

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from wirelake.tables.query import open_lake
-from wirelake.tables.report import Report, make_report
-from wirelake.tables.report_page import PlotlyMissingError, report_page
-from wirelake.tables.report_plots import plots
+from wirelake.tables.report.page import PlotlyMissingError, report_page
+from wirelake.tables.report.plots import plots
+from wirelake.tables.report.report import Report, make_report
 
 from .simulated_lake import captures, lake
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from wirelake.tables import report_sheets as words
-from wirelake.tables.report import Coverage, Overview, Report
+from wirelake.tables.report import sheets as words
+from wirelake.tables.report.report import (
+    Coverage,
+    Overview,
+    Report,
+)
 
 
 @pytest.fixture

@@ -15,8 +15,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from wirelake.records.schema import schema
 from wirelake.tables.compact import compact
 from wirelake.tables.errors import LakeError
-from wirelake.tables.export import ExportedTable, Format, export
-from wirelake.tables.layout import PUBLIC_TABLES
+from wirelake.tables.export.export import (
+    ExportedTable,
+    Format,
+    export,
+)
+from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.reading import conform, table
 from wirelake.tables.writer import Writer
 
@@ -107,7 +111,7 @@ def test_an_export_gets_the_columns_of_a_newer_version(
         pass
     older_lake(lake)
     with monkeypatch.context() as patch:
-        patch.setattr("wirelake.tables.export.schema", lambda _: older_columns())
+        patch.setattr("wirelake.tables.export.export.schema", lambda _: older_columns())
         export(lake, out, format_, ["messages"])
     assert exported(out, format_, "messages").schema.names == older_columns().names
     with Writer(lake) as writer, writer.begin() as step:
@@ -198,7 +202,7 @@ def test_what_was_removed_long_ago_is_deleted(
         step.commit("expire")
     export(lake, out, format_, ["calls"])
     assert linked() == 2  # a reader may still need them
-    monkeypatch.setattr(f"wirelake.tables.export_{format_}.KEPT_DAYS", -1)
+    monkeypatch.setattr(f"wirelake.tables.export.{format_}.KEPT_DAYS", -1)
     if format_ == "delta":
         from deltalake import DeltaTable as Delta
 
@@ -234,7 +238,7 @@ def test_what_cannot_be_exported(
     original = builtins.__import__
 
     def missing(name: str, *rest: Any) -> Any:
-        if "export_delta" in name:
+        if name == "delta":
             raise ImportError(name)
         return original(name, *rest)
 

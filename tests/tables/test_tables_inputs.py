@@ -10,7 +10,15 @@ import pytest
 
 from wirelake.capture import Recorder
 from wirelake.tables.errors import LakeError
-from wirelake.tables.inputs import Admission, Capture, Watch, admit, discover, opened, unchanged
+from wirelake.tables.inputs import (
+    Admission,
+    Capture,
+    Watch,
+    admit,
+    discover,
+    opened,
+    unchanged,
+)
 from wirelake.tables.snapshot import Snapshot, Source
 
 from .made_lakes import SECOND

@@ -14,8 +14,8 @@ from wirelake.protocols.esnp.layout import Var, VarType
 from wirelake.records.schema import schema
 from wirelake.records.structs import messages_schema
 from wirelake.tables.errors import LakeError
-from wirelake.tables.layout import PUBLIC_TABLES
 from wirelake.tables.log import Log
+from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake, table
 from wirelake.tables.reading import batches, conform
 from wirelake.tables.values import var_text

@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.tables import sweeping
+from wirelake.tables import cleanup as sweeping
 from wirelake.tables.errors import LakeError
-from wirelake.tables.layout import Layout
-from wirelake.tables.log import CHECKPOINT_EVERY, FORMAT, Log
+from wirelake.tables.log import (
+    CHECKPOINT_EVERY,
+    FORMAT,
+    Log,
+)
+from wirelake.tables.paths import Layout
 from wirelake.tables.reading import table
 from wirelake.tables.writer import Writer
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 
-from wirelake.capture.decode import read_tables
+from wirelake.capture.decode.reference import read_tables
 from wirelake.records.calls import CallsEngine
 from wirelake.records.connections import ConnectionsEngine
 from wirelake.records.deliveries import DeliveriesEngine

@@ -11,18 +11,18 @@ import pytest
 
 from wirelake.protocols.comet.layout import MessageList, Notification
 from wirelake.protocols.comet.sealing import ContentOpener
-from wirelake.protocols.magline.opening import Opener
+from wirelake.protocols.magline.decryption import Opener
 from wirelake.protocols.magline.session import ServerSession
-from wirelake.traffic.casting import cast
 from wirelake.traffic.clock import EPOCH_NS, PERIOD_NS
-from wirelake.traffic.frames import Frame, frames_of
-from wirelake.traffic.mould import SCENARIOS, make
-from wirelake.traffic.numbers import shown
-from wirelake.traffic.plate import Cast
-from wirelake.traffic.press import Style
-from wirelake.traffic.recorded import RecordedStyle
-from wirelake.traffic.scene import S2C
-from wirelake.traffic.sniffed import SniffedStyle
+from wirelake.traffic.packets.instances import cast
+from wirelake.traffic.packets.numbers import shown
+from wirelake.traffic.packets.packet_template import Cast
+from wirelake.traffic.packets.recorded import RecordedStyle
+from wirelake.traffic.packets.sniffed import SniffedStyle
+from wirelake.traffic.packets.writer import Style
+from wirelake.traffic.scenes.frames import Frame, frames_of
+from wirelake.traffic.scenes.scene import S2C
+from wirelake.traffic.scenes.template import SCENARIOS, make
 
 CASTS = 4
 STYLES: dict[str, Style] = {

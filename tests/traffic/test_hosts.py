@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.capture.connections import Endpoint, connection_id
-from wirelake.records.tunnel_ids import tunnel_connection
-from wirelake.traffic import hosts
+from wirelake.capture.tcp.connections import Endpoint, connection_id
+from wirelake.records.tunnels import tunnel_connection
+from wirelake.traffic.packets import hosts
 
 CASTS = np.arange(4_000, dtype=np.uint64) * np.uint64(65_537)
 HOST = np.array([0, 0, 1, 7])

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from wirelake.traffic.frames import Frame
-from wirelake.traffic.mould import SCENARIOS, Mould, make
-from wirelake.traffic.numbers import written
-from wirelake.traffic.scene import C2S
+from wirelake.traffic.packets.numbers import written
+from wirelake.traffic.scenes.frames import Frame
+from wirelake.traffic.scenes.scene import C2S
+from wirelake.traffic.scenes.template import (
+    SCENARIOS,
+    Mould,
+    make,
+)
 
 SEEDS = range(10)
 SAID = {

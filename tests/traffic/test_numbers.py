@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.traffic.numbers import (
+from wirelake.traffic.packets.numbers import (
     BLOCK,
     FORMS,
     WIDTHS,

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.traffic.mould import SCENARIOS
-from wirelake.traffic.plan import PROTOCOLS, STYLES, SimulateError, parse_size, plan
+from wirelake.traffic.plan import (
+    PROTOCOLS,
+    STYLES,
+    SimulateError,
+    parse_size,
+    plan,
+)
+from wirelake.traffic.scenes.template import SCENARIOS
 from wirelake.traffic.shard import FILES, Shard
 
 

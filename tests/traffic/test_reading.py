@@ -8,9 +8,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from wirelake.traffic.frames import Frame, Meant
-from wirelake.traffic.mould import Stream
-from wirelake.traffic.truth.reading import Broken, Captured, Read, read
+from wirelake.traffic.scenes.frames import Frame, Meant
+from wirelake.traffic.scenes.template import Stream
+from wirelake.traffic.truth.reading import (
+    Broken,
+    Captured,
+    Read,
+    read,
+)
 
 SIZES = (10, 20, 30, 40)
 """Four frames, each in a packet of its own."""

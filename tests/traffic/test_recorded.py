@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wirelake.capture.recorder import Recorder
-from wirelake.traffic.casting import cast
+from wirelake.capture.record.recorder import Recorder
 from wirelake.traffic.clock import EPOCH_NS
-from wirelake.traffic.hosts import SERVER, address_text
-from wirelake.traffic.mould import SCENARIOS, make
-from wirelake.traffic.plate import Cast
-from wirelake.traffic.press import Edits, press
-from wirelake.traffic.recorded import RecordedStyle, server_port
+from wirelake.traffic.packets.hosts import SERVER, address_text
+from wirelake.traffic.packets.instances import cast
+from wirelake.traffic.packets.packet_template import Cast
+from wirelake.traffic.packets.recorded import RecordedStyle, server_port
+from wirelake.traffic.packets.writer import Edits, press
+from wirelake.traffic.scenes.template import SCENARIOS, make
 
 SERVER_TEXT = ".".join(map(str, SERVER))
 

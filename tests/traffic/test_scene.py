@@ -9,8 +9,14 @@ from wirelake.protocols.esnp.session import Announced, EsnpSession
 from wirelake.protocols.sansio import Event, Role
 from wirelake.protocols.tny.limits import ClientOptions
 from wirelake.protocols.tny.session import ClientSession, ServerSession
-from wirelake.traffic.numbers import Numbers
-from wirelake.traffic.scene import C2S, S2C, Actor, Line, Scene
+from wirelake.traffic.packets.numbers import Numbers
+from wirelake.traffic.scenes.scene import (
+    C2S,
+    S2C,
+    Actor,
+    Line,
+    Scene,
+)
 
 
 def _scene() -> Scene:

@@ -7,10 +7,20 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.capture.assembly import Data, StreamAssembler
-from wirelake.capture.synthesis import ACK, FIN, RST, SYN
-from wirelake.traffic.scene import C2S, S2C, Closing, Happening
-from wirelake.traffic.segments import Segment, segments_of
+from wirelake.capture.tcp.assembly import Data, StreamAssembler
+from wirelake.capture.tcp.synthesis import (
+    ACK,
+    FIN,
+    RST,
+    SYN,
+)
+from wirelake.traffic.packets.segments import Segment, segments_of
+from wirelake.traffic.scenes.scene import (
+    C2S,
+    S2C,
+    Closing,
+    Happening,
+)
 
 WRITES = st.lists(
     st.tuples(st.sampled_from([C2S, S2C]), st.integers(1, 5_000), st.floats(0, 60.0)), max_size=30

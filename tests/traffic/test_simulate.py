@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from wirelake.cli.main import main
-from wirelake.traffic import SimulateError, Summary, simulate
+from wirelake.traffic import (
+    SimulateError,
+    Summary,
+    simulate,
+)
 from wirelake.traffic import plan as planning
 
 

@@ -12,9 +12,17 @@ import duckdb
 import pyarrow as pa
 from tests.hub_raw.hub_process import HubProcess, running_hub
 
-from wirelake.capture.output import sealed_files
-from wirelake.columnar.read import ReadOptions, read_batches, table_schema
-from wirelake.traffic.live import LiveSummary, Stage, perform
+from wirelake.capture.format.output import sealed_files
+from wirelake.columnar.read.reader import (
+    ReadOptions,
+    read_batches,
+    table_schema,
+)
+from wirelake.traffic.live import (
+    LiveSummary,
+    Stage,
+    perform,
+)
 
 TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "messages")
 _COLUMNS = {"messages": ["protocol", "kind", "name", "direction"]}

@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 from tests.hub.running import Running, running, until
 
-from wirelake.hub.demo import demo_services
+from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.magline.session import ClientKey, Ticket
 from wirelake.traffic.live import SimulateError
-from wirelake.traffic.live.askers import Asker, Device, Player, Service
+from wirelake.traffic.live.askers import (
+    Asker,
+    Device,
+    Player,
+    Service,
+)
+from wirelake.traffic.live.connection import dial
 from wirelake.traffic.live.gateway import Gateway
-from wirelake.traffic.live.ledger import Ledger
-from wirelake.traffic.live.line import dial
+from wirelake.traffic.live.journal import Ledger
 
 _KEY = ClientKey(allow_anonymous=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wirelake.traffic.live.ledger import Ledger
+from wirelake.traffic.live.journal import Ledger
 
 
 def test_a_call() -> None:

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from tests.traffic_live.performed import Performed
 
 from wirelake.lake import session
-from wirelake.lake.run import run
-from wirelake.lake.settings import Settings
+from wirelake.lake.engine.run import run
+from wirelake.lake.engine.settings import Settings
 from wirelake.traffic.live import compare
 
 

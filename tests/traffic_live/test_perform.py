@@ -13,10 +13,14 @@ import pytest
 from tests.hub_raw.hub_process import wait_until
 from tests.traffic_live.performed import Performed, recording_hub, stage_of, tables_of
 
-from wirelake.traffic.live import SimulateError, Stage, perform
+from wirelake.traffic.live import (
+    SimulateError,
+    Stage,
+    perform,
+)
 from wirelake.traffic.live.broken import FLAWS
 from wirelake.traffic.live.compare import compare_tables
-from wirelake.traffic.live.ledger import CLOCK_NS
+from wirelake.traffic.live.journal import CLOCK_NS
 from wirelake.traffic.live.truth import SHEETS
 
 _NOBODY = Stage("http://127.0.0.1:1", Path("nowhere"))

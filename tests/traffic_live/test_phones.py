@@ -9,8 +9,8 @@ import pytest
 from tests.hub.running import running, until
 
 from wirelake.protocols.comet import layout as comet
-from wirelake.traffic.live.ledger import Ledger
-from wirelake.traffic.live.line import dial
+from wirelake.traffic.live.connection import dial
+from wirelake.traffic.live.journal import Ledger
 from wirelake.traffic.live.phones import Phone
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 
 from wirelake.traffic.live.phones import TEMPERS
-from wirelake.traffic.live.population import Population, deed, owners
+from wirelake.traffic.live.population import (
+    Population,
+    deed,
+    owners,
+)
 
 
 def test_somebody_of_each_kind_is_there() -> None:

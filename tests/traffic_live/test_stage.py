@@ -9,7 +9,11 @@ import pytest
 from tests.hub_raw.hub_process import running_hub
 from tests.traffic_live.performed import recording_hub, stage_of
 
-from wirelake.traffic.live import SimulateError, Stage, perform
+from wirelake.traffic.live import (
+    SimulateError,
+    Stage,
+    perform,
+)
 
 
 def _refusal(stage: Stage, folder: Path) -> str:

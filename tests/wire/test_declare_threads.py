@@ -10,7 +10,11 @@ import pytest
 
 from wirelake.wire import model
 from wirelake.wire.declare import build
-from wirelake.wire.types import U8, U32, Layout
+from wirelake.wire.types import (
+    U8,
+    U32,
+    Layout,
+)
 
 
 class Inner(Layout):

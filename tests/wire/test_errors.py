@@ -8,7 +8,13 @@ import re
 
 import pytest
 
-from wirelake.wire.errors import CODES, DecodeError, EncodeError, NeedMore, WireError
+from wirelake.wire.errors import (
+    CODES,
+    DecodeError,
+    EncodeError,
+    NeedMore,
+    WireError,
+)
 
 
 def test_an_error_says_what_where_and_why() -> None:

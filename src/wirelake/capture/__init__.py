@@ -8,11 +8,17 @@ What is named here needs nothing but msgspec (and zstandard, for files in zstd).
 files are in `info.py`, `repair.py` and `redact.py`, the way to tables in `decode.py`.
 """
 
-from .items import Fact, FileFault, Packet, Secrets, Segment
-from .limits import Limits
-from .links import segment
-from .reader import read
-from .recorder import Recorder
+from .format.items import (
+    Fact,
+    FileFault,
+    Packet,
+    Secrets,
+    Segment,
+)
+from .format.limits import Limits
+from .format.reader import read
+from .record.recorder import Recorder
+from .tcp.headers import segment
 
 __all__ = [
     "Fact",

@@ -14,8 +14,17 @@ from typing import Any
 
 import click
 
-from .errors import BAD_DATA, BAD_USAGE, CommandError
-from .main import COMMANDS, abandon_output, help_text
+from .errors import (
+    BAD_DATA,
+    BAD_USAGE,
+    CommandError,
+)
+from .main import (
+    COMMANDS,
+    abandon_output,
+    help_text,
+    module_of,
+)
 
 __all__ = ["TOP", "run"]
 
@@ -31,7 +40,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"{__package__}.{cmd_name}")
+        module = importlib.import_module(module_of(cmd_name))
         command: click.Command = module.command
         return command
 

@@ -35,7 +35,10 @@ COMMANDS = {
     "simulate": "Make captures of simulated traffic, with the truth beside them.",
     "demo": "See it work.",
 }
-"""Every command with its summary; each is the module of that name, its attribute `command`."""
+"""Every command with its summary."""
+
+_PACKAGES = ("demo", "lake", "read", "top")
+"""Commands that are packages of their own; the others are modules of `commands`."""
 
 _HELP = """\
 Usage: wirelake COMMAND [ARGUMENTS]
@@ -57,6 +60,12 @@ Examples:
 
 Exit codes: 0 success, 1 bad data, 2 bad usage.
 """
+
+
+def module_of(name: str) -> str:
+    """The module whose attribute `command` is the command of this name."""
+    place = f"{name}.command" if name in _PACKAGES else f"commands.{name}"
+    return f"{__package__}.{place}"
 
 
 def help_text() -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wirelake.hub.config_text import meanings
+from wirelake.hub.config import meanings
 
 __all__ = ["PUBLIC", "Public", "pages"]
 
@@ -45,7 +45,7 @@ PUBLIC: Final = (
         ),
     ),
     Public(
-        "wirelake.hub.services",
+        "wirelake.hub.rpc.services",
         "Functions that clients can call ([Write a service](../guides/services.md)).",
         ("Services", "Call", "Reply", "ServiceError", "ServiceDefinitionError"),
         ("service", "include"),
@@ -245,7 +245,7 @@ def _methods(kind: type) -> Iterator[str]:
 
 def _source() -> Iterator[str]:
     """The options, as the module that reads them tells them."""
-    from wirelake.lake import options
+    from wirelake.lake.datasource import options
 
     yield _SOURCE
     found: dict[str, str] = {}

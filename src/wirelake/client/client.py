@@ -22,13 +22,23 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from .errors import BadCall, CallFailed, ClientError, ConnectionLost, Unsupported
+from .connection import Line
+from .errors import (
+    BadCall,
+    CallFailed,
+    ClientError,
+    ConnectionLost,
+    Unsupported,
+)
 from .esnp import EsnpLine
 from .inbox import Inbox
-from .keeping import Kept
-from .line import Line
+from .reconnect import Kept
 from .settings import Settings, make_settings
-from .values import Notification, Published, Result
+from .values import (
+    Notification,
+    Published,
+    Result,
+)
 
 __all__ = ["Client", "connect"]
 

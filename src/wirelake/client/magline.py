@@ -23,11 +23,15 @@ from wirelake.protocols.magline.session import (
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
-from .errors import BadCall, ConnectionLost, Timeout
+from .connection import Line
+from .errors import (
+    BadCall,
+    ConnectionLost,
+    Timeout,
+)
 from .errors import CallFailed as Failure
 from .errors import Refused as NotLetIn
 from .hub_words import NOTIFY, pushed
-from .line import Line
 from .numbered import NumberedLine
 from .values import Result
 

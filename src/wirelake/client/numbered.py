@@ -6,9 +6,18 @@ import asyncio
 from abc import abstractmethod
 from typing import Any
 
-from .errors import AuthFailed, BadCall, CallFailed, Unsupported
-from .hub_words import NUMBERS, body_of, json_arguments
-from .line import Line
+from .connection import Line
+from .errors import (
+    AuthFailed,
+    BadCall,
+    CallFailed,
+    Unsupported,
+)
+from .hub_words import (
+    NUMBERS,
+    body_of,
+    json_arguments,
+)
 from .values import Result
 
 __all__ = ["NumberedLine", "number_of"]

@@ -21,10 +21,19 @@ from wirelake.protocols.tny.session import (
     Requested,
 )
 
-from .errors import AuthFailed, ClientError, ConnectionLost, Timeout
+from .connection import Line
+from .errors import (
+    AuthFailed,
+    ClientError,
+    ConnectionLost,
+    Timeout,
+)
 from .errors import CallFailed as Failure
-from .hub_words import NOTIFY, pushed, refusal_text
-from .line import Line
+from .hub_words import (
+    NOTIFY,
+    pushed,
+    refusal_text,
+)
 from .numbered import NumberedLine
 from .values import Result
 

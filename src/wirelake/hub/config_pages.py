@@ -14,8 +14,12 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from .config import Backend, Config, TlsSettings
-from .config_text import meanings
+from .config import (
+    Backend,
+    Config,
+    TlsSettings,
+    meanings,
+)
 from .errors import ANSWERS
 
 __all__ = ["pages"]

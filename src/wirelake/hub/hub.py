@@ -22,21 +22,25 @@ import msgspec
 
 from wirelake.protocols.sansio import Side
 
-from .auth import Authority
-from .config import Config, ConfigError, TlsSettings
-from .counts import Counts
-from .doors import make_doors
-from .outbox import Outbox
-from .services import Services
+from .config import (
+    Config,
+    ConfigError,
+    TlsSettings,
+)
+from .listeners import make_doors
+from .net.auth import Authority
+from .net.deadline_scan import Wheel
+from .net.outbox import Outbox
+from .observe.counters import Counts
+from .observe.tap import Tap, make_tap
+from .pubsub.topics import Topics
+from .rpc.services import Services
 from .store import open_store
-from .tap import Tap, make_tap
-from .topics import Topics
-from .wheel import Wheel
 
 if TYPE_CHECKING:
-    from .clients import Client
-    from .doors.connection import Connection
-    from .doors.door import Door
+    from .net.connection import Connection
+    from .net.listener import Door
+    from .pubsub.clients import Client
     from .store import Store
 
 __all__ = ["ClosedConnection", "Hub"]

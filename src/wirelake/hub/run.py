@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from .admin import AdminServer
 from .config import Config, ConfigError
 from .hub import Hub
-from .services import Services
+from .rpc.services import Services
 
 __all__ = ["Say", "run_hub"]
 

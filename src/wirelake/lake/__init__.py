@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .session import session
+from .spark.session import session
 
 if TYPE_CHECKING:
-    from .source import WirelakeSource
+    from .datasource.source import WirelakeSource
 
 __all__ = ["WirelakeSource", "session"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "WirelakeSource":
-        from .source import WirelakeSource
+        from .datasource.source import WirelakeSource
 
         return WirelakeSource
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,7 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from .expectation import Alteration, Context, Excuse, VectorFailure
+from .expectation import (
+    Alteration,
+    Context,
+    Excuse,
+    VectorFailure,
+)
 from .mutation import altered_versions
 
 __all__ = ["ADAPTERS", "Case", "Report", "Suite", "excuses", "load", "main"]

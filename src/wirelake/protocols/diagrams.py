@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .sansio import CLOSED, Role, Session, Table, diagram
+from .sansio import (
+    CLOSED,
+    Role,
+    Session,
+    Table,
+    diagram,
+)
 
 __all__ = ["FILE", "SESSIONS", "Drawn", "page"]
 

@@ -28,7 +28,11 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from wirelake.wire.errors import CODES, DecodeError, NeedMore
+from wirelake.wire.errors import (
+    CODES,
+    DecodeError,
+    NeedMore,
+)
 
 __all__ = [
     "Closed",

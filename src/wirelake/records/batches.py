@@ -14,7 +14,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .rows import WANTED, FaultRow, MessageRow
+from .rows import (
+    WANTED,
+    FaultRow,
+    MessageRow,
+)
 from .schema import schema
 
 __all__ = ["batch_from_rows", "fault_rows", "message_rows"]

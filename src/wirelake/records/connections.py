@@ -11,8 +11,20 @@ import msgspec
 
 from wirelake.protocols.comet.layout import Isp, NetworkType
 
-from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
-from .rows import Closed, Fact, FaultRow, MessageRow, Opened
+from .engine import (
+    Clients,
+    Engine,
+    EngineLimits,
+    SignedOn,
+    oldest,
+)
+from .rows import (
+    Closed,
+    Fact,
+    FaultRow,
+    MessageRow,
+    Opened,
+)
 
 __all__ = ["HEARTBEATS", "ISPS", "NETWORKS", "ConnectionRow", "ConnectionsEngine"]
 

@@ -11,8 +11,19 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
-from .rows import Closed, Fact, FaultRow, MessageRow
+from .engine import (
+    Clients,
+    Engine,
+    EngineLimits,
+    SignedOn,
+    oldest,
+)
+from .rows import (
+    Closed,
+    Fact,
+    FaultRow,
+    MessageRow,
+)
 
 __all__ = ["DeliveriesEngine", "DeliveryRow"]
 

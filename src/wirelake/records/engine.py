@@ -21,7 +21,14 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from .rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
+from .rows import (
+    Closed,
+    Event,
+    Fact,
+    FaultRow,
+    MessageRow,
+    Opened,
+)
 
 __all__ = ["Clients", "Engine", "EngineLimits", "SignedOn", "oldest", "tell"]
 

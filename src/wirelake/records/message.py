@@ -4,7 +4,7 @@
     columns = describe(frame, opened={"message": inner})
 
 What is found by looking at a message alone is here; times, sizes and places are the reader's. The
-columnar reader evaluates the same terms on columns (`wirelake.columnar.meaning`).
+columnar reader evaluates the same terms on columns (`wirelake.columnar.decode.meaning`).
 """
 
 from __future__ import annotations

@@ -16,8 +16,17 @@ import pyarrow as pa
 
 from wirelake.protocols import registry
 
-from .page_texts import EXAMPLES, MADE, NOTES, ROWS
-from .schema import COMMON, TABLES, VERSION
+from .page_texts import (
+    EXAMPLES,
+    MADE,
+    NOTES,
+    ROWS,
+)
+from .schema import (
+    COMMON,
+    TABLES,
+    VERSION,
+)
 from .structs import struct_type
 
 __all__ = ["main", "pages"]

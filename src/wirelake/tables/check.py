@@ -16,11 +16,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .entries import AddedFile, read_checkpoint, read_record
+from .entries import (
+    AddedFile,
+    read_checkpoint,
+    read_record,
+)
 from .errors import DamagedError, LakeError
-from .layout import Layout
 from .log import Log
 from .parquet import stats
+from .paths import Layout
 from .reading import batches
 from .snapshot import Snapshot
 

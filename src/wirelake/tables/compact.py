@@ -24,8 +24,8 @@ import pyarrow as pa
 from wirelake.records.schema import schema
 
 from .entries import AddedFile, Record
-from .layout import PUBLIC_TABLES
 from .parquet import ParquetOut, time_columns
+from .paths import PUBLIC_TABLES
 from .query import literal, read_parquet
 from .reading import conform
 from .snapshot import Snapshot

@@ -15,7 +15,7 @@ import msgspec
 from wirelake.records.schema import VERSION
 
 from .errors import DamagedError, NewerError
-from .layout import commit_of
+from .paths import commit_of
 
 __all__ = [
     "FORMAT",

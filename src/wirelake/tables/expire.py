@@ -13,10 +13,14 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from .entries import Record, read_record, time_ns_of
+from .cleanup import KEPT_COMMITS, KEPT_S
+from .entries import (
+    Record,
+    read_record,
+    time_ns_of,
+)
 from .errors import LakeError
-from .layout import PUBLIC_TABLES, is_public
-from .sweeping import KEPT_COMMITS, KEPT_S
+from .paths import PUBLIC_TABLES, is_public
 from .writer import Writer
 
 __all__ = ["expire"]

@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
-from wirelake.capture.items import Section
-from wirelake.capture.limits import Limits
-from wirelake.capture.reader import elements, knows
+from wirelake.capture.format.items import Section
+from wirelake.capture.format.limits import Limits
+from wirelake.capture.format.reader import elements, knows
 
 from .entries import Input
 from .errors import LakeError

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from wirelake.capture.output import sync_folder
+from wirelake.capture.format.output import sync_folder
 
 from .entries import (
     FORMAT,
@@ -33,7 +33,7 @@ from .entries import (
     read_record,
 )
 from .errors import DamagedError, LakeError
-from .layout import Layout
+from .paths import Layout
 from .snapshot import Snapshot, Source
 
 __all__ = [

@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from wirelake.records.schema import schema
 
-from .layout import PUBLIC_TABLES
 from .log import Log
+from .paths import PUBLIC_TABLES
 from .reading import files_at, table
 from .snapshot import Snapshot
 from .values import var_text

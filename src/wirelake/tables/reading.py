@@ -22,8 +22,8 @@ from wirelake.records.schema import schema
 
 from .entries import AddedFile
 from .errors import LakeError
-from .layout import PUBLIC_TABLES, Layout
 from .log import Log
+from .paths import PUBLIC_TABLES, Layout
 from .snapshot import Snapshot
 
 __all__ = ["batches", "conform", "file_batches", "files_at", "table"]

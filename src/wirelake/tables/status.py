@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from .entries import Record, time_ns_of
-from .inputs import LATENESS_S, SETTLE_S, admit, discover
-from .layout import is_public
+from .inputs import (
+    LATENESS_S,
+    SETTLE_S,
+    admit,
+    discover,
+)
 from .log import Log
+from .paths import is_public
 from .snapshot import Snapshot
 
 __all__ = ["SourceStatus", "Status", "TableStatus", "WaitingFile", "status"]

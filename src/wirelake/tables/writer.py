@@ -24,17 +24,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from wirelake.capture.output import sync_folder
+from wirelake.capture.format.output import sync_folder
 from wirelake.records.schema import VERSION
 
-from .entries import FORMAT, AddedFile, Input, Kind, Record, iso_time
-from .errors import LakeError
-from .layout import Layout, table_of
-from .lock import Lock
-from .log import CHECKPOINT_EVERY, Log
-from .parquet import stats
-from .snapshot import Snapshot
-from .sweeping import (
+from .cleanup import (
     KEPT_COMMITS,
     KEPT_S,
     delete_staging,
@@ -43,6 +36,20 @@ from .sweeping import (
     record_of,
     sweep_removed,
 )
+from .entries import (
+    FORMAT,
+    AddedFile,
+    Input,
+    Kind,
+    Record,
+    iso_time,
+)
+from .errors import LakeError
+from .lock import Lock
+from .log import CHECKPOINT_EVERY, Log
+from .parquet import stats
+from .paths import Layout, table_of
+from .snapshot import Snapshot
 
 __all__ = ["Transaction", "Writer"]
 

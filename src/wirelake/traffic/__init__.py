@@ -23,7 +23,12 @@ PackId of relay links, the users' addresses in tunnels, and the ephemeral X25519
 
 from __future__ import annotations
 
-from .plan import PROTOCOLS, STYLES, SimulateError, parse_size
+from .plan import (
+    PROTOCOLS,
+    STYLES,
+    SimulateError,
+    parse_size,
+)
 from .simulate import simulate
 from .summary import Summary, Target
 

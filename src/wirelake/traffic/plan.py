@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
-from .mould import SCENARIOS
+from .scenes.template import SCENARIOS
 from .shard import Part, Shard
 
 __all__ = ["PROTOCOLS", "STYLES", "SimulateError", "StyleChoice", "parse_size", "plan"]

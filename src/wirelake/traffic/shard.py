@@ -15,19 +15,27 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .casting import cast
 from .clock import EPOCH_NS, PERIOD_NS
-from .injuries import fault_table, injure
-from .mould import make
-from .numbers import Bytes
-from .plate import Cast, Plate
-from .press import Edits, Style, press
-from .recorded import RecordedStyle
-from .sniffed import SniffedStyle
+from .faults.fault_injection import fault_table, injure
+from .faults.fault_plan import Wound
+from .packets.instances import cast
+from .packets.numbers import Bytes
+from .packets.packet_template import Cast, Plate
+from .packets.recorded import RecordedStyle
+from .packets.sniffed import SniffedStyle
+from .packets.writer import (
+    Edits,
+    Style,
+    press,
+)
+from .scenes.template import make
 from .truth.cells import filled
 from .truth.coverage import Kind
-from .truth.sheets import TABLES, Sheets, sheets
-from .wounds import Wound
+from .truth.sheets import (
+    TABLES,
+    Sheets,
+    sheets,
+)
 
 __all__ = ["FILES", "Made", "Part", "Shard", "run"]
 

@@ -22,8 +22,17 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from .plan import PROTOCOLS, SimulateError, parse_size, plan
-from .shard import Made, Shard, run
+from .plan import (
+    PROTOCOLS,
+    SimulateError,
+    parse_size,
+    plan,
+)
+from .shard import (
+    Made,
+    Shard,
+    run,
+)
 from .summary import Summary, gather
 
 __all__ = ["Progress", "simulate"]

@@ -5,7 +5,13 @@ Everything about a protocol's bytes is written once, as layout classes made of t
 codecs, `views/` into schemas, dissectors, reference pages and test data.
 """
 
-from .errors import CODES, DecodeError, EncodeError, NeedMore, WireError
+from .errors import (
+    CODES,
+    DecodeError,
+    EncodeError,
+    NeedMore,
+    WireError,
+)
 from .protocol import Decoded, Protocol
 from .types import Layout, Protobuf
 

@@ -15,7 +15,7 @@ from tests.hub.running import running, until
 from tests.hub.talking import dial
 
 from wirelake.hub.admin.tail import QUEUE, TailReader
-from wirelake.hub.demo import demo_services
+from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.sansio import Role
 

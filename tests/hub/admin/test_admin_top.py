@@ -13,8 +13,8 @@ from tests.hub.running import Running, running, until
 from tests.hub.talking import dial
 
 from wirelake.hub.admin.metrics import TARGETS
-from wirelake.hub.demo import demo_services
-from wirelake.hub.services import Services
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import Services
 
 
 async def _top(admin: Asking, query: str = "") -> dict[str, Any]:

@@ -9,7 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.hub.admin.described_hub import furnished
 
 from wirelake.hub.admin.described import DESCRIBED
-from wirelake.hub.admin.http_pages import families, openapi, pages
+from wirelake.hub.admin.http_pages import (
+    families,
+    openapi,
+    pages,
+)
 
 
 def test_every_address_argument_and_body_is_on_the_page() -> None:

@@ -9,8 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wirelake.hub.config import Config, ConfigError, load_config
-from wirelake.hub.config_text import config_text, meanings
+from wirelake.hub.config import (
+    Config,
+    ConfigError,
+    config_text,
+    load_config,
+    meanings,
+)
 
 
 def test_as_it_is_written_it_changes_nothing() -> None:

@@ -17,13 +17,13 @@ from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_pr
 from tests.hub.doors_comet.phones import Phone
 from tests.hub.talking import dial
 
-from wirelake.capture.decode import read_tables
-from wirelake.capture.output import sealed_files
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.format.output import sealed_files
 from wirelake.protocols.comet.layout import AuthSuccess
 from wirelake.protocols.comet.session import ClientSession
 
 SERVICES = """
-from wirelake.hub.services import Services
+from wirelake.hub.rpc.services import Services
 
 services = Services()
 not_services = 7
@@ -138,8 +138,8 @@ def test_services_of_ones_own(tmp_path: Path) -> None:
     [
         ("greetings", "wanted MODULE:NAME"),
         ("no_such_module_here:services", "No module named"),
-        ("greetings:nothing", "is no wirelake.hub.services.Services"),
-        ("greetings:not_services", "is no wirelake.hub.services.Services"),
+        ("greetings:nothing", "is no wirelake.hub.rpc.services.Services"),
+        ("greetings:not_services", "is no wirelake.hub.rpc.services.Services"),
     ],
 )
 def test_services_that_are_none_are_one_line(tmp_path: Path, named: str, text: str) -> None:

@@ -11,7 +11,7 @@ from tests.hub.doors_comet.phones import OPEN, Phone, contents, phone
 from tests.hub.running import Running, running, until
 
 from wirelake.hub.config import ConfigError
-from wirelake.hub.doors import comet
+from wirelake.hub.listeners import comet
 from wirelake.protocols.comet.codec_seed import encode_frame
 from wirelake.protocols.comet.layout import (
     AuthSuccess,

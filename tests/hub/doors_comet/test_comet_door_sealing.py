@@ -9,9 +9,13 @@ from pathlib import Path
 from tests.hub.doors_comet.phones import contents, phone
 from tests.hub.running import running, until
 
-from wirelake.hub.topics import Publication
+from wirelake.hub.pubsub.topics import Publication
 from wirelake.protocols.comet.codec_seed import encode_frame
-from wirelake.protocols.comet.layout import Error, ExchangeKey, GetMessageList
+from wirelake.protocols.comet.layout import (
+    Error,
+    ExchangeKey,
+    GetMessageList,
+)
 from wirelake.protocols.comet.limits import ClientOptions
 from wirelake.protocols.comet.session import KeyExchanged, Notified
 

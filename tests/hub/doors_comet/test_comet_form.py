@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from wirelake.hub.doors.comet_form import CometForm, message_of
-from wirelake.hub.notification import Notification
-from wirelake.hub.numbering import id_of
+from wirelake.hub.listeners.comet import CometForm, message_of
+from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.pubsub.numbering import id_of
 from wirelake.protocols.comet.endpoint import CODECS
 from wirelake.protocols.comet.limits import Dialect
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tests.hub.running import DEADLINE_S, Running, running
 
-from wirelake.hub.demo import demo_services
+from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.esnp import codec_seed
 from wirelake.protocols.esnp.layout import (
     Address,

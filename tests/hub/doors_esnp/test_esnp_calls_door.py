@@ -24,8 +24,13 @@ from tests.hub.doors_esnp.peer import (
 )
 from tests.hub.running import until
 
-from wirelake.hub.demo import demo_services
-from wirelake.hub.services import Call, Reply, ServiceError, Services
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import (
+    Call,
+    Reply,
+    ServiceError,
+    Services,
+)
 from wirelake.protocols.esnp import codec_go
 from wirelake.protocols.esnp.layout import (
     Data,

@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import random
 
-from wirelake.hub.doors.esnp_form import EsnpForm
-from wirelake.hub.notification import Notification
-from wirelake.hub.numbering import id_of
+from wirelake.hub.listeners.esnp import EsnpForm
+from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.pubsub.numbering import id_of
 from wirelake.protocols.esnp.codec_seed import encode_message
-from wirelake.protocols.esnp.layout import Address, AddressKind, Flag, FlagType, Message
+from wirelake.protocols.esnp.layout import (
+    Address,
+    AddressKind,
+    Flag,
+    FlagType,
+    Message,
+)
 from wirelake.protocols.esnp.values import data_rows
 
 HEAD = (

@@ -7,11 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirelake.hub.doors.esnp_form import ESNP_FORM
-from wirelake.hub.doors.esnp_rows import payload_of, rows_of, target_of
 from wirelake.hub.errors import HubError
-from wirelake.hub.notification import Notification
-from wirelake.hub.services import Reply
+from wirelake.hub.listeners.esnp import (
+    ESNP_FORM,
+    payload_of,
+    rows_of,
+    target_of,
+)
+from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.rpc.services import Reply
 from wirelake.protocols.esnp import codec_go, codec_seed
 from wirelake.protocols.esnp.layout import (
     Address,

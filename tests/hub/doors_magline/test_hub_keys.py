@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from wirelake.hub.config import ConfigError
-from wirelake.hub.keys import public_half, read_key, static_key
+from wirelake.hub.key_files import (
+    public_half,
+    read_key,
+    static_key,
+)
 
 THROW_AWAY = "0f" * 32
 

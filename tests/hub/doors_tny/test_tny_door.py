@@ -9,8 +9,8 @@ from tests.hub.doors_tny.tny_client import body_of, tny_client
 from tests.hub.running import running, until
 
 from wirelake.hub.config import ConfigError
-from wirelake.hub.demo import demo_services
-from wirelake.hub.services import Services
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import Services
 from wirelake.protocols.tny.limits import ClientOptions
 from wirelake.protocols.tny.transform import TransformConfig
 

@@ -9,7 +9,7 @@ from tests.hub.certificates import make_certificate
 from tests.hub.doors_tny.tny_client import body_of, tny_client
 from tests.hub.running import DEADLINE_S, running, until
 
-from wirelake.hub.demo import demo_services
+from wirelake.hub.rpc.demo_services import demo_services
 
 OPEN = {"auth": "none"}
 

@@ -20,11 +20,15 @@ from tests.hub.doors_magline.nodes import node
 from tests.hub.running import Running, running, until
 from tests.hub.talking import Talk, dial
 
-from wirelake.capture.output import sealed_files
-from wirelake.hub.demo import demo_services
-from wirelake.hub.topics import Publication
-from wirelake.hub.watching import Watching
-from wirelake.protocols.comet.layout import GetMessageList, Heartbeat, ReportEnviron
+from wirelake.capture.format.output import sealed_files
+from wirelake.hub.observe.live_decoder import Watching
+from wirelake.hub.pubsub.topics import Publication
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.protocols.comet.layout import (
+    GetMessageList,
+    Heartbeat,
+    ReportEnviron,
+)
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
 from wirelake.protocols.esnp.values import data_rows

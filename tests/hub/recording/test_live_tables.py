@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from tests.hub.recording.recorded_run import TABLES, RecordedRun, recorded_run
 
-from wirelake.capture.assembly import FIN, SYN
-from wirelake.capture.decode import read_tables
-from wirelake.columnar.read import ReadOptions, read_batches
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.tcp.assembly import FIN, SYN
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.records import (
     ENGINES,
     Closed,

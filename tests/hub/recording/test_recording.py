@@ -16,8 +16,8 @@ from tests.hub.recording.recorded_run import Caller, publish
 from tests.hub.running import running, until
 from tests.hub.talking import dial
 
-from wirelake.capture.decode import read_tables
-from wirelake.capture.output import sealed_files
+from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.format.output import sealed_files
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.sansio import Role
 

@@ -9,9 +9,9 @@ from typing import Any
 from tests.hub.doors_tny.tny_client import TnyClient, body_of
 from tests.hub.running import Running, running, until
 
-from wirelake.hub.demo import demo_services
-from wirelake.hub.relay.gateway import GatewayDoor
-from wirelake.hub.services import Call, Services
+from wirelake.hub.listeners.gateway.gateway import GatewayDoor
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import Call, Services
 
 OPEN = {"auth": "none"}
 """A door that lets everybody in."""

@@ -11,10 +11,14 @@ import pytest
 from tests.hub.running import DEADLINE_S, free_config, running, until
 
 from wirelake.hub.config import ConfigError
-from wirelake.hub.demo import demo_services
-from wirelake.hub.doors.relay import RelayDoor
+from wirelake.hub.listeners.relay import RelayDoor
+from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.sansio import Event
-from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
+from wirelake.protocols.tny.layout import (
+    LinkOpen,
+    Message,
+    Mode,
+)
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,

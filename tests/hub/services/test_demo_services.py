@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from wirelake.hub.demo import demo_services
 from wirelake.hub.errors import HubError
-from wirelake.hub.services import Call, Reply, json_body
-from wirelake.protocols.esnp.layout import Data, Header, Payload
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import (
+    Call,
+    Reply,
+    json_body,
+)
+from wirelake.protocols.esnp.layout import (
+    Data,
+    Header,
+    Payload,
+)
 from wirelake.protocols.esnp.values import var_of
 
 

@@ -10,9 +10,13 @@ import pytest
 from tests.hub.doors_esnp.peer import esnp_hub, run, signed_on
 from tests.hub.running import Running, until
 
-from wirelake.hub.calls import CALL_NUMBERS, HubCalls, notification_json
 from wirelake.hub.errors import HubError
-from wirelake.hub.notification import Notification
+from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.rpc.hub_calls import (
+    CALL_NUMBERS,
+    HubCalls,
+    notification_json,
+)
 
 
 async def ask(it: Running, name: str, body: bytes | dict[str, Any]) -> Any:

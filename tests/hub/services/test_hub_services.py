@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from wirelake.hub.errors import HubError
-from wirelake.hub.services import (
+from wirelake.hub.rpc.services import (
     Call,
     Reply,
     Service,

@@ -8,9 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from wirelake.hub.arguments import Arguments, ServiceDefinitionError, read_arguments
 from wirelake.hub.errors import HubError
-from wirelake.hub.services import Call
+from wirelake.hub.rpc.arguments import (
+    Arguments,
+    ServiceDefinitionError,
+    read_arguments,
+)
+from wirelake.hub.rpc.services import Call
 
 CALL = Call("tny", None, b"raw")
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from wirelake.hub.errors import HubError
-from wirelake.hub.services import Services
+from wirelake.hub.rpc.services import Services
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "services.md"
 

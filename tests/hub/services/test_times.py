@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 from tests.hub.doors_esnp.peer import esnp_hub, signed_on
 
-from wirelake.hub import times as times_module
-from wirelake.hub.times import BUCKETS, Times, bounds
+from wirelake.hub.observe import counters as times_module
+from wirelake.hub.observe.counters import (
+    BUCKETS,
+    Times,
+    bounds,
+)
 
 
 def test_buckets_follow_each_other_without_a_gap() -> None:

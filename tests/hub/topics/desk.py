@@ -18,16 +18,24 @@ from typing import Any
 
 import msgspec
 
-from wirelake.hub.auth import Authority
-from wirelake.hub.clients import Client
 from wirelake.hub.config import Config, StoreSettings
-from wirelake.hub.counts import Counts
 from wirelake.hub.errors import HubError
 from wirelake.hub.limits import Limits
-from wirelake.hub.notification import Notification
-from wirelake.hub.outbox import Outbox
-from wirelake.hub.store import add_client, list_clients, open_store
-from wirelake.hub.topics import Publication, Published, Topics
+from wirelake.hub.net.auth import Authority
+from wirelake.hub.net.outbox import Outbox
+from wirelake.hub.observe.counters import Counts
+from wirelake.hub.pubsub.clients import Client
+from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.pubsub.topics import (
+    Publication,
+    Published,
+    Topics,
+)
+from wirelake.hub.store import (
+    add_client,
+    list_clients,
+    open_store,
+)
 
 DEADLINE_S = 20.0
 

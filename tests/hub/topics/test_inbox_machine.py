@@ -18,9 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from wirelake.hub.numbering import number_of
+from wirelake.hub.pubsub.numbering import number_of
+from wirelake.hub.pubsub.topics import Publication, Published
 from wirelake.hub.store import add_client
-from wirelake.hub.topics import Publication, Published
 
 from .desk import Desk, Ear, desk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.hub.inboxes import MOST_SPANS, Inbox
+from wirelake.hub.pubsub.inboxes import MOST_SPANS, Inbox
 
 
 def test_handing_in_order_moves_the_cursor_alone() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.hub.errors import HubError
-from wirelake.hub.topics import Publication
+from wirelake.hub.pubsub.topics import Publication
 
 from .desk import desk
 

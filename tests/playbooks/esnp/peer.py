@@ -31,8 +31,17 @@ from wirelake.protocols.esnp.layout import (
     VarType,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.session import Call, EsnpSession, Requested
-from wirelake.protocols.sansio import Closed, Event, Failed, Role
+from wirelake.protocols.esnp.session import (
+    Call,
+    EsnpSession,
+    Requested,
+)
+from wirelake.protocols.sansio import (
+    Closed,
+    Event,
+    Failed,
+    Role,
+)
 
 CODECS: dict[str, Any] = {"seed": codec_seed, "go": codec_go}
 

@@ -50,7 +50,11 @@ from wirelake.protocols.esnp.layout import (
     XData,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.message import check, error_text, kind
+from wirelake.protocols.esnp.message import (
+    check,
+    error_text,
+    kind,
+)
 from wirelake.protocols.esnp.session import (
     Announced,
     Answered,

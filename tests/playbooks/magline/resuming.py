@@ -15,7 +15,12 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, Playbook
 
-from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.layout import (
+    ErrorNumber,
+    Pin,
+    Pon,
+    Reason,
+)
 from wirelake.protocols.magline.session import (
     Established,
     MemoryStore,

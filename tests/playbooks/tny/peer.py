@@ -25,7 +25,11 @@ from wirelake.protocols.tny.layout import (
 )
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.session import ClientSession, ServerSession
-from wirelake.protocols.tny.transform import Dialect, PacketContext, TransformConfig
+from wirelake.protocols.tny.transform import (
+    Dialect,
+    PacketContext,
+    TransformConfig,
+)
 
 CODECS: dict[str, Any] = {"seed": codec_seed, "upstream": codec_upstream}
 DIALECTS: tuple[Dialect, ...] = ("seed", "upstream")

@@ -23,7 +23,11 @@ from wirelake.protocols.tny.layout import (
     TunnelConnected,
     TunnelRelay,
 )
-from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
+from wirelake.protocols.tny.limits import (
+    GatewayOptions,
+    RegistryLimits,
+    RelayServerOptions,
+)
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,

@@ -17,13 +17,13 @@ from tests.playbooks.tny.relay_peer import (
     server_link,
 )
 
-from wirelake.protocols.sansio import Closed, Failed, Side
-from wirelake.protocols.tny.layout import (
-    RelayPacket,
+from wirelake.protocols.sansio import (
+    Closed,
+    Failed,
+    Side,
 )
-from wirelake.protocols.tny.relay import (
-    ReconnectSchedule,
-)
+from wirelake.protocols.tny.layout import RelayPacket
+from wirelake.protocols.tny.relay import ReconnectSchedule
 from wirelake.protocols.tny.transform import Dialect
 from wirelake.protocols.tny.vectors_errors import class_of
 from wirelake.wire.errors import DecodeError

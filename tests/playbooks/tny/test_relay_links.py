@@ -24,7 +24,12 @@ from tests.playbooks.tny.relay_peer import (
     server_link,
 )
 
-from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.sansio import (
+    Closed,
+    Failed,
+    SessionError,
+    Side,
+)
 from wirelake.protocols.tny.layout import (
     LinkClose,
     LinkOpen,
@@ -37,9 +42,7 @@ from wirelake.protocols.tny.layout import (
     TunnelDisconnect,
     TunnelSwitchLink,
 )
-from wirelake.protocols.tny.limits import (
-    RegistryLimits,
-)
+from wirelake.protocols.tny.limits import RegistryLimits
 from wirelake.protocols.tny.relay import (
     LinkPinged,
     LinkPonged,

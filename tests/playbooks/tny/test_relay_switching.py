@@ -29,7 +29,12 @@ from tests.playbooks.tny.relay_peer import (
     relayed,
 )
 
-from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.sansio import (
+    Closed,
+    Failed,
+    SessionError,
+    Side,
+)
 from wirelake.protocols.tny.layout import (
     LinkClose,
     TunnelConnect,

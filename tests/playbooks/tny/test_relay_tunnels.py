@@ -33,17 +33,19 @@ from tests.playbooks.tny.relay_peer import (
     relayed,
 )
 
-from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
+from wirelake.protocols.sansio import (
+    Closed,
+    Event,
+    Failed,
+    SessionError,
+)
 from wirelake.protocols.tny.layout import (
     LinkOpen,
     RelayPacket,
     TunnelConnect,
     TunnelDisconnect,
 )
-from wirelake.protocols.tny.limits import (
-    GatewayOptions,
-    RelayServerOptions,
-)
+from wirelake.protocols.tny.limits import GatewayOptions, RelayServerOptions
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,

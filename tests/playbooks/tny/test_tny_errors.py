@@ -23,10 +23,19 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirelake.protocols.sansio import Closed, Failed, Side
+from wirelake.protocols.sansio import (
+    Closed,
+    Failed,
+    Side,
+)
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.results import ResultCode
-from wirelake.protocols.tny.session import ClientSession, Pushed, ServerSession, Unmatched
+from wirelake.protocols.tny.session import (
+    ClientSession,
+    Pushed,
+    ServerSession,
+    Unmatched,
+)
 from wirelake.protocols.tny.transform import Dialect, TransformConfig
 from wirelake.protocols.tny.vectors_errors import class_of
 from wirelake.wire.errors import DecodeError

@@ -20,11 +20,13 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
-from wirelake.protocols.tny.layout import (
-    Ping,
-    Pong,
+from wirelake.protocols.sansio import (
+    Closed,
+    Failed,
+    SessionError,
+    Side,
 )
+from wirelake.protocols.tny.layout import Ping, Pong
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.results import CLOSING, ResultCode
 from wirelake.protocols.tny.session import (

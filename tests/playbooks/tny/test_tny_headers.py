@@ -25,7 +25,11 @@ from wirelake.protocols.tny.layout import (
     TracingHeader,
 )
 from wirelake.protocols.tny.limits import ServerOptions
-from wirelake.protocols.tny.session import Replied, Requested, ServerSession
+from wirelake.protocols.tny.session import (
+    Replied,
+    Requested,
+    ServerSession,
+)
 from wirelake.protocols.tny.transform import Dialect
 
 MOVE, CHAT = 2002, 3003

@@ -24,7 +24,12 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
+from wirelake.protocols.sansio import (
+    Closed,
+    Failed,
+    SessionError,
+    Side,
+)
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import (
@@ -34,7 +39,11 @@ from wirelake.protocols.tny.session import (
     Requested,
     ServerSession,
 )
-from wirelake.protocols.tny.transform import Dialect, TransformConfig, xor_crypt
+from wirelake.protocols.tny.transform import (
+    Dialect,
+    TransformConfig,
+    xor_crypt,
+)
 
 MOVE = 2002
 OPTIONS = [

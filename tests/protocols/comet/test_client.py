@@ -22,9 +22,7 @@ from wirelake.protocols.comet.layout import (
     MessageAck,
 )
 from wirelake.protocols.comet.limits import ClientOptions
-from wirelake.protocols.comet.session import (
-    ClientSession,
-)
+from wirelake.protocols.comet.session import ClientSession
 from wirelake.protocols.sansio import SessionError
 
 

@@ -18,7 +18,11 @@ from wirelake.protocols.comet.endpoint import (
     seal,
     with_content,
 )
-from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
+from wirelake.protocols.comet.sealing import (
+    ContentOpener,
+    ContentSealer,
+    HipushContent,
+)
 from wirelake.protocols.comet.session import ClientSession, ServerSession
 from wirelake.protocols.sansio import CLOSED
 

@@ -13,14 +13,8 @@ from tests.playbooks.comet.peer import (
     pair,
 )
 
-from wirelake.protocols.comet.layout import (
-    Ok,
-    Subscribe,
-)
-from wirelake.protocols.comet.session import (
-    AuthRequested,
-    Replied,
-)
+from wirelake.protocols.comet.layout import Ok, Subscribe
+from wirelake.protocols.comet.session import AuthRequested, Replied
 
 
 def test_secrets_are_not_printed() -> None:

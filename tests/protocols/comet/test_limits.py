@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols.comet import codec_hipush, codec_seed
-from wirelake.protocols.comet.layout import MessageList, Notification, TopicList
+from wirelake.protocols.comet.layout import (
+    MessageList,
+    Notification,
+    TopicList,
+)
 from wirelake.protocols.comet.limits import (
     SEND_COUNT,
     SEND_FRAME,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.comet.layout import MessageList, Notification, Ok
-from wirelake.protocols.comet.opening import OPENS, Opener
+from wirelake.protocols.comet.decryption import OPENS, Opener
+from wirelake.protocols.comet.layout import (
+    MessageList,
+    Notification,
+    Ok,
+)
 from wirelake.protocols.comet.sealing import ContentSealer, HipushContent
 from wirelake.wire import DecodeError
 

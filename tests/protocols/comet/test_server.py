@@ -35,7 +35,12 @@ from wirelake.protocols.comet.session import (
     Requested,
     ServerSession,
 )
-from wirelake.protocols.sansio import Closed, Event, SessionError, Side
+from wirelake.protocols.sansio import (
+    Closed,
+    Event,
+    SessionError,
+    Side,
+)
 
 
 @pytest.mark.parametrize("state", ["new", "deciding", "authenticated", "keyed"])

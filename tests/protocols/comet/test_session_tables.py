@@ -31,11 +31,12 @@ from wirelake.protocols.comet.layout import (
     Ok,
     TopicList,
 )
-from wirelake.protocols.comet.session import (
-    ClientSession,
-    ServerSession,
+from wirelake.protocols.comet.session import ClientSession, ServerSession
+from wirelake.protocols.sansio import (
+    CLOSED,
+    Closed,
+    Role,
 )
-from wirelake.protocols.sansio import CLOSED, Closed, Role
 
 BAD_AUTH = Auth(client_id="", token="x")
 

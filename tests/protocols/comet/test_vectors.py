@@ -20,10 +20,23 @@ from cryptography.hazmat.primitives.serialization import (
 
 from wirelake.protocols.comet import layout
 from wirelake.protocols.comet.layout import PROTOCOL
-from wirelake.protocols.comet.sealing import ContentSealer, HipushContent, wrap_secret
-from wirelake.protocols.comet.vectors import CLASSES, ERRORS, EXCUSES, run
+from wirelake.protocols.comet.sealing import (
+    ContentSealer,
+    HipushContent,
+    wrap_secret,
+)
+from wirelake.protocols.comet.vectors import (
+    CLASSES,
+    ERRORS,
+    EXCUSES,
+    run,
+)
 from wirelake.protocols.comet.vectors_fields import COMMANDS
-from wirelake.protocols.comet.vectors_keys import REFERENCE, content_keys, des_key
+from wirelake.protocols.comet.vectors_keys import (
+    REFERENCE,
+    content_keys,
+    des_key,
+)
 from wirelake.protocols.conform import Case, Suite
 from wirelake.protocols.expectation import Context, VectorFailure
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from wirelake.protocols.esnp.application import Application
-from wirelake.protocols.esnp.layout import PROTOCOL, AnyVar, LenString, Message, OpaqueRow, Var
+from wirelake.protocols.esnp.layout import (
+    PROTOCOL,
+    AnyVar,
+    LenString,
+    Message,
+    OpaqueRow,
+    Var,
+)
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.types import Layout, VarI32
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.esnp import facts, message
-from wirelake.protocols.esnp.facts import Facts, facts_of, modern
+from wirelake.protocols.esnp import message
+from wirelake.protocols.esnp import message_summary as facts
 from wirelake.protocols.esnp.layout import (
     Address,
     BrokenRow,
@@ -25,6 +25,11 @@ from wirelake.protocols.esnp.layout import (
     SourceMessageId,
     Var,
     Version,
+)
+from wirelake.protocols.esnp.message_summary import (
+    Facts,
+    facts_of,
+    modern,
 )
 
 small = st.integers(-3, 9)

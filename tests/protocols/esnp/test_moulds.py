@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.hub.doors.esnp_form import EsnpForm, published_body
-from wirelake.hub.notification import Notification
-from wirelake.hub.publication import Published
+from wirelake.hub.listeners.esnp import EsnpForm, published_body
+from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.pubsub.publication import Published
 from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
-from wirelake.protocols.esnp.layout import Data, Message, Var, VarType
-from wirelake.protocols.esnp.moulds import END, Mould, bytes_of_rows
+from wirelake.protocols.esnp.layout import (
+    Data,
+    Message,
+    Var,
+    VarType,
+)
+from wirelake.protocols.esnp.templates import (
+    END,
+    Mould,
+    bytes_of_rows,
+)
 from wirelake.protocols.esnp.values import data_rows, values_of
 
 

@@ -11,6 +11,7 @@ from tests.playbooks.esnp.peer import ASYNC, EVENT, REQUEST, data, m, mid, raw
 
 from wirelake.protocols.esnp import codec_seed
 from wirelake.protocols.esnp.events import Announced, Requested
+from wirelake.protocols.esnp.fast_path import Later
 from wirelake.protocols.esnp.heads import Head
 from wirelake.protocols.esnp.layout import (
     PROTOCOL,
@@ -31,10 +32,14 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import reply
-from wirelake.protocols.esnp.plain import Later
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.esnp.values import var_of
-from wirelake.protocols.sansio import Closed, Failed, Role, SessionError
+from wirelake.protocols.sansio import (
+    Closed,
+    Failed,
+    Role,
+    SessionError,
+)
 from wirelake.wire.views.strategy import messages
 
 SERVICE = Address(kind=AddressKind.SERVICE, value="test")

@@ -34,7 +34,13 @@ from wirelake.protocols.esnp.session import (
     EsnpSession,
     Requested,
 )
-from wirelake.protocols.sansio import CLOSED, Closed, Role, SessionError, Side
+from wirelake.protocols.sansio import (
+    CLOSED,
+    Closed,
+    Role,
+    SessionError,
+    Side,
+)
 
 HAPPENINGS: dict[str, Callable[[EsnpSession], object]] = {
     "receive request": lambda s: s.receive(raw(m(REQUEST, mid(1))), 0.0),

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from wirelake.protocols.conform import Case, Suite
-from wirelake.protocols.esnp.vectors import CLASSES, ERRORS, EXCUSES, FIRST_FLAG_ONLY, run
+from wirelake.protocols.esnp.vectors import (
+    CLASSES,
+    ERRORS,
+    EXCUSES,
+    FIRST_FLAG_ONLY,
+    run,
+)
 from wirelake.protocols.esnp.vectors_bare import bytes_of_rule
 from wirelake.protocols.expectation import Context, VectorFailure
 

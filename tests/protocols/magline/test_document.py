@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from wirelake.protocols.magline import layout
-from wirelake.protocols.magline.layout import CONTROL, DATA, PROTOCOL, VERSION, Cmd, Frame
+from wirelake.protocols.magline.layout import (
+    CONTROL,
+    DATA,
+    PROTOCOL,
+    VERSION,
+    Cmd,
+    Frame,
+)
 from wirelake.wire.errors import DecodeError
 
 HMAC = bytes(range(16))

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.magline.layout import PROTOCOL, Ack, Fin, Frame, Pin, Rep, Req
-from wirelake.protocols.magline.opening import OPENS, Opener
+from wirelake.protocols.magline.decryption import OPENS, Opener
+from wirelake.protocols.magline.layout import (
+    PROTOCOL,
+    Ack,
+    Fin,
+    Frame,
+    Pin,
+    Rep,
+    Req,
+)
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
 from wirelake.wire import DecodeError
 

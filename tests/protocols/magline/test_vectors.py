@@ -23,11 +23,24 @@ from wirelake.protocols.magline.handshake import (
     server_keys,
     x25519_public,
 )
-from wirelake.protocols.magline.layout import PROTOCOL, Frame, Resume
+from wirelake.protocols.magline.layout import (
+    PROTOCOL,
+    Frame,
+    Resume,
+)
 from wirelake.protocols.magline.records import RecordCipher
-from wirelake.protocols.magline.vectors import CLASSES, ERRORS, EXCUSES, run
+from wirelake.protocols.magline.vectors import (
+    CLASSES,
+    ERRORS,
+    EXCUSES,
+    run,
+)
 from wirelake.protocols.magline.vectors_frames import COMMANDS, head_view
-from wirelake.protocols.magline.vectors_keys import REFERENCE, keys_of, keys_view
+from wirelake.protocols.magline.vectors_keys import (
+    REFERENCE,
+    keys_of,
+    keys_view,
+)
 
 FILE = Path(__file__).parents[2] / "vectors" / "magline.jsonl"
 VECTORS = {

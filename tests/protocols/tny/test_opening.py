@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.tny.layout import PROTOCOL, Envelope, Message, Packet, Ping
-from wirelake.protocols.tny.opening import OPENS, Opener
+from wirelake.protocols.tny.decryption import OPENS, Opener
+from wirelake.protocols.tny.layout import (
+    PROTOCOL,
+    Envelope,
+    Message,
+    Packet,
+    Ping,
+)
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 from wirelake.wire import DecodeError
 

@@ -7,15 +7,32 @@ from typing import Any
 
 import pytest
 
-from wirelake.protocols.sansio import Closed, Event, SessionError, Side
-from wirelake.protocols.tny.events import Pushed, Replied, Requested
+from wirelake.protocols.sansio import (
+    Closed,
+    Event,
+    SessionError,
+    Side,
+)
+from wirelake.protocols.tny.events import (
+    Pushed,
+    Replied,
+    Requested,
+)
+from wirelake.protocols.tny.fast_path import (
+    Answer,
+    AtOnce,
+    Later,
+)
 from wirelake.protocols.tny.layout import PROTOCOL, Message
-from wirelake.protocols.tny.limits import LAST_NUMBER, ClientOptions, ServerOptions
-from wirelake.protocols.tny.moulds import Kind, learn
+from wirelake.protocols.tny.limits import (
+    LAST_NUMBER,
+    ClientOptions,
+    ServerOptions,
+)
 from wirelake.protocols.tny.packets import PLAIN
-from wirelake.protocols.tny.plain import Answer, AtOnce, Later
 from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import ClientSession, ServerSession
+from wirelake.protocols.tny.templates import Kind, learn
 from wirelake.protocols.tny.transform import TransformConfig
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from wirelake.protocols.tny.layout import SUCCESS
-from wirelake.protocols.tny.results import CLOSING, ResultCode, closes
+from wirelake.protocols.tny.results import (
+    CLOSING,
+    ResultCode,
+    closes,
+)
 
 
 def test_the_codes_of_level_error_close_and_no_others() -> None:

@@ -12,10 +12,26 @@ import pytest
 from wirelake.protocols.conform import Case, Suite
 from wirelake.protocols.expectation import Context, VectorFailure
 from wirelake.protocols.tny import layout
-from wirelake.protocols.tny.layout import PROTOCOL, RELAY, Envelope, Message, Packet, RelayPacket
+from wirelake.protocols.tny.layout import (
+    PROTOCOL,
+    RELAY,
+    Envelope,
+    Message,
+    Packet,
+    RelayPacket,
+)
 from wirelake.protocols.tny.message import encode_message
-from wirelake.protocols.tny.transform import Dialect, PacketContext, TransformConfig
-from wirelake.protocols.tny.vectors import CLASSES, ERRORS, EXCUSES, run
+from wirelake.protocols.tny.transform import (
+    Dialect,
+    PacketContext,
+    TransformConfig,
+)
+from wirelake.protocols.tny.vectors import (
+    CLASSES,
+    ERRORS,
+    EXCUSES,
+    run,
+)
 
 MESSAGE = Message(id=1, protocol=2, code=100, time=3, body=b"hi")
 VIEW = {

@@ -7,7 +7,13 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirelake.wire import DecodeError, EncodeError, Layout, NeedMore, Protocol
+from wirelake.wire import (
+    DecodeError,
+    EncodeError,
+    Layout,
+    NeedMore,
+    Protocol,
+)
 from wirelake.wire.types import (
     I32LE,
     U8,

@@ -12,16 +12,35 @@ from hypothesis import strategies as st
 from view_cases import CASES, Case, name_of
 
 from wirelake.protocols.comet.layout import PROTOCOL as COMET
-from wirelake.protocols.comet.layout import Auth, Heartbeat, Subscribe
+from wirelake.protocols.comet.layout import (
+    Auth,
+    Heartbeat,
+    Subscribe,
+)
 from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
-from wirelake.protocols.esnp.layout import Data, Message, OpaqueRow, Var, VarType
+from wirelake.protocols.esnp.layout import (
+    Data,
+    Message,
+    OpaqueRow,
+    Var,
+    VarType,
+)
 from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
 from wirelake.protocols.magline.layout import Frame, Pin
 from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import RELAY, LinkOpen, Packet, RelayPacket
+from wirelake.protocols.tny.layout import (
+    RELAY,
+    LinkOpen,
+    Packet,
+    RelayPacket,
+)
 from wirelake.wire import EncodeError
 from wirelake.wire.declare import build
-from wirelake.wire.views.json import MaskedError, from_json, to_json
+from wirelake.wire.views.json import (
+    MaskedError,
+    from_json,
+    to_json,
+)
 from wirelake.wire.views.strategy import messages
 
 

@@ -12,15 +12,33 @@ from hypothesis import strategies as st
 from view_cases import CASES, Case, name_of
 
 from wirelake.protocols.comet.layout import PROTOCOL as COMET
-from wirelake.protocols.comet.layout import Auth, MessageAck, Notification
+from wirelake.protocols.comet.layout import (
+    Auth,
+    MessageAck,
+    Notification,
+)
 from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
-from wirelake.protocols.esnp.layout import BrokenRow, Data, OpaqueRow, Var, VarType
+from wirelake.protocols.esnp.layout import (
+    BrokenRow,
+    Data,
+    OpaqueRow,
+    Var,
+    VarType,
+)
 from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
 from wirelake.protocols.magline.layout import Frame, Syn
 from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import RELAY, Message, TunnelConnect
+from wirelake.protocols.tny.layout import (
+    RELAY,
+    Message,
+    TunnelConnect,
+)
 from wirelake.wire.declare import build
-from wirelake.wire.types import F32, F64, Layout
+from wirelake.wire.types import (
+    F32,
+    F64,
+    Layout,
+)
 from wirelake.wire.views.strategy import messages, values
 
 PATIENT = settings(

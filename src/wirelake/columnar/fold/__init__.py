@@ -6,8 +6,8 @@ are those of `docs/concepts/matching.md`; the reference are the engines of `wire
 
 from .fold import Fold
 from .state import FoldState
-from .tunnel_columns import events_of_share
+from .tunnel_events import events_of_share
 from .tunnels import TunnelFold, tunnel_hash
-from .warming import warm
+from .warm import warm
 
 __all__ = ["Fold", "FoldState", "TunnelFold", "events_of_share", "tunnel_hash", "warm"]

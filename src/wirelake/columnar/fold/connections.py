@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..numba_options import Int, S, U, inline, kernel
-from .tables import CLOSED, KNOWN, NO, NOTHING, SIGNED, Tables, free_slot
-from .told import (
+from ..jit.options import (
+    Int,
+    S,
+    U,
+    inline,
+    kernel,
+)
+from .event_arrays import (
     ADDRESS,
     BY,
     CLIENT,
@@ -39,6 +44,15 @@ from .told import (
     TS,
     WHOLE,
     Told,
+)
+from .tables import (
+    CLOSED,
+    KNOWN,
+    NO,
+    NOTHING,
+    SIGNED,
+    Tables,
+    free_slot,
 )
 
 __all__ = [

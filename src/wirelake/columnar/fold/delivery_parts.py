@@ -15,15 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wirelake.records.crossing import CROSSING
+from wirelake.records.cross_connection import CROSSING
 from wirelake.records.rows import Fact
 
-from ..meaning import repeated
-from . import told as k
-from .columns import Columns, named, wanted_of
+from ..decode.meaning import repeated
+from . import event_arrays as k
+from .event_builder import (
+    Columns,
+    named,
+    wanted_of,
+)
 from .output import integers
 from .tables import NO, NOTHING
-from .texts import Texts, indices_of
+from .text_codes import Texts, indices_of
 
 __all__ = ["delivery_faults", "delivery_parts", "publications"]
 

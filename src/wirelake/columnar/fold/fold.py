@@ -8,7 +8,7 @@
 
 Given are tables as `CapturePipeline` yields them. What comes out are final rows of `calls` (those
 outside of tunnels) and of `connections` (without `previous_connection`), and the crossing tables of
-`wirelake.records.crossing`.
+`wirelake.records.cross_connection`.
 
 A window becomes arrays (`columns.py`). Kernels go through its events in the order of time
 (`kernels.py`), and work on what is remembered of connections and calls, in arrays as well
@@ -23,23 +23,38 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wirelake.records.call_rows import DUPLICATE_WINDOW_NS
+from wirelake.records.calls import DUPLICATE_WINDOW_NS
 from wirelake.records.engine import EngineLimits
 
-from ..pipeline import Item
-from . import told as k
-from .call_records import STILL_OPEN, UNKNOWN
-from .calls import expire_idle
-from .columns import Columns, Source, usable_faults
-from .delivery_parts import delivery_faults, delivery_parts, publications
-from .hashing import id_hash
-from .held import held_sources, of_connections
-from .kernels import end, fold, slot_of
+from ..pipeline.pipeline import Item
+from . import event_arrays as k
+from .calls import STILL_OPEN, UNKNOWN, expire_idle
+from .delivery_parts import (
+    delivery_faults,
+    delivery_parts,
+    publications,
+)
+from .event_builder import (
+    Columns,
+    Source,
+    id_hash,
+    usable_faults,
+)
+from .kernels import (
+    end,
+    fold,
+    slot_of,
+)
 from .memory import Memory
-from .output import calls_batch, connections_batch, sign_ons_batch
+from .output import (
+    calls_batch,
+    connections_batch,
+    sign_ons_batch,
+)
+from .pending import held_sources, of_connections
 from .state import FoldState
 from .tables import KNOWN, NO
-from .tunnel_rows import tunnel_rows
+from .tunnel_events import tunnel_rows
 
 __all__ = ["Fold"]
 

@@ -7,9 +7,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numba_options import Int, S, U, inline, kernel
-from .call_records import LOST
-from .calls import end_calls, message_of_call, stream_broke
+from ..jit.options import (
+    Int,
+    S,
+    U,
+    inline,
+    kernel,
+)
+from .calls import (
+    LOST,
+    end_calls,
+    message_of_call,
+    stream_broke,
+)
 from .connections import (
     begin_row,
     count_fault,
@@ -19,9 +29,7 @@ from .connections import (
     fact_of_client,
     fact_of_close,
 )
-from .doubt import unsettle
-from .tables import FREE_CALLS, FREE_SLOTS, GAVE_UP, KNOWN, Tables, find_slot, new_slot
-from .told import (
+from .event_arrays import (
     CLOSE,
     END,
     FAULT,
@@ -38,6 +46,16 @@ from .told import (
     WHOLE,
     Told,
 )
+from .tables import (
+    FREE_CALLS,
+    FREE_SLOTS,
+    GAVE_UP,
+    KNOWN,
+    Tables,
+    find_slot,
+    new_slot,
+)
+from .uncertainty import unsettle
 
 __all__ = ["end", "fold", "slot_of"]
 

@@ -9,7 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numba_options import S, U, kernel
+from ..jit.options import (
+    S,
+    U,
+    kernel,
+)
 from .tables import (
     BORN,
     CALL,
@@ -34,7 +38,7 @@ from .tables import (
     index_calls,
     index_slots,
 )
-from .texts import Texts
+from .text_codes import Texts
 
 __all__ = ["Memory", "Saved"]
 

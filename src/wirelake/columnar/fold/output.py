@@ -8,13 +8,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from wirelake.records.crossing import CROSSING
+from wirelake.records.cross_connection import CROSSING
 from wirelake.records.schema import schema
 
-from ..meaning import Coded
-from .call_records import OUTCOMES
-from .tables import CALL_TEXTS, CONNECTION_TEXTS, NO, NOTHING
-from .texts import Texts
+from ..decode.meaning import Coded
+from .calls import OUTCOMES
+from .tables import (
+    CALL_TEXTS,
+    CONNECTION_TEXTS,
+    NO,
+    NOTHING,
+)
+from .text_codes import Texts
 
 __all__ = ["calls_batch", "connections_batch", "integers", "sign_ons_batch"]
 

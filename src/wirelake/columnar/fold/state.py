@@ -10,7 +10,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from .columns import Source
+from .event_builder import Source
 from .memory import Saved
 
 __all__ = ["FoldState", "packed", "unpacked"]

@@ -18,7 +18,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numba_options import Int, S, U, inline, kernel
+from ..jit.options import (
+    Int,
+    S,
+    U,
+    inline,
+    kernel,
+)
 
 __all__ = [
     "ANSWERED",

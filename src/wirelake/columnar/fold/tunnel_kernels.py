@@ -12,21 +12,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numba_options import Int, S, U, inline, kernel
-from .call_records import LOST, UNKNOWN
-from .calls import end_calls, message_of_call, stream_broke
-from .tables import (
-    FREE_CALLS,
-    FREE_SLOTS,
-    KNOWN,
-    NOTHING,
-    OPEN,
-    Tables,
-    find_slot,
-    free_slot,
-    new_slot,
+from ..jit.options import (
+    Int,
+    S,
+    U,
+    inline,
+    kernel,
 )
-from .told import (
+from .calls import (
+    LOST,
+    UNKNOWN,
+    end_calls,
+    message_of_call,
+    stream_broke,
+)
+from .event_arrays import (
     CARRIER,
     CONNECT,
     CONNECTED,
@@ -50,6 +50,17 @@ from .told import (
     USER_LOW,
     USER_PORT,
     Told,
+)
+from .tables import (
+    FREE_CALLS,
+    FREE_SLOTS,
+    KNOWN,
+    NOTHING,
+    OPEN,
+    Tables,
+    find_slot,
+    free_slot,
+    new_slot,
 )
 
 __all__ = [

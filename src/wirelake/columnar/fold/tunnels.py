@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from wirelake.records.engine import EngineLimits
 from wirelake.records.schema import schema
 
-from ..meaning import Coded
-from . import told as k
-from .call_records import STILL_OPEN
-from .hashing import id_hash
+from ..decode.meaning import Coded
+from . import event_arrays as k
+from .calls import STILL_OPEN
+from .event_builder import id_hash
 from .memory import Memory
 from .output import calls_batch, integers
 from .state import packed, unpacked
 from .tables import NO, NOTHING
-from .tunnel_columns import tunnels_told
+from .tunnel_events import tunnels_told
 from .tunnel_kernels import (
     OUTCOMES,
     TUNNEL_RECORD,

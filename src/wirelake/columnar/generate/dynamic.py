@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from wirelake.wire import model as m
 
-from ..plan import Vars
-from .emit import POSITION, Emitter, Scope
+from ..decode.plan import Vars
+from .emit import (
+    POSITION,
+    Emitter,
+    Scope,
+)
 
 __all__ = [
     "INTEGER",

@@ -8,8 +8,8 @@ Make it anew with `python -m wirelake.columnar.generate`; a test fails when it i
 
 import numpy as np
 
-from wirelake.columnar.numba_options import U, inline, kernel
-from wirelake.columnar.utf8 import utf8
+from wirelake.columnar.jit.options import U, inline, kernel
+from wirelake.columnar.jit.utf8 import utf8
 
 _0 = U(0x0)
 _1 = U(0x1)

@@ -8,11 +8,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wirelake.hub.errors import HubError
 from wirelake.protocols import registry
 
+from ..errors import HubError
+
 if TYPE_CHECKING:
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
 
 __all__ = [
     "JsonResponse",

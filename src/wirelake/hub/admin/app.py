@@ -19,16 +19,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from wirelake.hub.config import is_loopback
-from wirelake.hub.errors import HubError
-
-from . import inboxes, pages, publishing, top
+from ..config import is_loopback
+from ..errors import HubError
+from . import (
+    inboxes,
+    pages,
+    publishing,
+    top,
+)
 from .answers import JsonResponse, refusal
 from .metrics import metrics_page
 from .openapi import openapi_page
 
 if TYPE_CHECKING:
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
 
 __all__ = ["make_app"]
 

@@ -16,9 +16,8 @@ from typing import Any, Final
 import msgspec
 from prometheus_client.core import Metric
 
-from wirelake.hub.config import Config
-from wirelake.hub.hub import Hub
-
+from ..config import Config
+from ..hub import Hub
 from .app import make_app
 from .metrics import HubCollector
 from .openapi import addresses, document

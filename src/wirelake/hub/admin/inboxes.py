@@ -9,13 +9,18 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wirelake.hub.errors import HubError
-
-from .answers import JsonResponse, body_of, hub_of, known_queries, number
+from ..errors import HubError
+from .answers import (
+    JsonResponse,
+    body_of,
+    hub_of,
+    known_queries,
+    number,
+)
 
 if TYPE_CHECKING:
-    from wirelake.hub.notification import Notification
-    from wirelake.hub.topics import DeadLetter
+    from ..pubsub.notification import Notification
+    from ..pubsub.topics import DeadLetter
 
 __all__ = ["Redrive", "dead", "inbox", "redrive"]
 

@@ -1,7 +1,7 @@
 """`GET /metrics`: the hub's counters as Prometheus reads them.
 
-Counters live in `wirelake.hub.counts`; here they only get their names. Labels come from fixed
-lists (protocols, reasons, limits), so there is a bounded number of series.
+Counters live in `wirelake.hub.observe.counters`; here they only get their names. Labels come from
+fixed lists (protocols, reasons, limits), so there is a bounded number of series.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wirelake.hub.times import Times, bounds
-
+from ..observe.counters import Times, bounds
 from .answers import hub_of
 from .pages import byte_totals, recording_of
 from .top import named_times
 
 if TYPE_CHECKING:
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
 
 __all__ = ["TARGETS", "HubCollector", "metrics_page"]
 

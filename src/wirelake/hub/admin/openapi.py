@@ -16,11 +16,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from wirelake import __version__
-from wirelake.hub.config_text import meanings
-from wirelake.hub.errors import ANSWERS
 
+from ..config import meanings
+from ..errors import ANSWERS
 from .answers import JsonResponse
-from .described import DESCRIBED, Described, Query
+from .described import (
+    DESCRIBED,
+    Described,
+    Query,
+)
 from .shapes import Refusal
 
 __all__ = ["addresses", "document", "openapi_page"]

@@ -10,14 +10,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wirelake import __version__
-from wirelake.hub.errors import HubError
-from wirelake.hub.recording import Recording
 
-from .answers import JsonResponse, hub_of, known_protocol, known_queries, number
+from ..errors import HubError
+from ..observe.recording import Recording
+from .answers import (
+    JsonResponse,
+    hub_of,
+    known_protocol,
+    known_queries,
+    number,
+)
 
 if TYPE_CHECKING:
-    from wirelake.hub.doors.connection import Connection
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
+    from ..net.connection import Connection
 
 __all__ = [
     "byte_totals",

@@ -11,13 +11,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wirelake.hub.errors import HubError
-from wirelake.hub.topics import Publication, Published
-
-from .answers import JsonResponse, body_of, hub_of, known_queries
+from ..errors import HubError
+from ..pubsub.topics import Publication, Published
+from .answers import (
+    JsonResponse,
+    body_of,
+    hub_of,
+    known_queries,
+)
 
 if TYPE_CHECKING:
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
 
 __all__ = ["Wanted", "publish"]
 

@@ -16,7 +16,7 @@ from .app import make_app
 from .token import admin_token
 
 if TYPE_CHECKING:
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
 
 __all__ = ["AdminServer"]
 

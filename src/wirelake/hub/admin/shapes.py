@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from wirelake.hub.hub import ClosedConnection
-from wirelake.hub.topics import ClientState, TopicState
+from ..hub import ClosedConnection
+from ..pubsub.topics import ClientState, TopicState
 
 __all__ = [
     "Clientz",

@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wirelake.hub.errors import HubError
-from wirelake.hub.watching import KEPT_ROWS, LiveTables, Watching
 from wirelake.records import ENGINES
 
-from .answers import JsonResponse, hub_of, known_queries, number
+from ..errors import HubError
+from ..observe.live_decoder import (
+    KEPT_ROWS,
+    LiveTables,
+    Watching,
+)
+from .answers import (
+    JsonResponse,
+    hub_of,
+    known_queries,
+    number,
+)
 
 if TYPE_CHECKING:
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
 
 __all__ = ["table"]
 

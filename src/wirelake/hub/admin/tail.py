@@ -21,17 +21,26 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from wirelake.hub.errors import HubError
-from wirelake.hub.seen import SeenFrame, signs_on
-from wirelake.hub.watching import Watching, watching
-from wirelake.records.filter import Filter, FilterError, compile_filter
+from wirelake.records.filter import (
+    Filter,
+    FilterError,
+    compile_filter,
+)
 from wirelake.records.schema import schema
 
-from .answers import hub_of, known_protocol, known_queries, number
+from ..errors import HubError
+from ..observe.live_decoder import Watching, watching
+from ..observe.masked_frames import SeenFrame, signs_on
+from .answers import (
+    hub_of,
+    known_protocol,
+    known_queries,
+    number,
+)
 
 if TYPE_CHECKING:
-    from wirelake.hub.doors.connection import Connection
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
+    from ..net.connection import Connection
 
 __all__ = ["QUEUE", "TailReader", "tail"]
 

@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from wirelake.hub.config import ConfigError
+from ..config import ConfigError
 
 __all__ = ["FILE", "admin_token"]
 

@@ -17,16 +17,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wirelake import __version__
-from wirelake.hub.hub import ClosedConnection
-from wirelake.hub.services import HUB_SERVICE
-from wirelake.hub.times import Times
 
-from .answers import JsonResponse, hub_of, known_queries, number
-from .pages import byte_totals, nested, recording_state
+from ..hub import ClosedConnection
+from ..observe.counters import Times
+from ..rpc.services import HUB_SERVICE
+from .answers import (
+    JsonResponse,
+    hub_of,
+    known_queries,
+    number,
+)
+from .pages import (
+    byte_totals,
+    nested,
+    recording_state,
+)
 
 if TYPE_CHECKING:
-    from wirelake.hub.fanout import Topic
-    from wirelake.hub.hub import Hub
+    from ..hub import Hub
+    from ..pubsub.fanout import Topic
 
 __all__ = ["Top", "TopTarget", "TopTopic", "named_times", "top"]
 

@@ -11,14 +11,28 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from wirelake.hub.config import StoreSettings
-from wirelake.hub.errors import HubError
-
-from .accounts import add_client, list_clients, remove_client, rotate_client
-from .batch import Done, KeyRow, LogRow
+from ..config import StoreSettings
+from ..errors import HubError
+from .accounts import (
+    add_client,
+    list_clients,
+    remove_client,
+    rotate_client,
+)
+from .batch import (
+    Done,
+    KeyRow,
+    LogRow,
+)
 from .files import database_path
 from .migrations import StoreError
-from .rows import ClientRow, DeadRow, Entry, InboxRow, SubscriptionRow
+from .rows import (
+    ClientRow,
+    DeadRow,
+    Entry,
+    InboxRow,
+    SubscriptionRow,
+)
 from .sqlite import SqliteStore
 
 __all__ = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from wirelake.hub.errors import HubError
+from ..errors import HubError
 
 __all__ = ["Batch", "Done", "KeyRow", "LogRow", "Work", "insert"]
 

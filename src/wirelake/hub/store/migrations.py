@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from wirelake.hub.config import ConfigError
+from ..config import ConfigError
 
 __all__ = ["MIGRATIONS", "VERSION", "StoreError", "migrate"]
 

@@ -13,12 +13,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from wirelake.hub.errors import HubError
-
+from ..errors import HubError
 from .batch import KeyRow
 from .files import connect
 from .migrations import StoreError
-from .rows import ClientRow, DeadRow, Entry, InboxRow, SubscriptionRow
+from .rows import (
+    ClientRow,
+    DeadRow,
+    Entry,
+    InboxRow,
+    SubscriptionRow,
+)
 
 __all__ = ["Reader"]
 

@@ -10,9 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from wirelake.hub.errors import HubError
-
-from .batch import Batch, Done, KeyRow, LogRow, insert
+from ..errors import HubError
+from .batch import (
+    Batch,
+    Done,
+    KeyRow,
+    LogRow,
+    insert,
+)
 from .migrations import StoreError
 from .reader import Reader
 from .rows import InboxRow, SubscriptionRow

@@ -18,8 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal
 
-from wirelake.hub.errors import HubError
-
+from ..errors import HubError
 from .batch import Batch
 from .files import connect
 from .migrations import StoreError

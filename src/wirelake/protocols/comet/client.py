@@ -12,11 +12,30 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, ClassVar, TypeAlias
 
-from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
 from wirelake.wire.errors import DecodeError, WireError
 
-from .endpoint import ANSWERS, BEFORE_AUTH, CODECS, ENDS, Endpoint, open_content, with_content
-from .events import Authenticated, KeyExchanged, Notified, Replied
+from ..sansio import (
+    CLOSED,
+    Role,
+    SessionError,
+    Side,
+    Table,
+)
+from .endpoint import (
+    ANSWERS,
+    BEFORE_AUTH,
+    CODECS,
+    ENDS,
+    Endpoint,
+    open_content,
+    with_content,
+)
+from .events import (
+    Authenticated,
+    KeyExchanged,
+    Notified,
+    Replied,
+)
 from .layout import (
     Auth,
     AuthSuccess,

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from wirelake.protocols.sansio import CLOSED, Role, Session, SessionError
 from wirelake.wire.errors import EncodeError
 
+from ..sansio import (
+    CLOSED,
+    Role,
+    Session,
+    SessionError,
+)
 from . import codec_hipush, codec_seed
 from .layout import (
     Auth,
@@ -32,8 +37,16 @@ from .layout import (
     TopicList,
     Unsubscribe,
 )
-from .limits import SEND_COUNT, SEND_FRAME, Dialect
-from .sealing import ContentOpener, ContentSealer, HipushContent
+from .limits import (
+    SEND_COUNT,
+    SEND_FRAME,
+    Dialect,
+)
+from .sealing import (
+    ContentOpener,
+    ContentSealer,
+    HipushContent,
+)
 
 __all__ = [
     "ANSWERS",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wirelake.protocols.sansio import Event
-
+from ..sansio import Event
 from .layout import Notification
 
 __all__ = [

@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from wirelake.protocols.sansio import SessionError
-
+from ..sansio import SessionError
 from .arguments import is_id
 from .layout import Notification
 from .sealing import CONTENT_OVERHEAD

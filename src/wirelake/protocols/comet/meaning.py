@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from wirelake.wire.meaning import At, Each, First, Meaning, Named, Text
+from wirelake.wire.meaning import (
+    At,
+    Each,
+    First,
+    Meaning,
+    Named,
+    Text,
+)
 
 __all__ = ["MEANING"]
 

@@ -18,12 +18,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
-from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from .arguments import BAD_ARGUMENTS_REPLY, BAD_KEY_REPLY, check_arguments
-from .endpoint import ANSWERS, ENDS, REASONS, Endpoint, seal
-from .events import Authenticated, AuthRequested, Beat, KeyExchanged, Requested
+from ..sansio import (
+    CLOSED,
+    Role,
+    SessionError,
+    Side,
+    Table,
+)
+from .arguments import (
+    BAD_ARGUMENTS_REPLY,
+    BAD_KEY_REPLY,
+    check_arguments,
+)
+from .decryption import key_line
+from .endpoint import (
+    ANSWERS,
+    ENDS,
+    REASONS,
+    Endpoint,
+    seal,
+)
+from .events import (
+    Authenticated,
+    AuthRequested,
+    Beat,
+    KeyExchanged,
+    Requested,
+)
 from .layout import (
     Auth,
     AuthSuccess,
@@ -40,7 +63,6 @@ from .layout import (
     ReportEnviron,
 )
 from .limits import ServerOptions, page
-from .opening import key_line
 from .sealing import (
     MAX_SEALED,
     ContentSealer,

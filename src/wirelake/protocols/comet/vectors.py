@@ -12,7 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
-from wirelake.protocols.expectation import (
+from wirelake.wire.errors import (
+    DecodeError,
+    NeedMore,
+    WireError,
+)
+from wirelake.wire.model import Direction
+
+from ..expectation import (
     Context,
     ErrorClass,
     Expect,
@@ -21,15 +28,37 @@ from wirelake.protocols.expectation import (
     check_prefixes,
     classify,
 )
-from wirelake.wire.errors import DecodeError, NeedMore, WireError
-from wirelake.wire.model import Direction
-
-from .arguments import BAD_ARGUMENTS_REPLY, BAD_KEY_REPLY, check_arguments
-from .layout import PROTOCOL, AuthSuccess, ExchangeKey, MessageList, Notification
-from .sealing import ContentOpener, ContentSealer, HipushContent, choose_suite
+from .arguments import (
+    BAD_ARGUMENTS_REPLY,
+    BAD_KEY_REPLY,
+    check_arguments,
+)
+from .layout import (
+    PROTOCOL,
+    AuthSuccess,
+    ExchangeKey,
+    MessageList,
+    Notification,
+)
+from .sealing import (
+    ContentOpener,
+    ContentSealer,
+    HipushContent,
+    choose_suite,
+)
 from .vectors_excuses import EXCUSES
-from .vectors_fields import COMMANDS, compare_fields, fields_of, reply_view
-from .vectors_keys import check_exchange, content_keys, des_key, unwrap
+from .vectors_fields import (
+    COMMANDS,
+    compare_fields,
+    fields_of,
+    reply_view,
+)
+from .vectors_keys import (
+    check_exchange,
+    content_keys,
+    des_key,
+    unwrap,
+)
 
 __all__ = ["CLASSES", "ERRORS", "EXCUSES", "run"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from wirelake.protocols.expectation import Alteration, Excuse
+from ..expectation import Alteration, Excuse
 
 __all__ = ["EXCUSES"]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from wirelake.protocols.expectation import Expect
-
+from ..expectation import Expect
 from . import layout
 from .sealing import key_kind
 

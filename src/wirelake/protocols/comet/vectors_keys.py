@@ -15,10 +15,24 @@ from typing import Any, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from wirelake.protocols.expectation import Context, Expect, VectorFailure
-from wirelake.wire.errors import DecodeError, EncodeError, NeedMore, WireError
+from wirelake.wire.errors import (
+    DecodeError,
+    EncodeError,
+    NeedMore,
+    WireError,
+)
 
-from .layout import PROTOCOL, Auth, AuthSuccess, ExchangeKey
+from ..expectation import (
+    Context,
+    Expect,
+    VectorFailure,
+)
+from .layout import (
+    PROTOCOL,
+    Auth,
+    AuthSuccess,
+    ExchangeKey,
+)
 from .sealing import (
     RsaServerKey,
     ServerKey,

@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from .layout import Data, Row, VarType
-from .moulds import END, Mould, bytes_of_rows
+from .layout import (
+    Data,
+    Row,
+    VarType,
+)
+from .templates import (
+    END,
+    Mould,
+    bytes_of_rows,
+)
 
 __all__ = ["Body", "Quick", "learn_body"]
 

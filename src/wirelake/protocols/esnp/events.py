@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from wirelake.protocols.sansio import Event
-
+from ..sansio import Event
 from .layout import Message, Version
 from .message import Kind, error_text
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from .bodies import Quick
-from .facts import ASYNC, Facts
 from .layout import (
     Address,
     Data,
@@ -30,6 +29,7 @@ from .layout import (
     XData,
 )
 from .message import address
+from .message_summary import ASYNC, Facts
 from .replies import reply_to
 
 __all__ = ["ID_SIZE", "PLAIN_BODY", "Head", "learn"]

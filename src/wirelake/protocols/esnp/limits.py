@@ -10,8 +10,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from wirelake.protocols.sansio import SessionError
-
+from ..sansio import SessionError
 from .layout import Version
 from .message import Revision
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from wirelake.wire.meaning import Equal, HasRow, If, Join, Meaning, Named, RowField
+from wirelake.wire.meaning import (
+    Equal,
+    HasRow,
+    If,
+    Join,
+    Meaning,
+    Named,
+    RowField,
+)
 
 __all__ = ["MEANING"]
 

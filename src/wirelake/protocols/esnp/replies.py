@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from .facts import BODY
 from .layout import (
     Address,
     BrokenRow,
@@ -26,6 +25,7 @@ from .layout import (
     SourceAddress,
     SourceMessageId,
 )
+from .message_summary import BODY
 
 __all__ = ["reply_to"]
 

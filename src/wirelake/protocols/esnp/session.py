@@ -13,10 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side
 from wirelake.wire.errors import DecodeError
 
-from .address import Address, address_to_pairs, parse_url
+from ..sansio import (
+    CLOSED,
+    Role,
+    SessionError,
+    Side,
+)
+from .address import (
+    Address,
+    address_to_pairs,
+    parse_url,
+)
 from .events import (
     Announced,
     Answered,
@@ -26,12 +35,28 @@ from .events import (
     Requested,
     Traced,
 )
-from .facts import ANSWERS, Facts, facts_of
+from .fast_path import PlainRequests
 from .layout import Address as AddressRow
-from .layout import Flag, FlagType, Message, MessageId, Payload, Row, SeqNo
+from .layout import (
+    Flag,
+    FlagType,
+    Message,
+    MessageId,
+    Payload,
+    Row,
+    SeqNo,
+)
 from .limits import SessionOptions
-from .plain import PlainRequests
-from .sequences import Numbers, Sequences, in_range
+from .message_summary import (
+    ANSWERS,
+    Facts,
+    facts_of,
+)
+from .sequences import (
+    Numbers,
+    Sequences,
+    in_range,
+)
 
 __all__ = [
     "Announced",

@@ -13,7 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from wirelake.protocols.expectation import (
+from wirelake.wire.errors import (
+    DecodeError,
+    EncodeError,
+    NeedMore,
+    WireError,
+)
+
+from ..expectation import (
     Context,
     ErrorClass,
     Expect,
@@ -24,13 +31,34 @@ from wirelake.protocols.expectation import (
     classify,
     difference,
 )
-from wirelake.wire.errors import DecodeError, EncodeError, NeedMore, WireError
-
 from . import message as view
-from .layout import PROTOCOL, BrokenRow, Data, Error, Flag, FlagType, Message, Row, RowType, Version
-from .vectors_bare import bare_value, bytes_of_rule, payload_of_name, url
+from .layout import (
+    PROTOCOL,
+    BrokenRow,
+    Data,
+    Error,
+    Flag,
+    FlagType,
+    Message,
+    Row,
+    RowType,
+    Version,
+)
+from .vectors_bare import (
+    bare_value,
+    bytes_of_rule,
+    payload_of_name,
+    url,
+)
 from .vectors_excuses import EXCUSES
-from .vectors_rows import DIALECTS, NAMED_KINDS, depth_of, row_spans, row_view, same_floats
+from .vectors_rows import (
+    DIALECTS,
+    NAMED_KINDS,
+    depth_of,
+    row_spans,
+    row_view,
+    same_floats,
+)
 
 __all__ = ["CLASSES", "ERRORS", "EXCUSES", "run"]
 

@@ -18,7 +18,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from wirelake.protocols.expectation import (
+from wirelake.wire.errors import WireError
+
+from ..expectation import (
     ErrorClass,
     Expect,
     Vector,
@@ -26,12 +28,24 @@ from wirelake.protocols.expectation import (
     classify,
     difference,
 )
-from wirelake.wire.errors import WireError
-
 from . import layout
-from .address import Address, address_from_pairs, address_to_pairs, format_url, parse_url
+from .address import (
+    Address,
+    address_from_pairs,
+    address_to_pairs,
+    format_url,
+    parse_url,
+)
 from .basic import BASIC, Basic
-from .layout import PROTOCOL, Message, OpaqueRow, Row, RowType, Var, VarType
+from .layout import (
+    PROTOCOL,
+    Message,
+    OpaqueRow,
+    Row,
+    RowType,
+    Var,
+    VarType,
+)
 
 __all__ = ["bare_value", "bytes_of_rule", "payload_of_name", "url"]
 

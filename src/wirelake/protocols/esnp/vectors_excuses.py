@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from wirelake.protocols.expectation import Alteration, Excuse
 from wirelake.wire.errors import NeedMore, WireError
 
+from ..expectation import Alteration, Excuse
 from .layout import PROTOCOL, RowType
-from .vectors_rows import DIALECTS, NAMED_KINDS, row_spans
+from .vectors_rows import (
+    DIALECTS,
+    NAMED_KINDS,
+    row_spans,
+)
 
 __all__ = ["EXCUSES"]
 

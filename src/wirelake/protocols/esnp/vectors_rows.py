@@ -7,10 +7,16 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from wirelake.protocols.expectation import VectorFailure
-
+from ..expectation import VectorFailure
 from . import layout
-from .layout import BrokenRow, OpaqueRow, Row, RowType, Var, VarType
+from .layout import (
+    BrokenRow,
+    OpaqueRow,
+    Row,
+    RowType,
+    Var,
+    VarType,
+)
 from .message import row_type
 
 __all__ = [

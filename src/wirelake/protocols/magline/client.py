@@ -17,12 +17,23 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
 from wirelake.wire.errors import DecodeError, EncodeError
 
+from ..sansio import (
+    CLOSED,
+    Role,
+    SessionError,
+    Side,
+    Table,
+)
 from .codec_seed import encode_frame
 from .credentials import ClientKey
-from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
+from .endpoint import (
+    NO_TAG,
+    REFUSED,
+    Endpoint,
+    Entropy,
+)
 from .events import (
     Established,
     Ponged,
@@ -41,7 +52,21 @@ from .handshake import (
     open_sid,
     x25519_public,
 )
-from .layout import Ack, Err, ErrorNumber, Fin, Frame, Pin, Pon, Psh, Reason, Rep, Req, Resume, Syn
+from .layout import (
+    Ack,
+    Err,
+    ErrorNumber,
+    Fin,
+    Frame,
+    Pin,
+    Pon,
+    Psh,
+    Reason,
+    Rep,
+    Req,
+    Resume,
+    Syn,
+)
 from .limits import MAX_PINGS, ClientOptions
 from .records import LIFETIME_LIMIT_S
 from .resumption import Ticket, session_id_of

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from wirelake.protocols.sansio import Event
-
+from ..sansio import Event
 from .handshake import Mode
 from .layout import ErrorNumber, Reason
 

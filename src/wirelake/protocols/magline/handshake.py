@@ -29,8 +29,13 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from wirelake.protocols.magline.records import TAG_SIZE, DirectionKeys, find_option
 from wirelake.wire.errors import DecodeError, EncodeError
+
+from .records import (
+    TAG_SIZE,
+    DirectionKeys,
+    find_option,
+)
 
 __all__ = [
     "KEY_SIZE",

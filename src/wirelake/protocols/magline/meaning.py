@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from wirelake.wire.meaning import At, First, If, Is, Meaning, Named, Text, Values
+from wirelake.wire.meaning import (
+    At,
+    First,
+    If,
+    Is,
+    Meaning,
+    Named,
+    Text,
+    Values,
+)
 
 __all__ = ["MEANING"]
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from wirelake.protocols.expectation import (
+from wirelake.wire.errors import (
+    DecodeError,
+    EncodeError,
+    NeedMore,
+    WireError,
+)
+
+from ..expectation import (
     Context,
     ErrorClass,
     Expect,
@@ -18,8 +25,6 @@ from wirelake.protocols.expectation import (
     check_prefixes,
     classify,
 )
-from wirelake.wire.errors import DecodeError, EncodeError, NeedMore, WireError
-
 from .handshake import (
     bind_syn,
     psk_key_id,
@@ -30,11 +35,37 @@ from .handshake import (
     x25519_public,
     x25519_shared,
 )
-from .layout import PROTOCOL, Ack, Cmd, ErrorNumber, Frame, Psh, Rep, Req, Syn
-from .records import AuthState, RecordCipher, SeqCounter
+from .layout import (
+    PROTOCOL,
+    Ack,
+    Cmd,
+    ErrorNumber,
+    Frame,
+    Psh,
+    Rep,
+    Req,
+    Syn,
+)
+from .records import (
+    AuthState,
+    RecordCipher,
+    SeqCounter,
+)
 from .vectors_excuses import EXCUSES
-from .vectors_frames import COMMANDS, LEGAL, OPTIONAL, fields_view, head_view, legacy_view
-from .vectors_keys import agree, keys_of, keys_view, private_for
+from .vectors_frames import (
+    COMMANDS,
+    LEGAL,
+    OPTIONAL,
+    fields_view,
+    head_view,
+    legacy_view,
+)
+from .vectors_keys import (
+    agree,
+    keys_of,
+    keys_view,
+    private_for,
+)
 
 __all__ = ["CLASSES", "ERRORS", "EXCUSES", "run"]
 

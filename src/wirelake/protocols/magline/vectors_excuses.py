@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from wirelake.protocols.expectation import Alteration, Excuse
-
+from ..expectation import Alteration, Excuse
 from .layout import PROTOCOL
 
 __all__ = ["EXCUSES"]

@@ -13,11 +13,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from wirelake.protocols.expectation import Context, Expect, VectorFailure, hex_bytes
-from wirelake.wire.errors import DecodeError, NeedMore, WireError
+from wirelake.wire.errors import (
+    DecodeError,
+    NeedMore,
+    WireError,
+)
 
-from .handshake import Mode, SessionKeys, client_keys, open_sid, x25519_public
-from .layout import PROTOCOL, Ack, Frame, Syn
+from ..expectation import (
+    Context,
+    Expect,
+    VectorFailure,
+    hex_bytes,
+)
+from .handshake import (
+    Mode,
+    SessionKeys,
+    client_keys,
+    open_sid,
+    x25519_public,
+)
+from .layout import (
+    PROTOCOL,
+    Ack,
+    Frame,
+    Syn,
+)
 
 __all__ = ["REFERENCE", "Handshake", "agree", "keys_of", "keys_view", "private_for"]
 

@@ -12,7 +12,12 @@ from typing import Final, NamedTuple
 from wirelake.wire.errors import DecodeError
 
 from .headers import decode_header
-from .layout import HeaderType, Message, Mode, OriginalMessageIdHeader
+from .layout import (
+    HeaderType,
+    Message,
+    Mode,
+    OriginalMessageIdHeader,
+)
 
 __all__ = ["Calls", "answered_id", "response_to"]
 

@@ -11,8 +11,12 @@ import struct
 from typing import Any, NoReturn
 
 from wirelake.wire import runtime as rt
-from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
-from wirelake.protocols.tny.layout import (
+from wirelake.wire.errors import (
+    DecodeError,
+    EncodeError,
+    NeedMore,
+)
+from .layout import (
     AccessPoint,
     Attribute,
     Contact,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from wirelake.protocols.sansio import Event
-
+from ..sansio import Event
 from .headers import Header
 from .layout import Message
 

@@ -14,7 +14,12 @@ from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.types import Layout
 
 from . import codec_upstream as codec
-from .layout import ForwardHeader, HeaderType, OriginalMessageIdHeader, TracingHeader
+from .layout import (
+    ForwardHeader,
+    HeaderType,
+    OriginalMessageIdHeader,
+    TracingHeader,
+)
 
 __all__ = ["KEYS", "Header", "OpaqueHeader", "decode_header", "encode_header", "type_of"]
 

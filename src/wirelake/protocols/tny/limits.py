@@ -9,8 +9,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from wirelake.protocols.sansio import SessionError
-
+from ..sansio import SessionError
 from .transform import TransformConfig
 
 __all__ = [

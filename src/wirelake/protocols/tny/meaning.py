@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from wirelake.wire.meaning import At, First, If, Is, Join, Meaning, Name, Named, Text, Values
+from wirelake.wire.meaning import (
+    At,
+    First,
+    If,
+    Is,
+    Join,
+    Meaning,
+    Name,
+    Named,
+    Text,
+    Values,
+)
 
 __all__ = ["MEANING", "RELAY_MEANING"]
 

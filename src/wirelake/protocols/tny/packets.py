@@ -15,12 +15,27 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Final, cast
 
-from wirelake.protocols.sansio import SessionError
-from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
+from wirelake.wire.errors import (
+    DecodeError,
+    EncodeError,
+    NeedMore,
+)
 
+from ..sansio import SessionError
 from . import codec_seed, codec_upstream
-from .layout import Envelope, Message, Packet, PacketType, Ping, Pong
-from .limits import PAYLOAD_LIMITS, SessionOptions, SpokenDialect
+from .layout import (
+    Envelope,
+    Message,
+    Packet,
+    PacketType,
+    Ping,
+    Pong,
+)
+from .limits import (
+    PAYLOAD_LIMITS,
+    SessionOptions,
+    SpokenDialect,
+)
 from .transform import Dialect, PacketContext
 
 __all__ = [

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wirelake.protocols.sansio import Event
-
+from ..sansio import Event
 from .layout import Message
 
 __all__ = [

@@ -12,8 +12,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
-
+from ..sansio import (
+    CLOSED,
+    Role,
+    SessionError,
+    Side,
+    Table,
+)
 from . import codec_upstream
 from .layout import (
     LinkOpen,
@@ -37,7 +42,11 @@ from .relay_events import (
     TunnelLost,
     TunnelSwitched,
 )
-from .relay_link import RelayLink, link_id, receives
+from .relay_link import (
+    RelayLink,
+    link_id,
+    receives,
+)
 from .results import ResultCode
 
 __all__ = ["GatewayLink", "GatewayTunnels"]

@@ -23,9 +23,16 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
-from wirelake.protocols.sansio import CLOSED, Event, Role, Session, SessionError, Side
 from wirelake.wire.errors import DecodeError, EncodeError
 
+from ..sansio import (
+    CLOSED,
+    Event,
+    Role,
+    Session,
+    SessionError,
+    Side,
+)
 from . import codec_seed, codec_upstream
 from .layout import (
     Arguments,
@@ -44,7 +51,11 @@ from .layout import (
     TunnelSwitchLink,
 )
 from .limits import LinkOptions
-from .relay_events import LinkPinged, LinkPonged, TunnelKey
+from .relay_events import (
+    LinkPinged,
+    LinkPonged,
+    TunnelKey,
+)
 
 __all__ = ["RelayLink", "link_id", "receives"]
 

@@ -13,8 +13,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from wirelake.protocols.sansio import CLOSED, Event, Role, SessionError, Side, Table
-
+from ..sansio import (
+    CLOSED,
+    Event,
+    Role,
+    SessionError,
+    Side,
+    Table,
+)
 from .layout import (
     LinkOpen,
     LinkOpened,
@@ -35,7 +41,11 @@ from .relay_events import (
     TunnelOpened,
     TunnelSwitched,
 )
-from .relay_link import RelayLink, link_id, receives
+from .relay_link import (
+    RelayLink,
+    link_id,
+    receives,
+)
 
 __all__ = ["LinkRegistry", "ServerLink", "ServerTunnel"]
 

@@ -21,10 +21,16 @@ import contextlib
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from wirelake.protocols.sansio import CLOSED, Role, SessionError, Side, Table
 from wirelake.wire.errors import DecodeError
 
-from .conversation import Conversation, speaking
+from ..sansio import (
+    CLOSED,
+    Role,
+    SessionError,
+    Side,
+    Table,
+)
+from .endpoint import Conversation, speaking
 from .events import (
     CallFailed,
     DialectSeen,
@@ -37,9 +43,9 @@ from .events import (
     Requested,
     Unmatched,
 )
+from .fast_path import PlainRequests
 from .layout import Message, Mode
 from .limits import ClientOptions, ServerOptions
-from .plain import PlainRequests
 from .results import CLOSING, ResultCode
 
 __all__ = [

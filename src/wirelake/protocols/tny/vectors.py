@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from wirelake.protocols.expectation import Context, Expect, Vector, VectorFailure
-
+from ..expectation import (
+    Context,
+    Expect,
+    Vector,
+    VectorFailure,
+)
 from .vectors_connection import DIALECTS, Connection
 from .vectors_errors import CLASSES, ERRORS
 from .vectors_excuses import EXCUSES

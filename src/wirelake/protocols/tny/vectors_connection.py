@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from wirelake.protocols.expectation import (
+from wirelake.wire.errors import (
+    DecodeError,
+    EncodeError,
+    NeedMore,
+    WireError,
+)
+
+from ..expectation import (
     Context,
     Expect,
     Vector,
@@ -17,13 +24,32 @@ from wirelake.protocols.expectation import (
     check_prefixes,
     difference,
 )
-from wirelake.wire.errors import DecodeError, EncodeError, NeedMore, WireError
-
-from .layout import PROTOCOL, RELAY, Envelope, Message, Packet
+from .layout import (
+    PROTOCOL,
+    RELAY,
+    Envelope,
+    Message,
+    Packet,
+)
 from .message import decode_message, encode_message
-from .transform import Dialect, PacketContext, TransformConfig, check_code
-from .vectors_errors import CLASSES, INCOMPLETE, class_of
-from .vectors_views import OPTIONAL, arguments_view, message_view, option_of, relay_view
+from .transform import (
+    Dialect,
+    PacketContext,
+    TransformConfig,
+    check_code,
+)
+from .vectors_errors import (
+    CLASSES,
+    INCOMPLETE,
+    class_of,
+)
+from .vectors_views import (
+    OPTIONAL,
+    arguments_view,
+    message_view,
+    option_of,
+    relay_view,
+)
 
 __all__ = ["DIALECTS", "Connection"]
 

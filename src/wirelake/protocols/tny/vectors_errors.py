@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from wirelake.protocols.expectation import ErrorClass, classify
 from wirelake.wire.errors import WireError
+
+from ..expectation import ErrorClass, classify
 
 __all__ = ["CLASSES", "ERRORS", "INCOMPLETE", "class_of"]
 

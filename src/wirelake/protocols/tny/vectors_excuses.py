@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from wirelake.protocols.expectation import Alteration, Context, Excuse, Expect, Vector
-
-from .layout import PROTOCOL, RELAY, Envelope
+from ..expectation import (
+    Alteration,
+    Context,
+    Excuse,
+    Expect,
+    Vector,
+)
+from .layout import (
+    PROTOCOL,
+    RELAY,
+    Envelope,
+)
 from .vectors_connection import DIALECTS, Connection
-from .vectors_views import arguments_view, option_of, relay_view
+from .vectors_views import (
+    arguments_view,
+    option_of,
+    relay_view,
+)
 
 __all__ = ["EXCUSES"]
 

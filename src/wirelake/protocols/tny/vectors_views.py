@@ -8,8 +8,21 @@ from typing import Any, Final
 from wirelake.wire.errors import WireError
 
 from . import layout
-from .headers import KEYS, Header, decode_header, type_of
-from .layout import Envelope, Message, Mode, Packet, Ping, RelayPacket, RelayType
+from .headers import (
+    KEYS,
+    Header,
+    decode_header,
+    type_of,
+)
+from .layout import (
+    Envelope,
+    Message,
+    Mode,
+    Packet,
+    Ping,
+    RelayPacket,
+    RelayType,
+)
 
 __all__ = ["OPTIONAL", "arguments_view", "message_view", "option_of", "relay_view"]
 

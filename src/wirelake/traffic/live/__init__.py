@@ -14,11 +14,10 @@ The truth is not decoded from anything: it is what clients did and saw.
 
 from __future__ import annotations
 
-from wirelake.traffic.plan import SimulateError
-
+from ..plan import SimulateError
 from .compare import Comparison, compare
-from .perform import perform
-from .stage import Stage
+from .hub_address import Stage
+from .run import perform
 from .truth import LiveSummary, LiveTarget
 
 __all__ = [

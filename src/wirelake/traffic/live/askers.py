@@ -20,12 +20,16 @@ from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.magline import session as magline
 from wirelake.protocols.sansio import Event, Role
 from wirelake.protocols.tny import session as tny
-from wirelake.traffic.plan import SimulateError
 
-from .ledger import Asked, Contact, Ledger
-from .line import Line
+from ..plan import SimulateError
+from .connection import Line
+from .hub_address import DEADLINE_S
+from .journal import (
+    Asked,
+    Contact,
+    Ledger,
+)
 from .listeners import Listener
-from .stage import DEADLINE_S
 
 __all__ = ["DEEDS", "Asker", "Device", "Player", "Service"]
 

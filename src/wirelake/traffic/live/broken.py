@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from .line import Line
+from .connection import Line
 
 __all__ = ["FLAWS", "Flaw", "break_off"]
 

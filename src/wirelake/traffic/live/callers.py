@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from .askers import Asker, Asking, Device
+from .askers import (
+    Asker,
+    Asking,
+    Device,
+)
 from .broken import Flaw, break_off
+from .context import House
 from .gateway import Gateway
-from .house import House
 from .population import deed, every_deed
 
 __all__ = ["break_in", "call", "call_through"]

@@ -18,8 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.traffic.plan import SimulateError
-
+from ..plan import SimulateError
 from .truth import SHEETS
 
 __all__ = ["MOST_DIFFERENCES", "Comparison", "compare", "compare_tables"]

@@ -10,13 +10,17 @@ from typing import Any, ClassVar, Final
 from wirelake.protocols.sansio import Closed, Event
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import relay
-from wirelake.traffic.plan import SimulateError
 
-from .askers import DEEDS, Asking, take_response
-from .ledger import Ledger
-from .line import Line
+from ..plan import SimulateError
+from .askers import (
+    DEEDS,
+    Asking,
+    take_response,
+)
+from .connection import Line
+from .hub_address import DEADLINE_S
+from .journal import Ledger
 from .listeners import Listener
-from .stage import DEADLINE_S
 
 __all__ = ["Gateway", "TunnelUser"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ledger import Ledger, Publication
+from .journal import Ledger, Publication
 
 __all__ = ["Listener", "Topics"]
 

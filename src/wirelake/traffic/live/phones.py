@@ -14,13 +14,17 @@ from collections import deque
 from typing import Any, ClassVar, Final
 
 from wirelake.protocols.comet import layout as comet
-from wirelake.protocols.comet.session import ClientSession, Notified, Replied
+from wirelake.protocols.comet.session import (
+    ClientSession,
+    Notified,
+    Replied,
+)
 from wirelake.protocols.sansio import Event, Failed
 
-from .ledger import Asked, Ledger
-from .line import Line
+from .connection import Line
+from .hub_address import DEADLINE_S
+from .journal import Asked, Ledger
 from .listeners import Listener
-from .stage import DEADLINE_S
 
 __all__ = ["TEMPERS", "Phone"]
 

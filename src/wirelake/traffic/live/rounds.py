@@ -14,8 +14,8 @@ from typing import Any, Final
 from wirelake.protocols.comet import layout as comet
 
 from .askers import Asker, Device
+from .context import House
 from .gateway import Gateway, TunnelUser
-from .house import House
 from .listeners import Listener, Topics
 from .phones import TEMPERS
 from .population import Owner

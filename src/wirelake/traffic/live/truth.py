@@ -15,7 +15,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .ledger import CLOCK_NS, Contact, Handed, Ledger, Publication
+from .journal import (
+    CLOCK_NS,
+    Contact,
+    Handed,
+    Ledger,
+    Publication,
+)
 
 __all__ = ["SHEETS", "LiveSummary", "LiveTarget", "write_truth"]
 

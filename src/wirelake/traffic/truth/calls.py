@@ -14,11 +14,24 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.traffic.plate import Plate
-
-from .cells import Conn, Pause, Row, Sheet, Time, Tunnel
+from ..packets.packet_template import Plate
+from .cells import (
+    Conn,
+    Pause,
+    Row,
+    Sheet,
+    Time,
+    Tunnel,
+)
 from .ends import End
-from .sightings import DIRECTIONS, FaultSeen, Seen, Sighting, id_cell, text_cell
+from .sightings import (
+    DIRECTIONS,
+    FaultSeen,
+    Seen,
+    Sighting,
+    id_cell,
+    text_cell,
+)
 
 __all__ = ["HARMLESS", "calls"]
 

@@ -14,9 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wirelake.records.schema import schema
-from wirelake.traffic import hosts
-from wirelake.traffic.numbers import FORMS, WIDTHS, shown
-from wirelake.traffic.plate import Cast
+
+from ..packets import hosts
+from ..packets.numbers import (
+    FORMS,
+    WIDTHS,
+    shown,
+)
+from ..packets.packet_template import Cast
 
 __all__ = [
     "Address",

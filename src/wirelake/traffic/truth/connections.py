@@ -5,17 +5,36 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from wirelake.protocols.comet.layout import Isp, NetworkType, ReportEnviron
+from wirelake.protocols.comet.layout import (
+    Isp,
+    NetworkType,
+    ReportEnviron,
+)
 from wirelake.protocols.magline.layout import Frame as MaglineFrame
 from wirelake.protocols.tny.layout import TunnelConnect
-from wirelake.traffic.hosts import SERVER
-from wirelake.traffic.plate import Plate
-from wirelake.traffic.recorded import server_port
-from wirelake.traffic.scene import C2S
 
-from .cells import Address, Conn, Id, Pause, Port, Row, Sheet, Time
+from ..packets.hosts import SERVER
+from ..packets.packet_template import Plate
+from ..packets.recorded import server_port
+from ..scenes.scene import C2S
+from .cells import (
+    Address,
+    Conn,
+    Id,
+    Pause,
+    Port,
+    Row,
+    Sheet,
+    Time,
+)
 from .ends import End
-from .sightings import DIRECTIONS, Seen, Sighting, text_cell, tunnel_cell
+from .sightings import (
+    DIRECTIONS,
+    Seen,
+    Sighting,
+    text_cell,
+    tunnel_cell,
+)
 
 __all__ = ["connections", "tunnels"]
 

@@ -6,9 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wirelake.traffic.plate import Plate
-
-from .cells import Conn, File, Row, Sheet, Time
+from ..packets.packet_template import Plate
+from .cells import (
+    Conn,
+    File,
+    Row,
+    Sheet,
+    Time,
+)
 from .sightings import DIRECTIONS, Seen
 
 __all__ = ["Extra", "Kind", "counts", "coverage"]

@@ -7,12 +7,22 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.traffic.plate import Plate
-from wirelake.traffic.scene import C2S, S2C
-
+from ..packets.packet_template import Plate
+from ..scenes.scene import C2S, S2C
 from .calls import HARMLESS
-from .cells import Conn, Pause, Published, Row, Sheet, Time
-from .sightings import Seen, Sighting, text_cell
+from .cells import (
+    Conn,
+    Pause,
+    Published,
+    Row,
+    Sheet,
+    Time,
+)
+from .sightings import (
+    Seen,
+    Sighting,
+    text_cell,
+)
 
 __all__ = ["deliveries"]
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from wirelake.capture.synthesis import FIN, RST, SYN
-from wirelake.traffic.plate import Plate
+from wirelake.capture.tcp.synthesis import (
+    FIN,
+    RST,
+    SYN,
+)
+
+from ..packets.packet_template import Plate
 
 __all__ = ["End", "ends"]
 

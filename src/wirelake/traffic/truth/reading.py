@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.traffic.mould import Stream
-from wirelake.traffic.plate import Plate
+from ..packets.packet_template import Plate
+from ..scenes.template import Stream
 
 __all__ = ["Broken", "Captured", "Read", "StreamFault", "captured", "read"]
 

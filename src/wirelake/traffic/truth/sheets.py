@@ -9,16 +9,24 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.traffic.plate import Plate
-
+from ..packets.packet_template import Plate
 from .calls import calls
 from .cells import Sheet
 from .connections import connections, tunnels
-from .coverage import Extra, Kind, counts, coverage
+from .coverage import (
+    Extra,
+    Kind,
+    counts,
+    coverage,
+)
 from .deliveries import deliveries
 from .ends import ends
 from .reading import Captured
-from .sightings import FaultSeen, Seen, look
+from .sightings import (
+    FaultSeen,
+    Seen,
+    look,
+)
 
 __all__ = ["TABLES", "Altered", "Sheets", "sheets"]
 

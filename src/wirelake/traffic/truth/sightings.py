@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from wirelake.traffic.frames import Frame, Meant
-from wirelake.traffic.plate import Plate
-
-from .cells import Cell, Conn, Id, Tunnel
-from .reading import Captured, StreamFault, captured, read
+from ..packets.packet_template import Plate
+from ..scenes.frames import Frame, Meant
+from .cells import (
+    Cell,
+    Conn,
+    Id,
+    Tunnel,
+)
+from .reading import (
+    Captured,
+    StreamFault,
+    captured,
+    read,
+)
 
 __all__ = ["DIRECTIONS", "Seen", "Sighting", "id_cell", "look", "text_cell", "tunnel_cell"]
 

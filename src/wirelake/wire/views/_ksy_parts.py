@@ -10,8 +10,18 @@ import dataclasses
 from typing import Any
 
 from .. import model as m
-from ._ksy_values import FILLED, Builder, Values, switch
-from ._ksy_words import Node, identifier, int_type, ksy_type
+from ._ksy_values import (
+    FILLED,
+    Builder,
+    Values,
+    switch,
+)
+from ._ksy_words import (
+    Node,
+    identifier,
+    int_type,
+    ksy_type,
+)
 
 __all__ = ["Parts"]
 

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from .. import model as m
-from ._ksy_words import Node, Vocabulary, identifier, int_type, ksy_type, unique
+from ._ksy_words import (
+    Node,
+    Vocabulary,
+    identifier,
+    int_type,
+    ksy_type,
+    unique,
+)
 
 __all__ = ["FILLED", "Builder", "Values", "switch"]
 

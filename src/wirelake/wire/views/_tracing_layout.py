@@ -14,7 +14,13 @@ from ..errors import DecodeError, NeedMore
 from ._reading import Reader
 from ._tracing import Tracer
 from ._tracing_options import judge_options, read_options
-from ._tracing_sizes import SCALARS, head_size, least_after, part_has_secrets, run_size
+from ._tracing_sizes import (
+    SCALARS,
+    head_size,
+    least_after,
+    part_has_secrets,
+    run_size,
+)
 from .span import Span
 
 __all__ = ["LayoutTracer", "check_value"]

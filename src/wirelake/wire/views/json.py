@@ -24,7 +24,12 @@ from .. import model as m
 from ..declare import snake_case
 from ..errors import EncodeError
 from ._json_reader import JsonReader
-from ._json_values import MaskedError, float_out, key_of, text_out
+from ._json_values import (
+    MaskedError,
+    float_out,
+    key_of,
+    text_out,
+)
 
 __all__ = ["MaskedError", "from_json", "to_json"]
 

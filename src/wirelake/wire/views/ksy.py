@@ -27,7 +27,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from .. import model as m
 from ._ksy_parts import Parts
-from ._ksy_words import Node, Vocabulary, identifier
+from ._ksy_words import (
+    Node,
+    Vocabulary,
+    identifier,
+)
 from ._yaml import dump
 
 if TYPE_CHECKING:

@@ -25,7 +25,12 @@ from ..walk import dynamics
 from .lua_fields import Fields
 from .lua_layouts import LayoutWriter, shown_by_themselves
 from .lua_names import Names
-from .lua_text import abbreviation, comment, first_lines, quote
+from .lua_text import (
+    abbreviation,
+    comment,
+    first_lines,
+    quote,
+)
 from .lua_types import Types
 
 __all__ = ["dissector"]

@@ -12,7 +12,11 @@ from enum import IntEnum
 
 from .. import model as m
 from .lua_names import Names, class_name
-from .lua_text import first_lines, meanings, quote
+from .lua_text import (
+    first_lines,
+    meanings,
+    quote,
+)
 
 __all__ = ["Fields"]
 

@@ -11,7 +11,15 @@ from ..generate.code import Structs
 from ..generate.frames import HeadFrame
 from ..walk import inner
 from .lua_fields import Fields
-from .lua_text import abbreviation, bytes_literal, comment, first_lines, meanings, number_set, quote
+from .lua_text import (
+    abbreviation,
+    bytes_literal,
+    comment,
+    first_lines,
+    meanings,
+    number_set,
+    quote,
+)
 from .lua_types import Types
 
 __all__ = ["LayoutWriter", "shown_by_themselves"]

@@ -18,7 +18,14 @@ from .. import model as m
 from ..errors import CODES
 from ..walk import dynamics
 from ._markdown_layout import Page, layout_lines
-from ._markdown_words import anchor, code, hexadecimal, kind_words, prose, table
+from ._markdown_words import (
+    anchor,
+    code,
+    hexadecimal,
+    kind_words,
+    prose,
+    table,
+)
 
 if TYPE_CHECKING:
     from ..protocol import Protocol

@@ -1,0 +1,268 @@
+"""One connection from its segments to rows: reassembly, the choice of protocol, frames, messages.
+
+`Conversation.segment` and `Conversation.end` yield (table, row). While the protocol is being
+sniffed, what the streams hold waits, at most `WAITING_LIMIT` bytes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from wirelake.wire.errors import WireError
+from wirelake.wire.protocol import Protocol
+
+from ..format.items import Direction, Segment
+from ..tcp.assembly import (
+    Conflict,
+    Data,
+    Event,
+    Gap,
+    StreamAssembler,
+)
+from ..tcp.connections import Connection
+from .coverage import StreamCoverage
+from .decryption import Openings
+from .keys import KeyRing
+from .messages import MessageRows
+from .protocol_selector import Chooser, Said, Sniffer
+from .streams import (
+    Fault,
+    Frame,
+    FrameReader,
+    Read,
+    conflict_fault,
+    frame_fault,
+)
+
+__all__ = ["WAITING_LIMIT", "Context", "Conversation", "TableRow"]
+
+WAITING_LIMIT: Final = 1 << 20
+"""Bytes of both directions that wait at most while a protocol is being sniffed."""
+
+TableRow: TypeAlias = tuple[str, dict[str, Any]]
+"""The name of a table, and a row of it."""
+
+
+class Context(NamedTuple):
+    """What all connections share."""
+
+    chooser: Chooser
+    ring: KeyRing
+    messages: MessageRows
+    files: list[str]
+    """The names of the files so far; streams know them by number."""
+    tables: frozenset[str]
+
+
+class _End(NamedTuple):
+    """A stream has ended, or the last file has."""
+
+    still_open: bool
+
+
+class _Stream:
+    """One direction."""
+
+    __slots__ = ("assembler", "coverage", "ended", "reader")
+
+    def __init__(self, coverage: StreamCoverage):
+        self.assembler = StreamAssembler()
+        self.coverage = coverage
+        self.reader: FrameReader | None = None
+        self.ended = False
+
+
+class Conversation:
+    """What two endpoints say to each other; `said` is what a recording says that they speak."""
+
+    def __init__(self, context: Context, connection: Connection, said: Said | None = None):
+        self.connection = connection
+        self._context = context
+        self._streams: dict[Direction, _Stream] = {}
+        self._protocol: Protocol | None = None
+        self._openings: Openings | None = None
+        self._sniffer: Sniffer | None = None
+        self._sniffed: _Stream | None = None
+        self._waiting: list[tuple[_Stream, Data | Gap | _End]] = []
+        self._waiting_bytes = 0
+        known = context.chooser.known(connection.server.port, said)
+        self._decided = known is not None
+        if known is not None:
+            self._use(known.protocol)
+
+    def segment(self, segment: Segment, direction: Direction, file: int) -> Iterator[TableRow]:
+        """What a segment makes known."""
+        packet = segment.packet
+        stream = self._streams.get(direction)
+        if stream is None:
+            stream = self._begin(direction, file, packet.ts_ns)
+        stream.coverage.packets += 1
+        stream.coverage.last_ns = packet.ts_ns
+        events = stream.assembler.feed(
+            segment.seq,
+            segment.payload,
+            packet.ts_ns,
+            segment.payload_offset,
+            segment.flags,
+            segment.missing,
+            file,
+        )
+        yield from self._happened(stream, events)
+        if stream.assembler.finished and not stream.ended:
+            yield from self._end(stream, still_open=False)
+
+    def end(self, *, still_open: bool) -> Iterator[TableRow]:
+        """The connection is dropped, or the last file has ended."""
+        for stream in self._streams.values():
+            if not stream.ended:
+                yield from self._happened(stream, stream.assembler.end())
+                yield from self._end(stream, still_open=still_open)
+        if not self._decided and self._sniffer is not None:
+            self._sniffer.end()
+            yield from self._decide(self._sniffer)
+        if "coverage" in self._context.tables:
+            for stream in self._streams.values():
+                yield "coverage", stream.coverage.row(stream.assembler.counters)
+
+    # -- streams -----------------------------------------------------------------------------
+
+    def _begin(self, direction: Direction, file: int, ts_ns: int) -> _Stream:
+        coverage = StreamCoverage(
+            file=self._context.files[file],
+            connection=self.connection.id,
+            direction=direction,
+            first_ns=ts_ns,
+            last_ns=ts_ns,
+        )
+        stream = self._streams[direction] = _Stream(coverage)
+        self._equip(stream)
+        return stream
+
+    def _equip(self, stream: _Stream) -> None:
+        if self._protocol is not None:
+            direction = stream.coverage.direction
+            stream.coverage.protocol = self._protocol.name
+            stream.reader = FrameReader(self._context.chooser.framing(self._protocol, direction))
+
+    def _happened(self, stream: _Stream, events: list[Event]) -> Iterator[TableRow]:
+        for event in events:
+            if isinstance(event, Conflict):
+                yield from self._fault(stream, conflict_fault(event))
+            else:
+                yield from self._next(stream, event)
+
+    def _end(self, stream: _Stream, *, still_open: bool) -> Iterator[TableRow]:
+        stream.ended = True
+        yield from self._next(stream, _End(still_open))
+
+    def _next(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
+        if self._decided:
+            yield from self._read(stream, event)
+        else:
+            yield from self._sniff(stream, event)
+
+    # -- the choice of protocol --------------------------------------------------------------
+
+    def _use(self, protocol: Protocol | None) -> None:
+        self._decided = True
+        self._protocol = protocol
+        if protocol is not None:
+            describer = self._context.messages.describer(protocol)
+            self._openings = Openings(self._context.ring, describer, self.connection.id)
+        for stream in self._streams.values():
+            self._equip(stream)
+
+    def _sniff(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
+        self._waiting.append((stream, event))
+        if self._sniffer is None:
+            if not isinstance(event, Data):
+                return
+            self._sniffer = self._context.chooser.sniffer(stream.coverage.direction)
+            self._sniffed = stream
+        if isinstance(event, Data):
+            self._waiting_bytes += len(event.payload)
+            if stream is self._sniffed:
+                self._sniffer.feed(event.payload)
+        elif stream is self._sniffed:
+            self._sniffer.end()
+        if self._waiting_bytes > WAITING_LIMIT:
+            self._sniffer.end()
+        if self._sniffer.decided:
+            yield from self._decide(self._sniffer)
+
+    def _decide(self, sniffer: Sniffer) -> Iterator[TableRow]:
+        self._use(sniffer.chosen)
+        waiting, self._waiting = self._waiting, []
+        for stream, event in waiting:
+            yield from self._read(stream, event)
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _read(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
+        reader = stream.reader
+        if reader is None:
+            if isinstance(event, Data):
+                stream.coverage.ignored_bytes += len(event.payload)
+            return
+        found: list[Read]
+        match event:
+            case Data():
+                found = reader.data(event)
+            case Gap():
+                found = reader.gap(event)
+            case _End():
+                found = reader.end(still_open=event.still_open)
+                stream.coverage.ignored_bytes += reader.ignored_bytes
+        for each in found:
+            if isinstance(each, Frame):
+                yield from self._frame(stream, each)
+            else:
+                yield from self._fault(stream, each)
+
+    def _frame(self, stream: _Stream, frame: Frame) -> Iterator[TableRow]:
+        assert self._protocol is not None
+        assert self._openings is not None
+        coverage = stream.coverage
+        size = len(frame.raw)
+        try:
+            opened = self._openings.open(frame.message, frame.raw, coverage.direction)
+        except WireError as error:
+            yield from self._fault(stream, frame_fault(frame, error))
+            return
+        coverage.messages += 1
+        if opened.sealed:
+            coverage.undecryptable_bytes += size
+        else:
+            coverage.decoded_bytes += size
+        if "messages" in self._context.tables:
+            rows = self._context.messages.rows(
+                self._protocol, frame, opened, self.connection.id, coverage.direction
+            )
+            for row in rows:
+                yield "messages", row
+
+    # -- faults ------------------------------------------------------------------------------
+
+    def _fault(self, stream: _Stream, fault: Fault) -> Iterator[TableRow]:
+        stream.coverage.faults += 1
+        stream.coverage.faulty_bytes += fault.present_bytes
+        if "faults" in self._context.tables:
+            yield "faults", self._fault_row(stream, fault)
+
+    def _fault_row(self, stream: _Stream, fault: Fault) -> dict[str, Any]:
+        return {
+            "ts_ns": fault.place.ts_ns,
+            "file": self._context.files[fault.place.file],
+            "offset": fault.place.offset,
+            "connection": self.connection.id,
+            "direction": stream.coverage.direction,
+            "protocol": stream.coverage.protocol,
+            "stream_offset": fault.start,
+            "present_bytes": fault.present_bytes,
+            "missing_bytes": fault.missing_bytes,
+            "code": fault.code,
+            "field": fault.field,
+            "detail": fault.detail,
+            "bytes": fault.bytes,
+        }

@@ -1,0 +1,234 @@
+"""Opens the sealed parts of a connection's messages, as far as keys are known.
+
+`Openings` belongs to one connection. It recognises by its messages which keys are for it, tries
+those that fit, and says of a message whether it stayed sealed. Nothing is checked against replay:
+a capture may begin anywhere and have gaps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+from wirelake.protocols.comet.layout import Auth
+from wirelake.protocols.magline.layout import Frame, Syn
+from wirelake.records.message import Describer
+from wirelake.wire import model as m
+from wirelake.wire.errors import WireError
+from wirelake.wire.protocol import Protocol as WireProtocol
+
+from ..format.items import Direction
+from .keys import (
+    KeyRing,
+    Keys,
+    Selector,
+    opener_class,
+)
+
+__all__ = ["Opened", "Openings", "Remembered", "keys_told"]
+
+
+class Opened(NamedTuple):
+    """What was opened of a message."""
+
+    parts: dict[str, Any]
+    """What its stages yielded, by name."""
+    body: bytes | None
+    """The plaintext of its body, if that was sealed and a key fits."""
+    sealed: bool
+    """Whether something is sealed and no key was known."""
+
+
+_NOTHING: Final = Opened({}, None, False)
+
+
+class Remembered(NamedTuple):
+    """What the openings of a connection have to know to go on later."""
+
+    selectors: list[Selector]
+    keys: list[Keys]
+    openers: dict[Direction, list[tuple[int, Any]]]
+    """In the order in which they are tried: the number of each as they were made of the keys, and
+    what it remembers."""
+
+
+class _Opener(Protocol):
+    def open(self, message: Any, raw: bytes) -> dict[str, Any]: ...
+
+
+class _Remembering(_Opener, Protocol):
+    """An opener of a protocol in which a message can be opened only after those before it."""
+
+    memory: Any
+
+
+def _magline_name(message: Any) -> tuple[str, str] | None:
+    if isinstance(message, Frame) and isinstance(message.body, Syn):
+        return "client_random", message.body.random.hex()
+    return None
+
+
+def _comet_name(message: Any) -> tuple[str, str] | None:
+    return ("client_id", message.client_id) if isinstance(message, Auth) else None
+
+
+_NAMES: Final[dict[str, Callable[[Any], tuple[str, str] | None]]] = {
+    "magline": _magline_name,
+    "comet": _comet_name,
+}
+"""How a message tells which keys its connection has."""
+
+
+def keys_told(protocol: WireProtocol, message: Any) -> tuple[str, str] | None:
+    """What a message says about its connection's keys: what key logs call it, and its value."""
+    name = _NAMES.get(protocol.name)
+    return None if name is None else name(message)
+
+
+class Openings:
+    """The sealed parts of one connection."""
+
+    def __init__(self, ring: KeyRing, describer: Describer, connection: int):
+        self._ring = ring
+        self._describer = describer
+        name = describer.protocol.name
+        self._selectors: list[Selector] = [(name, "connection", connection), (name, "", "")]
+        self._name = _NAMES.get(name)
+        self._opener = opener_class(describer.protocol)
+        self._version = -1
+        self._keys: list[Keys] = []
+        self._openers: dict[Direction, list[_Opener]] = {}
+        self._as_made: dict[Direction, list[_Opener]] = {}
+        self._stages = _staged(describer.protocol, describer.dialect)
+        self._model = describer.protocol.model(describer.dialect)
+
+    def told(self, what: str, value: str) -> None:
+        """Another reader saw which keys are for this connection."""
+        self._select((self._describer.protocol.name, what, value))
+
+    def open(self, message: Any, raw: bytes, direction: Direction) -> Opened:
+        """What is sealed in a message. Raises WireError when keys are known and none fits."""
+        if self._opener is None:
+            return _NOTHING
+        self._recognise(message)
+        sealable = self._describer.sealable(message)
+        if sealable is not None and self._in_clear(sealable):
+            return _NOTHING
+        parts = self._open(message, raw, direction)
+        if sealable is not None:
+            body = _plaintext(parts)
+            return Opened(parts, body, body is None)
+        stage = self._stages.get(type(_body(self._model, message)))
+        return Opened(parts, None, stage is not None and stage not in parts)
+
+    def _recognise(self, message: Any) -> None:
+        told = None if self._name is None else self._name(message)
+        if told is not None:
+            self._select((self._describer.protocol.name, *told))
+        if self._version != self._ring.version:
+            self._version = self._ring.version
+            keys = self._ring.candidates(self._selectors)
+            if keys != self._keys or not self._openers:
+                self._keys = keys
+                self._make()
+
+    def _select(self, selector: Selector) -> None:
+        if selector not in self._selectors:
+            self._selectors[1:-1] = [selector]
+            self._version = -1
+
+    def remembered(self) -> Remembered | None:
+        """What is needed to go on later; None when that is nothing."""
+        if not self._keys and len(self._selectors) == 2:
+            return None
+        openers = {
+            direction: [(made.index(each), _memory(each)) for each in self._openers[direction]]
+            for direction, made in self._as_made.items()
+        }
+        return Remembered(self._selectors, self._keys, openers)
+
+    def go_on(self, remembered: Remembered) -> None:
+        """Others have read the messages so far, and this is what they knew."""
+        self._selectors = list(remembered.selectors)
+        self._keys = remembered.keys
+        if not remembered.openers:
+            return
+        self._make()
+        for direction, known in remembered.openers.items():
+            made = self._as_made[direction]
+            self._openers[direction] = [made[at] for at, _ in known]
+            for at, memory in known:
+                if memory is not None:
+                    cast(_Remembering, made[at]).memory = memory
+
+    def _make(self) -> None:
+        self._as_made = {"c2s": self._made("c2s"), "s2c": self._made("s2c")}
+        self._openers = {direction: list(made) for direction, made in self._as_made.items()}
+
+    def _made(self, direction: Direction) -> list[_Opener]:
+        """One opener for each of the keys that suit the dialect; without any, one without keys."""
+        dialect = self._describer.dialect
+        made: list[_Opener] = []
+        for keys in self._keys:
+            try:
+                made.append(self._opener(keys, direction, dialect))
+            except (WireError, ValueError):
+                continue  # keys of another dialect
+        return made or [self._opener({}, direction, dialect)]
+
+    def _open(self, message: Any, raw: bytes, direction: Direction) -> dict[str, Any]:
+        openers = self._openers[direction]
+        first: WireError | None = None
+        for opener in openers:
+            try:
+                parts = opener.open(message, raw)
+            except WireError as error:
+                first = first or error
+                continue
+            if opener is not openers[0]:
+                openers.remove(opener)
+                openers.insert(0, opener)
+            return parts
+        assert first is not None
+        raise first
+
+    def _in_clear(self, content: bytes) -> bool:
+        """Content of comet is sealed on some connections only, and tells by its first bytes.
+
+        A sealed one is a 1, a counter of 8 bytes that stays below 2^32, and at least a tag. The
+        original's dialect has no such mark: there, whoever has the key knows that it is sealed.
+        """
+        if self._describer.protocol.name != "comet":
+            return False
+        if self._describer.dialect == "hipush":
+            return not self._keys
+        return len(content) < 25 or content[:4] != b"\1\0\0\0"
+
+
+def _memory(opener: _Opener) -> Any:
+    return getattr(opener, "memory", None)
+
+
+def _plaintext(parts: dict[str, Any]) -> bytes | None:
+    """The body among what an opener gives."""
+    found = parts.get("data", parts.get("content"))
+    assert found is None or isinstance(found, bytes | str)
+    return found.encode() if isinstance(found, str) else found
+
+
+def _body(model: m.Layout, message: Any) -> Any:
+    if model.body is None or model.transparent:
+        return message
+    return getattr(message, model.body.name)
+
+
+@functools.cache
+def _staged(protocol: WireProtocol, dialect: str) -> dict[type, str]:
+    """The layouts with a field that holds another one, once it is opened; by class, its name."""
+    return {
+        layout.cls: part.stage.name
+        for layout in protocol.layouts(dialect)
+        for part in layout.parts
+        if isinstance(part, m.Field) and part.stage is not None
+    }

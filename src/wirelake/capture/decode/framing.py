@@ -1,0 +1,188 @@
+"""How the frames of a protocol are told apart in a stream, found from its layout.
+
+`Framing` judges the bytes at one place: a good frame, a frame whose content is bad, a bad head, or
+too few bytes to tell. It also knows the protocol's magic, where it has one. Nothing here goes by
+the name of a protocol.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from wirelake.wire import model as m
+from wirelake.wire.errors import (
+    CODES,
+    DecodeError,
+    NeedMore,
+    WireError,
+)
+from wirelake.wire.model import Direction
+from wirelake.wire.protocol import Protocol
+
+__all__ = [
+    "SEARCHED_BYTES",
+    "BadFrame",
+    "BadHead",
+    "Framing",
+    "Good",
+    "Need",
+    "Verdict",
+    "head_size",
+    "magics",
+    "sentence",
+]
+
+
+SEARCHED_BYTES: Final = 1 << 16
+"""The most that a frame may have which is found by searching behind a fault."""
+
+
+class Good(NamedTuple):
+    """A whole frame, and its bytes."""
+
+    message: Any
+    raw: bytes
+
+
+class BadFrame(NamedTuple):
+    """A frame that is delimited but breaks a rule, and its bytes."""
+
+    error: WireError
+    raw: bytes
+
+
+class BadHead(NamedTuple):
+    """No frame can begin here."""
+
+    error: DecodeError
+
+
+class Need(NamedTuple):
+    """So many more bytes are wanted; the scan may then go on at `resume`, counted as the start."""
+
+    more: int
+    resume: int | None
+
+
+Verdict: TypeAlias = Good | BadFrame | BadHead | Need
+"""What is to be said about the bytes at one place."""
+
+
+class Framing:
+    """Reads the frames of one direction."""
+
+    def __init__(self, protocol: Protocol, dialect: str | None, direction: Direction):
+        self.protocol = protocol
+        self.dialect = protocol.dialect(dialect)
+        self._direction: Direction | None = direction if protocol.directed else None
+        model = protocol.model(self.dialect)
+        self._scan = getattr(protocol.codec(self.dialect), f"scan_{model.name}")
+        self._limit: int = inspect.signature(self._scan).parameters["limit"].default
+        self._searched = min(self._limit, SEARCHED_BYTES)
+        self._head_size = head_size(model)
+        patterns = magics(model)
+        self.magic_size = max(map(len, patterns), default=0)
+        """Length of the longest magic; 0 in a protocol without."""
+        self._magic = re.compile(b"|".join(map(re.escape, patterns))) if patterns else None
+
+    def find_magic(self, buffer: bytearray, start: int) -> int | None:
+        """Where in the buffer a magic occurs next."""
+        if self._magic is None:
+            return None
+        found = self._magic.search(buffer, start)
+        return None if found is None else found.start()
+
+    def judge(
+        self,
+        buffer: bytearray,
+        at: int,
+        *,
+        final: bool,
+        resume: int | None = None,
+        searching: bool = False,
+    ) -> Verdict:
+        """What begins at a place of the buffer. `final`: no bytes will follow those that are there.
+
+        `searching`: nothing says that a frame begins here, so one of more than `SEARCHED_BYTES` is
+        not believed. Otherwise each place of a hostile stream could cost what a large frame costs.
+
+        The answer does not depend on how the bytes arrived: a head that is refused although it is
+        incomplete is waited for, because its missing bytes may still delimit the frame.
+        """
+        available = len(buffer) - at
+        try:
+            stop = self._stop(buffer, at, resume, self._searched if searching else self._limit)
+        except NeedMore as error:
+            return Need(error.need, error.resume)
+        except DecodeError as error:
+            if available < self._head_size and not final:
+                return Need(1, None)
+            return BadHead(error)
+        raw = bytes(memoryview(buffer)[at:stop])
+        try:
+            message, _ = self.protocol.decode(
+                raw, 0, direction=self._direction, dialect=self.dialect
+            )
+        except DecodeError as error:
+            return BadFrame(error, raw)
+        return Good(message, raw)
+
+    def _stop(self, buffer: bytearray, at: int, resume: int | None, limit: int) -> int:
+        if resume is not None:
+            return int(self._scan(buffer, at, len(buffer), limit, resume=resume))
+        if len(buffer) - at < self._head_size:
+            return at + self._stop_of_few(bytes(memoryview(buffer)[at:]), limit)
+        return int(self._scan(buffer, at, len(buffer), limit))
+
+    def _stop_of_few(self, head: bytes, limit: int) -> int:
+        """What judges incomplete heads wants bytes, and its places count from their start."""
+        try:
+            return int(self._scan(head, 0, len(head), limit))
+        except NeedMore as error:
+            raise NeedMore(error.need) from error
+
+
+def sentence(error: WireError) -> str:
+    """What is wrong, in words."""
+    words = CODES.get(error.code, error.code)
+    return f"{words} ({error.detail})" if error.detail else words
+
+
+def magics(layout: m.Layout) -> list[bytes]:
+    """Every frame of a layout begins with one of these; empty when it has no magic."""
+    found = [b""]
+    for part in layout.parts:
+        match part:
+            case m.Const():
+                found = [each + part.value for each in found]
+            case m.TagConst() if layout.body is not None:
+                numbers = {a.const for a in layout.body.alternatives if a.const is not None}
+                values = [n.to_bytes(part.type.size, part.type.order) for n in sorted(numbers)]
+                found = [each + value for each in found for value in values]
+            case _:
+                break
+    return [each for each in found if each]
+
+
+def head_size(layout: m.Layout) -> int:
+    """How many bytes tell where a frame ends, at most; of rows, the first one's."""
+    total = 0
+    for part in layout.parts:
+        match part:
+            case m.Body():
+                return total + max((head_size(a.layout) for a in part.alternatives), default=0)
+            case m.Const():
+                total += len(part.value)
+            case m.BitGroup():
+                total += part.size
+            case m.Field():
+                total += m.type_size(part.type)[0]
+            case m.Options():
+                pass
+            case _:
+                total += part.type.size
+        if isinstance(part, m.Length):
+            return total
+    return total

@@ -1,0 +1,93 @@
+"""Rows of `messages` from frames: what the message says, and when and where it was captured.
+
+A packet of a gateway's link that relays a message of a tunnel has two rows: its own, and that of
+the message, which belongs to the tunnel and names the link. Place and size of the second are those
+of the message alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from wirelake.protocols import registry
+from wirelake.protocols.tny.layout import RelayPacket, TunnelRelay
+from wirelake.records.message import Describer
+from wirelake.records.tunnels import tunnel_connection
+from wirelake.wire.protocol import Protocol
+
+from ..format.items import Direction
+from .decryption import Opened
+from .protocol_selector import Chooser
+from .streams import Frame
+
+__all__ = ["TUNNEL_HEAD", "MessageRows"]
+
+TUNNEL_HEAD: Final = 36
+"""Bytes before the message in a TUNNEL_RELAY: all its other fields have a fixed size."""
+
+
+class MessageRows:
+    """Makes rows, for any protocol."""
+
+    def __init__(self, chooser: Chooser, files: list[str], *, reveal: bool = False):
+        self._chooser = chooser
+        self._files = files
+        self._reveal = reveal
+        self._describers: dict[tuple[str, str], Describer] = {}
+
+    def describer(self, protocol: Protocol, dialect: str | None = None) -> Describer:
+        """What knows the meaning of a protocol's messages."""
+        name = self._chooser.dialect(protocol) if dialect is None else dialect
+        key = (protocol.name, name)
+        if key not in self._describers:
+            self._describers[key] = Describer(protocol, name, reveal=self._reveal)
+        return self._describers[key]
+
+    def rows(
+        self,
+        protocol: Protocol,
+        frame: Frame,
+        opened: Opened,
+        connection: int,
+        direction: Direction,
+    ) -> Iterator[dict[str, Any]]:
+        """The row of a frame, and that of the message which it carries for a tunnel."""
+        describer = self.describer(protocol)
+        said = describer(frame.message, opened.parts, body=opened.body, sealed=opened.sealed)
+        yield self._row(protocol, frame, 0, said, connection, direction, None)
+        inner = describer.inner(frame.message)
+        if inner is None:
+            return
+        assert isinstance(frame.message, RelayPacket)
+        assert isinstance(frame.message.arguments, TunnelRelay)
+        tunnel = frame.message.arguments
+        assert protocol.meaning.inner is not None
+        carried = registry.find(protocol.meaning.inner[1])
+        said = self.describer(carried, describer.dialect)(None, {"message": inner})
+        number = tunnel_connection(tunnel.instance_id, tunnel.tunnel_id)
+        yield self._row(carried, frame, TUNNEL_HEAD, said, number, direction, connection)
+
+    def _row(
+        self,
+        protocol: Protocol,
+        frame: Frame,
+        start: int,
+        said: dict[str, Any],
+        connection: int,
+        direction: Direction,
+        link: int | None,
+    ) -> dict[str, Any]:
+        place = frame.place(start)
+        return {
+            **said,
+            "ts_ns": frame.ts_ns,
+            "first_ns": place.ts_ns,
+            "connection": connection,
+            "direction": direction,
+            "protocol": protocol.name,
+            "size_bytes": len(frame.raw) - start,
+            "tunnel_link": link,
+            "file": self._files[place.file],
+            "offset": place.offset,
+        }

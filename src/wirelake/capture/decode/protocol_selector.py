@@ -1,0 +1,205 @@
+"""Which protocol a connection speaks: as the reader was told, as a recording says, or sniffed.
+
+A reader is told a name for all connections, or ports; usual ports count for less than what a
+recording says, because it was there.
+
+Sniffing takes the first stream of a connection that has bytes, from its beginning, and tries every
+protocol on it: the one whose first frame decodes is chosen. A protocol whose first frame is not
+whole yet may still turn out to be one, so it is waited for, up to `SNIFFED_BYTES` of that stream
+(a first frame that is longer is not found), or up to its first gap or its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from wirelake.protocols import registry
+from wirelake.wire.model import Direction
+from wirelake.wire.protocol import Protocol
+
+from ..format.items import Fact
+from ..tcp.connections import LIMIT
+from .framing import (
+    Framing,
+    Good,
+    Need,
+)
+
+__all__ = [
+    "INTRODUCTION",
+    "SNIFFED_BYTES",
+    "Chooser",
+    "Introductions",
+    "Said",
+    "Sniffer",
+    "default_ports",
+]
+
+
+SNIFFED_BYTES: Final = 1 << 16
+"""How much of a stream is looked at: no first frame of a known protocol is longer."""
+
+
+def default_ports() -> dict[int, str]:
+    """The usual port of every protocol that has one."""
+    found, _ = registry.load_all()
+    return {each.port: each.name for each in found if each.port is not None}
+
+
+class Chooser:
+    """Chooses protocols, with the dialect of each."""
+
+    def __init__(
+        self,
+        *,
+        ports: Mapping[int, str] | None = None,
+        protocol: str | None = None,
+        dialects: Mapping[str, str] | None = None,
+    ):
+        """`protocol` is for every connection; else `ports` decides, else the bytes. Ports that say
+        what is usual count for less than a recording."""
+        usual = default_ports() if ports is None or ports else {}
+        chosen = usual if ports is None else ports
+        self._ports = {port: registry.find(name) for port, name in chosen.items()}
+        self._unusual = {port for port, name in chosen.items() if usual.get(port) != name}
+        self._named = None if protocol is None else registry.find(protocol)
+        self._dialects = {
+            name: registry.find(name).dialect(dialect)
+            for name, dialect in ({} if dialects is None else dialects).items()
+        }
+        self._framings: dict[tuple[str, Direction], Framing] = {}
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """The ports of servers."""
+        return frozenset(self._ports)
+
+    def known(self, server_port: int, said: Said | None = None) -> Said | None:
+        """What a connection speaks, when that is known without its bytes; `said` is what a
+        recording says of it."""
+        told = self.told(server_port)
+        if told is not None:
+            return Said(told)
+        if said is not None:
+            return said
+        usual = self.usual(server_port)
+        return None if usual is None else Said(usual)
+
+    def told(self, server_port: int) -> Protocol | None:
+        """The protocol, when a name or a port tells that is not the usual one."""
+        if self._named is not None or server_port not in self._unusual:
+            return self._named
+        return self._ports[server_port]
+
+    def usual(self, server_port: int) -> Protocol | None:
+        """The protocol that is usual at a port, unless ports were given and this one was not."""
+        return None if server_port in self._unusual else self._ports.get(server_port)
+
+    def dialect(self, protocol: Protocol) -> str:
+        """The dialect that is read."""
+        return self._dialects.get(protocol.name) or protocol.dialect(None)
+
+    def framing(self, protocol: Protocol, direction: Direction) -> Framing:
+        """How its frames are read."""
+        key = (protocol.name, direction)
+        if key not in self._framings:
+            self._framings[key] = Framing(protocol, self.dialect(protocol), direction)
+        return self._framings[key]
+
+    def sniffer(self, direction: Direction) -> Sniffer:
+        """Tries every protocol on the first bytes of a stream."""
+        found, _ = registry.load_all()
+        return Sniffer([self.framing(each, direction) for each in found])
+
+
+class Sniffer:
+    """Finds the one protocol whose first frame decodes."""
+
+    def __init__(self, framings: list[Framing]):
+        self._open = framings
+        self._good: list[Protocol] = []
+        self._buffer = bytearray()
+        self.decided = False
+        """Whether `chosen` will not change any more."""
+
+    @property
+    def chosen(self) -> Protocol | None:
+        """The protocol; None when no protocol fits, or several do."""
+        return self._good[0] if len(self._good) == 1 else None
+
+    def feed(self, data: bytes) -> None:
+        """The stream goes on."""
+        self._buffer += data[: SNIFFED_BYTES - len(self._buffer)]
+        self._judge(final=len(self._buffer) == SNIFFED_BYTES)
+
+    def end(self) -> None:
+        """There are no more bytes to look at."""
+        self._judge(final=True)
+
+    def _judge(self, *, final: bool) -> None:
+        if self.decided:
+            return
+        undecided: list[Framing] = []
+        for framing in self._open:
+            verdict = framing.judge(self._buffer, 0, final=final)
+            if isinstance(verdict, Good):
+                self._good.append(framing.protocol)
+            elif isinstance(verdict, Need) and not final:
+                undecided.append(framing)
+        self._open = undecided
+        # Two that fit are two too many, whatever the others will say.
+        self.decided = not undecided or len(self._good) > 1
+        if self.decided:
+            self._buffer.clear()
+
+
+# What a recording says that its connections speak: its facts `open`.
+
+
+INTRODUCTION: Final = "open"
+"""The kind of fact that introduces a connection."""
+
+
+class Said(NamedTuple):
+    """What somebody says that a connection speaks."""
+
+    protocol: Protocol | None
+    """None: one that is not installed."""
+
+
+_UNKNOWN: Final = Said(None)
+
+
+class Introductions:
+    """The introductions of one file after the other."""
+
+    def __init__(self, *, limit: int = LIMIT):
+        self._limit = limit
+        self._said: dict[int, Said] = {}
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def begin_file(self) -> None:
+        """Another file begins: nothing is said yet."""
+        self._said.clear()
+
+    def add(self, fact: Fact) -> None:
+        """A fact; counts when it introduces a connection and names its protocol."""
+        name = fact.data.get("protocol")
+        if fact.kind != INTRODUCTION or fact.connection is None or not isinstance(name, str):
+            return
+        self._said.pop(fact.connection, None)
+        self._said[fact.connection] = self._installed.get(name, _UNKNOWN)
+        if len(self._said) > self._limit:
+            del self._said[next(iter(self._said))]
+
+    def of(self, connection: int | None) -> Said | None:
+        """What is said of a connection, by the recorder's id; None when that is nothing."""
+        return None if connection is None else self._said.get(connection)
+
+    @cached_property
+    def _installed(self) -> dict[str, Said]:
+        return {each.name: Said(each) for each in registry.load_all()[0]}

@@ -1,0 +1,242 @@
+"""Captures to rows, in plain Python: the reference that the columnar reader must agree with.
+
+    for table, row in read_tables(["edge.pcapng"], tables=["messages", "faults"]):
+        ...
+
+Files are read in the given order, as one capture: a connection may go on from one to the next.
+Rows are dicts with the columns of `wirelake.records.schema`, each yielded as soon as it is known;
+memory is bounded by the limits of connections, streams and frames. Whatever the bytes, nothing is
+raised but OSError when a file cannot be read, and ValueError or LookupError for bad arguments,
+before anything is read.
+
+`facts` is a table here as well: what a recorder wrote, as it stands in the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from ..format.items import (
+    Fact,
+    FileFault,
+    Item,
+    Packet,
+    Secrets,
+    Segment,
+)
+from ..format.limits import FAULT_BYTES, Limits
+from ..format.reader import read
+from ..tcp.connections import (
+    LIMIT,
+    Assigned,
+    Connection,
+    ConnectionTable,
+)
+from ..tcp.headers import segment
+from .conversation import (
+    Context,
+    Conversation,
+    TableRow,
+)
+from .keys import KeyRing
+from .messages import MessageRows
+from .protocol_selector import Chooser, Introductions
+
+__all__ = ["TABLES", "CaptureDecoder", "read_tables"]
+
+TABLES: Final = ("messages", "packets", "faults", "coverage", "facts")
+"""What can be asked for."""
+_DEFAULT: Final = ("messages", "packets", "faults", "coverage")
+_LIMITS: Final = Limits()
+
+
+def read_tables(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    tables: Iterable[str] = _DEFAULT,
+    ports: Mapping[int, str] | None = None,
+    protocol: str | None = None,
+    keys: Iterable[str | os.PathLike[str]] = (),
+    dialects: Mapping[str, str] | None = None,
+    reveal: bool = False,
+    connections: int = LIMIT,
+    limits: Limits = _LIMITS,
+) -> Iterator[TableRow]:
+    """(table, row) for everything in some files.
+
+    `protocol` is what every connection speaks; without it `ports` tells by the server's port (by
+    default, the usual ports), and where it does not, the bytes do. What a recording says of its
+    connections counts for more than a usual port. `keys` are key logs; `dialects` maps protocols to
+    the dialect that is spoken. `reveal` shows secret fields. `connections` and `limits` bound what
+    is held.
+    """
+    decoder = CaptureDecoder(
+        tables=tables,
+        ports=ports,
+        protocol=protocol,
+        keys=keys,
+        dialects=dialects,
+        reveal=reveal,
+        connections=connections,
+        limits=limits,
+    )
+    return _read_all(decoder, paths)
+
+
+def _read_all(
+    decoder: CaptureDecoder, paths: Iterable[str | os.PathLike[str]]
+) -> Iterator[TableRow]:
+    for path in paths:
+        yield from decoder.file(path)
+    yield from decoder.finish()
+
+
+class CaptureDecoder:
+    """Reads files one after the other; arguments as of `read_tables`."""
+
+    def __init__(
+        self,
+        *,
+        tables: Iterable[str] = _DEFAULT,
+        ports: Mapping[int, str] | None = None,
+        protocol: str | None = None,
+        keys: Iterable[str | os.PathLike[str]] = (),
+        dialects: Mapping[str, str] | None = None,
+        reveal: bool = False,
+        connections: int = LIMIT,
+        limits: Limits = _LIMITS,
+    ):
+        wanted = frozenset(tables)
+        if unknown := sorted(wanted.difference(TABLES)):
+            raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+        chooser = Chooser(ports=ports, protocol=protocol, dialects=dialects)
+        ring = KeyRing()
+        for path in keys:
+            ring.load(path)
+        files: list[str] = []
+        rows = MessageRows(chooser, files, reveal=reveal)
+        self._context = Context(chooser, ring, rows, files, wanted)
+        self._limits = limits
+        self._table = ConnectionTable(chooser.ports, limit=connections)
+        self._conversations: dict[Connection, Conversation] = {}
+        self._introduced = Introductions()
+
+    def file(self, path: str | os.PathLike[str]) -> Iterator[TableRow]:
+        """The rows that a file makes known."""
+        self._context.files.append(os.fspath(path))
+        self._introduced.begin_file()
+        for item in read(path, limits=self._limits):
+            yield from self._item(item)
+
+    def finish(self) -> Iterator[TableRow]:
+        """The rows that become known because there are no more files."""
+        for connection in self._table.finish():
+            conversation = self._conversations.pop(connection)
+            yield from conversation.end(still_open=not connection.over)
+
+    def _item(self, item: Item) -> Iterator[TableRow]:
+        match item:
+            case Packet():
+                yield from self._packet(item)
+            case Secrets():
+                problems = self._context.ring.add_secrets(item.text)
+                first = item.text.encode("utf-8", "surrogateescape")[:FAULT_BYTES]
+                for problem in problems:
+                    yield from self._fault(FileFault(item.offset, 0, "bad_fact", problem, first))
+            case FileFault():
+                yield from self._fault(item)
+            case Fact():
+                self._introduced.add(item)
+                if "facts" in self._context.tables:
+                    yield "facts", self._fact_row(item)
+
+    def _packet(self, packet: Packet) -> Iterator[TableRow]:
+        found = segment(packet)
+        if not isinstance(found, Segment):
+            if "packets" in self._context.tables:
+                yield "packets", self._packet_row(packet, note=found)
+            return
+        assigned = self._table.assign(found)
+        if "packets" in self._context.tables:
+            yield "packets", self._packet_row(packet, found, assigned)
+        for dropped in assigned.dropped:
+            yield from self._conversations.pop(dropped).end(still_open=False)
+        conversation = self._conversations.get(assigned.connection)
+        if conversation is None:
+            said = self._introduced.of(packet.connection)
+            conversation = Conversation(self._context, assigned.connection, said)
+            self._conversations[assigned.connection] = conversation
+        file = len(self._context.files) - 1
+        yield from conversation.segment(found, assigned.direction, file)
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def _packet_row(
+        self,
+        packet: Packet,
+        found: Segment | None = None,
+        assigned: Assigned | None = None,
+        note: str | None = None,
+    ) -> dict[str, Any]:
+        return {
+            "ts_ns": packet.ts_ns,
+            "file": self._context.files[-1],
+            "offset": packet.offset,
+            "interface": packet.interface,
+            "link": packet.link,
+            "captured_bytes": len(packet.data),
+            "original_bytes": packet.original,
+            "src": None if found is None else _address(found.src),
+            "src_port": None if found is None else found.src_port,
+            "dst": None if found is None else _address(found.dst),
+            "dst_port": None if found is None else found.dst_port,
+            "seq": None if found is None else found.seq,
+            "ack": None if found is None else found.ack,
+            "flags": None if found is None else found.flags,
+            "payload_bytes": None if found is None else len(found.payload),
+            "connection": None if assigned is None else assigned.connection.id,
+            "direction": None if assigned is None else assigned.direction,
+            "note": note,
+        }
+
+    def _fault(self, fault: FileFault) -> Iterator[TableRow]:
+        if "faults" not in self._context.tables:
+            return
+        yield (
+            "faults",
+            {
+                "ts_ns": fault.ts_ns,
+                "file": self._context.files[-1],
+                "offset": fault.offset,
+                "connection": None,
+                "direction": None,
+                "protocol": None,
+                "stream_offset": None,
+                "present_bytes": fault.present_bytes,
+                "missing_bytes": 0,
+                "code": fault.code,
+                "field": None,
+                "detail": fault.detail,
+                "bytes": fault.bytes,
+            },
+        )
+
+    def _fact_row(self, fact: Fact) -> dict[str, Any]:
+        return {
+            "file": self._context.files[-1],
+            "offset": fact.offset,
+            "ts_ns": fact.ts_ns,
+            "kind": fact.kind,
+            "connection": fact.connection,
+            "data": fact.data,
+        }
+
+
+@functools.lru_cache(maxsize=4096)
+def _address(address: bytes) -> str:
+    family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
+    return socket.inet_ntop(family, address)

@@ -1,0 +1,397 @@
+"""From the pieces of one stream to its frames and faults: *Messages*, 1 to 4, of
+`docs/concepts/captures.md`.
+
+    reader.data(event), reader.gap(event), reader.end(...)  ->  a list of Frame and Fault
+
+Every byte of a stream ends up in a frame, in a fault, or, at the end, in `ignored_bytes`. While a
+fault is open the reader looks for the next place where a whole good frame begins; a place where the
+frame is not yet whole is waited for, so at most one frame's limit of bytes is held.
+
+The time of a frame is that of the packet that completed it: of those that brought its bytes, or
+bytes before them in the stream (since the last gap), the one that was captured last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeAlias
+
+from wirelake.wire.errors import WireError
+
+from ..format.limits import FAULT_BYTES
+from ..tcp.assembly import (
+    Conflict,
+    Data,
+    Gap,
+)
+from .framing import (
+    BadFrame,
+    BadHead,
+    Framing,
+    Good,
+    Need,
+    sentence,
+)
+
+__all__ = [
+    "Fault",
+    "Frame",
+    "FrameReader",
+    "Piece",
+    "Place",
+    "Read",
+    "conflict_fault",
+    "frame_fault",
+]
+
+
+class Place(NamedTuple):
+    """When and where a byte was captured."""
+
+    ts_ns: int
+    file: int
+    offset: int
+
+
+class Piece(NamedTuple):
+    """What is known of a piece of the stream besides its bytes."""
+
+    start: int
+    stop: int
+    ts_ns: int
+    offset: int
+    file: int
+    delivered: int
+    """The packet with which it could be delivered, by arrival."""
+    delivered_ns: int
+
+
+class Frame(NamedTuple):
+    """A good frame."""
+
+    message: Any
+    raw: bytes
+    start: int
+    """Its place in the stream."""
+    ts_ns: int
+    """When the packet that completed it was captured."""
+    pieces: Sequence[Piece]
+
+    @property
+    def stop(self) -> int:
+        """The place of the byte behind it."""
+        return self.start + len(self.raw)
+
+    def place(self, at: int = 0) -> Place:
+        """When and where its byte `at` was captured."""
+        return _place(self.pieces, self.start + at)
+
+
+class Fault(NamedTuple):
+    """Bytes that are no frame."""
+
+    start: int
+    """Its place in the stream."""
+    present_bytes: int
+    missing_bytes: int
+    code: str
+    field: str | None
+    detail: str
+    bytes: bytes
+    """The first 256 of the present ones."""
+    place: Place
+    """Of the first present byte, or of the packet that shows the gap when there is none."""
+
+
+Read: TypeAlias = Frame | Fault
+"""What a stream holds."""
+
+
+class _OpenFault:
+    """A fault whose end is not yet found."""
+
+    __slots__ = ("code", "detail", "field", "missing", "place", "present", "sample", "start")
+
+    def __init__(self, start: int, place: Place, code: str, field: str | None, detail: str):
+        self.start = start
+        self.place = place
+        self.code = code
+        self.field = field
+        self.detail = detail
+        self.present = 0
+        self.missing = 0
+        self.sample = bytearray()
+
+    def absorb(self, view: bytes | bytearray) -> None:
+        """Present bytes that belong to it."""
+        self.present += len(view)
+        if len(self.sample) < FAULT_BYTES:
+            self.sample += view[: FAULT_BYTES - len(self.sample)]
+
+    def closed(self) -> Fault:
+        """The fault, now that its end is known."""
+        return Fault(
+            self.start,
+            self.present,
+            self.missing,
+            self.code,
+            self.field,
+            self.detail,
+            bytes(self.sample),
+            self.place,
+        )
+
+
+class FrameReader:
+    """Reads the frames of one stream; it never raises."""
+
+    __slots__ = (
+        "_at",
+        "_base",
+        "_buffer",
+        "_fault",
+        "_framing",
+        "_latest",
+        "_pieces",
+        "_resume",
+        "_wanted",
+        "ignored_bytes",
+    )
+
+    def __init__(self, framing: Framing):
+        self._framing = framing
+        self._buffer = bytearray()
+        self._base = 0
+        """Where in the stream the buffer begins."""
+        self._at = 0
+        """Where in the buffer reading goes on."""
+        self._pieces: deque[Piece] = deque()
+        self._wanted = 0
+        """There is nothing to be learnt before the buffer has so many bytes."""
+        self._resume: int | None = None
+        self._fault: _OpenFault | None = None
+        self._latest = (-1, 0)
+        """The packet, by arrival and time, with which the last piece could be delivered."""
+        self.ignored_bytes = 0
+        """Bytes of an unfinished frame at the end of a stream that was still open."""
+
+    def goes_on(self, arrival: int, ts_ns: int) -> None:
+        """The stream was read by other means up to here; its last piece was delivered then."""
+        self._latest = (arrival, ts_ns)
+
+    @property
+    def open_since_ns(self) -> int:
+        """When the first byte was captured of what is not yielded yet; there is some."""
+        if self._fault is not None:
+            return self._fault.place.ts_ns
+        return self._pieces[0].ts_ns
+
+    @property
+    def unfinished(self) -> int | None:
+        """How many bytes wait for the rest of their frame; None while a fault is open."""
+        return None if self._fault is not None else len(self._buffer)
+
+    def data(self, event: Data) -> list[Read]:
+        """The stream goes on."""
+        if not self._buffer:
+            self._base = event.position
+        stop = event.position + len(event.payload)
+        self._latest = max(self._latest, (event.arrival, event.ts_ns))
+        self._pieces.append(
+            Piece(event.position, stop, event.ts_ns, event.offset, event.file, *self._latest)
+        )
+        self._buffer += event.payload
+        found: list[Read] = []
+        if len(self._buffer) >= self._wanted:
+            self._advance(found, final=False)
+            self._forget()
+        return found
+
+    def gap(self, event: Gap) -> list[Read]:
+        """Bytes of the stream are missing."""
+        found: list[Read] = []
+        self._advance(found, final=True)
+        if not self._buffer:
+            self._base = event.position
+        fault = self._fault
+        if fault is None:
+            shown = Place(event.ts_ns, event.file, event.offset)
+            fault = self._fault = self._open(
+                "gap", None, f"{event.missing} bytes were not captured", shown
+            )
+        self._absorb(len(self._buffer))
+        fault.missing += event.missing
+        self._latest = (-1, 0)
+        self._move(0)
+        self._forget()
+        return found
+
+    def end(self, *, still_open: bool) -> list[Read]:
+        """The stream ends, or, when it is `still_open`, the last file does."""
+        found: list[Read] = []
+        self._advance(found, final=True)
+        left = len(self._buffer) - self._at
+        if left and self._fault is None:
+            if still_open:
+                self.ignored_bytes += left
+                self._at = len(self._buffer)
+            else:
+                detail = f"the stream ends {left} bytes into a frame"
+                self._fault = self._open("truncated_stream", None, detail)
+        if self._fault is not None:
+            self._absorb(len(self._buffer))
+            self._close(found)
+        self._forget()
+        return found
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def _advance(self, found: list[Read], *, final: bool) -> None:
+        """Reads on as far as the bytes go."""
+        while self._at < len(self._buffer):
+            go_on = self._search(found, final) if self._fault else self._read(found, final)
+            if not go_on:
+                return
+
+    def _read(self, found: list[Read], final: bool) -> bool:
+        """Reads what begins here; False when more bytes are wanted."""
+        verdict = self._framing.judge(self._buffer, self._at, final=final, resume=self._resume)
+        match verdict:
+            case Need():
+                self._await(verdict)
+                return False
+            case Good():
+                found.append(self._frame(verdict))
+                self._move(len(verdict.raw))
+            case BadFrame():
+                error = verdict.error
+                self._fault = self._open(error.code, error.field, sentence(error))
+                self._absorb(self._at + len(verdict.raw))
+                self._close(found)
+                self._move(0)
+            case BadHead():
+                error = verdict.error
+                self._fault = self._open(error.code, error.field, sentence(error))
+                self._absorb(self._at + 1)
+                self._move(0)
+        return True
+
+    def _search(self, found: list[Read], final: bool) -> bool:
+        """Looks for a whole good frame; False when more bytes are wanted."""
+        place = self._next_place()
+        if place is None:
+            kept = 0 if final else max(0, self._framing.magic_size - 1)
+            self._absorb(max(self._at, len(self._buffer) - kept))
+            return False
+        if place > self._at:
+            self._absorb(place)
+            self._move(0)
+        verdict = self._framing.judge(
+            self._buffer, self._at, final=final, resume=self._resume, searching=True
+        )
+        if isinstance(verdict, Good):
+            self._close(found)
+        elif isinstance(verdict, Need) and not final:
+            self._await(verdict)
+            return False
+        else:
+            self._absorb(self._at + 1)
+            self._move(0)
+        return True
+
+    def _next_place(self) -> int | None:
+        """The next place in the buffer where a frame may begin.
+
+        The first byte behind a gap is none of its own: a segment begins there, and no frame of a
+        protocol with a magic begins without it.
+        """
+        if self._framing.magic_size:
+            return self._framing.find_magic(self._buffer, self._at)
+        here = self._base + self._at
+        for piece in self._pieces:
+            if piece.start >= here:
+                return piece.start - self._base
+        return None
+
+    # -- the buffer --------------------------------------------------------------------------
+
+    def _move(self, size: int) -> None:
+        """Reading goes on so many bytes further, from scratch."""
+        self._at += size
+        self._resume = None
+        self._wanted = 0
+        here = self._base + self._at
+        while self._pieces and self._pieces[0].stop <= here:
+            self._pieces.popleft()
+
+    def _await(self, need: Need) -> None:
+        self._wanted = len(self._buffer) + need.more
+        self._resume = need.resume
+
+    def _forget(self) -> None:
+        """Drops what was read."""
+        if not self._at:
+            return
+        del self._buffer[: self._at]
+        self._base += self._at
+        if self._resume is not None:
+            self._resume -= self._at
+        self._wanted -= self._at
+        self._at = 0
+
+    # -- what is found -----------------------------------------------------------------------
+
+    def _frame(self, good: Good) -> Frame:
+        start = self._base + self._at
+        stop = start + len(good.raw)
+        pieces = list(takewhile(lambda piece: piece.start < stop, self._pieces))
+        return Frame(good.message, good.raw, start, pieces[-1].delivered_ns, pieces)
+
+    def _open(
+        self, code: str, field: str | None, detail: str, otherwise: Place | None = None
+    ) -> _OpenFault:
+        start = self._base + self._at
+        if otherwise is None or self._at < len(self._buffer):
+            otherwise = _place(self._pieces, start)
+        return _OpenFault(start, otherwise, code, field or None, detail)
+
+    def _absorb(self, stop: int) -> None:
+        """The bytes up to a place of the buffer belong to the open fault."""
+        assert self._fault is not None
+        self._fault.absorb(self._buffer[self._at : stop])
+        self._at = stop
+
+    def _close(self, found: list[Read]) -> None:
+        assert self._fault is not None
+        found.append(self._fault.closed())
+        self._fault = None
+
+
+def frame_fault(frame: Frame, error: WireError) -> Fault:
+    """A frame that is delimited and breaks a rule by its content."""
+    return Fault(
+        frame.start,
+        len(frame.raw),
+        0,
+        error.code,
+        error.field or None,
+        sentence(error),
+        frame.raw[:FAULT_BYTES],
+        frame.place(),
+    )
+
+
+def conflict_fault(conflict: Conflict) -> Fault:
+    """What is to be said of a second copy that differs: none of its bytes counts as present."""
+    detail = f"a second copy differs from the first, in bytes: {conflict.differing}"
+    place = Place(conflict.ts_ns, conflict.file, conflict.offset)
+    return Fault(conflict.position, 0, 0, "conflict", None, detail, conflict.payload, place)
+
+
+def _place(pieces: Sequence[Piece], position: int) -> Place:
+    for piece in pieces:
+        if piece.start <= position < piece.stop:
+            return Place(piece.ts_ns, piece.file, piece.offset + position - piece.start)
+    raise LookupError(position)

@@ -1,0 +1,197 @@
+"""Writes capture files: `PcapWriter` and `PcapngWriter`, packet by packet or block by block.
+
+For tests, the simulator and `capture redact`; the recorder has a faster way of its own
+(`recorder.py`). Each call gives the offset of what it wrote.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import BinaryIO, Final, TypeAlias
+
+import msgspec
+
+from . import constants as f
+from .items import Direction, Order
+
+__all__ = ["Option", "PcapWriter", "PcapngWriter", "fact_text", "marks_option", "origin_option"]
+
+Option: TypeAlias = tuple[int, bytes]
+"""Code and value of a pcapng option."""
+
+_NS: Final = 1_000_000_000
+_FLAGS: Final[dict[Direction, int]] = {"c2s": 1, "s2c": 2}
+
+
+def _sign(order: Order) -> str:
+    return "<" if order == "little" else ">"
+
+
+class PcapWriter:
+    """A pcap file: one link type, times in microseconds or nanoseconds."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        link: int = f.LINK_ETHERNET,
+        order: Order = "little",
+        nano: bool = False,
+        snap_length: int = 262_144,
+    ):
+        self._stream = stream
+        self._tick_ns = 1 if nano else 1_000
+        self._head = struct.Struct(_sign(order) + "IIII")
+        magic = f.PCAP_MAGIC_NANO if nano else f.PCAP_MAGIC_MICRO
+        head = struct.pack(_sign(order) + "IHHiIII", magic, 2, 4, 0, 0, snap_length, link)
+        self.offset = stream.write(head)
+
+    def packet(self, ts_ns: int, data: bytes, original: int | None = None) -> int:
+        """A packet; `original` is its length on the wire when the capture cut it."""
+        wire = len(data) if original is None else original
+        parts = ts_ns % _NS // self._tick_ns
+        self._stream.write(self._head.pack(ts_ns // _NS, parts, len(data), wire) + data)
+        at = self.offset
+        self.offset += f.PCAP_RECORD_SIZE + len(data)
+        return at
+
+
+class PcapngWriter:
+    """A pcapng file. Begins a section by itself; `section` begins another."""
+
+    def __init__(
+        self, stream: BinaryIO, *, order: Order = "little", options: Iterable[Option] = ()
+    ):
+        self._stream = stream
+        self._interfaces: list[tuple[int, int]] = []
+        self.offset = 0
+        self.section(order, options)
+
+    def section(self, order: Order = "little", options: Iterable[Option] = ()) -> int:
+        """A section header: interfaces count from 0 again."""
+        self._sign = _sign(order)
+        self._interfaces = []
+        head = struct.pack(self._sign + "IHHq", f.BYTE_ORDER_MAGIC, 1, 0, -1)
+        return self.block(f.BLOCK_SHB, head + self._options(options))
+
+    def interface(
+        self,
+        link: int,
+        *,
+        snap_length: int = 0,
+        resolution: int = 9,
+        shift_s: int = 0,
+        options: Iterable[Option] = (),
+    ) -> int:
+        """An interface; `resolution` is the byte of if_tsresol."""
+        power = resolution & 0x7F
+        self._interfaces.append((2**power if resolution & 0x80 else 10**power, shift_s * _NS))
+        every = [(f.OPTION_TSRESOL, bytes([resolution])), *options]
+        if shift_s:
+            every.append((f.OPTION_TSOFFSET, struct.pack(self._sign + "q", shift_s)))
+        head = struct.pack(self._sign + "HHI", link, 0, snap_length)
+        return self.block(f.BLOCK_IDB, head + self._options(every))
+
+    def packet(
+        self,
+        ts_ns: int,
+        data: bytes,
+        *,
+        original: int | None = None,
+        interface: int = 0,
+        options: Iterable[Option] = (),
+    ) -> int:
+        """An enhanced packet block."""
+        ticks = self._ticks(ts_ns, interface)
+        wire = len(data) if original is None else original
+        head = struct.pack(
+            self._sign + "5I", interface, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire
+        )
+        return self.block(f.BLOCK_EPB, head + _padded(data) + self._options(options))
+
+    def obsolete_packet(
+        self, ts_ns: int, data: bytes, *, original: int | None = None, interface: int = 0
+    ) -> int:
+        """A packet block as files before 2004 have them."""
+        ticks = self._ticks(ts_ns, interface)
+        wire = len(data) if original is None else original
+        head = struct.pack(
+            self._sign + "HH4I", interface, 0, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire
+        )
+        return self.block(f.BLOCK_PACKET, head + _padded(data))
+
+    def simple_packet(self, data: bytes, *, original: int | None = None) -> int:
+        """A simple packet block: no time; of interface 0."""
+        wire = len(data) if original is None else original
+        return self.block(f.BLOCK_SPB, struct.pack(self._sign + "I", wire) + _padded(data))
+
+    def secrets(self, text: str, kind: int = f.SECRETS_TYPE) -> int:
+        """A decryption secrets block."""
+        data = text.encode()
+        head = struct.pack(self._sign + "II", kind, len(data))
+        return self.block(f.BLOCK_SECRETS, head + _padded(data))
+
+    def custom(self, data: bytes, pen: int = f.PEN) -> int:
+        """A custom block."""
+        return self.block(f.BLOCK_CUSTOM, struct.pack(self._sign + "I", pen) + _padded(data))
+
+    def fact(self, kind: str, ts_ns: int, connection: int | None = None, **data: object) -> int:
+        """A fact, as the recorder writes it."""
+        return self.custom(fact_text(kind, ts_ns, connection, data))
+
+    def marks(self, connection: int, direction: Direction, marks: int = 0) -> tuple[Option, Option]:
+        """The options of a recorded packet."""
+        flags = struct.pack(self._sign + "I", _FLAGS[direction])
+        return (f.OPTION_FLAGS, flags), marks_option(self._sign, connection, marks)
+
+    def block(self, kind: int, body: bytes) -> int:
+        """A block of any type; the body must fill words of four bytes."""
+        size = struct.pack(self._sign + "I", 12 + len(body))
+        head = struct.pack(self._sign + "I", kind)
+        return self.raw(head + size + body + size)
+
+    def raw(self, data: bytes) -> int:
+        """Bytes as they are: a block of another file, or rubbish for a test."""
+        at = self.offset
+        self._stream.write(data)
+        self.offset += len(data)
+        return at
+
+    def _ticks(self, ts_ns: int, interface: int) -> int:
+        per_s, shift_ns = self._interfaces[interface]
+        return (ts_ns - shift_ns) * per_s // _NS
+
+    def _options(self, options: Iterable[Option]) -> bytes:
+        parts = [
+            struct.pack(self._sign + "HH", code, len(value)) + _padded(value)
+            for code, value in options
+        ]
+        return b"".join([*parts, bytes(4)]) if parts else b""
+
+
+def _padded(data: bytes) -> bytes:
+    return data.ljust(f.pad4(len(data)), b"\0")
+
+
+def fact_text(kind: str, ts_ns: int, connection: int | None, data: dict[str, object]) -> bytes:
+    """The data of a custom block that is a fact: spaces fill its last word, which JSON allows."""
+    said: dict[str, object] = {"kind": kind, "ts_ns": ts_ns}
+    if connection is not None:
+        said["connection"] = connection
+    text = f.FACT_MAGIC + msgspec.json.encode({**said, **data})
+    return text.ljust(f.pad4(len(text)))
+
+
+def marks_option(sign: str, connection: int, marks: int = 0) -> Option:
+    """The custom option that holds the id and the marks of a recorded packet."""
+    pen = struct.pack(sign + "I", f.PEN)
+    value = struct.pack("<2sBBQ", f.MARK_MAGIC, f.MARK_VERSION, marks, connection)
+    return f.OPTION_CUSTOM_BINARY, pen + value
+
+
+def origin_option(source: str, sequence: int, order: Order = "little") -> Option:
+    """The custom option of a section that says who recorded it, and its number."""
+    said = msgspec.json.encode({"source": source, "sequence": sequence})
+    pen = struct.pack(_sign(order) + "I", f.PEN)
+    return f.OPTION_CUSTOM_TEXT, pen + f.ORIGIN_PREFIX + said

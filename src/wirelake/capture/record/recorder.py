@@ -1,0 +1,405 @@
+"""Records live traffic: whole frames, as they cross the edge, into pcapng (see `format.py`).
+
+    recorder = Recorder(folder, source="edge-1")
+    recorder.open(7, ("10.0.0.9", 51000), ("10.0.0.1", 7300), "comet", ts_ns)
+    recorder.record(7, "c2s", frames, ts_ns)
+    recorder.fact("published", ts_ns, 7, topic="news")
+    recorder.close(7, ts_ns, "eof")
+    recorder.stop()
+
+A connection gets a SYN and a SYN-ACK when it opens, FINs when it closes, and in between packets
+whose sequence numbers fit, so that any tool can follow it. Blocks are collected and handed to the
+operating system when `flush_bytes` have come together or `flush_s` have passed: this much a crash
+may cost. Time is that of the calls; whoever has a timer calls `tick`, so that a silent edge is
+flushed and rotated too. Files are sealed in the background (`output.py`), and each can be read by
+itself: the first block of a connection in a further file comes behind a fact `open` that
+introduces it again, and its keys.
+
+`record` is on the hot path of a busy edge: it appends a prepared header (`templates.py`) and the
+frames to a list, which is joined when it is flushed.
+
+When a call raises OSError, as it does while a disk is full, `suspend` leaves the file as it is, and
+what crosses is counted, not kept. `resume` goes on in a new file: with what was not flushed yet, a
+fact `lost` that says how much was not recorded, the connections that closed meanwhile, and sequence
+numbers that show the gap in each stream.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from ..format import constants as f
+from ..format.items import Direction
+from ..format.output import (
+    Output,
+    Sealer,
+    next_sequence,
+)
+from ..format.writer import (
+    PcapngWriter,
+    fact_text,
+    origin_option,
+)
+from ..tcp.synthesis import (
+    ACK,
+    FIN,
+    PSH,
+    SYN,
+)
+from .templates import (
+    Address,
+    Link,
+    Way,
+)
+
+__all__ = ["Address", "Lost", "Recorder"]
+
+_NS: Final = 1_000_000_000
+_CUSTOM_HEAD: Final = struct.Struct("<III")
+_SECRETS_HEAD: Final = struct.Struct("<IIII")
+_TAIL: Final = struct.Struct("<I")
+_NOWHERE: Final = -2
+"""Instead of a file's number: nothing is written."""
+_GAP_LIMIT: Final = 1 << 30
+"""The longest gap that sequence numbers show: from twice as much on they would mean the past."""
+_CLOSES_LIMIT: Final = 65_536
+"""Connections whose close is remembered during an outage, a few hundred bytes each."""
+
+
+@dataclass
+class Lost:
+    """What was not recorded."""
+
+    frames: int = 0
+    """Times that frames crossed."""
+    bytes: int = 0
+    """Bytes of these frames."""
+    facts: int = 0
+
+
+@dataclass(frozen=True)
+class _Outage:
+    """What is known of a time in which nothing is written."""
+
+    since_ns: int
+    reason: str
+    lost: Lost
+    closes: list[tuple[Way, int, dict[str, object]]]
+
+
+class Recorder:
+    """Writes recordings of one source into a folder; one at a time.
+
+    `sequence` is the number of the first file; by default the numbers of the folder go on.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        source: str,
+        sequence: int | None = None,
+        rotate_bytes: int = 64 << 20,
+        rotate_s: float = 300.0,
+        flush_bytes: int = 1 << 18,
+        flush_s: float = 0.5,
+        keys: bool = False,
+    ):
+        if not source or "/" in source or "\0" in source:
+            raise ValueError(f"source {source!r} cannot be part of a file's name")
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._source = source
+        self._rotate_bytes = rotate_bytes
+        self._rotate_ns = int(rotate_s * _NS)
+        self._flush_bytes = flush_bytes
+        self._flush_ns = int(flush_s * _NS)
+        self._keys = keys
+        self._ways: dict[Direction, dict[int, Way]] = {"c2s": {}, "s2c": {}}
+        self._parts: list[bytes] = []
+        self._held = 0  # bytes not yet flushed
+        self._written = 0  # bytes of this file that are
+        self._due_ns = 0  # when to flush
+        self._rotate_at_ns = 0  # when to rotate; 0 until something is recorded
+        self._empty_size = 0
+        self.sequence = next_sequence(self._folder, source) if sequence is None else sequence
+        """The number of the file that is being written."""
+        self.lost = Lost()
+        """What was not recorded, in all outages so far."""
+        self._current = self.sequence  # or nowhere
+        self._outage: _Outage | None = None
+        self._output = Output(self._folder, source, self.sequence)
+        self._sealer = Sealer()
+        self._begin()
+
+    # -- what happens on the edge ------------------------------------------------------------
+
+    def open(
+        self,
+        connection: int,
+        client: Address,
+        server: Address,
+        protocol: str | None,
+        ts_ns: int,
+    ) -> None:
+        """A connection opens. Its id is a positive 63-bit number that no other ever had."""
+        if connection in self._ways["c2s"]:
+            raise ValueError(f"connection {connection} is open already")
+        if not 0 < connection < 1 << 63:
+            raise ValueError(f"{connection} is no connection id: positive, 63 bits")
+        link = Link(connection, client, server, protocol)
+        self._ways["c2s"][connection] = link.c2s
+        self._ways["s2c"][connection] = link.s2c
+        if self._outage is not None:
+            return
+        self._introduce(link, ts_ns, continued=False)
+        self._control(link.c2s, SYN, ts_ns)
+        self._control(link.s2c, SYN | ACK, ts_ns)
+        self._after(ts_ns)
+
+    def record(self, connection: int, direction: Direction, frames: bytes, ts_ns: int) -> None:
+        """Whole frames that crossed in one direction. KeyError when the connection is not open."""
+        way = self._ways[direction][connection]
+        size = len(frames)
+        if way.link.file != self._current or not 0 < size <= f.PACKET_LIMIT:
+            self._record_unusual(way, frames, ts_ns)
+            return
+        self._held += way.put(self._parts, frames, ts_ns)
+        if self._held >= self._flush_bytes or ts_ns >= self._due_ns:
+            self._after(ts_ns)
+
+    def fact(self, kind: str, ts_ns: int, connection: int | None = None, **data: object) -> None:
+        """What the wire does not carry, as values that JSON can hold."""
+        if self._outage is not None:
+            self._outage.lost.facts += 1
+            return
+        way = self._ways["c2s"].get(connection) if connection is not None else None
+        if way is not None and way.link.file != self._current:
+            self._introduce(way.link, ts_ns, continued=True)
+        self._fact(kind, ts_ns, connection, data)
+        self._after(ts_ns)
+
+    def secrets(self, line: str, connection: int | None = None) -> None:
+        """A line of a key log, kept only when the recorder was made with `keys`. With the
+        connection that it is for, it stands in every file which that connection reaches."""
+        if not self._keys:
+            return
+        way = self._ways["c2s"].get(connection) if connection is not None else None
+        if way is not None:
+            way.link.keys.append(line)
+            if way.link.file != self._current:
+                return  # it will stand behind the introduction
+        if self._outage is None:
+            self._secrets([line])
+
+    def close(self, connection: int, ts_ns: int, reason: str, side: str | None = None) -> None:
+        """A connection is over. `side`: who ended it, `client` or `server`, if that is known."""
+        way = self._ways["c2s"].pop(connection)
+        del self._ways["s2c"][connection]
+        said: dict[str, object] = {"reason": reason, **({} if side is None else {"side": side})}
+        if self._outage is None:
+            self._close(way, ts_ns, said)
+            self._after(ts_ns)
+        elif len(self._outage.closes) < _CLOSES_LIMIT:
+            self._outage.closes.append((way, ts_ns, said))
+
+    # -- outages -----------------------------------------------------------------------------
+
+    def suspend(self, ts_ns: int, reason: str) -> None:
+        """Something raised OSError: writes nothing until `resume`, and counts what is lost. The
+        file so far is sealed, if that can be done; otherwise it stays open."""
+        if self._outage is not None:
+            return
+        self._outage = _Outage(ts_ns, reason, Lost(), [])
+        self._current = _NOWHERE
+        with suppress(OSError):
+            if self._written:
+                self._sealer.seal(self._output)
+            else:
+                self._output.discard()
+
+    def resume(self, ts_ns: int) -> None:
+        """Goes on in a new file. When that raises OSError as well, `suspend` again."""
+        outage = self._outage
+        if outage is None:
+            return
+        with suppress(OSError):
+            self._sealer.wait()
+        used = next_sequence(self._folder, self._source)
+        sequence = max(used, self.sequence + (self._written > 0))
+        head = self._head(sequence)
+        held = b"".join(self._parts)[0 if self._written else self._empty_size :]
+        following = Output(self._folder, self._source, sequence)
+        try:
+            following.write(head + held)
+        except OSError:
+            with suppress(OSError):
+                following.discard()
+            raise
+        self._outage, self._output = None, following
+        self.sequence = self._current = sequence
+        self._parts, self._held, self._written = [], 0, len(head + held)
+        self._empty_size, self._rotate_at_ns = len(head), 0
+        self._tell(outage, ts_ns)
+        self._after(ts_ns)
+
+    def _tell(self, outage: _Outage, ts_ns: int) -> None:
+        """What an outage was, and what became of connections."""
+        lost, total = outage.lost, self.lost
+        total.frames += lost.frames
+        total.bytes += lost.bytes
+        total.facts += lost.facts
+        said = {"since_ns": outage.since_ns, "reason": outage.reason, **asdict(lost)}
+        self._fact("lost", ts_ns, None, said)
+        for ways in self._ways.values():
+            for way in ways.values():
+                _skip(way)
+        for way, closed_ns, why in outage.closes:
+            _skip(way)
+            _skip(way.peer)
+            self._close(way, closed_ns, why)
+
+    # -- files -------------------------------------------------------------------------------
+
+    def tick(self, ts_ns: int) -> None:
+        """Time has passed: flushes and rotates what is due."""
+        if self._outage is None and not self._is_empty():
+            self._after(ts_ns)
+
+    def flush(self) -> None:
+        """Hands everything to the operating system."""
+        if self._outage is not None:
+            return
+        data = b"".join(self._parts)
+        self._parts = [data]  # kept when writing fails, for another try
+        self._output.write(data)
+        self._parts = []
+        self._written += self._held
+        self._held = 0
+
+    def rotate(self) -> Path | None:
+        """Begins the next file; gives the name of the one before, once it is sealed. None when
+        nothing was in it: then it stays open."""
+        if self._outage is not None or self._is_empty():
+            return None
+        self._next_file()
+        return self._sealer.wait()
+
+    def stop(self) -> Path | None:
+        """Seals the last file and gives its name; None when nothing was in it."""
+        try:
+            if self._outage is not None:
+                self.resume(self._outage.since_ns)
+            self._sealer.wait()
+        finally:
+            self._sealer.stop()
+        if self._is_empty():
+            self._output.discard()
+            return None
+        self.flush()
+        return self._output.seal()
+
+    def _is_empty(self) -> bool:
+        return self._written + self._held == self._empty_size
+
+    def _next_file(self) -> None:
+        """The old file is sealed in the background."""
+        self.flush()
+        self._sealer.wait()
+        following = Output(self._folder, self._source, self.sequence + 1)
+        self._sealer.seal(self._output)
+        self._output = following
+        self.sequence += 1
+        self._current = self.sequence
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parts = [self._head(self.sequence)]
+        self._held = self._empty_size = len(self._parts[0])
+        self._written = 0
+        self._rotate_at_ns = 0
+
+    def _head(self, sequence: int) -> bytes:
+        """What a file begins with."""
+        head = io.BytesIO()
+        PcapngWriter(head, options=[origin_option(self._source, sequence)]).interface(f.LINK_RAW)
+        return head.getvalue()
+
+    def _after(self, ts_ns: int) -> None:
+        """Flushes and rotates, if it is time."""
+        if self._held >= self._flush_bytes or ts_ns >= self._due_ns:
+            self.flush()
+            self._due_ns = ts_ns + self._flush_ns
+        if not self._rotate_at_ns:
+            self._rotate_at_ns = ts_ns + self._rotate_ns
+        if self._written + self._held >= self._rotate_bytes or ts_ns >= self._rotate_at_ns:
+            self._next_file()
+
+    # -- blocks ------------------------------------------------------------------------------
+
+    def _introduce(self, link: Link, ts_ns: int, *, continued: bool) -> None:
+        """Says in this file who the connection is."""
+        link.file = self._current
+        data = {**link.open_data, "continued": True} if continued else link.open_data
+        self._fact("open", ts_ns, link.number, data)
+        if link.keys:
+            self._secrets(link.keys)
+
+    def _record_unusual(self, way: Way, frames: bytes, ts_ns: int) -> None:
+        """The first frames of a connection in this file, more than a packet can hold, or some that
+        cannot be written."""
+        if self._outage is not None:
+            way.lost_bytes += len(frames)
+            self._outage.lost.frames += 1
+            self._outage.lost.bytes += len(frames)
+            return
+        if way.link.file != self._current:
+            self._introduce(way.link, ts_ns, continued=True)
+        for begin in range(0, len(frames), f.PACKET_LIMIT):
+            end = begin + f.PACKET_LIMIT
+            marks = f.MARK_CONTINUES if begin else 0
+            marks |= f.MARK_UNFINISHED if end < len(frames) else 0
+            self._held += way.put_marked(self._parts, frames[begin:end], ts_ns, PSH | ACK, marks)
+        self._after(ts_ns)
+
+    def _close(self, way: Way, ts_ns: int, said: dict[str, object]) -> None:
+        """The fact that a connection is over, and why; then its last packets."""
+        if way.link.file != self._current:
+            self._introduce(way.link, ts_ns, continued=True)
+        self._fact("close", ts_ns, way.link.number, said)
+        self._control(way, FIN | ACK, ts_ns)
+        self._control(way.peer, FIN | ACK, ts_ns)
+
+    def _control(self, way: Way, flags: int, ts_ns: int) -> None:
+        """A packet without frames. SYN and FIN count as one byte of the stream."""
+        if flags & SYN:
+            way.advance(-1)
+        self._held += way.put_marked(self._parts, b"", ts_ns, flags, 0)
+        way.advance(1)
+
+    def _fact(self, kind: str, ts_ns: int, connection: int | None, data: dict[str, object]) -> None:
+        text = fact_text(kind, ts_ns, connection, data)
+        total = 16 + len(text)
+        self._put(_CUSTOM_HEAD.pack(f.BLOCK_CUSTOM, total, f.PEN), text, _TAIL.pack(total))
+
+    def _secrets(self, lines: list[str]) -> None:
+        text = "".join(f"{line.rstrip()}\n" for line in lines).encode()
+        total = 20 + f.pad4(len(text))
+        head = _SECRETS_HEAD.pack(f.BLOCK_SECRETS, total, f.SECRETS_TYPE, len(text))
+        self._put(head, text, bytes(-len(text) & 3), _TAIL.pack(total))
+
+    def _put(self, *parts: bytes) -> None:
+        self._parts += parts
+        self._held += sum(map(len, parts))
+
+
+def _skip(way: Way) -> None:
+    """The stream goes on behind what was lost of it."""
+    way.advance(min(way.lost_bytes, _GAP_LIMIT))
+    way.lost_bytes = 0

@@ -1,0 +1,196 @@
+"""Which connection a segment belongs to, who speaks, and the ids of connections.
+
+This is *Connections* of `docs/concepts/captures.md`. What that page leaves open:
+
+- A connection that is over is kept for a minute of capture time, so that late copies still find it
+  (as TCP keeps its own state, in TIME_WAIT). A packet that comes later begins a new one.
+- At most `limit` connections are held. The one that was silent for longest makes room for a new
+  one, and ends.
+- A recorder's connection is known by its id alone, and its direction by the recorder's word.
+- When a connection begins with a SYN-ACK, the SYN that was not seen has the number before the one
+  that is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from typing import Final, NamedTuple, TypeAlias
+
+from wirelake.records.tunnels import fnv1a_63
+
+from ..format.items import Direction, Segment
+from .assembly import (
+    FIN,
+    RST,
+    SYN,
+)
+
+__all__ = [
+    "GRACE_NS",
+    "LIMIT",
+    "Assigned",
+    "Connection",
+    "ConnectionTable",
+    "Endpoint",
+    "connection_id",
+]
+
+GRACE_NS: Final = 60_000_000_000
+"""How long a connection that is over is kept: as long as a hole in a stream is waited for."""
+LIMIT: Final = 262_144
+"""Connections held at most by default: some kilobytes each, so about a gigabyte."""
+
+_ACK: Final = 16
+_MASK32: Final = (1 << 32) - 1
+_MASK64: Final = (1 << 64) - 1
+
+
+class Endpoint(NamedTuple):
+    """An address of 4 or 16 bytes, and a port."""
+
+    address: bytes
+    port: int
+
+
+_Key: TypeAlias = int | tuple[Endpoint, Endpoint]
+"""A recorder's id, or both endpoints in a fixed order."""
+
+
+def connection_id(client: Endpoint, server: Endpoint, first_ns: int) -> int:
+    """The id of a connection whose first packet was captured at `first_ns`."""
+    return fnv1a_63(
+        client.address
+        + client.port.to_bytes(2, "big")
+        + server.address
+        + server.port.to_bytes(2, "big")
+        + (first_ns & _MASK64).to_bytes(8, "big")
+    )
+
+
+class Connection:
+    """Two endpoints and a beginning."""
+
+    __slots__ = ("_closed", "_key", "_reset", "began_seq", "client", "id", "server")
+
+    def __init__(self, key: _Key, number: int, client: Endpoint, server: Endpoint, began_seq: int):
+        self.id = number
+        self.client = client
+        self.server = server
+        self.began_seq = began_seq
+        """The sequence number of the SYN, or of the first packet."""
+        self._key = key
+        self._closed: set[Direction] = set()
+        self._reset = False
+
+    @property
+    def over(self) -> bool:
+        """Whether both directions were closed, or the connection was reset."""
+        return self._reset or len(self._closed) == 2
+
+    def note(self, flags: int, direction: Direction) -> None:
+        """What a segment says about the end of the connection."""
+        if flags & FIN:
+            self._closed.add(direction)
+        if flags & RST:
+            self._reset = True
+
+
+class Assigned(NamedTuple):
+    """Where a segment belongs, and which connections are dropped now that it is here."""
+
+    connection: Connection
+    direction: Direction
+    dropped: list[Connection]
+
+
+class ConnectionTable:
+    """The connections of a capture; memory is bounded by `limit`."""
+
+    def __init__(
+        self,
+        server_ports: Collection[int] = (),
+        *,
+        limit: int = LIMIT,
+        grace_ns: int = GRACE_NS,
+    ):
+        if limit < 1:
+            raise ValueError("limit: wanted 1 connection or more")
+        self._server_ports = frozenset(server_ports)
+        self._limit = limit
+        self._grace_ns = grace_ns
+        self._held: OrderedDict[_Key, Connection] = OrderedDict()
+        self._over: deque[tuple[int, Connection]] = deque()
+        self._now_ns = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def assign(self, segment: Segment) -> Assigned:
+        """The connection of a segment, which may begin with it."""
+        packet = segment.packet
+        self._now_ns = max(self._now_ns, packet.ts_ns)
+        dropped = self._drop_over()
+        source = Endpoint(segment.src, segment.src_port)
+        target = Endpoint(segment.dst, segment.dst_port)
+        key = packet.connection or ((source, target) if source <= target else (target, source))
+        found = self._held.get(key)
+        if found is not None and _begins_anew(found, segment):
+            dropped.append(self._held.pop(key))
+            found = None
+        if found is None:
+            found = self._begin(key, segment, source, target)
+            self._held[key] = found
+            if len(self._held) > self._limit:
+                dropped.append(self._held.popitem(last=False)[1])
+        else:
+            self._held.move_to_end(key)
+        direction = packet.direction or ("c2s" if source == found.client else "s2c")
+        was_over = found.over
+        found.note(segment.flags, direction)
+        if found.over and not was_over:
+            self._over.append((self._now_ns, found))
+        return Assigned(found, direction, dropped)
+
+    def finish(self) -> list[Connection]:
+        """The connections that are still held, the longest silent first; none remain."""
+        left = list(self._held.values())
+        self._held.clear()
+        self._over.clear()
+        return left
+
+    def _drop_over(self) -> list[Connection]:
+        dropped: list[Connection] = []
+        while self._over and self._over[0][0] + self._grace_ns <= self._now_ns:
+            _, connection = self._over.popleft()
+            if self._held.get(connection._key) is connection:
+                dropped.append(self._held.pop(connection._key))
+        return dropped
+
+    def _begin(self, key: _Key, segment: Segment, source: Endpoint, target: Endpoint) -> Connection:
+        packet = segment.packet
+        forward = self._from_client(segment)
+        client, server = (source, target) if forward else (target, source)
+        number = packet.connection or connection_id(client, server, packet.ts_ns)
+        syn_ack = segment.flags & SYN and segment.flags & _ACK
+        began = (segment.ack - 1) & _MASK32 if syn_ack else segment.seq
+        return Connection(key, number, client, server, began)
+
+    def _from_client(self, segment: Segment) -> bool:
+        """Whether the first packet of a connection comes from its client."""
+        if segment.packet.direction is not None:
+            return segment.packet.direction == "c2s"
+        if segment.flags & SYN:
+            return not segment.flags & _ACK
+        known = segment.src_port in self._server_ports, segment.dst_port in self._server_ports
+        if known[0] != known[1]:
+            return known[1]
+        return segment.src_port >= segment.dst_port
+
+
+def _begins_anew(old: Connection, segment: Segment) -> bool:
+    if segment.packet.connection is not None:
+        return False
+    if segment.flags & (SYN | _ACK) != SYN:
+        return False
+    return old.over or segment.seq != old.began_seq

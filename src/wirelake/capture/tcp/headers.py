@@ -1,0 +1,210 @@
+"""From packets to TCP segments: link, IP and TCP headers.
+
+`segment` gives a `Segment`, or a note that says why the packet is none:
+
+    unknown_link    a link type that is not read
+    short           headers cut off by the capture
+    not_ip          another protocol than IP
+    bad_header      lengths or versions that contradict each other
+    fragment        a fragment of an IP packet; they are never joined
+    not_tcp         another protocol than TCP
+
+Checks are made in the order in which the headers lie, and the first that fails decides. Ethernet
+padding is not payload: the IP length says where a packet ends. See `docs/concepts/captures.md`,
+section *Packets*.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, TypeAlias
+
+from ..format import constants as f
+from ..format.items import Packet, Segment
+
+__all__ = ["Headers", "Note", "headers", "segment"]
+
+Note: TypeAlias = str
+"""Why a packet is no segment."""
+
+_IPV4: Final = 0x0800
+_IPV6: Final = 0x86DD
+_VLANS: Final = frozenset({0x8100, 0x88A8, 0x9100, 0x9200})
+_VERSION: Final = {_IPV4: 4, _IPV6: 6}
+_FAMILIES: Final = {2: _IPV4, 10: _IPV6, 24: _IPV6, 28: _IPV6, 30: _IPV6}
+"""AF_INET is 2 everywhere; AF_INET6 depends on the system."""
+
+_TCP: Final = 6
+_FRAGMENT_HEADER: Final = 44
+_AUTHENTICATION: Final = 51
+_EXTENSIONS: Final = frozenset({0, 43, 60, _AUTHENTICATION, 135})
+"""Hop-by-hop, routing, destination, authentication, mobility."""
+
+_IPV4_HEAD: Final = struct.Struct(">BxHxxHxBxx4s4s")
+_IPV6_HEAD: Final = struct.Struct(">BxxxHBx16s16s")
+_TCP_HEAD: Final = struct.Struct(">HHIIBB")
+_TCP_SIZE: Final = 20
+
+
+class Headers(NamedTuple):
+    """Where in the data of a packet its headers begin."""
+
+    version: int
+    """Of IP."""
+    ip: int
+    tcp: int
+    payload: int
+
+
+class _NoSegmentError(Exception):
+    """The argument is the note."""
+
+
+def segment(packet: Packet) -> Segment | Note:
+    """The TCP segment that a packet holds, or why it holds none."""
+    try:
+        kind, at = _link(packet.link, packet.data)
+        wire = max(packet.original, len(packet.data)) - at
+        if kind == _IPV4:
+            src, dst, at, size = _ipv4(packet.data, at, wire)
+        else:
+            src, dst, at, size = _ipv6(packet.data, at, wire)
+        return _tcp(packet, src, dst, at, size)
+    except _NoSegmentError as note:
+        return str(note)
+
+
+def headers(packet: Packet) -> Headers | Note:
+    """Where the headers of a segment are, or why it is none."""
+    try:
+        kind, ip = _link(packet.link, packet.data)
+        wire = max(packet.original, len(packet.data)) - ip
+        src, dst, tcp, size = (_ipv4 if kind == _IPV4 else _ipv6)(packet.data, ip, wire)
+        found = _tcp(packet, src, dst, tcp, size)
+        return Headers(_VERSION[kind], ip, tcp, found.payload_offset - packet.data_offset)
+    except _NoSegmentError as note:
+        return str(note)
+
+
+def _need(data: bytes, end: int) -> None:
+    if len(data) < end:
+        raise _NoSegmentError("short")
+
+
+def _check(fits: bool) -> None:
+    if not fits:
+        raise _NoSegmentError("bad_header")
+
+
+def _link(link: int, data: bytes) -> tuple[int, int]:
+    """The kind of IP and where it begins."""
+    if link == f.LINK_ETHERNET:
+        return _tagged(data, 12, 14)
+    if link == f.LINK_COOKED:
+        return _tagged(data, 14, 16)
+    if link == f.LINK_COOKED2:
+        return _tagged(data, 0, 20)
+    if link in (f.LINK_NULL, f.LINK_LOOP):
+        return _loopback(data)
+    if link in (f.LINK_RAW, f.LINK_RAW_BSD, f.LINK_RAW_OPENBSD):
+        return _raw(data)
+    if link == f.LINK_IPV4:
+        return _IPV4, 0
+    if link == f.LINK_IPV6:
+        return _IPV6, 0
+    raise _NoSegmentError("unknown_link")
+
+
+def _tagged(data: bytes, type_at: int, at: int) -> tuple[int, int]:
+    """Behind a link header with an EtherType, and behind any VLAN tags."""
+    _need(data, at)
+    kind = data[type_at] << 8 | data[type_at + 1]
+    while kind in _VLANS:
+        _need(data, at + 4)
+        kind = data[at + 2] << 8 | data[at + 3]
+        at += 4
+    if kind not in _VERSION:
+        raise _NoSegmentError("not_ip")
+    return kind, at
+
+
+def _loopback(data: bytes) -> tuple[int, int]:
+    """The address family comes in the byte order of whoever captured it."""
+    _need(data, 4)
+    family = min(int.from_bytes(data[:4], "little"), int.from_bytes(data[:4], "big"))
+    kind = _FAMILIES.get(family)
+    if kind is None:
+        raise _NoSegmentError("not_ip")
+    return kind, 4
+
+
+def _raw(data: bytes) -> tuple[int, int]:
+    _need(data, 1)
+    for kind, version in _VERSION.items():
+        if data[0] >> 4 == version:
+            return kind, 0
+    raise _NoSegmentError("not_ip")
+
+
+def _ipv4(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
+    """The addresses, where the content begins, and its size on the wire."""
+    _need(data, at + 20)
+    first, total, fragment, protocol, src, dst = _IPV4_HEAD.unpack_from(data, at)
+    header = (first & 15) * 4
+    if total == 0:  # segmentation offload: the interface would have filled it in
+        total = wire
+    _check(first >> 4 == 4 and 20 <= header <= total <= wire)
+    if fragment & 0x3FFF:  # more fragments, or not the first
+        raise _NoSegmentError("fragment")
+    if protocol != _TCP:
+        raise _NoSegmentError("not_tcp")
+    _need(data, at + header)
+    return src, dst, at + header, total - header
+
+
+def _ipv6(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
+    """As `_ipv4`, behind the extension headers."""
+    _need(data, at + 40)
+    first, size, following, src, dst = _IPV6_HEAD.unpack_from(data, at)
+    _check(first >> 4 == 6 and 40 + size <= wire)
+    at += 40
+    while following in _EXTENSIONS:
+        _check(size >= 8)
+        _need(data, at + 8)
+        units = data[at + 1]
+        length = (units + 2) * 4 if following == _AUTHENTICATION else (units + 1) * 8
+        _check(length <= size)
+        _need(data, at + length)
+        following = data[at]
+        at += length
+        size -= length
+    if following == _FRAGMENT_HEADER:
+        raise _NoSegmentError("fragment")
+    if following != _TCP:
+        raise _NoSegmentError("not_tcp")
+    return src, dst, at, size
+
+
+def _tcp(packet: Packet, src: bytes, dst: bytes, at: int, size: int) -> Segment:
+    """The segment in `size` bytes of the wire that begin at `at`."""
+    data = packet.data
+    _check(size >= _TCP_SIZE)
+    _need(data, at + _TCP_SIZE)
+    src_port, dst_port, seq, ack, offset, flags = _TCP_HEAD.unpack_from(data, at)
+    header = (offset >> 4) * 4
+    _check(_TCP_SIZE <= header <= size)
+    _need(data, at + header)
+    payload = data[at + header : at + size]
+    return Segment(
+        packet,
+        src,
+        dst,
+        src_port,
+        dst_port,
+        seq,
+        ack,
+        flags,
+        payload,
+        packet.data_offset + at + header,
+        size - header - len(payload),
+    )

@@ -1,0 +1,131 @@
+"""`wirelake lake report`: a lake in figures, on the terminal, as JSON or as a page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import BAD_USAGE, CommandError
+from ..output.common import CONTEXT
+from .formatting import When, when
+
+if TYPE_CHECKING:
+    from wirelake.tables.report.report import Report
+
+__all__ = ["command"]
+
+_HELP = """What goes over the wire, how fast, and what goes wrong.
+
+Traffic, calls and latency by target, what became of notifications, connections and how they ended,
+clients that have trouble, errors and faults, what became of the bytes, and who has the most. --html
+writes a page that needs no network and no other file.
+
+\b
+Examples:
+  wirelake lake report lake/
+  wirelake lake report lake/ --since 2h --top 5
+  wirelake lake report lake/ --since 2026-01-05T14:10 --until 2026-01-05T14:20
+  wirelake lake report lake/ --html report.html
+  wirelake lake report lake/ --json | jq '.targets[] | {target, p99_ns}'
+
+\b
+Whole minutes are counted. Counts are exact. Percentiles come from buckets, eight to each doubling
+of the latency, and are off by an eighth at most.
+"""
+
+
+@click.command(
+    name="report", help=_HELP, short_help="What goes over the wire, how fast, and what goes wrong.",
+    context_settings=CONTEXT,
+)  # fmt: skip
+@click.argument("lake", metavar="LAKE")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@click.option("--html", "page", metavar="FILE", help="Write a page.")
+@click.option(
+    "--since",
+    type=when,
+    metavar="T",
+    help="From this time, in UTC, or so long before the last message, as 2h.",
+)
+@click.option("--until", type=when, metavar="T", help="Up to this time.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of each list."
+)
+def command(
+    lake: str, as_json: bool, page: str | None, since: When | None, until: When | None, top: int
+) -> None:
+    """Reports."""
+    report = _report(lake, since, until, top)
+    if page is not None:
+        _write_page(report, page)
+    if as_json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+    elif page is None:
+        _print(report)
+
+
+def _report(lake: str, since: When | None, until: When | None, top: int) -> Report:
+    from wirelake.tables.log import Log
+    from wirelake.tables.query import open_lake
+    from wirelake.tables.report.report import end_of_messages, make_report
+
+    commit = Log(lake).snapshot().commit
+    with open_lake(lake, commit) as db:
+        end = end_of_messages(db)
+        first = since.at(end) if since is not None else None
+        last = until.at(end) if until is not None else None
+        if first is not None and last is not None and first >= last:
+            raise click.UsageError("--until must be later than --since")
+        name = Path(lake).absolute().name
+        return make_report(db, lake=name, commit=commit, since_ns=first, until_ns=last, top=top)
+
+
+def _write_page(report: Report, path: str) -> None:
+    from wirelake.tables.report.page import PlotlyMissingError, report_page
+
+    from ..read.writers import output
+
+    try:
+        text = report_page(report)
+    except PlotlyMissingError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+    with output(path) as stream:
+        stream.write(text.encode())
+    if path != "-":
+        click.echo(f"{path}: {len(text) / 1e6:.1f} MB", err=True)
+
+
+def _print(report: Report) -> None:
+    from wirelake.tables.report.sheets import (
+        sheets,
+        tiles,
+        time_text,
+    )
+
+    from .table import print_table
+
+    overview = report.overview
+    click.secho(f"{report.lake}, commit {report.commit}", bold=True)
+    if overview.first_ns is None:
+        click.echo("There are no messages in this time.")
+    else:
+        click.echo(f"{time_text(overview.first_ns)} to {time_text(overview.last_ns)}, UTC")
+    figures = [figure if what == "bytes" else f"{figure} {what}" for what, figure in tiles(report)]
+    click.echo(f"{', '.join(figures[:4])}\n{', '.join(figures[4:])}")
+    hidden: dict[str, None] = {}
+    for sheet in sheets(report):
+        click.echo()
+        click.secho(sheet.title, bold=True)
+        if sheet.rows:
+            hidden |= dict.fromkeys(
+                print_table(sheet.headings, sheet.numbers, sheet.rows, sheet.minor)
+            )
+        else:
+            click.echo("none")
+    if hidden:
+        click.echo(f"no room for {', '.join(hidden)}; --json has all", err=True)

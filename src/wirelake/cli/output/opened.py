@@ -1,0 +1,102 @@
+"""Sealed parts: what `decode --keys` opens.
+
+A protocol that seals parts of its messages has a module `opening` beside its layout, with a class
+`Opener(keys, direction, dialect)` whose `open(message, raw)` gives the opened parts by name, and a
+tuple `OPENS` of the protocols that it is for. It may also open what was never sealed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+import msgspec
+
+from wirelake.wire.declare import build
+from wirelake.wire.errors import WireError
+from wirelake.wire.types import Layout
+from wirelake.wire.views.json import to_json
+
+from .stream import Found
+
+if TYPE_CHECKING:
+    from wirelake.wire.model import Direction
+    from wirelake.wire.protocol import Protocol as WireProtocol
+
+__all__ = ["Opening", "find_opener", "opened_json"]
+
+
+class _Opener(Protocol):
+    def open(self, message: Any, raw: bytes) -> dict[str, object]: ...
+
+
+class Opening:
+    """Opens messages one after the other; a failure concerns one message only."""
+
+    def __init__(self, opener: _Opener | None):
+        self.opener = opener
+
+    def open(self, found: Found, data: bytes) -> tuple[dict[str, Any], str | None]:
+        """The opened parts of a message, and what went wrong."""
+        if self.opener is None or found.error is not None:
+            return {}, None
+        try:
+            return self.opener.open(found.message, data[found.start : found.stop]), None
+        except WireError as error:
+            return {}, f"message {found.number} at byte {found.start} does not open: {error}"
+
+
+def find_opener(
+    protocol: WireProtocol, keys_file: str | None, direction: Direction | None, dialect: str
+) -> Opening:
+    """What opens the messages of a protocol, given its keys."""
+    module = _opening_module(protocol)
+    if module is None:
+        if keys_file is not None:
+            raise click.UsageError(f"--keys: {protocol.name} has nothing that keys open")
+        return Opening(None)
+    keys = {} if keys_file is None else _read_keys(keys_file)
+    try:
+        return Opening(module.Opener(keys, direction, dialect))
+    except (WireError, ValueError, TypeError) as error:
+        raise click.UsageError(f"--keys {keys_file}: {error}") from error
+
+
+def _opening_module(protocol: WireProtocol) -> Any:
+    package = protocol.frame.__module__.rpartition(".")[0]
+    name = f"{package}.decryption"
+    if not package or importlib.util.find_spec(name) is None:
+        return None
+    module = importlib.import_module(name)
+    return module if protocol.name in module.OPENS else None
+
+
+def _read_keys(file: str) -> dict[str, Any]:
+    try:
+        keys = json.loads(Path(file).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"--keys {file}: not JSON: {error}") from error
+    if not isinstance(keys, dict):
+        raise click.UsageError(f"--keys {file}: wanted a JSON object")
+    return keys
+
+
+def opened_json(opened: dict[str, Any], dialect: str, *, reveal: bool) -> dict[str, Any]:
+    """Opened parts as JSON."""
+    return {name: _part_json(part, dialect, reveal) for name, part in opened.items()}
+
+
+def _part_json(part: Any, dialect: str, reveal: bool) -> Any:
+    match part:
+        case bytes():
+            return part.hex()
+        case list() | tuple():
+            return [_part_json(item, dialect, reveal) for item in part]
+        case Layout():
+            return to_json(build(type(part), dialect), part, reveal=reveal)
+        case _:
+            return msgspec.to_builtins(part)

@@ -1,0 +1,338 @@
+"""How `wirelake top` looks: figures as tables that fit the terminal.
+
+wirelake top  http://127.0.0.1:9680            1.0.0, up 0:12:03, 34 % of a core, recording
+protocol  open  new/s  gone/s   in/s  out/s  calls/s  pushes/s
+…
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..read.formatting import duration_text, printable
+from .figures import (
+    Figures,
+    Line,
+    Target,
+    Topic,
+    Trouble,
+)
+
+__all__ = ["SORTS", "Shown", "top_view"]
+
+SORTS: Final = ("p99", "calls/s", "failed")
+"""What targets may be sorted by."""
+_WIDE: Final = 140
+"""Columns from which on two tables stand side by side."""
+_TALL: Final = 36
+"""Lines from which on there are blank ones."""
+_FIXED: Final = 8
+"""Lines that are always there: two of the head, two of protocols, three of sums, and the keys."""
+_SPARKS: Final = " ▁▂▃▄▅▆▇█"
+_SPARK_WIDTH: Final = 30
+
+
+class Shown:
+    """What of it is shown: the size, the order, and what it was before."""
+
+    def __init__(self, url: str, width: int, height: int | None = None):
+        self.url = url
+        self.width = width
+        self.height = height
+        """Lines that there are; None when all may be shown."""
+        self.sort = SORTS[0]
+        self.paused = False
+        self.past: list[float] = []
+        """Calls and pushes in a second, for each look."""
+
+    def remember(self, figures: Figures) -> None:
+        """Notes how much there was."""
+        total = figures.total
+        self.past = [*self.past, total.calls_per_s + total.delivered_per_s][-_SPARK_WIDTH:]
+
+    @property
+    def beside(self) -> bool:
+        """Whether targets and topics stand side by side."""
+        return self.width >= _WIDE
+
+    @property
+    def spaced(self) -> bool:
+        """Whether there is room for blank lines."""
+        return self.height is None or self.height >= _TALL
+
+    def rows(self, figures: Figures) -> tuple[int, int, int]:
+        """How many targets, topics and troubles there is room for."""
+        found = len(figures.targets), len(figures.topics), len(figures.troubles)
+        if self.height is None:
+            return found[0], found[1], min(found[2], 10)
+        tables = 2 if self.beside else 3
+        fixed = _FIXED + len(figures.protocols) + tables + (tables + 3) * self.spaced
+        room = max(tables, self.height - fixed)
+        troubles = min(max(1, found[2]), room // tables)
+        left = (room - troubles) // (tables - 1)
+        return min(found[0], left), min(found[1], left), troubles
+
+
+def top_view(figures: Figures, shown: Shown) -> RenderableType:
+    """Everything."""
+    most_targets, most_topics, most_troubles = shown.rows(figures)
+    targets = _targets(figures, shown.sort, most_targets)
+    topics = _topics(figures, most_topics)
+    both: list[RenderableType] = [targets, topics]
+    if shown.beside:
+        both = [_side_by_side(targets, topics)]
+    parts: list[RenderableType] = [
+        _head(figures, shown),
+        _protocols([*figures.protocols, figures.total]),
+        Group(_calls(figures), _notifications(figures), _refusals(figures)),
+        *both,
+        _troubles(figures.troubles[:most_troubles], len(figures.troubles)),
+    ]
+    if shown.height is not None:
+        parts += [_keys(shown)]
+    if shown.spaced:
+        parts = [each for part in parts for each in (part, Text())][:-1]
+    return Padding(Group(*parts), (0, 1))
+
+
+def _side_by_side(left: Table, right: Table) -> Table:
+    grid = Table.grid(padding=(0, 3), expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(ratio=1)
+    grid.add_row(left, right)
+    return grid
+
+
+# -- lines -----------------------------------------------------------------------------------
+
+
+def _head(figures: Figures, shown: Shown) -> RenderableType:
+    up = timedelta(seconds=int(figures.uptime_s))
+    state = Text.assemble(f"{printable(figures.version)}, up {up}, {figures.cpu:.0%} of a core, ")
+    state.append_text(_recording(figures.recording))
+    if figures.draining:
+        state.append(", going down", style="bold yellow")
+    title = Text.assemble(("wirelake top", "bold"), f"  {printable(shown.url)}")
+    if shown.paused:
+        title.append("  paused", style="bold yellow")
+    if title.cell_len + state.cell_len + 3 > shown.width:
+        return Group(title, state)
+    line = Table.grid(expand=True)
+    line.add_column()
+    line.add_column(justify="right")
+    line.add_row(title, state)
+    return line
+
+
+def _recording(state: str) -> Text:
+    if state == "off":
+        return Text("not recording", style="dim")
+    if state == "on":
+        return Text("recording", style="green")
+    return Text(f"recording {printable(state)}", style="bold red")
+
+
+def _sums(title: str, text: str = "") -> Text:
+    """The beginning of a line that is cut where the terminal ends."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    return line.append(f"{title:<15}", style="bold").append(text)
+
+
+def _calls(figures: Figures) -> Text:
+    total = figures.total
+    line = _sums("calls", f"{_rate(total.calls_per_s)}/s")
+    line.append(f", p50 {_time(figures.p50_ns)}, p99 {_time(figures.p99_ns)}")
+    line.append(f", {figures.calls_running:,} under way, ")
+    line.append(
+        f"{_rate(figures.calls_failed_per_s)}/s failed",
+        style="red" if figures.calls_failed_per_s else "",
+    )
+    return line
+
+
+def _notifications(figures: Figures) -> Text:
+    line = _sums(
+        "notifications",
+        f"{_rate(figures.published_per_s)}/s published, {_rate(figures.stored_per_s)}/s stored, "
+        f"{_rate(figures.total.delivered_per_s)}/s pushed, {_rate(figures.acked_per_s)}/s acked",
+    )
+    for count, words in (
+        (figures.refused_per_s, "/s refused"),
+        (figures.skipped, " skipped"),
+        (figures.dead, " dead letters"),
+    ):
+        if count:
+            line.append(f", {_rate(count)}{words}", style="yellow")
+    return line
+
+
+def _refusals(figures: Figures) -> Text:
+    line = _sums("refused")
+    for number, (count, words) in enumerate(
+        (
+            (figures.turned_away, "connections too many"),
+            (figures.auth_failures, "wrong tokens"),
+            (figures.broken_rules, "broken rules"),
+        )
+    ):
+        line.append(f"{', ' * bool(number)}{count:,} {words}", style="yellow" if count else "")
+    line.append(" in all")
+    return line
+
+
+def _keys(shown: Shown) -> Text:
+    spark = _spark(shown.past)
+    line = Text.assemble(("q", "bold"), " end  ", ("p", "bold"), " pause  ", ("s", "bold"))
+    line.append(f" sort by {_next(shown.sort)}  ")
+    line.append(spark, style="cyan")
+    if spark:
+        line.append(" calls and pushes", style="dim")
+    return line
+
+
+def _next(sort: str) -> str:
+    return SORTS[(SORTS.index(sort) + 1) % len(SORTS)]
+
+
+def _spark(past: Sequence[float]) -> str:
+    most = max(past, default=0.0)
+    if not most:
+        return ""
+    return "".join(_SPARKS[round(each / most * (len(_SPARKS) - 1))] for each in past)
+
+
+# -- tables ----------------------------------------------------------------------------------
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A table whose first column gives way when there is no room."""
+    table = Table(
+        box=None, pad_edge=False, expand=True, padding=(0, 2, 0, 0), header_style="bold cyan"
+    )
+    table.add_column(title, ratio=1, no_wrap=True, overflow="ellipsis")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _protocols(lines: Sequence[Line]) -> Table:
+    table = _table("protocol", "open", "new/s", "gone/s", "in/s", "out/s", "calls/s", "pushes/s")
+    for each in lines:
+        cells: list[RenderableType] = [
+            _name(each.protocol),
+            f"{each.connections:,}",
+            _rate(each.opened_per_s),
+            _rate(each.closed_per_s),
+            _bytes(each.bytes_in_per_s),
+            _bytes(each.bytes_out_per_s),
+            _rate(each.calls_per_s),
+            _rate(each.delivered_per_s),
+        ]
+        table.add_row(*cells, style="bold" if each is lines[-1] else None)
+    return table
+
+
+def _targets(figures: Figures, sort: str, most: int) -> Table:
+    found = _sorted(figures.targets, sort)
+    title = "target" if most >= len(found) else f"target ({most} of {len(found)})"
+    table = _table(f"{title}, by {sort}", "calls/s", "p50", "p99", "failed")
+    for each in found[:most]:
+        failed = Text(f"{each.failed:,}", style="red" if each.failed else "dim")
+        table.add_row(
+            _name(each.name),
+            _rate(each.calls_per_s),
+            _time(each.p50_ns),
+            _time(each.p99_ns),
+            failed,
+        )
+    if not found:
+        table.add_row(Text("nothing was called yet", style="dim"))
+    return table
+
+
+def _sorted(targets: Sequence[Target], sort: str) -> list[Target]:
+    if sort == "calls/s":
+        return sorted(targets, key=lambda each: (-each.calls_per_s, -each.calls))
+    if sort == "failed":
+        return sorted(targets, key=lambda each: (-each.failed, -each.calls_per_s))
+    return list(targets)
+
+
+def _topics(figures: Figures, most: int) -> Table:
+    count = figures.topic_count
+    title = "topic" if most >= count else f"topic ({most} of {count:,})"
+    table = _table(title, "subscribers", "online", "published/s", "pushes/s", "kept")
+    for each in figures.topics[:most]:
+        table.add_row(_name(each.name), *_topic_cells(each))
+    if not figures.topics:
+        table.add_row(Text("nobody subscribes to anything", style="dim"))
+    return table
+
+
+def _topic_cells(topic: Topic) -> list[str]:
+    return [
+        f"{topic.subscribers:,}",
+        f"{topic.online:,}",
+        _rate(topic.published_per_s),
+        _rate(topic.delivered_per_s),
+        f"{topic.stored:,}",
+    ]
+
+
+def _troubles(troubles: Sequence[Trouble], count: int) -> Table:
+    title = "ended badly" if len(troubles) == count else f"ended badly (last {len(troubles)})"
+    table = Table(
+        box=None, pad_edge=False, expand=True, padding=(0, 2, 0, 0), header_style="bold cyan"
+    )
+    table.add_column(title, no_wrap=True, min_width=11)
+    for name, ratio in (("protocol", None), ("reason", 2), ("by", None), ("who", 3)):
+        table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
+    for each in troubles:
+        at = datetime.fromtimestamp(each.closed_ns / 1e9, UTC)
+        who = f"{each.client} at {each.peer}" if each.client else each.peer
+        table.add_row(
+            f"{at:%H:%M:%S}",
+            _name(each.protocol),
+            Text(printable(each.reason), style="red"),
+            _name(each.side),
+            _name(who),
+        )
+    if not troubles:
+        table.add_row(Text("none", style="dim"))
+    return table
+
+
+# -- cells -----------------------------------------------------------------------------------
+
+
+def _name(text: str) -> Text:
+    """What somebody else has chosen: shown, and not obeyed."""
+    return Text(printable(text))
+
+
+def _rate(value: float) -> str:
+    """A number of three digits or so."""
+    if value >= 100_000:
+        return f"{value / 1000:,.0f}k"
+    if value >= 10 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}"
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def _time(ns: int | None) -> str:
+    return "-" if ns is None else duration_text(ns).replace("us", "µs")

@@ -1,0 +1,233 @@
+"""A connection that comes back by itself: dialled, signed on, prepared, and replaced when lost.
+
+What a client can be asked is in `client.py`; here is how it gets a connection to ask by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeVar
+
+from .connection import Line
+from .dial import Backoff, dial
+from .errors import (
+    AuthFailed,
+    BadCall,
+    ClientError,
+    ConnectionLost,
+    Timeout,
+)
+from .settings import Settings
+from .values import Notification
+
+__all__ = ["Kept"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Kept(ABC):
+    """Whoever has a connection for as long as it is open."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.connects = 0
+        """How many connections there were."""
+        self._line: Line | None = None
+        self._last: Line | None = None
+        self._over: ClientError | None = None
+        self._changed = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- what a client gives -----------------------------------------------------------------
+
+    @abstractmethod
+    async def prepare(self, line: Line) -> None:
+        """Says again what every connection must be told."""
+
+    @abstractmethod
+    def came(self, line: Line) -> None:
+        """A connection is ready."""
+
+    @abstractmethod
+    def went(self, error: ClientError | None) -> None:
+        """There will be no more connections: an error, or closed as asked."""
+
+    @property
+    @abstractmethod
+    def full(self) -> bool:
+        """Whether more notifications wait than may."""
+
+    @abstractmethod
+    def notified(self, notification: Notification) -> None:
+        """A notification came."""
+
+    # -- the connection ----------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now, signed on and subscribed."""
+        return self._line is not None and self._line.open
+
+    @property
+    def busy(self) -> int:
+        """How many answers are awaited."""
+        return self._line.busy if self._line is not None else 0
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this connection goes on with the session of the one before (magline)."""
+        return bool(getattr(self._line, "resumed", False))
+
+    async def open(self) -> None:
+        """Connects and signs on, once: ClientError when that fails."""
+        if self._keeper is not None:
+            raise BadCall("this client is open")
+        line = await self._connect()
+        self._keeper = asyncio.create_task(self._keep(line))
+
+    async def close(self) -> None:
+        """Says goodbye; what is under way fails."""
+        keeper = self._keeper
+        self._finish(ConnectionLost("the client is closed"), told=False)
+        tasks = [*self._tasks, *([keeper] if keeper is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._last is not None:
+            await self._last.hang_up()
+
+    async def _connect(self) -> Line:
+        """One attempt; when it succeeds the connection is ready for use."""
+        line = await dial(self.settings, self, self._last)
+        self._last = line
+        try:
+            async with asyncio.timeout(self.settings.sign_on_timeout_s):
+                await line.sign_on()
+                await self.prepare(line)
+        except TimeoutError as error:
+            line.abort()
+            raise ConnectionLost(f"{self.settings.where.place}: no sign-on in time") from error
+        except BaseException:
+            line.abort()
+            raise
+        if not line.open:
+            raise line.end_error()
+        self.connects += 1
+        self._line = line
+        self.came(line)
+        self._changed.set()
+        return line
+
+    async def _keep(self, line: Line) -> None:
+        """Waits for the end of each connection, and makes the next."""
+        backoff = Backoff(self.settings.backoff_s, self.settings.max_backoff_s)
+        while True:
+            began = line.loop.time()
+            lost = await asyncio.shield(line.lost)
+            self._line = None
+            self._changed.clear()
+            if not self.settings.reconnect:
+                self._finish(lost)
+                return
+            backoff.lived(line.loop.time() - began)
+            found = await self._connect_until(backoff)
+            if found is None:
+                return
+            line = found
+
+    async def _connect_until(self, backoff: Backoff) -> Line | None:
+        while True:
+            resumes = self._last is not None and _resumes(self._last)
+            await asyncio.sleep(backoff.next())
+            try:
+                return await self._connect()
+            except (AuthFailed, BadCall) as error:
+                self._finish(error)
+                return None
+            except ClientError as error:
+                _log.info("%s: %s", self.settings.where.place, error)
+                if resumes and self._last is not None and not _resumes(self._last):
+                    backoff.at_once()  # the session is not known any more: begin anew
+
+    def _finish(self, error: ClientError, *, told: bool = True) -> None:
+        self._over = self._over or error
+        self._line = None
+        self.went(error if told else None)
+        self._changed.set()
+
+    async def _ready(self, deadline: float) -> Line:
+        """The connection, or the next one, if it comes by then."""
+        while True:
+            if self._over is not None:
+                raise self._over
+            line = self._line
+            if line is not None and line.open:
+                return line
+            if self._keeper is None:
+                raise BadCall("open the client first: async with connect(...) as c")
+            try:
+                async with asyncio.timeout_at(deadline):
+                    if line is not None:  # it ends: that is being told
+                        await asyncio.shield(line.lost)
+                        await asyncio.sleep(0)
+                    else:
+                        await self._changed.wait()
+            except TimeoutError:
+                place = self.settings.where.place
+                raise ConnectionLost(f"{place}: there is no connection") from None
+
+    def _limit(self, timeout_s: float | None) -> float:
+        if timeout_s is None:
+            return self.settings.timeout_s
+        if not timeout_s > 0:
+            raise BadCall("timeout_s: wanted more than 0")
+        return timeout_s
+
+    async def _once(self, timeout_s: float | None, ask: Callable[[Line, float], Awaitable[T]]) -> T:
+        """Asks once; the answer, or the error, of this one attempt."""
+        limit = self._limit(timeout_s)
+        deadline = asyncio.get_running_loop().time() + limit
+        return await _within(deadline, ask(await self._ready(deadline), limit))
+
+    async def _again(self, ask: Callable[[Line, float], Awaitable[T]]) -> T:
+        """Asks until there is an answer: for what can be said twice without harm."""
+        deadline = asyncio.get_running_loop().time() + self.settings.timeout_s
+        while True:
+            line = await self._ready(deadline)
+            left = max(deadline - line.loop.time(), 0.001)
+            try:
+                return await _within(deadline, ask(line, left))
+            except ConnectionLost:
+                if not self.settings.reconnect or self._over is not None:
+                    raise
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _within(deadline: float, work: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await work
+    except TimeoutError as error:
+        if isinstance(error, Timeout):
+            raise
+        raise Timeout("no answer in time") from None
+
+
+def _resumes(line: Line) -> bool:
+    return getattr(line.session, "ticket", None) is not None

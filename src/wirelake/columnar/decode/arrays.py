@@ -1,0 +1,381 @@
+"""Columns of a kernel as Arrow arrays.
+
+Numbers are copied, bytes gathered from the buffer, lists given their offsets. An alternative's
+struct is first built for the rows that chose it, then spread over all rows. Slices that the kernel
+gave up on have rows of zeros here; whoever asked drops them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from wirelake.records.structs import by_kind
+from wirelake.wire.views.arrow import readable
+
+from ..generate.dynamic import (
+    INTEGER,
+    REAL32,
+    REAL64,
+)
+from ..jit.options import U, kernel
+from .kernel import Columns
+from .plan import (
+    Binary,
+    Choice,
+    Empty,
+    Flags,
+    Lists,
+    Maybe,
+    Numbers,
+    Reals,
+    RowList,
+    Shape,
+    Staged,
+    Structs,
+    Vars,
+)
+
+__all__ = ["Assembler", "bitmap", "gathered", "spread", "texts"]
+
+Mask = NDArray[np.bool_]
+
+
+def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
+    """Booleans as Arrow's bits; None when all are true."""
+    if valid is None:
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+@kernel
+def _gather(buf: Any, starts: Any, sizes: Any, offsets: Any, out: Any) -> Any:
+    """Copies slices one behind the other; the bits of all bytes, joined."""
+    seen = np.uint8(0)
+    for i in range(U(starts.shape[0])):
+        start = U(starts[i])
+        place = U(offsets[i])
+        for k in range(U(sizes[i])):
+            byte = buf[start + k]
+            seen |= byte
+            out[place + k] = byte
+    return seen
+
+
+def gathered(
+    buf: NDArray[np.uint8], starts: NDArray[Any], sizes: NDArray[Any], valid: Mask | None = None
+) -> tuple[pa.Array, bool]:
+    """Slices of a buffer as a binary array, and whether all of them are ASCII."""
+    kept = np.maximum(sizes, 0)
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(kept, out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    seen = _gather(buf, starts, kept, offsets, out)
+    parts = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), len(starts), parts), int(seen) < 0x80
+
+
+def texts(found: pa.Array, ascii_only: bool, strict: bool) -> pa.Array:
+    """Bytes as text; in loose text, what is not UTF-8 becomes U+FFFD, byte by byte."""
+    view = found.view(pa.string())
+    if ascii_only or strict:
+        return view
+    try:
+        view.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array(
+            [
+                None if raw is None else readable(raw.decode("utf-8", "surrogateescape"))
+                for raw in found.to_pylist()
+            ],
+            pa.string(),
+        )
+    return view
+
+
+def spread(compact: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
+    """The rows of an array at their places, ascending, among all rows; the others are null.
+
+    Only what has one entry for each row is made anew. The bytes of texts and the items of lists
+    follow each other as before, so they stay where they are.
+    """
+    if len(chosen) == rows:
+        return compact
+    if not len(chosen):
+        return pa.nulls(rows, compact.type)
+    valid = np.zeros(rows, np.bool_)
+    if compact.null_count:
+        valid[chosen] = np.asarray(compact.is_valid().to_numpy(zero_copy_only=False))
+    else:
+        valid[chosen] = True
+    return _spread(compact, chosen, rows, bitmap(valid))
+
+
+def _spread(
+    compact: pa.Array, chosen: NDArray[np.intp], rows: int, valid: pa.Buffer | None
+) -> pa.Array:
+    kind = compact.type
+    if compact.offset or pa.types.is_null(kind):
+        places = np.full(rows, -1, np.int32)
+        places[chosen] = np.arange(len(chosen), dtype=np.int32)
+        return pc.take(compact, pa.array(places, mask=places < 0))
+    if pa.types.is_struct(kind):
+        children = [_spread_child(compact.field(at), chosen, rows) for at in range(kind.num_fields)]
+        return pa.StructArray.from_buffers(kind, rows, [valid], children=children)
+    parts = compact.buffers()
+    if pa.types.is_list(kind):
+        offsets = _spread_offsets(parts[1], chosen, rows)
+        return pa.Array.from_buffers(kind, rows, [valid, offsets], children=[compact.values])
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets = _spread_offsets(parts[1], chosen, rows)
+        return pa.Array.from_buffers(kind, rows, [valid, offsets, parts[2]])
+    if pa.types.is_boolean(kind):
+        bits = np.zeros(rows, np.uint8)
+        packed = np.frombuffer(parts[1], np.uint8)
+        bits[chosen] = np.unpackbits(packed, count=len(chosen), bitorder="little")
+        return pa.Array.from_buffers(kind, rows, [valid, bitmap(bits)])
+    width = kind.bit_width // 8
+    values = np.zeros(rows, f"u{width}")
+    values[chosen] = np.frombuffer(parts[1], f"u{width}", len(chosen))
+    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(values)])
+
+
+def _spread_child(child: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
+    """A field of a struct: where the struct is null, it does not matter what the field is."""
+    if child.null_count == len(child):
+        return pa.nulls(rows, child.type)
+    if child.null_count:
+        return spread(child, chosen, rows)
+    return _spread(child, chosen, rows, None)
+
+
+def _spread_offsets(buffer: pa.Buffer, chosen: NDArray[np.intp], rows: int) -> pa.Buffer:
+    old = np.frombuffer(buffer, np.int32, len(chosen) + 1)
+    offsets = np.zeros(rows + 1, np.int32)
+    offsets[chosen + 1] = old[1:] - old[:-1]
+    np.cumsum(offsets, out=offsets)
+    offsets += old[0]
+    return pa.py_buffer(offsets)
+
+
+class Assembler:
+    """Builds the arrays of one call of a kernel."""
+
+    def __init__(self, columns: Columns, *, reveal: bool = False):
+        self._columns = columns
+        self._reveal = reveal
+        self.chosen: dict[str, tuple[NDArray[np.intp], pa.StructArray]] = {}
+        """Of each alternative of the root's body: its rows, and their values."""
+        self.row_kinds: dict[str, tuple[NDArray[np.intp], pa.StructArray]] = {}
+        """Of each kind of row: the message of each, ascending, and their values."""
+        self._silence_bad()
+
+    def _silence_bad(self) -> None:
+        """Rows of slices that were not good must not point anywhere."""
+        bad = self._columns.bad
+        if not len(bad):
+            return
+        for column in self._columns.plan.tables[0].columns:
+            array = self._columns[column]
+            if column.name.endswith("_ends"):
+                for row in bad:
+                    array[row] = array[row - 1] if row else 0
+            elif column.name.endswith("_alternative"):
+                array[bad] = 255
+            else:
+                array[bad] = 0
+
+    def struct(self, kind: pa.DataType, rows: int) -> pa.StructArray:
+        """The values of the root table."""
+        return self._structs(self._columns.plan.shape, kind, rows, None)
+
+    # -- shapes ------------------------------------------------------------------------------
+
+    def _array(self, shape: Shape, kind: pa.DataType, rows: int, valid: Mask | None) -> pa.Array:
+        match shape:
+            case Numbers():
+                data = pa.py_buffer(self._columns[shape.column].copy())
+                return pa.Array.from_buffers(kind, rows, [bitmap(valid), data])
+            case Reals():
+                data = pa.py_buffer(self._columns[shape.column].copy())
+                return pa.Array.from_buffers(kind, rows, [bitmap(valid), data])
+            case Flags():
+                data = bitmap(self._columns[shape.column])
+                return pa.Array.from_buffers(kind, rows, [bitmap(valid), data])
+            case Binary():
+                return self._binary(shape, kind, rows, valid)
+            case Maybe():
+                present = self._columns[shape.valid] != 0
+                return self._array(shape.of, kind, rows, present)
+            case Lists():
+                return self._lists(shape, kind, rows, valid)
+            case Vars():
+                return self._vars(shape, kind, rows)
+            case Structs():
+                return self._structs(shape, kind, rows, valid)
+            case Empty():
+                return _empty(kind, rows)
+            case Staged() | Choice() | RowList():
+                raise TypeError(f"a {type(shape).__name__} is no value of its own")
+
+    def _binary(self, shape: Binary, kind: pa.DataType, rows: int, valid: Mask | None) -> pa.Array:
+        if shape.secret and not self._reveal:
+            return pa.nulls(rows, kind)
+        starts, sizes = self._columns[shape.start], self._columns[shape.size]
+        found, ascii_only = gathered(self._columns.buf, starts, sizes, valid)
+        if shape.text is None:
+            return found
+        return texts(found, ascii_only, shape.text == "strict")
+
+    def _offsets(self, ends: NDArray[np.int32]) -> pa.Buffer:
+        offsets = np.zeros(len(ends) + 1, np.int32)
+        offsets[1:] = ends
+        return pa.py_buffer(offsets)
+
+    def _lists(self, shape: Lists, kind: pa.DataType, rows: int, valid: Mask | None) -> pa.Array:
+        count = self._columns.rows(shape.table)
+        items = self._array(shape.item, kind.value_type, count, None)
+        parts = [bitmap(valid), self._offsets(self._columns[shape.ends])]
+        return pa.Array.from_buffers(kind, rows, parts, children=[items])
+
+    def _structs(
+        self, shape: Structs, kind: pa.DataType, rows: int, valid: Mask | None
+    ) -> pa.StructArray:
+        found: dict[str, pa.Array] = {}
+        for name, each in shape.fields:
+            if isinstance(each, Choice):
+                found |= self._choice(each, kind, rows)
+            elif isinstance(each, RowList):
+                found[by_kind(name)] = self._rows(each, kind.field(by_kind(name)).type, rows)
+            elif not isinstance(each, Staged) and kind.get_field_index(name) >= 0:
+                found[name] = self._array(each, kind.field(name).type, rows, None)
+        return _struct(kind, found, rows, valid)
+
+    def _choice(self, shape: Choice, kind: pa.DataType, rows: int) -> dict[str, pa.Array]:
+        tags = self._columns[shape.tag]
+        found = {}
+        for index, name in enumerate(shape.names):
+            if kind.get_field_index(name) < 0:
+                continue
+            chosen = np.flatnonzero(tags == index)
+            inner = kind.field(name).type
+            compact = self._structs(shape.shapes[index], inner, len(chosen), None)
+            self.chosen[name] = chosen, compact
+            found[name] = spread(compact, chosen, rows)
+        return found
+
+    def _rows(self, shape: RowList, kind: pa.DataType, rows: int) -> pa.Array:
+        """The types of all rows, and for each kind the list of its rows."""
+        tags, ends = self._columns[shape.tag], self._columns[shape.ends]
+        owners = np.repeat(np.arange(rows), np.diff(ends, prepend=0))
+        types, parts = pa.array(tags.copy()), [None, self._offsets(ends)]
+        listed = kind.field("types").type
+        found = {"types": pa.Array.from_buffers(listed, rows, parts, children=[types])}
+        for name, tag, each in zip(shape.names, shape.tags, shape.shapes, strict=True):
+            owner = owners[tags == tag]
+            here = kind.get_field_index(name)
+            inner = pa.struct([]) if here < 0 else kind.field(here).type.value_type
+            items = self._structs(each, inner, len(owner), None)
+            self.row_kinds[name] = owner, items
+            if here >= 0:
+                found[name] = _lists_of(kind.field(here).type, items, owner, rows)
+        found["opaque"] = self._opaque(shape, kind.field("opaque").type, owners, rows)
+        found["broken"] = _empty(kind.field("broken").type, rows)
+        return _struct(kind, found, rows, None)
+
+    def _opaque(
+        self, shape: RowList, kind: pa.DataType, owners: NDArray[np.intp], rows: int
+    ) -> pa.Array:
+        """The rows of other types."""
+        chosen = np.flatnonzero(self._columns[shape.opaque.size] >= 0)
+        if not len(chosen):
+            return _empty(kind, rows)
+        starts, sizes = (
+            self._columns[each][chosen] for each in (shape.opaque.start, shape.opaque.size)
+        )
+        data, _ = gathered(self._columns.buf, starts, sizes)
+        found = {"type": pa.array(self._columns[shape.tag][chosen]), "data": data}
+        items = _struct(kind.value_type, found, len(chosen), None)
+        return _lists_of(kind, items, owners[chosen], rows)
+
+    def _vars(self, shape: Vars, kind: pa.DataType, rows: int) -> pa.Array:
+        """The nodes of self-describing values."""
+        names = [column.name.removeprefix(f"{shape.table.name}_") for column in shape.table.columns]
+        node = {
+            name: self._columns[column]
+            for name, column in zip(names, shape.table.columns, strict=True)
+        }
+        count = len(node["parent"])
+        inner = kind.value_type
+        found = {
+            "parent": pa.array(node["parent"].copy()),
+            "type": pa.array(node["type"].copy()),
+            **_node_numbers(node),
+            **self._node_texts(node),
+        }
+        items = _struct(inner, found, count, None)
+        parts = [None, self._offsets(self._columns[shape.ends])]
+        return pa.Array.from_buffers(kind, rows, parts, children=[items])
+
+    def _node_texts(self, node: dict[str, NDArray[Any]]) -> dict[str, pa.Array]:
+        buf, what = self._columns.buf, node["what"]
+        found = {}
+        for name, starts, sizes, valid in (
+            ("name", node["name_start"], node["name_size"], node["name_size"] >= 0),
+            ("text", node["start"], np.where(what == 4, node["size"], 0), what == 4),
+            ("bytes", node["start"], np.where(what == 5, node["size"], 0), what == 5),
+        ):
+            if valid.any():
+                array, _ = gathered(buf, starts, sizes, valid)
+                found[name] = array if name == "bytes" else array.view(pa.string())
+        return found
+
+
+def _node_numbers(node: dict[str, NDArray[Any]]) -> dict[str, pa.Array]:
+    """Integers and floats, which share a column of bits."""
+    what, bits = node["what"], node["bits"]
+    count = len(bits)
+    valid = bitmap(what == INTEGER)
+    found = {"int": pa.Array.from_buffers(pa.int64(), count, [valid, pa.py_buffer(bits.copy())])}
+    narrow, wide = what == REAL32, what == REAL64
+    if narrow.any() or wide.any():
+        reals = np.where(wide, bits, 0).view(np.float64)
+        reals = np.where(narrow, bits.astype(np.uint32).view(np.float32), reals)
+        data = pa.py_buffer(np.ascontiguousarray(reals, np.float64))
+        found["float"] = pa.Array.from_buffers(pa.float64(), count, [bitmap(narrow | wide), data])
+    return found
+
+
+def _struct(
+    kind: pa.DataType, found: dict[str, pa.Array], rows: int, valid: Mask | None
+) -> pa.StructArray:
+    """A struct of these fields; those that are missing are null."""
+    children = [
+        found[each.name] if each.name in found else pa.nulls(rows, each.type)
+        for each in (kind.field(at) for at in range(kind.num_fields))
+    ]
+    return pa.StructArray.from_buffers(kind, rows, [bitmap(valid)], children=children)
+
+
+def _lists_of(kind: pa.DataType, items: pa.Array, owners: NDArray[np.intp], rows: int) -> pa.Array:
+    """Items as lists of the rows that own them, which ascend."""
+    if not len(items):
+        return _empty(kind, rows)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.bincount(owners, minlength=rows), out=offsets[1:])
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(offsets)], children=[items])
+
+
+def _empty(kind: pa.DataType, rows: int) -> pa.Array:
+    """A value with nothing in it, for each row."""
+    if pa.types.is_null(kind):
+        return pa.nulls(rows)
+    offsets = pa.py_buffer(np.zeros(rows + 1, np.int32))
+    if pa.types.is_list(kind):
+        children = [pa.array([], kind.value_type)]
+        return pa.Array.from_buffers(kind, rows, [None, offsets], children=children)
+    return pa.Array.from_buffers(kind, rows, [None, offsets, pa.py_buffer(b"")])

@@ -1,0 +1,125 @@
+"""What became of the bytes of each stream, and which protocol it speaks, by number of stream.
+
+Streams have small numbers that are used again. The row of `coverage` of a stream is made when the
+stream is dropped, from what the front end counted and what is counted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from wirelake.records.schema import schema
+
+from ..jit.options import U, kernel
+from ..tcp.window import DIRECTIONS, Streams
+from .meaning import Coded
+
+__all__ = [
+    "ENTRY",
+    "IGNORED",
+    "UNDECIDED",
+    "UNSEEN",
+    "Ledger",
+    "coverage_batch",
+]
+
+
+UNDECIDED: Final = -1
+"""Instead of a protocol's number: not yet known, its bytes must tell."""
+IGNORED: Final = -2
+"""Instead of a protocol's number: none, or one that is not installed."""
+UNSEEN: Final = -3
+"""Instead of a protocol's number: there was no packet of its connection."""
+
+_COUNTS: Final = ("decoded", "faulty", "undecryptable", "ignored", "messages", "faults")
+ENTRY: Final = np.dtype([("protocol", "i2"), *((name, "i8") for name in _COUNTS)])
+"""What is known of a stream."""
+
+
+class Ledger:
+    """Counts for all streams."""
+
+    def __init__(self) -> None:
+        self.entries = self._room(1024)
+
+    @staticmethod
+    def _room(count: int) -> NDArray[Any]:
+        entries = np.zeros(count, ENTRY)
+        entries["protocol"] = UNSEEN
+        return entries
+
+    def reach(self, streams: int) -> None:
+        """Makes room for streams of numbers below this."""
+        held = len(self.entries)
+        if streams > held:
+            self.entries = np.concatenate([self.entries, self._room(max(streams, 2 * held) - held)])
+
+    def restore(self, entries: NDArray[Any]) -> None:
+        """Go on with the entries of the first streams."""
+        self.reach(len(entries))
+        self.entries[: len(entries)] = entries
+
+    def add(self, name: str, streams: NDArray[Any], amounts: NDArray[Any] | int) -> None:
+        """Adds to a count; a stream may occur several times."""
+        if isinstance(amounts, int):
+            amounts = np.full(len(streams), amounts, np.int64)
+        _add(self.entries[name], streams.astype(np.int64), amounts.astype(np.int64))
+
+    def forget(self, streams: NDArray[Any]) -> None:
+        """These numbers are free for other streams."""
+        blank = np.zeros(1, ENTRY)
+        blank["protocol"] = UNSEEN
+        self.entries[streams] = blank[0]
+
+
+@kernel
+def _add(counts: NDArray[Any], streams: NDArray[np.int64], amounts: NDArray[np.int64]) -> None:
+    for i in range(U(len(streams))):
+        counts[U(streams[i])] += amounts[i]
+
+
+# Rows of `coverage`: what the front end counted, and what became of it.
+
+
+def coverage_batch(
+    streams: Streams,
+    ledger: Ledger,
+    chosen: NDArray[np.int32],
+    protocols: Sequence[str],
+    files: Sequence[str],
+) -> pa.RecordBatch:
+    """The rows of some streams."""
+    entries = ledger.entries[chosen]
+    new, gap = streams.new[chosen], streams.gap[chosen]
+    numbers = np.maximum(entries["protocol"].astype(np.int32), -1)
+    columns = {
+        "file": Coded(streams.file[chosen], tuple(files)).array(),
+        "connection": streams.connection[chosen],
+        "direction": Coded(streams.direction[chosen].astype(np.int32), DIRECTIONS).array(),
+        "protocol": Coded(numbers, tuple(protocols)).array(),
+        "first_ns": streams.first_ns[chosen],
+        "last_ns": streams.last_ns[chosen],
+        "packets": streams.packets[chosen],
+        "payload_bytes": streams.payload[chosen],
+        "new_bytes": new,
+        "duplicate_bytes": streams.duplicate[chosen],
+        "gap_bytes": gap,
+        "span_bytes": new + gap,
+        "decoded_bytes": entries["decoded"],
+        "faulty_bytes": entries["faulty"],
+        "undecryptable_bytes": entries["undecryptable"],
+        "ignored_bytes": entries["ignored"] + streams.ignored[chosen],
+        "messages": entries["messages"],
+        "faults": entries["faults"],
+    }
+    found = schema("coverage")
+    arrays = [
+        value if isinstance(value := columns[field.name], pa.Array) else pa.array(value, field.type)
+        for field in found
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=found)

@@ -1,0 +1,195 @@
+"""Loads and calls the kernels of a protocol: `scan` for frames in runs, `decode` for their fields.
+
+    kernels = load(protocol, dialect)
+    frames = kernels.scan(buf, run_starts, run_stops)
+    decoded = kernels.frames.decode(buf, starts, stops, ways)
+
+The kernels of the built-in protocols are files of this package. Those of others are made on first
+use in the cache folder, named by the hash of what they contain, like their codecs.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import mmap
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirelake.protocols import registry
+from wirelake.wire.generate.load import load_source
+from wirelake.wire.protocol import Protocol
+
+from ..generate.dynamic import STACK
+from ..generate.module import decoders, kernel_source
+from ..jit.options import readonly
+from .plan import (
+    Column,
+    Plan,
+    Table,
+)
+
+__all__ = ["Columns", "Decoder", "Frames", "Kernels", "load"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames found in runs of bytes, in the order of the runs."""
+
+    starts: Ints
+    stops: Ints
+    runs: Ints
+    """The run of each frame."""
+    reached: Ints
+    """Of each run: where the first frame begins that is not whole, or not good."""
+    wrong: NDArray[np.bool_]
+    """Of each run: whether what begins there is not good."""
+
+
+class Columns:
+    """What a decoder wrote: arrays by column, cut to the rows that there are."""
+
+    def __init__(self, plan: Plan, buf: NDArray[np.uint8], arrays: dict[Column, Any], bad: Ints):
+        self.plan = plan
+        self.buf = buf
+        self._arrays = arrays
+        self.bad = bad
+        """The slices that were not good, ascending; their rows in the root table mean nothing."""
+
+    def __getitem__(self, column: Column) -> Any:
+        return self._arrays[column]
+
+    def rows(self, table: Table) -> int:
+        """How many rows a table has."""
+        return len(self._arrays[table.columns[0]])
+
+
+class Decoder:
+    """One decoding kernel with the plan of what it writes."""
+
+    def __init__(self, plan: Plan, function: Any):
+        self.plan = plan
+        self._function = function
+        self._scratch: dict[Column, NDArray[Any]] = {}
+        self._stack = np.empty(STACK, np.int64)
+
+    def decode(
+        self,
+        data: NDArray[np.uint8],
+        starts: Ints,
+        stops: Ints,
+        ways: NDArray[np.uint8] | None = None,
+    ) -> Columns:
+        """Reads slices; `ways` says of each who sent it: 0 the client, 1 the server.
+
+        The arrays of the answer are valid until the next call.
+        """
+        buf = readonly(data)
+        if ways is None:
+            ways = np.zeros(len(starts), np.uint8)
+        count = len(starts)
+        size = int((stops - starts).sum()) if count else 0
+        arrays = self._arrays(count, size)
+        tables = [table for table in self.plan.tables[1:] if table.columns]
+        bad = np.empty(count, np.int64)
+        counts = np.zeros(len(tables), np.int64)
+        columns = [arrays[column] for column in self.plan.columns]
+        n_bad = int(self._function(buf, starts, stops, ways, bad, counts, self._stack, *columns))
+        rows = {self.plan.tables[0]: count} | {
+            table: int(number) for table, number in zip(tables, counts, strict=True)
+        }
+        cut = {
+            column: arrays[column][: rows[table]]
+            for table in self.plan.tables
+            for column in table.columns
+        }
+        return Columns(self.plan, buf, cut, bad[:n_bad])
+
+    def _arrays(self, count: int, size: int) -> dict[Column, NDArray[Any]]:
+        """Scratch for as many rows as so many bytes can hold; pages never touched cost nothing."""
+        for table in self.plan.tables:
+            rows = count if not table.least else size // table.least + 1
+            for column in table.columns:
+                held = self._scratch.get(column)
+                if held is None or len(held) < rows:
+                    self._scratch[column] = _room(rows, np.dtype(column.dtype))
+        return self._scratch
+
+
+def _room(rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Space for rows, mostly never touched, in pages of its own.
+
+    What `np.empty` gives may be pages that something else has touched, and counts as used.
+    """
+    size = dtype.itemsize << max(rows - 1, 1).bit_length()
+    return np.frombuffer(mmap.mmap(-1, size), dtype)
+
+
+class Kernels:
+    """The kernels of a protocol in one dialect."""
+
+    def __init__(self, protocol: Protocol, dialect: str):
+        self.protocol = protocol
+        self.dialect = dialect
+        self._module = _module(protocol, dialect)
+        self._scan = getattr(self._module, f"scan_{protocol.model(dialect).name}")
+        self._least = max(protocol.model(dialect).min_size, 1)
+        self._plans = _plans(protocol, dialect)
+        self._decoders: dict[str, Decoder] = {}
+
+    @functools.cached_property
+    def frames(self) -> Decoder:
+        """The decoder of frames."""
+        return self._decoder(self.protocol.model(self.dialect).name)
+
+    def stage(self, name: str) -> Decoder:
+        """The decoder of a stage's slices."""
+        return self._decoder(name)
+
+    def _decoder(self, name: str) -> Decoder:
+        if name not in self._decoders:
+            function = getattr(self._module, f"decode_{name}")
+            self._decoders[name] = Decoder(self._plans[name], function)
+        return self._decoders[name]
+
+    def scan(self, data: NDArray[np.uint8], run_starts: Ints, run_stops: Ints) -> Frames:
+        """Finds the frames of runs, each from its start."""
+        room = int((run_stops - run_starts).sum()) // self._least + 1
+        starts, stops, runs = (np.empty(room, np.int64) for _ in range(3))
+        reached, wrong = np.empty(len(run_starts), np.int64), np.empty(len(run_starts), np.bool_)
+        found = int(
+            self._scan(readonly(data), run_starts, run_stops, starts, stops, runs, reached, wrong)
+        )
+        return Frames(starts[:found], stops[:found], runs[:found], reached, wrong)
+
+    def warm(self) -> None:
+        """Compiles or loads every kernel, by calling it with nothing."""
+        nothing, none = np.empty(0, np.uint8), np.empty(0, np.int64)
+        self.scan(nothing, none, none)
+        for name in self._plans:
+            self._decoder(name).decode(nothing, none, none)
+
+
+def load(protocol: Protocol, dialect: str | None = None) -> Kernels:
+    """The kernels of a protocol, with scratch of their own: for one thread at a time."""
+    return Kernels(protocol, protocol.dialect(dialect))
+
+
+@functools.cache
+def _plans(protocol: Protocol, dialect: str) -> dict[str, Plan]:
+    """What each decoder writes."""
+    return {each.layout.name: each.found for each in decoders(protocol, dialect)}
+
+
+@functools.cache
+def _module(protocol: Protocol, dialect: str) -> ModuleType:
+    if protocol.name in registry.BUILT_IN:
+        return importlib.import_module(f"wirelake.columnar.kernels.{protocol.name}_{dialect}")
+    source = kernel_source(protocol, dialect)
+    return load_source(f"wirelake_kernel_{protocol.name.replace('-', '_')}_{dialect}", source)

@@ -1,0 +1,430 @@
+"""Batches of `messages` from frames of one protocol: decode, open, describe, put together.
+
+`MessageBuilder.build` takes the frames of a window, in the order in which they were completed, and
+gives one batch, and the frames that it could not read: those that the kernels gave up on, and those
+that wait for a key. What becomes of them is the caller's, who has the scalar codec for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from wirelake.capture.decode.messages import TUNNEL_HEAD
+from wirelake.protocols import registry
+from wirelake.records.message import SEMANTIC
+from wirelake.records.schema import COMMON
+from wirelake.records.structs import messages_schema, struct_type
+from wirelake.wire.protocol import Protocol
+
+from ..tcp.pieces import (
+    PLACE,
+    START,
+    TIME,
+    Pieces,
+)
+from .arrays import Assembler, spread
+from .kernel import Columns, load
+from .meaning import (
+    Coded,
+    Evaluator,
+    Found,
+    array_of,
+    repeated,
+)
+from .plan import Choice, Staged
+from .sealed_parts import (
+    ConnectionKeys,
+    OpenRow,
+    Sealed,
+    opened_singly,
+    unsealed,
+)
+from .tunnel_ids import tunnel_connections
+
+__all__ = ["Built", "MessageBuilder", "Slices", "pieces_of"]
+
+Ints = NDArray[np.int64]
+_DIRECTIONS = ("c2s", "s2c")
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Frames of one protocol in a buffer, with what is known of them from outside."""
+
+    data: NDArray[np.uint8]
+    pieces: Pieces
+    piece: Ints
+    """The piece with the first byte."""
+    starts: Ints
+    stops: Ints
+    ways: NDArray[np.uint8]
+    """Who sent it: 0 the client, 1 the server."""
+    ts_ns: Ints
+    """When the packet that completed it was captured."""
+    connection: Ints
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, rows: Any) -> Slices:
+        """Some of them."""
+        picked = (
+            getattr(self, name)[rows]
+            for name in ("piece", "starts", "stops", "ways", "ts_ns", "connection")
+        )
+        return Slices(self.data, self.pieces, *picked)
+
+
+@dataclass(frozen=True)
+class Built:
+    """What became of slices."""
+
+    batch: pa.RecordBatch
+    rows: NDArray[np.intp]
+    """The slice of each row of the batch."""
+    odd: NDArray[np.intp]
+    """Slices that are not in the batch: the scalar codec must look at them."""
+    sealed: NDArray[np.bool_]
+    """Of each row, whether it stayed sealed."""
+    inner: tuple[Protocol, pa.RecordBatch, NDArray[np.intp]] | None = None
+    """Messages of another protocol that these carry, and the slice of each."""
+
+
+class MessageBuilder:
+    """Builds the batches of one protocol in one dialect."""
+
+    def __init__(self, protocol: Protocol, dialect: str, files: list[str], *, reveal: bool = False):
+        self.protocol = protocol
+        self.dialect = dialect
+        self.schema = messages_schema([protocol.name])
+        self._files = files
+        self._reveal = reveal
+        self.kernels = load(protocol, dialect)
+        """What finds and decodes its frames."""
+        self._whole = struct_type(protocol, whole=True)
+        self._sealed = Sealed(protocol, dialect)
+        choices = (s for _, s in self.kernels.frames.plan.shape.fields if isinstance(s, Choice))
+        self._bodies = frozenset(name for choice in choices for name in choice.names)
+        self._carried: MessageBuilder | None = None
+        """Builds the messages that these carry, in the same dialect."""
+
+    def build(
+        self,
+        slices: Slices,
+        keys: ConnectionKeys | None = None,
+        open_row: OpenRow | None = None,
+    ) -> Built:
+        """The messages in some slices; `keys` open what is sealed, `open_row` what they cannot."""
+        columns = self.kernels.frames.decode(slices.data, slices.starts, slices.stops, slices.ways)
+        assembler = Assembler(columns, reveal=self._reveal)
+        rows = len(slices)
+        closed = keys is None and self._sealed.always
+        kind = self.schema.field(self.protocol.name).type if closed else self._whole
+        struct = assembler.struct(kind, rows)
+        found = self._found(columns, assembler, struct)
+        odd = np.zeros(rows, np.bool_)
+        odd[columns.bad] = True
+        stayed = self._stages(slices, columns, found, odd)
+        if stayed is None:
+            stayed = self._sealed.mask(slices, columns, assembler)
+        body = self._body(found)
+        if keys is not None:
+            keys.learn(slices, found)
+            if stayed.any():
+                body, stayed, unopened = unsealed(keys, slices, found, body, stayed)
+                if open_row is not None and unopened.any():
+                    unopened &= ~odd
+                    body, stayed, unopened = opened_singly(body, stayed, unopened, open_row)
+                odd |= unopened
+        struct = self._with_stages(struct, found)
+        batch = self._batch(slices, found, struct, body, stayed)
+        inner = self._inner(slices, found, ~odd) if self.protocol.meaning.inner else None
+        kept = np.flatnonzero(~odd)
+        if len(kept) < rows:
+            batch = batch.take(pa.array(kept))
+            stayed = stayed[kept]
+        return Built(batch, kept, np.flatnonzero(odd), stayed, inner)
+
+    # -- what the kernels found --------------------------------------------------------------
+
+    def _found(self, columns: Columns, assembler: Assembler, struct: pa.StructArray) -> Found:
+        """The columns of a call, by the paths of a meaning."""
+        found = Found(len(struct))
+        found.structs = {name: (rows, values) for name, (rows, values) in assembler.chosen.items()}
+        found.row_kinds = assembler.row_kinds
+        choice = None
+        for name, shape in columns.plan.shape.fields:
+            if isinstance(shape, Choice):
+                choice = shape
+            elif struct.type.get_field_index(name) >= 0:
+                found.fields[name] = struct.field(name)
+        if choice is None:
+            name = self.protocol.model(self.dialect).name
+            found.name = Coded(np.zeros(len(struct), np.int32), (name,))
+        else:
+            tags = columns[choice.tag].astype(np.int32)
+            tags[columns.bad] = -1
+            found.name = Coded(tags, choice.names)
+        return found
+
+    def _stages(
+        self, slices: Slices, columns: Columns, found: Found, odd: NDArray[np.bool_]
+    ) -> NDArray[np.bool_] | None:
+        """Decodes what staged bytes hold; which rows stay closed, or None without stages."""
+        choice = next((s for _, s in columns.plan.shape.fields if isinstance(s, Choice)), None)
+        if choice is None:
+            return None
+        stayed: NDArray[np.bool_] | None = None
+        for index, shape in enumerate(choice.shapes):
+            for _, staged in shape.fields:
+                if not isinstance(staged, Staged):
+                    continue
+                chosen = np.flatnonzero(columns[choice.tag] == index)
+                stayed = np.zeros(len(slices), np.bool_)
+                closed = self._transformed(found)[chosen]
+                stayed[chosen[closed]] = True
+                starts = columns[staged.start].astype(np.int64)[~closed]
+                stops = starts + columns[staged.size][~closed]
+                self._stage(slices, staged, chosen[~closed], starts, stops, found, odd)
+        return stayed
+
+    def _stage(
+        self,
+        slices: Slices,
+        staged: Staged,
+        rows: NDArray[np.intp],
+        starts: Ints,
+        stops: Ints,
+        found: Found,
+        odd: NDArray[np.bool_],
+    ) -> None:
+        name = staged.layout.name
+        columns = self.kernels.stage(name).decode(slices.data, starts, stops)
+        odd[rows[columns.bad]] = True
+        values = Assembler(columns, reveal=self._reveal).struct(
+            self._whole.field(name).type, len(rows)
+        )
+        if len(columns.bad):
+            good = np.delete(np.arange(len(rows)), columns.bad)
+            rows, values = rows[good], values.take(pa.array(good))
+        found.structs[name] = rows, values
+
+    def _transformed(self, found: Found) -> NDArray[np.bool_]:
+        """Rows whose staged bytes are not as they are."""
+        closed = np.zeros(found.rows, np.bool_)
+        for flag in self.protocol.meaning.transformed:
+            closed |= np.asarray(found.fields[flag].to_numpy(zero_copy_only=False))
+        return closed
+
+    def _with_stages(self, struct: pa.StructArray, found: Found) -> pa.StructArray:
+        """The struct with what stages yielded."""
+        kind = struct.type
+        children = []
+        for at in range(kind.num_fields):
+            field = kind.field(at)
+            staged = found.structs.get(field.name)
+            if staged is None or field.name in self._bodies:
+                children.append(struct.field(at))
+            else:
+                rows, values = staged
+                children.append(values if rows is None else spread(values, rows, found.rows))
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+
+    # -- columns -----------------------------------------------------------------------------
+
+    def _body(self, found: Found) -> pa.Array:
+        """The application's bytes."""
+        meaning = self.protocol.meaning
+        parts = [part for path in meaning.body if (part := found.at(path)) is not None]
+        if meaning.body_row is not None:
+            value = Evaluator(found).value(meaning.body_row)
+            return array_of(value, found.rows, pa.binary())
+        return _merged(parts, found.rows, pa.binary())
+
+    def _batch(
+        self,
+        slices: Slices,
+        found: Found,
+        struct: pa.StructArray,
+        body: pa.Array,
+        stayed: NDArray[np.bool_],
+    ) -> pa.RecordBatch:
+        rows = found.rows
+        if stayed.any():
+            body = _without(body, stayed)
+        numbers = slices.pieces.numbers
+        piece = slices.piece
+        within = slices.starts - numbers[START, piece]
+        columns = {
+            "ts_ns": pa.array(slices.ts_ns),
+            "first_ns": pa.array(numbers[TIME, piece]),
+            "connection": pa.array(slices.connection),
+            "direction": Coded(slices.ways.astype(np.int32), _DIRECTIONS).array(),
+            "protocol": repeated(self.protocol.name, rows),
+            "ids": self._ids(found),
+            "body": body,
+            "sealed": pa.array(stayed),
+            "size_bytes": pa.array(slices.stops - slices.starts),
+            "body_bytes": _lengths(body),
+            "tunnel_link": pa.nulls(rows, pa.int64()),
+            "file": Coded(slices.pieces.file[piece], tuple(self._files)).array(),
+            "offset": pa.array(numbers[PLACE, piece] + within),
+            **self._semantic(found),
+        }
+        arrays = [columns[field.name] for field in COMMON]
+        kind = self.schema.field(self.protocol.name).type
+        return pa.RecordBatch.from_arrays([*arrays, _pruned(struct, kind)], schema=self.schema)
+
+    def _semantic(self, found: Found) -> dict[str, pa.Array]:
+        evaluator = Evaluator(found)
+        return {
+            name: array_of(
+                evaluator.value(getattr(self.protocol.meaning, name)),
+                found.rows,
+                COMMON.field(name).type,
+            )
+            for name in SEMANTIC
+        }
+
+    def _ids(self, found: Found) -> pa.Array:
+        """The notifications that messages carry or acknowledge."""
+        kind = COMMON.field("ids").type
+        parts = []
+        for each in self.protocol.meaning.ids:
+            before, listed, after = each.path.partition("[]")
+            part = found.at(before)
+            if part is None:
+                continue
+            rows, values = part
+            parts.append((rows, _listed(values, bool(listed), after.lstrip("."), kind)))
+        return _merged(parts, found.rows, kind)
+
+    # -- messages inside messages ------------------------------------------------------------
+
+    def _inner(
+        self, slices: Slices, found: Found, good: NDArray[np.bool_]
+    ) -> tuple[Protocol, pa.RecordBatch, NDArray[np.intp]] | None:
+        """The messages of tunnels, as rows of their own protocol."""
+        assert self.protocol.meaning.inner is not None
+        path, name = self.protocol.meaning.inner
+        carrier, _, stage = path.rpartition(".")
+        if carrier not in found.structs:
+            return None
+        rows, values = found.structs[carrier]
+        assert rows is not None
+        picked = np.flatnonzero(good[rows])
+        if len(picked) < len(rows):
+            rows, values = rows[picked], values.take(pa.array(picked))
+        if not len(rows):
+            return None
+        carried = registry.find(name)
+        if self._carried is None:
+            self._carried = MessageBuilder(carried, self.dialect, self._files, reveal=self._reveal)
+        batch = self._carried.in_tunnels(slices.take(rows), values, stage)
+        return carried, batch, rows
+
+    def in_tunnels(self, links: Slices, tunnels: pa.StructArray, stage: str) -> pa.RecordBatch:
+        """Rows of messages that came in tunnels, without frames of their own."""
+        found = Found(len(links))
+        messages = tunnels.field(stage)
+        found.structs = {stage: (None, messages)}
+        nulls = {
+            field.name: pa.nulls(len(links), field.type)
+            for field in (self._whole.field(at) for at in range(self._whole.num_fields))
+        }
+        children = list({**nulls, stage: messages}.values())
+        struct = pa.StructArray.from_arrays(children, fields=list(self._whole))
+        number = tunnel_connections(
+            tunnels.field("instance_id").to_numpy(), tunnels.field("tunnel_id").to_numpy()
+        )
+        slices = Slices(
+            links.data,
+            links.pieces,
+            _pieces_behind(links),
+            links.starts + TUNNEL_HEAD,
+            links.stops,
+            links.ways,
+            links.ts_ns,
+            number,
+        )
+        closed = np.zeros(len(links), np.bool_)
+        batch = self._batch(slices, found, struct, self._body(found), closed)
+        at = batch.schema.get_field_index("tunnel_link")
+        return batch.set_column(at, batch.schema.field(at), pa.array(links.connection))
+
+
+# -- arrays ----------------------------------------------------------------------------------
+
+
+def _pieces_behind(links: Slices) -> Ints:
+    """The pieces with the first byte behind the head of a tunnel's packet."""
+    places = links.starts + TUNNEL_HEAD
+    ends = np.append(links.pieces.numbers[START, 1:], np.iinfo(np.int64).max)
+    piece = links.piece.copy()
+    later = places >= ends[piece]
+    piece[later] = pieces_of(links.pieces, places[later])
+    return piece
+
+
+def pieces_of(pieces: Pieces, positions: Ints) -> NDArray[np.intp]:
+    """The pieces that hold these places of the buffer."""
+    return np.searchsorted(pieces.numbers[START], positions, side="right") - 1
+
+
+def _merged(
+    parts: Iterable[tuple[NDArray[np.intp] | None, pa.Array]], rows: int, kind: pa.DataType
+) -> pa.Array:
+    """Values of several alternatives at the rows of each; the other rows are null."""
+    found = [(chosen, values) for chosen, values in parts if len(values)]
+    if not found:
+        return pa.nulls(rows, kind)
+    if len(found) == 1:
+        chosen, values = found[0]
+        return values if chosen is None else spread(values, chosen, rows)
+    places = np.concatenate([chosen for chosen, _ in found if chosen is not None])
+    values = pa.concat_arrays([values for _, values in found])
+    order = np.argsort(places, kind="stable")
+    return spread(values.take(pa.array(order)), places[order], rows)
+
+
+def _listed(values: pa.Array, listed: bool, name: str, kind: pa.DataType) -> pa.Array:
+    """Each value as a list of one, or a field of each item of a list."""
+    if not listed:
+        offsets = pa.py_buffer(np.arange(len(values) + 1, dtype=np.int32))
+        return pa.Array.from_buffers(kind, len(values), [None, offsets], children=[values])
+    items = values.values.field(name) if name else values.values
+    parts = values.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(values), parts, children=[items])
+
+
+def _lengths(body: pa.Array) -> pa.Array:
+    """How many bytes each has; null without one."""
+    import pyarrow.compute as pc
+
+    return pc.binary_length(body).cast(pa.int64())
+
+
+def _without(body: pa.Array, stayed: NDArray[np.bool_]) -> pa.Array:
+    """The bodies, null where they stayed sealed."""
+    import pyarrow.compute as pc
+
+    return pc.if_else(pa.array(stayed), pa.scalar(None, body.type), body)
+
+
+def _pruned(struct: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
+    """The fields that a struct has in the table."""
+    if struct.type == kind:
+        return struct
+    children = []
+    for at in range(kind.num_fields):
+        field = kind.field(at)
+        child = struct.field(field.name)
+        children.append(_pruned(child, field.type) if pa.types.is_struct(field.type) else child)
+    parts = struct.buffers()[:1]
+    return pa.StructArray.from_buffers(kind, len(struct), parts, children=children)

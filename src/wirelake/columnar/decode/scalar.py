@@ -1,0 +1,234 @@
+"""What kernels leave to the reference: frames that are not plainly good, and streams with faults.
+
+Everything here is `wirelake.capture`'s, applied to bytes of a window: `FrameReader` for a stream
+with a gap or a bad head, the scalar codec for a frame that a kernel gave up on, `Openings` for what
+is sealed. So the two readers cannot disagree about what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirelake.capture.decode.decryption import Openings, Remembered
+from wirelake.capture.decode.framing import Framing
+from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.messages import MessageRows
+from wirelake.capture.decode.protocol_selector import Chooser
+from wirelake.capture.decode.streams import (
+    Fault,
+    Frame,
+    FrameReader,
+    Piece,
+    frame_fault,
+)
+from wirelake.capture.format.items import Direction
+from wirelake.capture.tcp.assembly import Data, Gap
+from wirelake.wire.errors import DecodeError, WireError
+from wirelake.wire.protocol import Protocol
+
+from ..tcp.pieces import (
+    PLACE,
+    START,
+    TIME,
+    Delivered,
+)
+from ..tcp.window import DIRECTIONS, Window
+from .messages import Slices, pieces_of
+from .resumable_reader import Reader
+from .sealed_parts import OpenRow
+
+__all__ = ["Outcome", "Scalar"]
+
+
+class Outcome(NamedTuple):
+    """What became of one frame."""
+
+    arrival: int
+    """The packet that completed it."""
+    size: int
+    rows: list[dict[str, Any]]
+    """Its row, and that of the message which it carries; empty when it is a fault."""
+    sealed: bool
+    fault: Fault | None
+
+
+class Scalar:
+    """Reads single frames and streams, slowly."""
+
+    def __init__(self, chooser: Chooser, ring: KeyRing, rows: MessageRows):
+        self._chooser = chooser
+        self._ring = ring
+        self._rows = rows
+        self._openings: dict[int, Openings] = {}
+        self._remembered: dict[int, Remembered] = {}
+        """Of connections that were not heard of since the pipeline went on."""
+        self.told: dict[str, dict[int, tuple[str, str]]] = {}
+        """By protocol and connection: what messages that kernels read said about keys."""
+
+    # -- single frames -----------------------------------------------------------------------
+
+    def slice(
+        self,
+        protocol: Protocol,
+        window: Window,
+        when: Delivered,
+        start: int,
+        stop: int,
+        way: int,
+        connection: int,
+    ) -> Outcome:
+        """A frame that is delimited."""
+        pieces = self._pieces(window, when, start, stop)
+        raw = window.data[start:stop].tobytes()
+        last = pieces[-1]
+        direction = _direction(way)
+        try:
+            message, _ = self._decoded(protocol, raw, direction)
+        except DecodeError as error:
+            frame = Frame(None, raw, start, last.delivered_ns, pieces)
+            return Outcome(last.delivered, len(raw), [], False, frame_fault(frame, error))
+        frame = Frame(message, raw, start, last.delivered_ns, pieces)
+        return self.frame(protocol, frame, direction, connection)
+
+    def frame(
+        self, protocol: Protocol, frame: Frame, direction: Direction, connection: int
+    ) -> Outcome:
+        """A frame that the scalar codec has read."""
+        arrival = frame.pieces[-1].delivered
+        size = len(frame.raw)
+        try:
+            opened = self.openings(protocol, connection).open(frame.message, frame.raw, direction)
+        except WireError as error:
+            return Outcome(arrival, size, [], False, frame_fault(frame, error))
+        rows = list(self._rows.rows(protocol, frame, opened, connection, direction))
+        return Outcome(arrival, size, rows, opened.sealed, None)
+
+    def opens(self, protocol: Protocol, slices: Slices) -> OpenRow:
+        """What opens the bodies of slices that kernels have decoded."""
+
+        def opened(row: int) -> bytes | None:
+            direction = _direction(int(slices.ways[row]))
+            raw = slices.data[int(slices.starts[row]) : int(slices.stops[row])].tobytes()
+            message, _ = self._decoded(protocol, raw, direction)
+            found = self.openings(protocol, int(slices.connection[row]))
+            return found.open(message, raw, direction).body
+
+        return opened
+
+    def _decoded(self, protocol: Protocol, raw: bytes, direction: Direction) -> Any:
+        return protocol.decode(
+            raw,
+            direction=direction if protocol.directed else None,
+            dialect=self._chooser.dialect(protocol),
+        )
+
+    def openings(self, protocol: Protocol, connection: int) -> Openings:
+        """What opens the sealed parts of a connection."""
+        if connection not in self._openings:
+            describer = self._rows.describer(protocol)
+            self._openings[connection] = Openings(self._ring, describer, connection)
+            if connection in self._remembered:
+                self._openings[connection].go_on(self._remembered.pop(connection))
+        found = self._openings[connection]
+        told = self.told[protocol.name].get(connection) if protocol.name in self.told else None
+        if told is not None:
+            found.told(*told)
+        return found
+
+    def forget(self, connections: Iterable[int]) -> None:
+        """These connections are gone."""
+        if self._openings or self._remembered:
+            gone = set(connections)
+            for held in (self._openings, self._remembered):
+                for connection in held.keys() & gone:
+                    del held[connection]
+
+    def save(self) -> dict[int, Remembered]:
+        """What the openings of connections remember."""
+        found = {connection: each.remembered() for connection, each in self._openings.items()}
+        return self._remembered | {at: each for at, each in found.items() if each is not None}
+
+    def restore(self, remembered: dict[int, Remembered]) -> None:
+        """Go on with what `save` gave."""
+        self._remembered = remembered
+
+    def _pieces(self, window: Window, when: Delivered, start: int, stop: int) -> list[Piece]:
+        """The pieces of a slice, in places of the window's bytes."""
+        numbers, files = window.pieces.numbers, window.pieces.file
+        first = int(pieces_of(window.pieces, np.array([start]))[0])
+        found = []
+        at = first
+        while at < numbers.shape[1] and numbers[START, at] < stop:
+            following = at + 1
+            end = int(numbers[START, following]) if following < numbers.shape[1] else stop
+            found.append(
+                Piece(
+                    int(numbers[START, at]),
+                    end,
+                    int(numbers[TIME, at]),
+                    int(numbers[PLACE, at]),
+                    int(files[at]),
+                    int(when.arrival[at]),
+                    int(when.ts_ns[at]),
+                )
+            )
+            at = following
+        return found
+
+    # -- streams -----------------------------------------------------------------------------
+
+    def reader(self, protocol: Protocol, way: int) -> Reader:
+        """A reader for a stream with faults."""
+        return Reader(self.framing(protocol, way))
+
+    def framing(self, protocol: Protocol, way: int) -> Framing:
+        """How the frames of a stream are told apart."""
+        return self._chooser.framing(protocol, _direction(way))
+
+    def feed(
+        self,
+        reader: FrameReader,
+        window: Window,
+        when: Delivered,
+        run: int,
+        start: int | None = None,
+    ) -> list[Frame | Fault]:
+        """A run of the stream, or what is left of it from a place on."""
+        found: list[Frame | Fault] = []
+        base = int(window.run_offset[run]) - int(window.run_start[run])
+        if start is None:
+            start = int(window.run_start[run])
+            missing = int(window.run_gap[run])
+            if missing:
+                gap = Gap(
+                    int(window.run_offset[run]) - missing,
+                    missing,
+                    int(window.run_gap_ts[run]),
+                    int(window.run_gap_offset[run]),
+                    int(window.run_gap_file[run]),
+                )
+                found += reader.gap(gap)
+        stop = int(window.run_stop[run])
+        if start >= stop:
+            return found
+        pieces = self._pieces(window, when, start, stop)
+        reader.goes_on(pieces[0].delivered, pieces[0].delivered_ns)
+        for at, piece in enumerate(pieces, int(pieces_of(window.pieces, np.array([start]))[0])):
+            first, end = max(piece.start, start), min(piece.stop, stop)
+            data = Data(
+                first + base,
+                window.data[first:end].tobytes(),
+                piece.ts_ns,
+                piece.offset + first - piece.start,
+                piece.file,
+                int(window.piece_arrival[at]),
+            )
+            found += reader.data(data)
+        return found
+
+
+def _direction(way: int) -> Direction:
+    return DIRECTIONS[way]

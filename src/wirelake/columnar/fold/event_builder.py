@@ -1,0 +1,311 @@
+"""Which share a connection belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from wirelake.records.calls import HARMLESS as HARMLESS_CODES
+from wirelake.records.connections import (
+    HEARTBEATS,
+    ISPS,
+    NETWORKS,
+)
+from wirelake.records.engine import Clients
+from wirelake.records.rows import (
+    WANTED,
+    Closed,
+    Fact,
+    Opened,
+)
+
+from . import event_arrays as k
+from .tables import NO
+from .text_codes import Texts, indices_of
+
+__all__ = [
+    "Columns",
+    "Source",
+    "from_server",
+    "id_hash",
+    "id_hashes",
+    "named",
+    "numbers_of",
+    "usable_faults",
+    "wanted_of",
+]
+
+
+_MASK: Final = (1 << 64) - 1
+_FIRST: Final = 0xFF51AFD7ED558CCD
+_SECOND: Final = 0xC4CEB9FE1A85EC53
+
+
+def id_hash(connection: int) -> int:
+    """32 bits of a recorder's id, or of a tunnel's: its remainder by the shares is its share.
+
+    The same as the front end's (`flows.py`) for a connection that a recorder has numbered.
+    """
+    value = connection & _MASK
+    value ^= value >> 33
+    value = value * _FIRST & _MASK
+    value ^= value >> 33
+    value = value * _SECOND & _MASK
+    return (value ^ value >> 33) >> 32
+
+
+def id_hashes(connections: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same, of each."""
+    value = connections.astype(np.uint64)
+    for factor in (_FIRST, _SECOND):
+        value ^= value >> np.uint64(33)
+        value *= np.uint64(factor)
+    return ((value ^ value >> np.uint64(33)) >> np.uint64(32)).astype(np.int64)
+
+
+# Events as arrays: what a window tells, in the form that kernels want.
+
+
+Source: TypeAlias = tuple[str, Any]
+"""The name of a table, and a batch of it; or a list of events."""
+Mask: TypeAlias = NDArray[np.bool_]
+Rows: TypeAlias = NDArray[np.intp]
+
+_NAMES: Final = {
+    **dict.fromkeys(HEARTBEATS, k.HEARTBEAT),
+    Clients.CONFIRMATION: k.CONFIRMS,
+}
+"""Flags by the name of a message."""
+_ENVIRON: Final = ("comet", "report_environ")
+_RESUMING: Final = ("magline", "syn")
+_ENDS: Final = {"c2s": "client", "s2c": "server"}
+_SIDES: Final[dict[str | None, str]] = {"client": "client", "server": "server"}
+
+
+class Columns:
+    """The events of some sources."""
+
+    def __init__(self, sources: Sequence[Source], texts: Texts, share: int, shares: int):
+        self._texts = texts
+        self._share, self._shares = share, shares
+        self.sources = sources
+        self.starts = np.cumsum([0, *(_length(found) for _, found in sources)])
+        """Where the events of each source begin; at last, how many there are."""
+        total = int(self.starts[-1])
+        self.wide = np.zeros((k.WIDE, total), np.int64)
+        self.narrow = np.full((k.NARROW, total), NO, np.int32)
+        self._extras = np.empty((3, 0), np.int32)
+        for number, (table, found) in enumerate(sources):
+            here = slice(int(self.starts[number]), int(self.starts[number + 1]))
+            self._fill(table, found, self.wide[:, here], self.narrow[:, here])
+
+    def __len__(self) -> int:
+        return self.wide.shape[1]
+
+    def told(self) -> k.Told:
+        """What kernels are told."""
+        total = len(self)
+        return k.Told(
+            self.wide,
+            self.narrow,
+            np.ascontiguousarray(self._extras),
+            self._order(),
+            np.zeros(total, np.bool_),
+            np.full(total, NO, np.int32),
+            np.zeros(total, np.bool_),
+            np.empty((3, total), np.int64),
+        )
+
+    def _order(self) -> NDArray[np.int64]:
+        """The order of time, and at one time that of ranks; equal ones stay as they stand."""
+        times, ranks = self.wide[k.TS], k.RANKS[self.narrow[k.KIND]]
+        if not len(times):
+            return np.empty(0, np.int64)
+        first, last = int(times.min()), int(times.max())
+        if last - first >= 1 << 60:
+            return np.lexsort((ranks, times))
+        return np.argsort((times - first) << 3 | ranks, kind="stable")
+
+    def _fill(
+        self, table: str, found: Any, wide: NDArray[np.int64], narrow: NDArray[np.int32]
+    ) -> None:
+        if not wide.shape[1]:
+            return
+        match table:
+            case "messages":
+                self._messages(found, wide, narrow)
+            case "faults":
+                self._faults(found, wide, narrow)
+            case "connections":
+                self._connections(found, wide, narrow)
+            case _:
+                self._facts(found, wide, narrow)
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _messages(
+        self, batch: pa.RecordBatch, wide: NDArray[np.int64], narrow: NDArray[np.int32]
+    ) -> None:
+        code = self._texts.codes
+        wide[k.TS] = batch.column("ts_ns").to_numpy()
+        wide[k.FIRST] = pc.coalesce(batch.column("first_ns"), batch.column("ts_ns")).to_numpy()
+        wide[k.KEY] = batch.column("connection").to_numpy()
+        wide[k.SIZE] = batch.column("size_bytes").to_numpy()
+        flags = from_server(batch.column("direction")).astype(np.int32)
+        flags |= numbers_of(batch.column("message_id"), wide[k.NUMBER]) * np.int32(k.NUMBERED)
+        flags |= numbers_of(batch.column("reply_to"), wide[k.REPLY]) * np.int32(k.REPLIES)
+        kinds, kind_texts = indices_of(batch.column("kind"))
+        narrow[k.KIND] = np.array([k.KINDS.get(text, k.OTHER) for text in kind_texts])[kinds]
+        for row, name in (
+            (k.TARGET, "target"),
+            (k.STATUS, "status"),
+            (k.REASON, "reason"),
+            (k.CLIENT, "client"),
+        ):
+            narrow[row] = code(batch.column(name))
+        protocol = batch.column("protocol")[0].as_py()
+        narrow[k.PROTOCOL] = self._texts.code(protocol)
+        inside = numbers_of(batch.column("tunnel_link"), wide[k.LINK])
+        if inside.any():
+            narrow[k.KIND, inside] = k.TUNNELLED
+            wide[k.KEY, inside] = wide[k.LINK, inside]
+        names, name_texts = indices_of(batch.column("name"))
+        flags |= np.array([_NAMES.get(text, 0) for text in name_texts], np.int32)[names]
+        narrow[k.FLAGS] = flags
+        if protocol == _ENVIRON[0]:
+            rows = named(names, name_texts, _ENVIRON[1])
+            self._environs(wanted_of(batch, _ENVIRON, rows), rows, narrow)
+        elif protocol == _RESUMING[0]:
+            rows = named(names, name_texts, _RESUMING[1])
+            for [sid] in wanted_of(batch, _RESUMING, rows):
+                narrow[k.FLAGS, rows[np.asarray(sid.is_valid())]] |= k.RESUMES
+
+    def _environs(
+        self, found: Iterable[list[pa.Array]], rows: Rows, narrow: NDArray[np.int32]
+    ) -> None:
+        """What devices say they run on."""
+        for networks, isps, phones in found:
+            first = self._extras.shape[1]
+            narrow[k.EXTRA, rows] = np.arange(first, first + len(rows))
+            said = (
+                self._worded(networks, NETWORKS),
+                self._worded(isps, ISPS),
+                self._texts.codes(phones),
+            )
+            self._extras = np.concatenate([self._extras, np.stack(said)], axis=1)
+
+    def _worded(self, numbers: pa.Array, words: Mapping[Any, str]) -> NDArray[np.int32]:
+        """The codes of numbers in words; one that has none stays a number."""
+        indices, values = indices_of(numbers)
+        codes = self._texts.coded(words.get(value, str(value)) for value in values)
+        return np.append(codes, np.int32(NO))[indices]
+
+    # -- all others --------------------------------------------------------------------------
+
+    def _faults(
+        self, batch: pa.RecordBatch, wide: NDArray[np.int64], narrow: NDArray[np.int32]
+    ) -> None:
+        wide[k.TS] = batch.column("ts_ns").to_numpy()
+        wide[k.KEY] = batch.column("connection").to_numpy()
+        wide[k.SIZE] = batch.column("missing_bytes").to_numpy()
+        codes, texts = indices_of(batch.column("code"))
+        flags = np.array(
+            [(text in HARMLESS_CODES) * k.HARMLESS | (text == "gap") * k.GAP for text in texts],
+            np.int32,
+        )
+        narrow[k.KIND] = k.FAULT
+        narrow[k.FLAGS] = flags[codes] | from_server(batch.column("direction"))
+        narrow[k.CODE] = self._texts.codes(batch.column("code"))
+        narrow[k.PROTOCOL] = self._texts.codes(batch.column("protocol"))
+
+    def _connections(
+        self,
+        events: Sequence[Opened | Closed],
+        wide: NDArray[np.int64],
+        narrow: NDArray[np.int32],
+    ) -> None:
+        coded = self._texts.coded
+        wide[k.TS] = [event.ts_ns for event in events]
+        wide[k.KEY] = [event.connection for event in events]
+        opens = np.array([type(event) is Opened for event in events])
+        opened = [event for event in events if type(event) is Opened]
+        ended = [event for event in events if type(event) is Closed]
+        narrow[k.KIND] = np.where(opens, k.OPENED, k.END)
+        narrow[k.FLAGS, opens] = [event.whole * k.WHOLE for event in opened]
+        narrow[k.ADDRESS, opens] = coded([event.client_address for event in opened])
+        narrow[k.SERVER_ADDRESS, opens] = coded([event.server_address for event in opened])
+        narrow[k.PROTOCOL, opens] = coded([event.protocol for event in opened])
+        wide[k.CLIENT_PORT, opens] = [_port(event.client_port) for event in opened]
+        wide[k.SERVER_PORT, opens] = [_port(event.server_port) for event in opened]
+        narrow[k.BY, ~opens] = coded([_ENDS.get(event.side or "") for event in ended])
+        narrow[k.HOW, ~opens] = coded([event.how for event in ended])
+
+    def _facts(
+        self, facts: Sequence[Fact], wide: NDArray[np.int64], narrow: NDArray[np.int32]
+    ) -> None:
+        coded = self._texts.coded
+        wide[k.TS] = [fact.ts_ns for fact in facts]
+        wide[k.KEY] = [fact.connection or 0 for fact in facts]
+        close = np.array([fact.kind == "close" for fact in facts])
+        narrow[k.KIND] = np.where(close, k.CLOSE, k.SIGN_ON)
+        data = [fact.data for fact in facts if fact.kind == "close"]
+        narrow[k.REASON, close] = coded([_text(each.get("reason")) for each in data])
+        narrow[k.BY, close] = coded([_SIDES.get(_text(each.get("side"))) for each in data])
+        told = [fact for fact in facts if fact.kind != "close"]
+        narrow[k.CLIENT, ~close] = coded([fact.data["client"] for fact in told])
+        narrow[k.FLAGS, ~close] = [self._is_mine(fact) * k.MINE for fact in told]
+
+    def _is_mine(self, fact: Fact) -> bool:
+        return id_hash(fact.connection or 0) % self._shares == self._share
+
+
+def usable_faults(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Those faults that belong to a stream and have a time."""
+    placed = pc.and_(pc.is_valid(batch.column("ts_ns")), pc.is_valid(batch.column("direction")))
+    return batch.filter(placed)
+
+
+def named(names: NDArray[np.int32], texts: Sequence[str], name: str) -> Rows:
+    """The messages that have a name."""
+    return np.flatnonzero(names == texts.index(name)) if name in texts else np.empty(0, np.intp)
+
+
+def wanted_of(
+    batch: pa.RecordBatch, message: tuple[str, str], rows: Rows
+) -> Iterable[list[pa.Array]]:
+    """What engines want of the struct of some messages; nothing without struct or messages."""
+    column = batch.schema.get_field_index(message[0])
+    if len(rows) and column >= 0:
+        struct = batch.column(column).take(pa.array(rows))
+        yield [pc.struct_field(struct, path.split(".")) for path in WANTED[message].values()]
+
+
+def _length(found: Any) -> int:
+    return int(found.num_rows) if isinstance(found, pa.RecordBatch) else len(found)
+
+
+def from_server(directions: pa.Array) -> NDArray[np.int32]:
+    """1 where the server speaks."""
+    codes, texts = indices_of(directions)
+    return np.array([*(text == "s2c" for text in texts), False], np.int32)[codes]
+
+
+def numbers_of(column: pa.Array, values: NDArray[np.int64]) -> Mask:
+    """Writes the numbers of a column, 0 where there is none; tells where there is one."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.bool_)
+    values[:] = pc.fill_null(column, 0).to_numpy()
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _port(port: int | None) -> int:
+    return NO if port is None else port

@@ -1,0 +1,71 @@
+"""Events that are held back, so that those of a connection are told in the order of their time.
+
+Bytes behind a hole in a stream are known later than what was captured after them. While a stream
+of a connection waits so, everything about that connection, and about the tunnels on it, waits, too.
+See `wirelake.columnar.read.pending`, which does the same with single events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from wirelake.records.rows import WANTED
+
+from .event_builder import Columns, Source
+
+__all__ = ["held_sources", "of_connections"]
+
+_NOT_WANTED = frozenset({"body", "sealed", "body_bytes", "file", "offset"})
+_FAULTS = ("ts_ns", "connection", "direction", "protocol", "missing_bytes", "code")
+
+
+def of_connections(sources: Sequence[Source], connections: Collection[int]) -> list[Source]:
+    """The events of some connections; a message in a tunnel belongs to the link."""
+    wanted = pa.array(connections, pa.int64())
+    found: list[Source] = []
+    for table, events in sources:
+        if isinstance(events, pa.RecordBatch):
+            key = events.column("connection")
+            if table == "messages":
+                key = pc.coalesce(events.column("tunnel_link"), key)
+            found.append((table, events.filter(pc.is_in(key, wanted))))
+        else:
+            found.append((table, [each for each in events if each.connection in connections]))
+    return [source for source in found if len(source[1])]
+
+
+def held_sources(columns: Columns, held: NDArray[np.bool_]) -> Iterator[Source]:
+    """Those of the events that are held back."""
+    for number, (table, events) in enumerate(columns.sources):
+        mine = held[int(columns.starts[number]) : int(columns.starts[number + 1])]
+        if not mine.any():
+            continue
+        if isinstance(events, pa.RecordBatch):
+            yield table, _narrowed(table, events.filter(pa.array(mine)))
+        else:
+            yield table, [each for each, keep in zip(events, mine, strict=True) if keep]
+
+
+def _narrowed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Without what folds do not look at."""
+    if table == "faults":
+        return batch.select(list(_FAULTS))
+    protocol = batch.column("protocol")[0].as_py()
+    wanted = [name for of, name in WANTED if of == protocol]
+    names = [
+        name
+        for name in batch.schema.names
+        if name not in _NOT_WANTED and (name != protocol or wanted)
+    ]
+    found = batch.select(names)
+    if protocol in names:
+        kept = pc.is_in(found.column("name"), pa.array(wanted))
+        at = found.schema.get_field_index(protocol)
+        struct = pc.if_else(kept, found.column(at), pa.scalar(None, found.column(at).type))
+        found = found.set_column(at, found.schema.field(at), struct)
+    return found

@@ -1,0 +1,546 @@
+"""Captures to batches: `messages`, `packets`, `faults` and `coverage`, a window at a time.
+
+    for table, batch in CapturePipeline(paths, tables={"messages"}).batches():
+        ...
+
+A window's streams are sorted by protocol. Kernels find the frames of all streams of a protocol in
+one call, and decode them in the order in which packets completed them. A stream with a fault goes,
+from there on and until it is good again, through the reference's reader; so does a frame that a
+kernel gives up on. What is unfinished at the end of a window is kept for the next.
+
+The rules are in `docs/concepts/captures.md`; the reference is `wirelake.capture.decode.reference`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.messages import MessageRows
+from wirelake.capture.decode.protocol_selector import Chooser
+from wirelake.capture.decode.streams import (
+    Fault,
+    Frame,
+    conflict_fault,
+)
+from wirelake.capture.format.items import Direction
+from wirelake.protocols import registry
+
+from ..decode.coverage import (
+    IGNORED,
+    UNDECIDED,
+    Ledger,
+    coverage_batch,
+)
+from ..decode.messages import (
+    Built,
+    Slices,
+    pieces_of,
+)
+from ..decode.protocol_selector import Spoken, Tongues
+from ..decode.resumable_reader import Reader
+from ..decode.scalar import Outcome, Scalar
+from ..jit.memory import keep_memory_flat
+from ..tcp.frontend import WINDOW_BYTES, FrontEnd
+from ..tcp.pieces import (
+    Delivered,
+    delivered,
+    order,
+    pieces_in_order,
+)
+from ..tcp.window import (
+    DIRECTIONS,
+    ENDINGS,
+    Window,
+)
+from .faults import FaultRows
+from .lifecycle import Lifecycle
+from .packet_table import packet_batch
+from .resuming import LEDGER_COLUMNS, Resumed
+from .state import (
+    Odd,
+    PipelineState,
+    columns,
+)
+from .window_rows import WindowRows, chunks
+
+__all__ = ["TABLES", "CapturePipeline", "Item"]
+
+TABLES: Final = ("messages", "packets", "faults", "coverage", "facts", "connections")
+"""What can be asked for. `facts` and `connections` are lists of events for the engines of
+`wirelake.records`, not batches. With `connections` comes `waiting`: connections of which more is
+known than was yielded, and since when."""
+Item = tuple[str, pa.RecordBatch | list[Any]]
+"""The name of a table, and a batch of it; or a list of events."""
+_OPEN: Final = ENDINGS.index("open")
+
+_Found = tuple[int, Frame | Fault]
+"""A stream, and what was read in it."""
+
+
+class CapturePipeline:
+    """Reads files one after the other, as one capture."""
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        tables: Collection[str] = ("messages", "packets", "faults", "coverage"),
+        ports: Mapping[int, str] | None = None,
+        protocol: str | None = None,
+        keys: Sequence[str | os.PathLike[str]] = (),
+        dialects: Mapping[str, str] | None = None,
+        reveal: bool = False,
+        window_bytes: int = WINDOW_BYTES,
+        share: int = 0,
+        shares: int = 1,
+        state: PipelineState | Sequence[PipelineState] | None = None,
+        all_facts: bool = False,
+    ):
+        unknown = sorted(set(tables).difference(TABLES))
+        if unknown:
+            raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+        keep_memory_flat()
+        self._tables = frozenset(tables)
+        self._chooser = Chooser(ports=ports, protocol=protocol, dialects=dialects)
+        self._ring = KeyRing()
+        for path in keys:
+            self._ring.load(path)
+        states = [state] if isinstance(state, PipelineState) else state
+        resumed = Resumed(states, share, shares) if states else None
+        self._front = FrontEnd(
+            paths,
+            ports=self._chooser.ports,
+            window_bytes=window_bytes,
+            share=share,
+            shares=shares,
+            facts=bool(self._tables & {"facts", "faults"}),
+            all_facts=all_facts,
+            resumed=resumed,
+        )
+        self._share, self._shares = share, shares
+        self._reveal = reveal
+        self._files = self._front.paths
+        self._ledger = Ledger()
+        self._scalar = Scalar(
+            self._chooser, self._ring, MessageRows(self._chooser, self._files, reveal=reveal)
+        )
+        self._faults = FaultRows(self._files)
+        self._spoken = Tongues(self._chooser, self._ring, self._front, self._ledger, reveal=reveal)
+        self._scalar.told = self._spoken.told
+        self._readers: dict[int, Reader] = {}
+        """Readers of streams that have an open fault."""
+        self._lifecycle = Lifecycle()
+        self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+        """Streams with an unfinished frame, and when its first byte was captured."""
+        self._delivered = Delivered(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._ended = np.empty(0, np.bool_)
+        """Which streams ended in this window."""
+        self._stage = "reading"
+        if resumed is not None:
+            self._resume(resumed)
+
+    def batches(self) -> Iterator[Item]:
+        """Everything, in the order of the files. Raises OSError when a file cannot be read."""
+        for window in self.windows():
+            yield from window
+
+    def windows(self, *, last: bool = True) -> Iterator[Iterator[Item]]:
+        """The same, window by window; each must be read to its end before the next.
+
+        The last window has no packets, but what comes of the streams that are open at the end of
+        the files. Without it, `save` and `end` can follow.
+        """
+        for window in self._front.windows(last=False):
+            yield self._window(window)
+        self._stage = "read"
+        if last:
+            yield from self.end()
+
+    def end(self) -> Iterator[Iterator[Item]]:
+        """The last window, when all others were read: what there is more if nothing follows."""
+        self._must_be_read("end")
+        self._stage = "ended"
+        yield self._window(self._front.end())
+
+    def save(self) -> PipelineState:
+        """What is needed to go on with the next files, when all windows but the last were read."""
+        self._must_be_read("save")
+        front, streams = self._front.save()
+        places = {stream: at for at, stream in enumerate(streams.tolist())} if self._readers else {}
+        odd = Odd(
+            {places[stream]: reader for stream, reader in self._readers.items()},
+            self._spoken.told,
+            self._scalar.save(),
+            self._ring.secrets() if self._share == 0 else None,
+        )
+        files = {number for reader in self._readers.values() for number in reader.files()}
+        self._ledger.reach(len(self._front.streams))
+        return PipelineState(
+            self._share,
+            self._shares,
+            front,
+            {number: self._files[number] for number in sorted(files)},
+            self._spoken.names,
+            columns(self._ledger.entries, streams, LEDGER_COLUMNS),
+            self._lifecycle.save(front.connections["id"].tolist()),
+            pickle.dumps(odd, protocol=pickle.HIGHEST_PROTOCOL),
+        )
+
+    def _must_be_read(self, what: str) -> None:
+        if self._stage != "read":
+            raise ValueError(f"{what}: wanted after the windows were read, without the last one")
+
+    def _resume(self, resumed: Resumed) -> None:
+        """Take over what is known from earlier files."""
+        self._ring.restore(*resumed.secrets)
+        self._ledger.restore(resumed.ledger)
+        for name in resumed.protocols:
+            self._spoken.number(registry.find(name))
+            self._spoken.told.get(name, {}).update(resumed.told(name))
+        undecided = np.flatnonzero(resumed.ledger["protocol"] == UNDECIDED).astype(np.int32)
+        self._spoken.choose_by_port(undecided)
+        self._front.undecided = self._spoken.undecided()
+        for stream, (reader, files) in resumed.readers.items():
+            spoken = self._spoken.of(stream)
+            assert spoken is not None
+            reader.go_on(self._scalar.framing(spoken.protocol, stream & 1), files)
+            self._readers[stream] = reader
+        self._scalar.restore(resumed.openings())
+        for connections, lives in resumed.lives:
+            self._lifecycle.restore(connections, lives)
+
+    # -- windows -----------------------------------------------------------------------------
+
+    def _window(self, window: Window) -> Iterator[Item]:
+        self._ledger.reach(len(self._front.streams))
+        self._kept = []
+        self._files_said(window)
+        if "packets" in self._tables and len(window):
+            yield "packets", packet_batch(window)
+        if "connections" in self._tables:
+            yield "connections", self._lifecycle.events(window, self._front.streams)
+        if "facts" in self._tables and window.facts:
+            yield "facts", [fact for _, fact in window.facts]
+        if self._tables & {"messages", "faults", "coverage"}:
+            yield from self._streams(window)
+        if "connections" in self._tables:
+            yield "waiting", self._waiting(window)
+        if "faults" in self._tables and len(self._faults):
+            yield "faults", self._faults.batch()
+
+    def _waiting(self, window: Window) -> dict[int, int]:
+        """Connections of which something is known that was not yielded yet, and since when.
+
+        What waits is behind a hole, or in a fault whose end is not found, or undecided. An
+        unfinished frame before a hole belongs to it.
+        """
+        since = self._front.waiting()
+        for stream, reader in self._readers.items():
+            since[stream] = min(since.get(stream, reader.open_since_ns), reader.open_since_ns)
+        for streams, times in self._kept:
+            for stream, first in zip(streams.tolist(), times.tolist(), strict=True):
+                undecided = self._ledger.entries["protocol"][stream] == UNDECIDED
+                if stream in since or undecided:
+                    since[stream] = min(since.get(stream, first), first)
+        spoken = self._ledger.entries["protocol"][: len(self._front.streams)]
+        undecided = np.flatnonzero(spoken == UNDECIDED)
+        for stream, first in self._front.kept_since(undecided).items():
+            since[stream] = min(since.get(stream, first), first)
+        for stream in window.retired.tolist():
+            since.pop(stream, None)
+        found: dict[int, int] = {}
+        for stream, ts_ns in since.items():
+            connection = int(self._front.streams.connection[stream])
+            found[connection] = min(found.get(connection, ts_ns), ts_ns)
+        return found
+
+    def _keep(
+        self,
+        window: Window,
+        streams: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+    ) -> None:
+        """Unfinished frames come again with what follows."""
+        self._front.keep(streams, starts, stops)
+        if "connections" in self._tables and len(streams):
+            self._kept.append((streams, window.piece_ts[pieces_of(window.pieces, starts)]))
+
+    def _files_said(self, window: Window) -> None:
+        for _, secrets in window.secrets:
+            problems = self._ring.add_secrets(secrets.text)
+            for problem in problems if self._share == 0 else ():
+                self._faults.of_secrets(window.file, secrets, problem)
+        for _, fault in window.file_faults:
+            self._faults.of_file(window.file, fault)
+
+    def _streams(self, window: Window) -> Iterator[Item]:
+        self._spoken.choose(window)
+        for stream, conflict in window.conflicts:
+            self._ledger.add("faults", np.array([stream]), 1)
+            fault = conflict_fault(conflict)
+            spoken = self._spoken.of(stream)
+            name = None if spoken is None else spoken.protocol.name
+            self._faults.of_stream(self._front.streams, stream, name, fault)
+        numbers = self._ledger.entries["protocol"][window.run_stream]
+        ended = self._ended_in(window)
+        self._ended = np.zeros(len(self._front.streams), np.bool_)
+        self._ended[ended] = True
+        self._delivered = delivered(window.pieces, window.run_start)
+        self._ignore(window, numbers)
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            runs = np.flatnonzero(numbers == number)
+            yield from self._messages(window, self._spoken.all[number], runs)
+        yield from self._end_readers(ended)
+        yield from self._retire(window)
+        self._front.undecided = self._spoken.undecided()
+
+    def _ended_in(self, window: Window) -> NDArray[np.int32]:
+        """The streams that ended in a window, and those whose bytes come now although they ended
+        before, because their connection was undecided."""
+        if not len(self._front.undecided):
+            return window.ended
+        late = window.run_stream[self._front.streams.ending[window.run_stream] > 0]
+        return np.concatenate([window.ended, np.setdiff1d(late, window.ended)])
+
+    def _ignore(self, window: Window, numbers: NDArray[np.int16]) -> None:
+        """Bytes of streams without a protocol; those of undecided streams are kept."""
+        sizes = window.run_stop - window.run_start
+        ignored = numbers == IGNORED
+        self._ledger.add("ignored", window.run_stream[ignored], sizes[ignored])
+        runs = np.flatnonzero(numbers == UNDECIDED)
+        filled = runs[window.run_stop[runs] > window.run_start[runs]]
+        self._keep(
+            window, window.run_stream[filled], window.run_start[filled], window.run_stop[filled]
+        )
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _messages(
+        self,
+        window: Window,
+        spoken: Spoken,
+        runs: NDArray[np.intp],
+    ) -> Iterator[Item]:
+        """The messages of one protocol in a window."""
+        streams = window.run_stream[runs]
+        faulty = np.zeros(len(self._front.streams), np.bool_)
+        faulty[list(self._readers)] = True
+        faulty[streams[window.run_gap[runs] > 0]] = True
+        plain = runs[~faulty[streams]]
+        frames = spoken.builder.kernels.scan(
+            window.data, window.run_start[plain], window.run_stop[plain]
+        )
+        read: list[_Found] = []
+        for at in np.flatnonzero(frames.wrong).tolist():
+            stream = int(window.run_stream[plain[at]])
+            read += self._read(window, spoken, stream, [(plain[at], int(frames.reached[at]))])
+        for stream in np.unique(streams[faulty[streams]]).tolist():
+            mine = runs[streams == stream]
+            read += self._read(window, spoken, stream, [(run, None) for run in mine.tolist()])
+        self._learn(spoken, read)
+        self._leave(window, spoken, plain[~frames.wrong], frames.reached[~frames.wrong])
+        first = pieces_in_order(window.pieces, frames.starts)
+        last = pieces_in_order(window.pieces, frames.stops - 1)
+        arrival = self._delivered.arrival[last]
+        sequence = order(arrival)
+        frame_streams = window.run_stream[plain][frames.runs[sequence]]
+        slices = Slices(
+            window.data,
+            window.pieces,
+            first[sequence],
+            frames.starts[sequence],
+            frames.stops[sequence],
+            self._front.streams.direction[frame_streams],
+            self._delivered.ts_ns[last[sequence]],
+            self._front.streams.connection[frame_streams],
+        )
+        yield from self._built(window, spoken, slices, frame_streams, arrival[sequence], read)
+
+    def _built(
+        self,
+        window: Window,
+        spoken: Spoken,
+        slices: Slices,
+        streams: NDArray[np.int32],
+        arrival: NDArray[np.int64],
+        read: list[_Found],
+    ) -> Iterator[Item]:
+        """Batches of slices, and the rows of frames that were read one by one among them."""
+        rows = WindowRows()
+        outcomes: list[tuple[int, Outcome]] = []
+        known = self._ring.knows(spoken.protocol.name)
+        keys = spoken.keys if known else None
+        all_scalar = spoken.needs_context and known
+        for begin, end in chunks(slices):
+            part = slices.take(slice(begin, end))
+            if all_scalar:
+                odd = np.arange(begin, end)
+            else:
+                built = spoken.builder.build(part, keys, self._scalar.opens(spoken.protocol, part))
+                self._account(part, built, streams[begin:end])
+                odd = built.odd + begin
+                places = arrival[begin:end]
+                rows.add(spoken.protocol.name, built.batch, places[built.rows])
+                if built.inner is not None:
+                    carried, batch, carriers = built.inner
+                    rows.add(carried.name, batch, places[carriers])
+            for at in odd.tolist():
+                outcome = self._scalar.slice(
+                    spoken.protocol,
+                    window,
+                    self._delivered,
+                    int(slices.starts[at]),
+                    int(slices.stops[at]),
+                    int(slices.ways[at]),
+                    int(slices.connection[at]),
+                )
+                stream = int(streams[at])
+                outcomes.append((stream, self._located(window, outcome)))
+        outcomes += [(stream, self._outcome(spoken, stream, each)) for stream, each in read]
+        self._settle(spoken, outcomes, rows)
+        yield from self._emitted(rows)
+
+    def _learn(self, spoken: Spoken, read: list[_Found]) -> None:
+        """What frames that were read one by one say about keys."""
+        if spoken.keys is not None and self._ring.knows(spoken.protocol.name):
+            for stream, each in read:
+                if isinstance(each, Frame):
+                    connection = int(self._front.streams.connection[stream])
+                    spoken.keys.learn_from(connection, each.message)
+
+    def _account(self, slices: Slices, built: Built, streams: NDArray[np.int32]) -> None:
+        """Counts what the kernels decoded."""
+        sizes = (slices.stops - slices.starts)[built.rows]
+        mine = streams[built.rows]
+        self._ledger.add("messages", mine, 1)
+        opened = ~built.sealed
+        self._ledger.add("decoded", mine[opened], sizes[opened])
+        if not opened.all():
+            self._ledger.add("undecryptable", mine[built.sealed], sizes[built.sealed])
+
+    def _settle(
+        self, spoken: Spoken, outcomes: list[tuple[int, Outcome]], rows: WindowRows
+    ) -> None:
+        """Counts what was read one by one, and makes rows of it."""
+        for stream, outcome in outcomes:
+            one = np.array([stream])
+            if outcome.fault is not None:
+                self._ledger.add("faults", one, 1)
+                self._ledger.add("faulty", one, outcome.fault.present_bytes)
+                name = spoken.protocol.name
+                self._faults.of_stream(self._front.streams, stream, name, outcome.fault)
+                continue
+            self._ledger.add("messages", one, 1)
+            self._ledger.add("undecryptable" if outcome.sealed else "decoded", one, outcome.size)
+        rows.add_outcomes([outcome for _, outcome in outcomes])
+
+    # -- streams with faults -----------------------------------------------------------------
+
+    def _read(
+        self,
+        window: Window,
+        spoken: Spoken,
+        stream: int,
+        runs: list[tuple[Any, int | None]],
+    ) -> list[_Found]:
+        """Reads runs of one stream with the reference's reader, until all is well again."""
+        way = int(self._front.streams.direction[stream])
+        reader = self._readers.pop(stream, None) or self._scalar.reader(spoken.protocol, way)
+        found: list[Frame | Fault] = []
+        for run, start in runs:
+            found += self._scalar.feed(reader, window, self._delivered, int(run), start)
+        last = int(runs[-1][0])
+        left = reader.unfinished
+        room = int(window.run_stop[last]) - int(window.run_start[last])
+        if left is None or left > room or self._ended[stream]:
+            self._readers[stream] = reader
+        elif left:
+            stop = window.run_stop[[last]]
+            self._keep(window, np.array([stream], np.int32), stop - left, stop)
+        return [(stream, each) for each in found]
+
+    def _outcome(self, spoken: Spoken, stream: int, found: Frame | Fault) -> Outcome:
+        if isinstance(found, Fault):
+            return Outcome(0, found.present_bytes, [], False, found)
+        streams = self._front.streams
+        direction: Direction = DIRECTIONS[int(streams.direction[stream])]
+        connection = int(streams.connection[stream])
+        return self._scalar.frame(spoken.protocol, found, direction, connection)
+
+    def _located(self, window: Window, outcome: Outcome) -> Outcome:
+        """A fault in places of the stream instead of the window's bytes."""
+        if outcome.fault is None:
+            return outcome
+        run = int(np.searchsorted(window.run_start, outcome.fault.start, side="right")) - 1
+        moved = outcome.fault.start - int(window.run_start[run]) + int(window.run_offset[run])
+        return outcome._replace(fault=outcome.fault._replace(start=moved))
+
+    def _leave(
+        self,
+        window: Window,
+        spoken: Spoken,
+        runs: NDArray[np.intp],
+        reached: NDArray[np.int64],
+    ) -> None:
+        """What is unfinished is kept; where the stream has ended, a reader says what it is."""
+        stops = window.run_stop[runs]
+        left = np.flatnonzero(reached < stops)
+        streams = window.run_stream[runs[left]]
+        over = self._ended[streams]
+        keep = left[~over]
+        self._keep(window, window.run_stream[runs[keep]], reached[keep], stops[keep])
+        for at in left[over].tolist():
+            stream = int(window.run_stream[runs[at]])
+            reader = self._scalar.reader(
+                spoken.protocol, int(self._front.streams.direction[stream])
+            )
+            self._scalar.feed(reader, window, self._delivered, int(runs[at]), int(reached[at]))
+            self._readers[stream] = reader
+
+    def _end_readers(self, ended: NDArray[np.int32]) -> Iterator[Item]:
+        """Ends the readers of streams that have ended."""
+        rows = WindowRows()
+        endings = self._front.streams.ending[ended]
+        for stream, by in zip(ended.tolist(), endings.tolist(), strict=True):
+            reader = self._readers.pop(stream, None)
+            if reader is None:
+                continue
+            spoken = self._spoken.of(stream)
+            assert spoken is not None
+            found = reader.end(still_open=by == _OPEN)
+            self._ledger.add("ignored", np.array([stream]), reader.ignored_bytes)
+            outcomes = [(stream, self._outcome(spoken, stream, each)) for each in found]
+            self._settle(spoken, outcomes, rows)
+        yield from self._emitted(rows)
+
+    def _emitted(self, rows: WindowRows) -> Iterator[Item]:
+        if "messages" in self._tables:
+            for batch in rows.batches():
+                yield "messages", batch
+
+    # -- coverage ----------------------------------------------------------------------------
+
+    def _retire(self, window: Window) -> Iterator[Item]:
+        """The streams of connections that are gone."""
+        retired = window.retired
+        if not len(retired):
+            return
+        if "coverage" in self._tables:
+            names = self._spoken.names
+            yield (
+                "coverage",
+                coverage_batch(self._front.streams, self._ledger, retired, names, self._files),
+            )
+        gone = self._front.streams.connection[retired].tolist()
+        self._scalar.forget(gone)
+        self._spoken.forget(gone)
+        self._ledger.forget(np.concatenate([retired, retired ^ 1]))

@@ -1,0 +1,83 @@
+"""Events that are held back, so that engines see those of a connection in the order of their time.
+
+Bytes behind a hole in a stream are known later than what was captured after them. While a stream
+of a connection waits so, everything about that connection, and about the tunnels on it, waits, too.
+Tunnels move from link to link, so all links wait with one that does; though not for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from wirelake.records.rows import (
+    Closed,
+    Event,
+    MessageRow,
+    in_order,
+)
+
+__all__ = ["TOGETHER_NS", "HeldBack"]
+
+TOGETHER_NS: Final = 600 * 1_000_000_000
+"""So long all links wait with one of them: some holes are never filled."""
+_LINK: Final = "relay"
+"""What is spoken on links."""
+
+
+class HeldBack:
+    """Events of connections that wait."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, int] = {}
+        """Connections of which more is known than was told, and the time from which on."""
+        self._events: dict[int, list[Event]] = {}
+        self._links: set[int] = set()
+
+    def passed(self, events: Iterable[Event]) -> list[Event]:
+        """What can be told now, in order: new events, and held ones that need not wait any more."""
+        found: list[Event] = []
+        every = in_order(events)
+        self._wait_together(every)
+        for event in every:
+            connection = _connection(event)
+            if connection is None or not self._holds(connection, event.ts_ns):
+                found.append(event)
+            else:
+                self._events.setdefault(connection, []).append(event)
+        for connection in self._events.keys() - self.waiting.keys():
+            found += self._events.pop(connection)
+        return in_order(found)
+
+    def all(self) -> Iterator[Event]:
+        """Everything that is still held."""
+        for events in self._events.values():
+            yield from events
+        self._events.clear()
+
+    def _wait_together(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, MessageRow) and event.protocol == _LINK:
+                self._links.add(event.connection)
+        oldest = events[-1].ts_ns - TOGETHER_NS if events else 0
+        since = [self.waiting[link] for link in self._links.intersection(self.waiting)]
+        first = min((ts_ns for ts_ns in since if ts_ns > oldest), default=None)
+        if first is not None:
+            for link in self._links:
+                self.waiting[link] = min(self.waiting.get(link, first), first)
+        for event in events:
+            if isinstance(event, Closed):
+                self._links.discard(event.connection)
+
+    def _holds(self, connection: int, ts_ns: int) -> bool:
+        if connection in self._events:
+            return True
+        since = self.waiting.get(connection)
+        return since is not None and ts_ns >= since
+
+
+def _connection(event: Event) -> int | None:
+    """The connection of an event; of a message in a tunnel, that of the link."""
+    if isinstance(event, MessageRow) and event.tunnel_link is not None:
+        return event.tunnel_link
+    return event.connection

@@ -1,0 +1,261 @@
+"""Captures as tables: the one way in for the command line and for Spark.
+
+    options = ReadOptions(table="calls", filter='status != "ok"')
+    for batch in read_batches(["edge.pcapng"], options):
+        ...
+
+`messages`, `packets`, `faults` and `coverage` come from the pipeline as they are. `calls`,
+`deliveries`, `connections` and `tunnels` are made of them by the engines of `wirelake.records`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wirelake.protocols import registry
+from wirelake.records import ENGINES
+from wirelake.records.batches import (
+    batch_from_rows,
+    fault_rows,
+    message_rows,
+)
+from wirelake.records.engine import Engine, tell
+from wirelake.records.filter import compile_filter
+from wirelake.records.rows import (
+    Event,
+    Fact,
+    in_order,
+)
+from wirelake.records.schema import schema
+
+from ..pipeline.pipeline import CapturePipeline, Item
+from ..pipeline.window_rows import BATCH_ROWS
+from ..tcp.frontend import WINDOW_BYTES
+from .pending import HeldBack
+
+__all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_schema"]
+
+PLAIN: Final = ("messages", "packets", "faults", "coverage")
+"""Tables that a capture holds."""
+DERIVED: Final = tuple(ENGINES)
+"""Tables that are made of others, each by its engine."""
+TABLES: Final = (*PLAIN, *DERIVED)
+_SOURCES: Final = ("messages", "faults", "connections", "facts")
+"""What engines are told."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is read, and how."""
+
+    table: str = "messages"
+    protocol: str | None = None
+    """Only this protocol; `messages` then has its struct alone."""
+    speaks: str | None = None
+    """What every connection speaks, whatever its port."""
+    ports: Mapping[int, str] | None = None
+    """Protocols by the server's port; None for the usual ports."""
+    keys: Sequence[str | os.PathLike[str]] = ()
+    """Key logs."""
+    dialects: Mapping[str, str] | None = None
+    """Dialects by protocol."""
+    reveal: bool = False
+    """Whether secret fields are shown."""
+    columns: Sequence[str] | None = None
+    """Columns, or paths into a protocol's struct such as `comet.auth.client_id`; None for all."""
+    filter: str | None = None
+    """A condition in the filter language."""
+    share: int = 0
+    shares: int = 1
+    """Which share of the connections is read."""
+    window_bytes: int = WINDOW_BYTES
+
+    def __post_init__(self) -> None:
+        if self.table not in TABLES:
+            raise ValueError(f"no table {self.table!r}; there are {', '.join(TABLES)}")
+        for name in (self.protocol, self.speaks):
+            if name is not None:
+                registry.find(name)
+        if self.filter is not None:
+            compile_filter(self.filter, _whole_schema(self))
+        if self.columns is not None:
+            table_schema(self)
+
+
+def table_schema(options: ReadOptions) -> pa.Schema:
+    """The columns of what is read."""
+    whole = _whole_schema(options)
+    if options.columns is None:
+        return whole
+    fields = [_field(whole, name) for name in options.columns]
+    return pa.schema(fields, metadata=whole.metadata)
+
+
+def read_batches(
+    paths: Iterable[str | os.PathLike[str]], options: ReadOptions | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table, in bounded batches. Raises OSError when a file cannot be read."""
+    chosen = options or ReadOptions()
+    files = [os.fspath(path) for path in paths]
+    pipeline = open_pipeline(files, chosen)
+    yield from finished(chosen, pipeline.windows())
+
+
+def sources(table: str) -> tuple[str, ...]:
+    """What the pipeline must yield for a table."""
+    return (table,) if table in PLAIN else _SOURCES
+
+
+def open_pipeline(
+    files: Sequence[str], options: ReadOptions, also: Sequence[str] = ()
+) -> CapturePipeline:
+    """The pipeline that reads what a table is made of, and perhaps more."""
+    return CapturePipeline(
+        files,
+        tables=(*sources(options.table), *also),
+        ports=options.ports,
+        protocol=options.speaks,
+        keys=options.keys,
+        dialects=options.dialects,
+        reveal=options.reveal,
+        window_bytes=options.window_bytes,
+        share=options.share,
+        shares=options.shares,
+    )
+
+
+def finished(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
+    """Batches of the table, filtered and cut to the wanted columns."""
+    whole = _whole_schema(options)
+    wanted = table_schema(options)
+    condition = None if options.filter is None else compile_filter(options.filter, whole)
+    made = _plain(options, windows) if options.table in PLAIN else _derived(options, windows)
+    for found in made:
+        batch = _completed(found, whole)
+        if condition is not None:
+            batch = condition.select(batch)
+        if batch.num_rows:
+            yield _chosen(batch, wanted) if options.columns is not None else batch
+
+
+# -- tables ----------------------------------------------------------------------------------
+
+
+def _plain(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
+    for window in windows:
+        for table, found in window:
+            if table == options.table:
+                assert isinstance(found, pa.RecordBatch)
+                yield from _of_protocol(found, options)
+
+
+def _of_protocol(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    if options.protocol is None or "protocol" not in batch.schema.names:
+        yield batch
+    elif options.table == "messages":  # a batch has messages of one protocol, and its struct
+        if options.protocol in batch.schema.names:
+            yield batch
+    else:
+        yield batch.filter(pc.equal(batch.column("protocol"), options.protocol))
+
+
+def _derived(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
+    engine: Engine[Any] = ENGINES[options.table]()
+    held = HeldBack()
+    for window in windows:
+        for event in held.passed(_events(window, held)):
+            tell(engine, event)
+        yield from _taken(options, engine)
+    for event in in_order(held.all()):
+        tell(engine, event)
+    engine.finish()
+    yield from _taken(options, engine)
+
+
+def _events(window: Iterable[Item], held: HeldBack) -> Iterator[Event]:
+    """What a window tells the engines."""
+    held.waiting = {}
+    for table, found in window:
+        match table:
+            case "waiting":
+                held.waiting.update(found)
+            case "messages":
+                yield from message_rows(found)
+            case "faults":
+                yield from fault_rows(found)
+            case "facts":
+                for fact in found:
+                    yield Fact(fact.ts_ns, fact.kind, fact.connection, fact.data)
+            case _:
+                yield from found
+
+
+def _taken(options: ReadOptions, engine: Engine[Any]) -> Iterator[pa.RecordBatch]:
+    rows = engine.take()
+    for start in range(0, len(rows), BATCH_ROWS):
+        batch = batch_from_rows(options.table, rows[start : start + BATCH_ROWS])
+        yield from _of_protocol(batch, options)
+
+
+# -- schemas ---------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def _schema_of(table: str, protocols: tuple[str, ...]) -> pa.Schema:
+    return schema(table, protocols)
+
+
+def _whole_schema(options: ReadOptions) -> pa.Schema:
+    return _schema_of(options.table, () if options.protocol is None else (options.protocol,))
+
+
+def _completed(batch: pa.RecordBatch, whole: pa.Schema) -> pa.RecordBatch:
+    """The batch with all columns of a schema; structs of other protocols are null."""
+    if batch.schema.names == whole.names:
+        return batch
+    have = set(batch.schema.names)
+    arrays = [
+        batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type)
+        for field in whole
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=whole)
+
+
+def _field(whole: pa.Schema, path: str) -> pa.Field:
+    """The column at a path, named by it."""
+    first, *rest = path.split(".")
+    if first not in whole.names:
+        raise ValueError(f"no column {first!r}; there are {', '.join(whole.names)}")
+    found = whole.field(first)
+    for name in rest:
+        inner = found.type
+        known = (
+            [inner.field(at).name for at in range(inner.num_fields)] if _is_struct(inner) else []
+        )
+        if name not in known:
+            there = f"; there are {', '.join(known)}" if known else ""
+            raise ValueError(f"no column {name!r} in {found.name}{there}")
+        found = inner.field(name)
+    return found.with_name(path)
+
+
+def _is_struct(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind))
+
+
+def _chosen(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    arrays = [_at(batch, field.name) for field in wanted]
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
+    first, *rest = path.split(".")
+    column = batch.column(first)
+    return pc.struct_field(column, rest) if rest else column

@@ -1,0 +1,48 @@
+"""Makes the kernels of the front end ready: `warm` loads them from the cache, or compiles them.
+
+For processes that are forked later, such as Spark's workers: it starts no thread and opens no file.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..jit.options import readonly
+from ..scan import blocks
+from ..scan.interfaces import InterfaceTable
+from ..scan.scanner import Rows
+from ..tcp import packets as packet_kernels
+from ..tcp import pieces
+from ..tcp.frontend import FrontEnd
+from ..tcp.packets import Packets
+from ..tcp.reassembly import Record
+from ..tcp.tracker import Tracker
+
+__all__ = ["warm"]
+
+
+def warm() -> None:
+    """Call every kernel of the front end once, with nothing."""
+    for _ in FrontEnd([], ports=()).windows():
+        pass
+    rows = Rows(0)
+    columns = rows.wide, rows.narrow, rows.marks, 0
+    blocks.scan_pcap(rows.data, 0, 0, 0, False, 1, 0, 0, *columns)
+    faces = InterfaceTable().rows
+    others = np.empty((3, 0), np.int64)
+    blocks.scan_pcapng(rows.data, 0, 0, 0, False, True, faces, 0, *columns, others)
+    packets = Packets(rows, file=0, before=0)
+    none = np.empty(0, np.int64)
+    tracker = Tracker((), limit=1, share=0, shares=1)
+    packets.follow_run(tracker.streams, 0, none, 0)
+    Record(tracker.streams, 0).save()
+    target = np.empty(0, np.uint8)
+    packet_kernels.tail(none, packets.data, packets.places, packets.sizes, target)
+    packet_kernels.tail_before(
+        -1, packets.earlier, packets.data, packets.places, packets.sizes, target
+    )
+    pieces.copy_bytes(readonly(b""), none, none, target, none)
+    nowhere = pieces.Pieces.room(0)
+    pieces.delivered(nowhere, none)
+    pieces.pieces_in_order(nowhere, none)
+    pieces.order(np.zeros(1, np.int64))

@@ -1,0 +1,233 @@
+"""The processes behind `parallel.py`: each decodes a share of the connections and sends windows.
+
+What goes over a worker's pipe: for each window a mark, its items and another mark, after the last
+window `_END`, instead of any of them an error. Batches travel as Arrow streams, events as pickles.
+A worker makes the next window while the last one waits to be sent, and then waits itself, so that
+memory is bounded however slow the reader is.
+
+Workers never see an interrupt of the keyboard: whoever started them does, and ends them. A worker
+whose reader is gone ends by itself.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from wirelake.records.rows import WANTED, MessageRow
+
+from ..pipeline.pipeline import CapturePipeline, Item
+from .reader import (
+    PLAIN,
+    ReadOptions,
+    finished,
+    sources,
+)
+
+__all__ = ["FILTERED", "Workers", "open_windows"]
+
+FILTERED: Final = frozenset(PLAIN) - {"faults"}
+"""Tables whose rows are filtered by the workers; of `faults`, everybody wants to know all."""
+_AHEAD: Final = 1
+"""Windows of a worker that are made and wait to be sent."""
+_BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
+_TOLD_COLUMNS: Final = frozenset(MessageRow.__struct_fields__).union(
+    protocol for protocol, _ in WANTED
+)
+"""What engines look at of `messages`."""
+
+_Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
+"""The items of a window, each as it is sent."""
+
+
+def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterable[Item]]:
+    """The windows of captures, in this process; with all faults, whatever the table."""
+    pipeline = CapturePipeline(
+        files,
+        tables={*sources(options.table), "faults"},
+        ports=options.ports,
+        protocol=options.speaks,
+        keys=options.keys,
+        dialects=options.dialects,
+        reveal=options.reveal,
+        window_bytes=options.window_bytes,
+        share=options.share,
+        shares=options.shares,
+    )
+    yield from pipeline.windows()
+
+
+class Workers:
+    """So many processes that read the same files."""
+
+    def __init__(self, files: Sequence[str], options: ReadOptions, count: int):
+        self._files = files
+        self._options = options
+        self._count = count
+        self._workers: list[_Worker] = []
+
+    def windows(self) -> Generator[Iterator[Item]]:
+        """What all workers find in a window, one window after the other, each to be read to its
+        end. Raises what a worker raised. The workers end with the generator."""
+        try:
+            self._start()
+            while self._has_window():
+                yield self._window()
+        finally:
+            for worker in self._workers:
+                worker.end()
+
+    def _start(self) -> None:
+        # The first process that starts brings this one with it, which unblocks signals.
+        resource_tracker.ensure_running()
+        # A process inherits the signals that are blocked.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for share in range(self._count):
+                options = replace(self._options, share=share, shares=self._count)
+                self._workers.append(_Worker(self._files, options))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _has_window(self) -> bool:
+        more = {worker.has_window() for worker in self._workers}
+        if len(more) > 1:
+            raise RuntimeError("workers cut the capture into different windows")
+        return more.pop()
+
+    def _window(self) -> Iterator[Item]:
+        for worker in self._workers:
+            yield from worker.items()
+
+
+class _Worker:
+    """This process's end of a worker."""
+
+    def __init__(self, files: Sequence[str], options: ReadOptions):
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(theirs, files, options), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def has_window(self) -> bool:
+        """Waits for the next window; False when there are no more."""
+        return self._receive() == _BEGIN
+
+    def items(self) -> Iterator[Item]:
+        """The items of the window."""
+        while (table := self._receive()) != _DONE:
+            data = self._bytes()
+            yield table, _unpacked(data)
+
+    def end(self) -> None:
+        """Ends the process, whatever it is doing."""
+        self._process.terminate()
+        self._process.join()
+        self._process.close()
+        self._pipe.close()
+
+    def _receive(self) -> str:
+        word = self._bytes().decode()
+        if word == _ERROR:
+            error: Exception = pickle.loads(self._bytes())
+            raise error
+        return word
+
+    def _bytes(self) -> bytes:
+        try:
+            return self._pipe.recv_bytes()
+        except EOFError:
+            self._process.join()
+            raise ChildProcessError(
+                f"a worker ended early, with exit code {self._process.exitcode};"
+                " one process alone needs less memory"
+            ) from None
+
+
+# -- in the worker ---------------------------------------------------------------------------
+
+
+def _work(pipe: Connection, files: Sequence[str], options: ReadOptions) -> None:
+    """The life of a worker."""
+    outbox: queue.Queue[_Packed | Exception | None] = queue.Queue(_AHEAD)
+    sender = threading.Thread(target=_send, args=(pipe, outbox))
+    sender.start()
+    try:
+        for window in open_windows(files, options):
+            outbox.put([(table, _pack(found)) for table, found in _slim(window, options)])
+        outbox.put(None)
+    except (OSError, ValueError, LookupError) as error:
+        outbox.put(error)
+    except Exception as error:  # of any class, perhaps one that cannot be sent
+        outbox.put(RuntimeError(f"{type(error).__name__}: {error}"))
+    sender.join()
+
+
+def _send(pipe: Connection, outbox: queue.Queue[_Packed | Exception | None]) -> None:
+    try:
+        while isinstance(window := outbox.get(), list):
+            pipe.send_bytes(_BEGIN.encode())
+            for table, data in window:
+                pipe.send_bytes(table.encode())
+                pipe.send_bytes(data)
+            pipe.send_bytes(_DONE.encode())
+        if window is None:
+            pipe.send_bytes(_END.encode())
+        else:
+            pipe.send_bytes(_ERROR.encode())
+            pipe.send_bytes(pickle.dumps(window))
+    except OSError:
+        os._exit(1)  # nobody reads any more, and the other thread may wait for room in the outbox
+
+
+def _slim(window: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
+    """A window without what its reader has no use for."""
+    if options.table not in FILTERED:
+        for table, found in window:
+            yield table, _selected(found, _TOLD_COLUMNS) if table == "messages" else found
+        return
+    items = list(window)
+    yield from (item for item in items if item[0] == "faults")
+    columns = options.columns
+    wanted = None if columns is None else {path.partition(".")[0] for path in columns}
+    for batch in finished(replace(options, columns=None), [items]):
+        yield options.table, _selected(batch, wanted)
+
+
+def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
+    """Some columns of a batch; the structs of other protocols, which are all null, never."""
+    return batch.select(
+        [
+            field.name
+            for field, column in zip(batch.schema, batch.columns, strict=True)
+            if (wanted is None or field.name in wanted)
+            and not (pa.types.is_struct(field.type) and column.null_count == len(column))
+        ]
+    )
+
+
+def _pack(found: Any) -> bytes | pa.Buffer:
+    if not isinstance(found, pa.RecordBatch):
+        return pickle.dumps(found)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, found.schema) as writer:
+        writer.write_batch(found)
+    return sink.getvalue()
+
+
+def _unpacked(data: bytes) -> Any:
+    if data[:4] == b"\xff\xff\xff\xff":  # an Arrow stream begins so, a pickle does not
+        return pa.ipc.open_stream(data).read_next_batch()
+    return pickle.loads(data)

@@ -1,0 +1,327 @@
+"""From capture files to contiguous bytes of streams, a window at a time.
+
+    front = FrontEnd(["edge.pcapng"], ports={7300: "comet"})
+    for window in front.windows():
+        ...                                     # window.data, window.run_start, ...
+        front.keep(streams, starts, stops)      # unfinished frames come again, with what follows
+
+The work is done by kernels: block scan (`scan.py`), headers (`segments.py`), connections
+(`flows.py`), order (`order.py`), copying (`gather.py`). Everything odd is done by the reference,
+`wirelake.capture`, whose results these are. Memory does not depend on the size of the files.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirelake.capture.decode.protocol_selector import INTRODUCTION
+from wirelake.capture.format.items import Fact, Secrets
+from wirelake.capture.format.limits import Limits
+from wirelake.capture.tcp.connections import LIMIT
+
+from ..pipeline.resuming import (
+    CONNECTION_COLUMNS,
+    STREAM_COLUMNS,
+    Resumed,
+)
+from ..pipeline.state import FrontState, columns
+from ..scan.scanner import (
+    Part,
+    Rows,
+    Scanner,
+    Told,
+)
+from . import slots
+from . import stream_order as order
+from .carry import Carry, joined
+from .gather import Gathered, gather
+from .packets import Packets
+from .reassembly import Patcher
+from .tracker import Tracker, both_streams
+from .window import Streams, Window
+
+__all__ = ["WINDOW_BYTES", "FrontEnd"]
+
+WINDOW_BYTES: Final = 32 << 20
+"""How much of a file makes a window: enough that fixed costs vanish, and small enough to be held
+several times over."""
+
+_LIMITS: Final = Limits()
+_ENDING: Final = np.array([0, order.EXPIRED, order.REPLACED, order.EVICTED], np.uint8)
+"""How a stream ended, by why its connection was dropped."""
+
+
+class FrontEnd:
+    """Reads files one after the other, as one capture: a connection may go on from one to the next.
+
+    `ports` are those of servers: they tell who is the client when no SYN does. With `shares`, only
+    the connections of one share are read, and only their packets are seen; packets without a
+    connection, facts and faults of files belong to share 0, secrets to all. `connections` bounds
+    the connections that are held, those of all shares together. `part` reads only that part of the
+    one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over,
+    introductions apart; with `all_facts`, every share is told all of it. `resumed` is what is known
+    from earlier files.
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        ports: Collection[int],
+        window_bytes: int = WINDOW_BYTES,
+        share: int = 0,
+        shares: int = 1,
+        connections: int = LIMIT,
+        limits: Limits = _LIMITS,
+        part: Part | None = None,
+        facts: bool = True,
+        all_facts: bool = False,
+        resumed: Resumed | None = None,
+    ):
+        if not 0 <= share < shares:
+            raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
+        if window_bytes < 1 or connections < 1:
+            raise ValueError("window_bytes and connections: wanted 1 or more")
+        several = [paths] if isinstance(paths, str | os.PathLike) else paths
+        earlier = [] if resumed is None else resumed.files
+        self._first_file = len(earlier)
+        self.paths = [*earlier, *(os.fspath(path) for path in several)]
+        """The files, earlier ones first; streams and pieces know them by number."""
+        if part is not None and len(self.paths) != 1:
+            raise ValueError("part: wanted one file, of which it is a part")
+        self._part = part
+        self._window_bytes = window_bytes
+        self._share = share
+        self._limits = limits
+        self._facts = facts
+        self._all_facts = all_facts
+        self._tracker = Tracker(ports, limit=connections, share=share, shares=shares)
+        self.streams = Streams(self._tracker)
+        """What is known of each stream."""
+        self._patcher = Patcher()
+        self._carry = Carry()
+        self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
+        self._gathered: Gathered | None = None
+        self._number = 0
+        self._packets = 0
+        self.undecided = np.empty(0, np.int32)
+        """Connections, by slot, of which all that is kept comes when one of their streams goes on;
+        to be set before the next window is asked for."""
+        if resumed is not None:
+            self._tracker.restore(resumed.connections, resumed.streams, resumed.now_ns)
+            self._patcher.restore(resumed.assemblers)
+            self._carry = joined(self._tracker.streams, *resumed.carries)
+            self._packets = resumed.packets
+
+    def windows(self, *, last: bool = True) -> Iterator[Window]:
+        """All windows; the last one, if it is wanted, is that of `end`.
+
+        Raises OSError when a file cannot be opened or read.
+        """
+        for file in range(self._first_file, len(self.paths)):
+            path = self.paths[file]
+            scanner = Scanner(
+                path,
+                window_bytes=self._window_bytes,
+                limits=self._limits,
+                part=self._part,
+                facts=self._facts,
+            )
+            try:
+                for rows in scanner.windows():
+                    yield self._window(path, self._next_packets(rows, file), rows.told)
+            finally:
+                scanner.close()
+        if last:
+            yield self.end()
+
+    def end(self) -> Window:
+        """The last window: it has no packets, but the ends of the streams that were open."""
+        none = Packets(Rows(0), file=len(self.paths) - 1, before=0)
+        return self._window("", none, [], last=True)
+
+    def keep(
+        self, stream: NDArray[np.int32], start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> None:
+        """Keep the last bytes of streams, from `start` to `stop` in the window's `data`.
+
+        They come again, as the beginning of the stream's next run. `stop` is where the last run of
+        the stream stops. To be called before the next window is asked for.
+        """
+        self._kept.append((stream.astype(np.int32), start, stop))
+
+    def drop(self, streams: NDArray[np.int32]) -> None:
+        """Deliver no more bytes of these streams: count them as ignored."""
+        self._tracker.streams["state"][streams] |= order.IGNORED
+        self._tracker.streams["carry"][streams] = -1
+
+    def waiting(self) -> dict[int, int]:
+        """The streams in which something waits behind a hole, and when the first of it came.
+
+        An unfinished frame before the hole is part of what waits, in whichever window it came.
+        """
+        carried = self._tracker.streams["carry"]
+        return {
+            stream: min(since_ns, self._carry.since_ns(int(carried[stream]), since_ns))
+            for stream, since_ns in self._patcher.waiting().items()
+        }
+
+    def kept_since(self, streams: NDArray[np.intp]) -> dict[int, int]:
+        """Those of the streams of which bytes were kept in earlier windows, and when the first of
+        them came."""
+        carried = self._tracker.streams["carry"][streams]
+        kept = carried >= 0
+        return {
+            stream: self._carry.since_ns(carry, 0)
+            for stream, carry in zip(streams[kept].tolist(), carried[kept].tolist(), strict=True)
+        }
+
+    # -- to go on later ----------------------------------------------------------------------
+
+    def save(self) -> tuple[FrontState, NDArray[np.int32]]:
+        """What is known between two windows; and the streams in there, by number."""
+        self._renew()
+        held = self._tracker.by_last_use()
+        connections, table = self._tracker.connections, self._tracker.streams
+        place = np.flatnonzero(connections["ours"][held]).astype(np.int32)
+        numbers = both_streams(held[place])
+        places = np.full(len(table), -1, np.int64)
+        places[numbers] = np.arange(len(numbers))
+        assemblers = {int(places[at]): each for at, each in self._patcher.assemblers.items()}
+        begun = numbers[table["packets"][numbers] > 0]
+        files = set(np.unique(table["file"][begun]).tolist()) | self._carry.files()
+        files = files.union(*(each.files() for each in assemblers.values()))
+        saved = FrontState(
+            self._tracker.now_ns,
+            self._packets,
+            len(held),
+            place,
+            columns(connections, held[place], CONNECTION_COLUMNS),
+            columns(table, numbers, STREAM_COLUMNS),
+            self._carry.renamed(places),
+            pickle.dumps(assemblers, protocol=pickle.HIGHEST_PROTOCOL),
+            {number: self.paths[number] for number in sorted(files)},
+        )
+        return saved, numbers
+
+    # -- one window --------------------------------------------------------------------------
+
+    def _ours(self, told: list[Told]) -> list[Told]:
+        """Facts and faults are told once, secrets to everybody."""
+        if self._share == 0:
+            return told
+        wanted = (Secrets, Fact) if self._all_facts else (Secrets,)
+        return [(at, item) for at, item in told if isinstance(item, wanted)]
+
+    def _next_packets(self, rows: Rows, file: int) -> Packets:
+        packets = Packets(rows, file=file, before=self._packets)
+        self._packets += rows.count
+        return packets
+
+    def _window(
+        self, path: str, packets: Packets, told: list[Told], *, last: bool = False
+    ) -> Window:
+        self._renew()
+        self._number += 1
+        self._tracker.assign(packets)
+        active, ending, strange = self._tracker.follow(packets, self._number)
+        table = self._tracker.streams
+        late = self._patcher.patch(packets, table, strange)
+        table["ending"][late] = np.where(
+            table["state"][late] & order.OVER, order.RESET, order.CLOSED
+        )
+        table["state"][late] |= order.ENDED
+        self._patcher.hold(packets, table, active)
+        retired = self._tracker.held() if last else self._tracker.dropped()
+        cut_off = self._end(retired, last)
+        ended = np.concatenate([ending, np.array(late, np.int32), cut_off])
+        woken = self._woken(cut_off)
+        beside = self._beside()
+        self._gathered = gather(
+            packets,
+            table,
+            np.concatenate([active, woken, self._woken(beside)]),
+            np.concatenate([ended, beside]),
+            self._patcher.patches,
+            self._carry,
+        )
+        return Window(
+            path,
+            self._number,
+            packets,
+            self._gathered,
+            self._ours(told),
+            _introductions(told),
+            ended=ended,
+            ended_by=table["ending"][ended],
+            retired=retired,
+            conflicts=self._patcher.conflicts,
+        )
+
+    def _renew(self) -> None:
+        """What the reader of the last window said is done, and what it no longer needs is gone."""
+        gone = self._tracker.recycle()
+        self._patcher.forget(gone.tolist())
+        self._patcher.begin()
+        table = self._tracker.streams
+        kept, self._kept = self._kept, []
+        if self._gathered is None:
+            return
+        none = np.empty(0, np.int64)
+        stream = np.concatenate([none.astype(np.int32), *(each[0] for each in kept)])
+        start = np.concatenate([none, *(each[1] for each in kept)])
+        stop = np.concatenate([none, *(each[2] for each in kept)])
+        wanted = (stop > start) & (table["packets"][stream] > 0)
+        self._carry = self._carry.renewed(
+            table,
+            stream[wanted],
+            start[wanted],
+            stop[wanted],
+            self._gathered.data,
+            self._gathered.pieces,
+        )
+        self._gathered = None
+
+    def _end(self, retired: NDArray[np.int32], last: bool) -> NDArray[np.int32]:
+        """End the streams of connections that are gone; gives those that had not ended yet."""
+        table = self._tracker.streams
+        streams: NDArray[np.int32] = retired[table["state"][retired] & order.ENDED == 0]
+        table["state"][streams] |= order.ENDED
+        connections = self._tracker.connections[streams >> 1]
+        table["ending"][streams] = (
+            np.where(slots.are_over(connections), order.EXPIRED, order.OPEN)
+            if last
+            else _ENDING[connections["why"]]
+        )
+        for stream in streams[table["state"][streams] & order.LOOSE != 0].tolist():
+            self._patcher.end(table, stream)
+        return streams
+
+    def _beside(self) -> NDArray[np.int32]:
+        """Those streams of undecided connections of which something is kept, and whose other
+        direction goes on."""
+        table = self._tracker.streams
+        streams = both_streams(self.undecided)
+        kept = table["carry"][streams] >= 0
+        found: NDArray[np.int32] = streams[kept & (table["window"][streams ^ 1] == self._number)]
+        return found
+
+    def _woken(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Those streams for which nothing had happened in this window; now something has."""
+        table = self._tracker.streams
+        found: NDArray[np.int32] = streams[table["window"][streams] != self._number]
+        table["window"][found] = self._number
+        table["bytes"][found] = 0
+        table["pieces"][found] = 0
+        return found
+
+
+def _introductions(told: list[Told]) -> list[tuple[int, Fact]]:
+    """The facts that say what connections speak."""
+    return [(at, item) for at, item in told if isinstance(item, Fact) and item.kind == INTRODUCTION]

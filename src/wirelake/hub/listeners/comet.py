@@ -1,0 +1,371 @@
+"""Notifications as comet's `message`, in the clear: the same bytes for all phones of a dialect.
+
+What repeats is encoded once: everything but the id, the content and the time is the same for all
+notifications of a type and a size. The codec makes the bytes that are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from wirelake.protocols.comet.endpoint import CODECS
+from wirelake.protocols.comet.layout import (
+    Error,
+    GetMessageList,
+    GetTopicList,
+    MessageAck,
+    MessageList,
+    Ok,
+    ReportEnviron,
+    Subscribe,
+    TopicList,
+    Unsubscribe,
+)
+from wirelake.protocols.comet.layout import Notification as Message
+from wirelake.protocols.comet.limits import Dialect, ServerOptions, content_limit
+from wirelake.protocols.comet.sealing import X25519ServerKey
+from wirelake.protocols.comet.session import (
+    AuthRequested,
+    Beat,
+    KeyExchanged,
+    Requested,
+    ServerSession,
+)
+from wirelake.protocols.sansio import Event, SessionError
+
+from ..config import CometSettings, ConfigError
+from ..errors import HubError
+from ..key_files import static_key
+from ..net.connection import Connection
+from ..net.listener import Door
+from ..pubsub.notification import Notification
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+    from ..pubsub.clients import Client
+
+__all__ = [
+    "RESEND_S",
+    "CometConnection",
+    "CometDoor",
+    "CometForm",
+    "message_of",
+]
+
+
+_KEPT: Final = 1_024
+_TIME_SIZE: Final = 8
+
+
+def message_of(notification: Notification) -> Message:
+    """The message that tells of it."""
+    return Message(
+        msg_type=notification.type,
+        msg_id=notification.id,
+        content=notification.content,
+        ts=notification.ts_ms,
+    )
+
+
+class CometForm:
+    """How a notification is written."""
+
+    __slots__ = ("_encode", "_moulds", "_ts", "name")
+
+    def __init__(self, dialect: Dialect):
+        self.name = f"comet {dialect}"
+        self._encode = CODECS[dialect].encode_frame
+        self._moulds: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+        self._ts = (0, self._time(0))
+
+    def encode(self, notification: Notification) -> bytes:
+        """The frame."""
+        id_text, content = notification.id.encode(), notification.content
+        like = notification.type, len(id_text), len(content)
+        head, middle = self._moulds.get(like) or self._mould(*like)
+        ts_ms, time = self._ts
+        if ts_ms != notification.ts_ms:  # many are published in one millisecond
+            self._ts = ts_ms, time = notification.ts_ms, self._time(notification.ts_ms)
+        return b"".join((head, id_text, middle, content, time))
+
+    def _mould(self, kind: int, id_size: int, size: int) -> tuple[bytes, bytes]:
+        """What is before the id, and between id and content."""
+        before, other = (
+            self._encode(Message(msg_type=kind, msg_id=letter * id_size, content=bytes(size)))[
+                : -(size + _TIME_SIZE)
+            ]
+            for letter in "ab"
+        )
+        differs = (at for at, letter in enumerate(before) if letter != other[at])
+        id_at = next(differs, len(before))
+        mould = before[:id_at], before[id_at + id_size :]
+        if len(self._moulds) >= _KEPT:
+            self._moulds.clear()
+        self._moulds[kind, id_size, size] = mould
+        return mould
+
+    def _time(self, ts_ms: int) -> bytes:
+        frame: bytes = self._encode(Message(msg_type=0, msg_id="", content=b"", ts=ts_ms))
+        return frame[-_TIME_SIZE:]
+
+
+# comet: phones sign on, subscribe, are told and acknowledge (`docs/decisions/comet.md`).
+
+
+RESEND_S: Final = 1_800.0
+"""A heartbeat brings what is older than this and not acknowledged, at most this often; the
+original's number."""
+_ID_BYTES: Final = 16
+_REASON_CHARACTERS: Final = 200
+_log = logging.getLogger(__name__)
+
+
+class CometConnection(Connection):
+    """A phone's connection."""
+
+    protocol: ClassVar[str] = "comet"
+    acks_all: ClassVar[bool] = True
+
+    __slots__ = ("_acting", "_resend_from", "environ")
+
+    door: CometDoor
+    session: ServerSession
+
+    def __init__(self, door: CometDoor):
+        super().__init__(door)
+        self.environ: ReportEnviron | None = None
+        """What the phone has said that it runs on."""
+        self._acting = False
+        self._resend_from = 0.0
+
+    def make_session(self, now: float) -> ServerSession:
+        """The server's end, with a key of its own."""
+        return ServerSession(self.door.options, server_key=self.door.fresh_key(), now=now)
+
+    @property
+    def may_receive(self) -> bool:
+        """Whether notifications may be pushed now (rules 18 and 20)."""
+        return self.session.can_push
+
+    def deliver(self, notifications: Sequence[Notification]) -> None:
+        """Pushes through the session, which seals what has to be sealed."""
+        session = self.session
+        for notification in notifications:
+            if not session.can_push:  # the key has sealed all that it may
+                break
+            session.send(message_of(notification))
+        if not self._acting:
+            self.react()
+
+    def on_event(self, event: Event) -> None:
+        """Acts on what the client says."""
+        self._acting = True
+        try:
+            self._on_event(event)
+        finally:
+            self._acting = False
+
+    def _on_event(self, event: Any) -> None:
+        kind = type(event)
+        if kind is Requested:
+            _DOES[type(event.command)](self, event.command)
+        elif kind is Beat:
+            self._resend()
+        elif kind is AuthRequested:
+            self._sign_on(event.client_id, event.token)
+        elif kind is KeyExchanged:
+            self._refile()
+
+    def on_closed(self) -> None:
+        """The client is no longer online here."""
+        if self.client is not None:
+            self.door.left(self.client.id, self)
+
+    # -- signing on --------------------------------------------------------------------------
+
+    def _sign_on(self, client_id: str, token: str) -> None:
+        """Usually at once; later for an address that has failed of late."""
+        authority = self.hub.authority
+        if authority.delay(self.peer[0]) > 0:
+            self.spawn(self._sign_on_later(client_id, token))
+            return
+        try:
+            client = authority.try_sign_on(self, client_id, token)
+        except HubError as error:
+            self.session.refuse(error.answer.comet)
+            return
+        if client is None:
+            self.session.refuse()
+        else:
+            self._let_in(client)
+
+    async def _sign_on_later(self, client_id: str, token: str) -> None:
+        client: Client | None = None
+        code = 0
+        try:
+            client = await self.hub.authority.sign_on(self, client_id, token)
+        except HubError as error:
+            code = error.answer.comet
+        if self.session.closed:
+            return
+        if client is None:
+            self.session.refuse(code)
+        else:
+            self._let_in(client)
+        self.react()
+
+    def _let_in(self, client: Client) -> None:
+        """The token is right; with `on_duplicate`, one of the client's two connections goes."""
+        older = self.door.online.get(client.id)
+        if not self.session.accept(elsewhere=None if older is None else older.session):
+            self.client = None
+            return
+        self.session.client_id = client.id  # one text for both: there are many of these
+        self.door.online[client.id] = self
+        self._resend_from = self.hub.loop.time() + RESEND_S
+        self.form = self._shared_form()
+        self.hub.topics.attach(self)
+        if older is not None and older is not self:
+            older.react()
+
+    def _shared_form(self) -> CometForm | None:
+        session = self.session
+        return self.door.form if session.can_push and not session.sealed else None
+
+    def _refile(self) -> None:
+        """Pushes may come from now on, or have to be sealed from now on.
+
+        What was published earlier in this turn is written first, in the clear: the answer that
+        changes it all has not been written yet.
+        """
+        self.form = self._shared_form()
+        self.hub.topics.refile(self)
+
+    # -- commands ----------------------------------------------------------------------------
+
+    def _answer(self, reply: Ok | Error | TopicList | MessageList) -> None:
+        if self.session.closed:
+            return
+        self.session.send(reply)
+        if not self._acting:
+            self.react()
+
+    def _done(self, result: object) -> None:
+        """Subscribed, unsubscribed, or not."""
+        self._answer(_error(result) if isinstance(result, HubError) else Ok())
+
+    def _get_topic_list(self, command: GetTopicList) -> None:  # noqa: ARG002
+        assert self.client is not None
+        self._answer(TopicList(topics=tuple(self.client.subscriptions)))
+
+    def _subscribe(self, command: Subscribe) -> None:
+        self.hub.topics.subscribe(self, command.topics, True, self._done)
+
+    def _unsubscribe(self, command: Unsubscribe) -> None:
+        self.hub.topics.unsubscribe(self, command.topics, self._done)
+
+    def _get_message_list(self, command: GetMessageList) -> None:  # noqa: ARG002
+        self.hub.topics.waiting(self, self._list)
+
+    def _list(self, waiting: Sequence[Notification]) -> None:
+        """As many of the oldest as one frame carries (rule 7); none is removed (rule 19)."""
+        session = self.session
+        if session.closed:
+            return
+        could_push = session.can_push
+        page = session.page([message_of(each) for each in waiting])
+        self.hub.counts.delivered[self.protocol] += len(page)
+        try:
+            session.send(MessageList(messages=page))
+        except SessionError:
+            _log.exception("a list for connection %d could not be written", self.id)
+            session.send(_error(HubError("internal")))
+        if session.can_push != could_push:
+            self._refile()
+        if not self._acting:
+            self.react()
+
+    def _message_ack(self, command: MessageAck) -> None:
+        self.hub.topics.ack(self, command.msg_ids)
+        self._answer(Ok())
+
+    def _report_environ(self, command: ReportEnviron) -> None:
+        self.environ = command
+        self._answer(Ok())
+
+    # -- heartbeats --------------------------------------------------------------------------
+
+    def _resend(self) -> None:
+        """Sends again what was not acknowledged for half an hour, at most that often."""
+        now = self.hub.loop.time()
+        if self.client is None or now < self._resend_from or self.paused_since:
+            return
+        self._resend_from = now + RESEND_S
+        self.hub.topics.waiting(self, self._send_old)
+
+    def _send_old(self, waiting: Sequence[Notification]) -> None:
+        if not self.open or not self.may_receive:
+            return
+        before_ms = time.time() * 1000 - RESEND_S * 1000
+        old = [each for each in waiting if each.ts_ms <= before_ms]
+        self.hub.counts.delivered[self.protocol] += len(old)
+        self.deliver(old)
+
+
+_DOES: Final[dict[type, Any]] = {
+    GetTopicList: CometConnection._get_topic_list,
+    Subscribe: CometConnection._subscribe,
+    Unsubscribe: CometConnection._unsubscribe,
+    GetMessageList: CometConnection._get_message_list,
+    MessageAck: CometConnection._message_ack,
+    ReportEnviron: CometConnection._report_environ,
+}
+
+
+def _error(error: HubError) -> Error:
+    return Error(error_code=error.answer.comet, reason=error.text[:_REASON_CHARACTERS])
+
+
+class CometDoor(Door):
+    """Where phones come in."""
+
+    connection: type[CometConnection] = CometConnection
+
+    def __init__(self, hub: Hub, settings: CometSettings):
+        super().__init__(hub, settings)
+        self.options = ServerOptions(
+            dialect=settings.dialect,
+            auth_deadline_s=hub.limits.auth_s,
+            auth_attempts=hub.limits.auth_attempts,
+            push_after=settings.push_after,
+            require_encryption=settings.require_encryption,
+            on_duplicate=settings.on_duplicate,
+        )
+        self.form = CometForm(settings.dialect)
+        self.online: dict[str, CometConnection] = {}
+        """The one connection of each client that has signed on."""
+        self._keys = settings.key == "x25519"
+        self._static = static_key(settings.static_key) if settings.static_key else None
+        self._check(settings)
+
+    def _check(self, settings: CometSettings) -> None:
+        if settings.require_encryption and not self._keys:
+            raise ConfigError('comet.require_encryption: needs comet.key = "x25519"')
+        most = content_limit(_ID_BYTES, sealed=True, dialect=settings.dialect)
+        if self.hub.limits.content_bytes > most:
+            raise ConfigError(f"limits.content_bytes: a comet frame has room for {most} at most")
+
+    def fresh_key(self) -> X25519ServerKey | None:
+        """What a connection offers for sealing; a new key for each."""
+        if not self._keys:
+            return None
+        return X25519ServerKey(os.urandom(32), static_private=self._static)
+
+    def left(self, client_id: str, connection: CometConnection) -> None:
+        """A connection is over."""
+        if self.online.get(client_id) is connection:
+            del self.online[client_id]

@@ -1,0 +1,535 @@
+"""Notifications as ESNP events, written once for all who subscribe by ESNP.
+
+An EVENT to the address hub/notify, with DATA rows: id, topic (absent when it is for one client
+alone), content (a text, or bytes when it is no UTF-8), ts (milliseconds), and type unless it is 0.
+The bytes are the same in both dialects: no Map and no List is in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from wirelake.protocols.esnp.bodies import learn_body
+from wirelake.protocols.esnp.events import Announced, Requested
+from wirelake.protocols.esnp.events import Call as Request
+from wirelake.protocols.esnp.fast_path import Later
+from wirelake.protocols.esnp.heads import Head
+from wirelake.protocols.esnp.layout import (
+    Address,
+    AddressKind,
+    Flag,
+    FlagType,
+    Payload,
+    Row,
+    VarType,
+)
+from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
+from wirelake.protocols.esnp.message import kind
+from wirelake.protocols.esnp.session import EsnpSession
+from wirelake.protocols.esnp.templates import (
+    END,
+    Mould,
+    bytes_of_rows,
+)
+from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.protocols.sansio import (
+    Event,
+    Role,
+    SessionError,
+)
+from wirelake.wire.errors import EncodeError
+
+from ..errors import HubError
+from ..net.connection import Connection
+from ..net.listener import Door
+from ..pubsub.publication import Publication, Published
+from ..rpc.deferred_reply import PutOff
+from ..rpc.hub_calls import NOTIFY, QUICK_CALLS, HubCalls
+from ..rpc.services import (
+    HUB_SERVICE,
+    Answerer,
+    Call,
+    Reply,
+    Result,
+    Service,
+)
+
+if TYPE_CHECKING:
+    from ..config import EsnpSettings
+    from ..hub import Hub
+    from ..pubsub.notification import Notification
+    from ..pubsub.publication import Published
+
+__all__ = [
+    "ESNP_FORM",
+    "EsnpConnection",
+    "EsnpDoor",
+    "EsnpForm",
+    "payload_of",
+    "published_body",
+    "rows_of",
+    "target_of",
+]
+
+
+_HEAD: Final = bytes_of_rows(
+    Flag(value=FlagType.EVENT),
+    Address(kind=AddressKind.SERVICE, value=HUB_SERVICE),
+    Address(kind=AddressKind.OP, value=NOTIFY),
+)
+_ID: Final = Mould("id", VarType.LEN_STRING)
+_TOPIC: Final = Mould("topic", VarType.LEN_STRING)
+_TEXT: Final = Mould("content", VarType.LEN_STRING)
+_BYTES: Final = Mould("content", VarType.LEN_BYTES)
+_KEPT_MIDDLES: Final = 1_024
+
+
+class EsnpForm:
+    """How a notification is written."""
+
+    name = "esnp"
+
+    def __init__(self) -> None:
+        self._ts: tuple[int, bytes] = (0, _tail(0, 0))
+        self._middles: dict[tuple[str | None, int, bool], bytes] = {}
+
+    def encode(self, notification: Notification) -> bytes:
+        """The event."""
+        content, id_text = notification.content, notification.id.encode()
+        like = notification.topic, len(content), _is_text(content)
+        middle = self._middles.get(like) or self._middle(*like)
+        rest = self._rest(notification)
+        return b"".join((_HEAD, _ID.beginning(len(id_text)), id_text, middle, content, rest))
+
+    def _middle(self, topic: str | None, size: int, is_text: bool) -> bytes:
+        """What is between the id and the content: the same for all of a topic and a size."""
+        name = b"" if topic is None else _TOPIC.row(topic.encode())
+        middle = name + (_TEXT if is_text else _BYTES).beginning(size)
+        if len(self._middles) >= _KEPT_MIDDLES:
+            self._middles.clear()
+        self._middles[topic, size, is_text] = middle
+        return middle
+
+    def _rest(self, notification: Notification) -> bytes:
+        if notification.type:
+            return _tail(notification.ts_ms, notification.type)
+        if self._ts[0] != notification.ts_ms:  # many are published in one millisecond
+            self._ts = notification.ts_ms, _tail(notification.ts_ms, 0)
+        return self._ts[1]
+
+
+def _tail(ts_ms: int, kind: int) -> bytes:
+    values = {"ts": ts_ms, "type": kind} if kind else {"ts": ts_ms}
+    return bytes_of_rows(*data_rows(values)) + END
+
+
+def _is_text(content: bytes) -> bool:
+    if content.isascii():
+        return True
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@functools.lru_cache(1_024)
+def _audience(number: int) -> bytes:
+    return bytes_of_rows(*data_rows({"audience": number})) + END
+
+
+def published_body(published: Published) -> bytes:
+    """The body of the answer to a publish."""
+    return _ID.row(published.id.encode()) + _audience(published.audience)
+
+
+ESNP_FORM: Final = EsnpForm()
+"""The only one there is."""
+
+
+# Between rows of ESNP and what services take and give.
+
+
+_SERVICE: Final = int(AddressKind.SERVICE)
+_OP: Final = int(AddressKind.OP)
+
+
+def target_of(rows: Iterable[Row]) -> tuple[str, str]:
+    """Service and op of the address; empty where there is none. The first of a kind counts."""
+    service = op = ""
+    for row in rows:
+        if type(row) is Address:
+            if row.kind == _SERVICE:
+                service = service or row.value
+            elif row.kind == _OP:
+                op = op or row.value
+    return service, op
+
+
+def payload_of(rows: Iterable[Row]) -> bytes:
+    """All PAYLOAD rows together."""
+    return b"".join([row.data for row in rows if type(row) is Payload])
+
+
+def rows_of(result: Result) -> tuple[Row, ...]:
+    """The rows of a result; EncodeError for values that ESNP has no type for."""
+    if result is None:
+        return ()
+    if isinstance(result, dict):
+        return data_rows(result)
+    if isinstance(result, bytes):
+        return (Payload(data=result),)
+    if isinstance(result, Reply):
+        rows: tuple[Row, ...] = () if result.data is None else data_rows(result.data)
+        if result.payload is not None:
+            rows = (*rows, Payload(data=result.payload))
+        return (*rows, *result.rows) if rows else result.rows
+    if isinstance(result, msgspec.Struct):
+        return data_rows(msgspec.to_builtins(result, builtin_types=(bytes,)))
+    raise HubError("internal")
+
+
+# ESNP: service calls, infos and events; the hub's own calls; notifications as events.
+
+
+_log = logging.getLogger(__name__)
+_OK: Final = ("esnp", "ok")
+_AUTH: Final = "auth"
+_LEARNED: Final = 16
+"""How often the body of a publish is learned: for who has many topics in turn it does not pay."""
+_SAME: Final = frozenset({"topic", "content", "type", "ttl_s"})
+"""What a publish may say that need not be read row by row."""
+
+
+class EsnpConnection(Connection):
+    """One connection that speaks ESNP."""
+
+    protocol: ClassVar[str] = "esnp"
+    door: EsnpDoor
+    session: EsnpSession
+
+    __slots__ = ("_acting", "_auth_by", "_drained", "_failed_attempts", "_signing_on")
+
+    def __init__(self, door: EsnpDoor):
+        super().__init__(door)
+        self.form = ESNP_FORM
+        self._acting = False
+        self._auth_by = 0.0
+        self._drained: asyncio.Future[None] | None = None
+        self._failed_attempts = 0
+        self._signing_on = False
+
+    # -- what every connection gives ---------------------------------------------------------
+
+    def make_session(self, now: float) -> EsnpSession:
+        """A server's session; small messages only until the peer has signed on."""
+        session = EsnpSession(Role.SERVER, self.door.options, now=now)
+        if self.door.asks_for_token:
+            session.message_limit = UNAUTHENTICATED_LIMIT
+            self._auth_by = now + self.hub.limits.auth_s
+        return session
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has come; where no token is asked for, it may begin."""
+        super().connection_made(transport)
+        if not self.door.asks_for_token and not self.transport.is_closing():
+            self.hub.authority.anonymous(self)
+            self._let_in()
+
+    @property
+    def may_receive(self) -> bool:
+        """From signing on to the end."""
+        return self.client is not None and self.open
+
+    def deliver(self, notifications: Sequence[Notification]) -> None:
+        """Pushes notifications as events."""
+        for notification in notifications:
+            self.write(ESNP_FORM.encode(notification))
+
+    def look(self, now: float) -> None:
+        """Looks at the deadlines, also at that of signing on."""
+        if self.client is None and self.open and self._auth_by and now > self._auth_by:
+            self.end("auth_timeout")
+            return
+        super().look(now)
+
+    def resume_writing(self) -> None:
+        """The peer has caught up: streams go on."""
+        super().resume_writing()
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    def on_event(self, event: Event) -> None:
+        """Acts on what the peer asks and announces."""
+        self._acting = True
+        try:
+            if type(event) is Requested:
+                self._requested(event.call)
+            elif type(event) is Announced and kind(event.message) == "EVENT":
+                self._announced(event)
+        finally:
+            self._acting = False
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _at_once(
+        self, head: Head, rows: tuple[Row, ...], number: bytes
+    ) -> bytes | str | Later | None:
+        """Answers a plain request to a plain service, or to the hub, while it is read."""
+        service = head.target
+        if service is None:
+            service = head.target = self._quick_target(head)
+        if service is False:
+            return None
+        if service is True:
+            return self._ask_hub(head, rows, number)
+        call = Call("esnp", self, payload_of(rows), rows) if service.wants_call else None
+        outcome = service.now(call, values_of(rows) if service.takes_values else {})
+        return self._body_of(head, outcome)
+
+    def _quick_target(self, head: Head) -> Service | bool:
+        """A plain service; True for the hub itself; False for what can wait for its turn."""
+        if head.service == HUB_SERVICE:
+            return head.op in QUICK_CALLS
+        service = self.hub.services.esnp(head.service, head.op)
+        return service if service is not None and service.immediate else False
+
+    def _ask_hub(
+        self, head: Head, rows: tuple[Row, ...], number: bytes
+    ) -> bytes | str | Later | None:
+        values = values_of(rows)
+        if head.op == "publish":
+            if not head.concurrent and values.get("ttl_s") != 0:
+                return None  # answered when it is on disk, and those after it later still
+            if head.learned < _LEARNED:
+                self._learn(head, rows, values)
+            elif head.quick is not None and isinstance(content := values.get("content"), str):
+                head.quick[0].expect(len(content))
+        answer = PutOff(partial(self._answer_later, head, number))
+        self.door.calls.run(self, head.op, values, answer.take)
+        return self._so_far(head, answer)
+
+    def _learn(self, head: Head, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
+        """Publishes to the same topic need not be read row by row."""
+        topic, kind, ttl_s = values.get("topic"), values.get("type", 0), values.get("ttl_s")
+        if not isinstance(topic, str) or not isinstance(kind, int) or not 0 <= kind <= 0xFF:
+            return
+        if not _SAME.issuperset(values) or not isinstance(ttl_s, int | float | None):
+            return
+        body = learn_body(rows, "content")
+        if body is not None:
+            publication = Publication(topic, None, b"", kind, ttl_s=ttl_s)
+            head.quick = body, partial(self._publish_quickly, head, publication)
+            head.learned += 1
+
+    def _publish_quickly(
+        self, head: Head, like: Publication, content: bytes, number: bytes
+    ) -> bytes | str | Later:
+        """Publishes as before, with another content."""
+        if like.ttl_s == 0:
+            try:
+                published = self.hub.topics.publish_to_topic(str(like.topic), content, like.type)
+            except HubError as error:
+                return self._body_of(head, error)
+            self.hub.counts.calls[_OK] += 1
+            return published_body(published)
+        answer = PutOff(partial(self._answer_later, head, number))
+        publication = Publication(like.topic, None, content, like.type, ttl_s=like.ttl_s)
+        self.door.calls.publish(publication, answer.take)
+        return self._so_far(head, answer)
+
+    def _so_far(self, head: Head, answer: PutOff) -> bytes | str | Later:
+        """The answer if it is known; else it comes later."""
+        if answer.known:
+            return self._body_of(head, answer.outcome)
+        answer.late = True
+        return Later.LATER
+
+    def _body_of(self, head: Head, outcome: Result | HubError) -> bytes | str:
+        """The body of the answer, or the text of the error."""
+        if type(outcome) is Published:
+            self.hub.counts.calls[_OK] += 1
+            return published_body(outcome)
+        try:
+            if not isinstance(outcome, HubError):
+                body = self.session.body_of(rows_of(outcome))
+                self.hub.counts.calls[_OK] += 1
+                return body
+        except (SessionError, EncodeError, HubError) as error:
+            outcome = _unwritable(f"{head.service}/{head.op}", error)
+        self._count(outcome)
+        return outcome.text
+
+    def _answer_later(self, head: Head, number: bytes, outcome: Result | HubError) -> None:
+        """Answers what was put off while it was read."""
+        if self.open:
+            self.write(self.session.reply_later(head, number, self._body_of(head, outcome)))
+
+    def _requested(self, request: Request) -> None:
+        rows = request.message.rows
+        if len(request.parts) > 1:
+            rows = tuple([row for part in request.parts for row in part.rows])
+        target = target_of(request.message.rows)
+        if self.client is None or target == (HUB_SERVICE, _AUTH):
+            self._before_auth(request, target, rows)
+            return
+        parts = _Parts(self, request)
+        call = Call(
+            "esnp", self, payload_of(rows), rows, is_info=request.kind == "INFO", part=parts.send
+        )
+        self._run(target, call, parts.end)
+
+    def _announced(self, event: Announced) -> None:
+        """An event is for a service as a request is, and is never answered."""
+        if self.client is None:
+            self.hub.counts.failed(self.protocol, "auth_required")
+            return
+        rows = event.message.rows
+        call = Call("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
+        self._run(target_of(rows), call, self._count)
+
+    def _run(self, target: tuple[str, str], call: Call, answer: Answerer) -> None:
+        if target[0] == HUB_SERVICE:
+            self.door.calls.run(self, target[1], values_of(call.rows), answer)
+            return
+        service = self.hub.services.esnp(*target)
+        if service is None:
+            answer(HubError("not_found", f"there is no service {'/'.join(target)}"))
+        else:
+            service.run(call, values_of(call.rows) if service.takes_values else {}, answer)
+
+    def _count(self, outcome: Result | HubError) -> None:
+        code = outcome.code if isinstance(outcome, HubError) else "ok"
+        self.hub.counts.calls[self.protocol, code] += 1
+
+    # -- signing on --------------------------------------------------------------------------
+
+    def _before_auth(
+        self, request: Request, target: tuple[str, str], rows: tuple[Row, ...]
+    ) -> None:
+        if target != (HUB_SERVICE, _AUTH):
+            self.answer(request, HubError("auth_required", "auth required"))
+        elif self._signing_on:
+            self.answer(request, HubError("too_busy", "one attempt at a time"))
+        else:
+            self._signing_on = True
+            signed = partial(self._signed_on, request)
+            self.door.calls.run(self, _AUTH, values_of(rows), signed)
+
+    def _signed_on(self, request: Request, outcome: Result | HubError) -> None:
+        self._signing_on = False
+        self.answer(request, outcome)
+        if not isinstance(outcome, HubError):
+            self._let_in()
+        elif outcome.code == "auth_failed":
+            self._failed_attempts += 1
+            if self._failed_attempts >= self.hub.limits.auth_attempts:
+                self.end("auth_failed")
+
+    def _let_in(self) -> None:
+        self.session.message_limit = self.door.options.message_limit
+        self.session.at_once = self._at_once
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def answer(
+        self,
+        request: Request,
+        outcome: Result | HubError,
+        seq: tuple[int, int] | None = None,
+    ) -> None:
+        """Answers a request; `seq` ends an answer in parts."""
+        if not self.open:
+            return
+        if not isinstance(outcome, HubError):
+            try:
+                self.answer_part(request, outcome, seq)
+            except HubError as error:
+                outcome = error
+        if isinstance(outcome, HubError):
+            self.session.answer(request, error=outcome.text)
+        self._count(outcome)
+        if not self._acting:
+            self.react()
+
+    def answer_part(
+        self, request: Request, result: Result, seq: tuple[int, int] | None = None
+    ) -> None:
+        """Says one part of an answer; HubError when it cannot be said in ESNP."""
+        try:
+            self.session.answer(request, rows_of(result), seq=seq)
+        except (SessionError, EncodeError) as error:
+            raise _unwritable("/".join(target_of(request.message.rows)), error) from None
+
+    async def drained(self) -> None:
+        """Waits while the peer is behind."""
+        while self.paused_since and self.open:
+            if self._drained is None:
+                self._drained = self.hub.loop.create_future()
+            await self._drained
+
+
+class _Parts:
+    """The answer to one request: whole, or part by part."""
+
+    __slots__ = ("_connection", "_request", "_sent")
+
+    def __init__(self, connection: EsnpConnection, request: Request):
+        self._connection = connection
+        self._request = request
+        self._sent = 0
+
+    async def send(self, result: Result) -> None:
+        """One part of a stream, as soon as the peer has read enough of those before."""
+        connection = self._connection
+        await connection.drained()
+        if connection.open:
+            connection.answer_part(self._request, result, (self._sent + 1, 0))
+            self._sent += 1
+            connection.react()
+            await asyncio.sleep(0)  # others have their turn, and what was said leaves
+
+    def end(self, outcome: Result | HubError) -> None:
+        """The answer, or the end of the stream."""
+        last = self._sent + 1
+        self._connection.answer(self._request, outcome, (last, last) if self._sent else None)
+
+
+async def _no_part(_: Result) -> None:
+    """An event is not answered, in parts neither."""
+
+
+def _unwritable(service: object, error: Exception) -> HubError:
+    """What a service returned cannot be said in ESNP."""
+    if isinstance(error, SessionError) and error.code == "too_large":
+        return HubError("too_large", "the answer is larger than a message may be")
+    _log.error("service %s: its answer cannot be written: %s", service, error)
+    return HubError("internal")
+
+
+class EsnpDoor(Door):
+    """Where ESNP comes in."""
+
+    connection = EsnpConnection
+
+    def __init__(self, hub: Hub, settings: EsnpSettings):
+        super().__init__(hub, settings)
+        self.calls = HubCalls(hub)
+        self.asks_for_token = settings.auth == "token"
+        self.options = SessionOptions(
+            revision=settings.revision,
+            dialect=settings.dialect,
+            strict=settings.strict,
+            idle_limit_s=settings.idle_s or None,
+            max_requests=hub.limits.calls,
+            trace_name=hub.config.record.source,
+        )
+        """How every session here behaves."""

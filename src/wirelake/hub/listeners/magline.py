@@ -1,0 +1,331 @@
+"""magline: encrypted long-lived connections; requests, replies, pushes, resumption
+(`docs/decisions/magline.md`).
+
+Requests are services by their business command, or the hub's own calls (10 to 14, `calls.py`) with
+JSON bodies. With `auth = "token"`, 10 is an ordered command: nothing else is taken before it.
+
+A client that comes back with its ticket is let in without its token, unless the credential was
+removed or changed meanwhile. If pushes went to its old connection they go to the new one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from wirelake.protocols.magline.layout import ErrorNumber, Reason
+from wirelake.protocols.magline.limits import HALF_OPEN_PER_ADDRESS, ServerOptions
+from wirelake.protocols.magline.session import (
+    Established,
+    Failure,
+    MemoryStore,
+    Push,
+    Reply,
+    Requested,
+    Resumed,
+    ServerKeys,
+    ServerSession,
+)
+from wirelake.protocols.sansio import Event, SessionError
+
+from ..config import MaglineSettings
+from ..errors import HubError
+from ..key_files import read_key, static_key
+from ..net.connection import Connection
+from ..net.listener import Door
+from ..pubsub.notification import Notification
+from ..rpc.hub_calls import (
+    CALL_NUMBERS,
+    NOTIFY_NUMBER,
+    HubCalls,
+    notification_json,
+)
+from ..rpc.services import (
+    Call,
+    Result,
+    json_body,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..hub import Hub
+    from ..store import ClientRow
+
+__all__ = ["MaglineConnection", "MaglineDoor"]
+
+_AUTH: Final = 10
+_STRANGER_BYTES: Final = 4_096
+"""Of a frame before the client has signed on: an id and a token have room in a tenth of it."""
+_REASONS: Final[dict[str, Reason]] = {
+    "shutdown": Reason.SHUTDOWN,
+    "replaced": Reason.REPLACED,
+    "idle": Reason.IDLE,
+    "revoked": Reason.AUTH,
+    "storage_failed": Reason.INTERNAL,
+}
+"""What FIN says for each reason of the hub."""
+
+
+class MaglineConnection(Connection):
+    """A client's connection."""
+
+    protocol: ClassVar[str] = "magline"
+
+    __slots__ = ("_acting", "_half_open")
+
+    door: MaglineDoor
+    session: ServerSession
+
+    def __init__(self, door: MaglineDoor):
+        super().__init__(door)
+        self._acting = False
+        self._half_open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has come; each address has so many handshakes at a time (section 4.9)."""
+        super().connection_made(transport)
+        if self.transport.is_closing():
+            return
+        self._half_open = self.door.begin(self.peer[0])
+        if not self._half_open:
+            self.hub.counts.refused["handshakes_per_address"] += 1
+            self.session.abort(ErrorNumber.BUSY, Reason.BUSY)
+            self.react()
+
+    def make_session(self, now: float) -> ServerSession:
+        """The server's end; keys and resumption are shared by all."""
+        door = self.door
+        return ServerSession(
+            door.options, keys=door.keys, entropy=os.urandom, store=door.tickets, now=now
+        )
+
+    @property
+    def may_receive(self) -> bool:
+        """Whether the ordered commands are done, and a resumption is confirmed."""
+        return self.session.authenticated
+
+    def deliver(self, notifications: Sequence[Notification]) -> None:
+        """Pushes each as PSH, business command 20."""
+        session, body_of = self.session, self.door.body_of
+        for notification in notifications:
+            if not session.authenticated:  # its keys are worn out
+                break
+            session.send(Push(NOTIFY_NUMBER, body_of(notification)))
+        if not self._acting:
+            self.react()
+
+    def on_event(self, event: Event) -> None:
+        """Acts on what the client says."""
+        self._acting = True
+        try:
+            if not self.open:
+                pass  # what was asked with the frame that ended it
+            elif isinstance(event, Requested):
+                self._requested(event.seq, event.business_cmd, event.data)
+            elif isinstance(event, Established):
+                self._established(event)
+            elif isinstance(event, Resumed):
+                self._resumed(event)
+        finally:
+            self._acting = False
+
+    def say_goodbye(self, reason: str) -> None:
+        """FIN, with the reason's number; who lost its credential cannot come back by ticket."""
+        number = _REASONS.get(reason, Reason.NORMAL)
+        self.session.close(number, resumable=number is not Reason.AUTH)
+
+    def on_closed(self) -> None:
+        """Gives the slot back, and notes where pushes went."""
+        self._handshake_over()
+        self.door.left(self)
+
+    # -- the connection itself ---------------------------------------------------------------
+
+    def _handshake_over(self) -> None:
+        if self._half_open:
+            self._half_open = False
+            self.door.handshake_over(self.peer[0])
+
+    def _established(self, event: Established) -> None:
+        self.door.by_session[event.session_id] = self
+        if event.resumed:
+            return  # the client has yet to show that it is there
+        self._handshake_over()
+        if self.door.anybody:
+            self.hub.authority.anonymous(self)
+
+    def _resumed(self, event: Resumed) -> None:
+        """The client is back: the old connection goes, its place is taken."""
+        self._handshake_over()
+        receives = self.door.retire(event.replaced)
+        if event.principal:
+            self._comes_back(event.principal, receives)
+        elif self.door.anybody:
+            self.hub.authority.anonymous(self)
+
+    def _comes_back(self, client_id: str, receives: bool) -> None:
+        try:
+            row = self.door.still_there(client_id)
+        except HubError as error:
+            self.end(error.code)
+            return
+        if row is None:
+            self.end("revoked")
+            return
+        self.hub.signed_on(self, self.hub.topics.client_of(row))
+        if receives:
+            self.hub.topics.attach(self)
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _requested(self, seq: int, command: int, data: bytes) -> None:
+        name = CALL_NUMBERS.get(command)
+        if name is not None:
+            answer = self._signed_on(seq) if command == _AUTH else self._answer(seq)
+            self.door.calls.run(self, name, data, answer)
+            return
+        service = self.hub.services.magline(command)
+        if service is None:
+            self._give(seq, HubError("not_found"))
+            return
+        call = Call(protocol="magline", connection=self, body=data)
+        service.run(call, data, self._answer(seq))
+
+    def _answer(self, seq: int) -> Callable[[Result | HubError], None]:
+        return lambda outcome: self._give(seq, outcome)
+
+    def _signed_on(self, seq: int) -> Callable[[Result | HubError], None]:
+        def answer(outcome: Result | HubError) -> None:
+            if not isinstance(outcome, HubError) and self.client is not None and self.open:
+                self.door.has_signed_on(self.client.id)
+                self.session.identify(self.client.id)
+            self._give(seq, outcome)
+
+        return answer
+
+    def _give(self, seq: int, outcome: Result | HubError) -> None:
+        """Answers a request: REP, or ERR with its number."""
+        if not self.open:
+            return
+        with suppress(SessionError):  # the client has said that it failed: nothing is answered
+            code = self._say(seq, outcome)
+            self.hub.counts.calls[self.protocol, code] += 1
+        if not self._acting:
+            self.react()
+
+    def _say(self, seq: int, outcome: Result | HubError) -> str:
+        if not isinstance(outcome, HubError):
+            try:
+                self.session.send(Reply(seq, json_body(outcome)))
+                return "ok"
+            except HubError as error:
+                outcome = error
+            except SessionError as error:
+                if error.code != "too_large":
+                    raise
+                outcome = HubError("too_large")
+        self.session.send(Failure(seq, outcome.answer.magline))
+        return outcome.code
+
+
+class MaglineDoor(Door):
+    """Where magline's clients come in."""
+
+    connection: type[MaglineConnection] = MaglineConnection
+
+    def __init__(self, hub: Hub, settings: MaglineSettings):
+        super().__init__(hub, settings)
+        self.anybody = settings.auth == "none"
+        """Whether clients need not say who they are."""
+        self.options = ServerOptions(
+            max_requests=hub.limits.calls,
+            order_cmds=() if self.anybody else (_AUTH,),
+            order_deadline_s=hub.limits.auth_s,
+            order_max_frame=_STRANGER_BYTES,
+        )
+        self.keys = ServerKeys(
+            static=[static_key(settings.static_key or hub.data / "magline.key")],
+            psks=[read_key(path) for path in settings.psk],
+            allow_anonymous=settings.anonymous,
+        )
+        self.tickets = MemoryStore()
+        self.calls = HubCalls(hub)
+        self.by_session: dict[bytes, MaglineConnection] = {}
+        """Connections by what their sessions are known by."""
+        self._credentials: dict[str, bytes] = {}
+        """What the store had of each client's token when the client signed on."""
+        self._receiving: OrderedDict[bytes, None] = OrderedDict()
+        self._handshakes: Counter[str] = Counter()
+        self._last: tuple[Notification | None, bytes] = (None, b"")
+
+    # -- handshakes --------------------------------------------------------------------------
+
+    def begin(self, address: str) -> bool:
+        """One more handshake; False when the address has too many under way."""
+        if self._handshakes[address] >= HALF_OPEN_PER_ADDRESS:
+            return False
+        self._handshakes[address] += 1
+        return True
+
+    def handshake_over(self, address: str) -> None:
+        """One less."""
+        self._handshakes[address] -= 1
+        if not self._handshakes[address]:
+            del self._handshakes[address]
+
+    # -- resumption --------------------------------------------------------------------------
+
+    def has_signed_on(self, client_id: str) -> None:
+        """A client has shown its token: tickets that it got for another one are worth nothing."""
+        row = self.hub.store.client(client_id)
+        token = b"" if row is None else row.token
+        known = self._credentials.setdefault(client_id, token)
+        if known != token:
+            self.tickets.revoke(client_id)
+            self._credentials[client_id] = token
+
+    def still_there(self, client_id: str) -> ClientRow | None:
+        """The client of a ticket; None when its credential was removed or changed since."""
+        row = self.hub.store.client(client_id)
+        if row is not None and self._credentials.get(client_id) == row.token:
+            return row
+        self.tickets.revoke(client_id)
+        self._credentials.pop(client_id, None)
+        return None
+
+    def left(self, connection: MaglineConnection) -> None:
+        """A connection is over; its client may come back and expect its pushes."""
+        session = connection.session.session_id
+        if self.by_session.get(session) is not connection:
+            return
+        del self.by_session[session]
+        if _receives(connection):
+            self._receiving[session] = None
+            while len(self._receiving) > self.tickets.options.max_sessions:
+                self._receiving.popitem(last=False)
+
+    def retire(self, session: bytes) -> bool:
+        """A session goes on in another connection: whether pushes went to the old one."""
+        old = self.by_session.pop(session, None)
+        if old is None:
+            return self._receiving.pop(session, 0) is None
+        receives = _receives(old)
+        old.end("replaced")
+        return receives
+
+    def body_of(self, notification: Notification) -> bytes:
+        """The body of a push: the same for all, so it is made once for those that follow."""
+        last, body = self._last
+        if last is not notification:
+            body = notification_json(notification)
+            self._last = notification, body
+        return body
+
+
+def _receives(connection: Connection) -> bool:
+    client: Any = connection.client
+    return client is not None and client.durable and client.receiver is connection

@@ -1,0 +1,396 @@
+"""What the hub does for somebody who speaks tny, over a connection of its own or through a tunnel.
+
+    protocol   10 to 14   the hub's own calls (`calls.py`)
+    protocol   20         pushes: notifications
+    any other             a service; code 205 when there is none
+
+Bodies are JSON. Success is code 100; a refusal has the code of `errors.py` and, as its body,
+`{"code", "text"}`. A push of the peer is an event: the service is called, and nobody is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+import msgspec
+
+from wirelake.protocols.sansio import (
+    Event,
+    Session,
+    SessionError,
+)
+from wirelake.protocols.tny.events import Pushed, Requested
+from wirelake.protocols.tny.fast_path import Answer, Later
+from wirelake.protocols.tny.layout import Message
+from wirelake.protocols.tny.limits import ServerOptions
+from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.session import ServerSession
+from wirelake.protocols.tny.templates import Kind
+from wirelake.protocols.tny.transform import TransformConfig
+from wirelake.wire.errors import EncodeError
+
+from ..config import ConfigError, TnySettings
+from ..errors import HubError
+from ..net.connection import Connection
+from ..net.listener import Door
+from ..pubsub.notification import Notification
+from ..rpc.call_types import (
+    Call,
+    Result,
+    json_body,
+)
+from ..rpc.deferred_reply import PutOff
+from ..rpc.hub_calls import (
+    CALL_NUMBERS,
+    NOTIFY_NUMBER,
+    QUICK_CALLS,
+    HubCalls,
+    notification_json,
+)
+from ..rpc.services import Service
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+__all__ = [
+    "BEFORE_AUTH_BYTES",
+    "PushBodies",
+    "TnyConnection",
+    "TnyDoor",
+    "TnyPeer",
+    "epoch_ms",
+    "refusal",
+    "refusal_body",
+    "server_options",
+]
+
+
+BEFORE_AUTH_BYTES: Final = 4_096
+"""The largest payload of who has not signed on: an id and a token, ten times over."""
+
+_AUTH: Final = 10
+_KEPT_BODIES: Final = 512
+_OK: Final = ("tny", "ok")
+_SUCCESS: Final = int(ResultCode.SUCCESS)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class PushBodies:
+    """The bodies of pushes: each is made once, however many subscribe."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[int, bytes] = {}
+
+    def of(self, notification: Notification) -> bytes:
+        """The body for a notification."""
+        body = self._kept.get(notification.number)
+        if body is None:
+            if len(self._kept) >= _KEPT_BODIES:
+                self._kept.clear()
+            body = self._kept[notification.number] = notification_json(notification)
+        return body
+
+
+class TnyPeer(Connection):
+    """Somebody who speaks tny: serves what it asks."""
+
+    protocol: ClassVar[str] = "tny"
+
+    __slots__ = ("_auth_by", "_calls", "_running")
+
+    def __init__(self, door: Door, calls: HubCalls):
+        super().__init__(door)
+        self._calls = calls
+        self._running = 0
+        self._auth_by = 0.0
+
+    @abstractmethod
+    def answer(
+        self, request: Message, code: int, body: bytes | None, *, late: bool = False
+    ) -> None:
+        """Sends the response to a request; does nothing when it cannot be sent any more. `late`:
+        the clock has gone on since the request came."""
+
+    def serve(self, request: Message) -> None:
+        """Acts on a request."""
+        service = self.hub.services.tny(request.protocol)
+        if service is None or self.client is None:
+            self._serve_other(request)
+            return
+        body = request.body or b""
+        if service.immediate:
+            call = Call("tny", self, body) if service.wants_call else None
+            self._respond(request, service.now(call, body))
+        elif self._running >= self.hub.limits.calls:
+            self._respond(request, HubError("too_busy", "too many calls are under way"))
+        else:
+            self._running += 1
+            service.run(Call("tny", self, body), body, partial(self._respond_later, request))
+
+    def _quick_answer(self, outcome: Result | HubError) -> bytes | Answer:
+        """What is said, in its shortest form."""
+        if type(outcome) is bytes:
+            self.hub.counts.calls[_OK] += 1
+            return outcome
+        answer = self._answer_of(outcome)
+        return answer if answer.body is None or answer.code != _SUCCESS else answer.body
+
+    def _answer_of(self, outcome: Result | HubError) -> Answer:
+        try:
+            if not isinstance(outcome, HubError):
+                body = None if outcome is None else json_body(outcome)
+                self.hub.counts.calls[_OK] += 1
+                return Answer(_SUCCESS, body)
+        except HubError as error:
+            outcome = error
+        self._count(outcome)
+        return refusal(outcome)
+
+    def heed(self, push: Message) -> None:
+        """Acts on a push: an event for a service, if there is one."""
+        if self.client is None:
+            self.refuse()
+            return
+        service = self.hub.services.tny(push.protocol)
+        if service is None or self._running >= self.hub.limits.calls:
+            self.hub.counts.calls["tny", "not_found" if service is None else "too_busy"] += 1
+            return
+        body = push.body or b""
+        self._running += 1
+        service.run(Call("tny", self, body, is_event=True), body, self._event_done)
+
+    @abstractmethod
+    def refuse(self) -> None:
+        """Says that nothing goes without signing on, and closes."""
+
+    def _event_done(self, outcome: Result | HubError) -> None:
+        self._running -= 1
+        self._count(outcome)
+
+    def _serve_other(self, request: Message) -> None:
+        name = CALL_NUMBERS.get(request.protocol)
+        if self.client is None and request.protocol != _AUTH:
+            self._respond(request, HubError("auth_required"))
+        elif name is None:
+            self.hub.counts.calls["tny", "not_found"] += 1
+            self.answer(request, ResultCode.NO_SUCH_PROTOCOL, None)
+        elif self._running >= self.hub.limits.calls:
+            self._respond(request, HubError("too_busy", "too many calls are under way"))
+        else:
+            self._running += 1
+            answer = partial(self._respond_later, request)
+            self._calls.run(self, name, request.body or b"", answer)
+
+    def _respond_later(self, request: Message, outcome: Result | HubError) -> None:
+        self._running -= 1
+        if self.open:
+            self._respond(request, outcome, late=True)
+            self.react()
+
+    def _respond(self, request: Message, outcome: Result | HubError, *, late: bool = False) -> None:
+        code, body = self._answer_of(outcome)
+        self.answer(request, code, body, late=late)
+
+    def _count(self, outcome: Result | HubError) -> None:
+        code = outcome.code if isinstance(outcome, HubError) else "ok"
+        self.hub.counts.calls["tny", code] += 1
+
+
+def refusal(error: HubError) -> Answer:
+    """How a refusal is answered."""
+    return Answer(error.answer.tny, refusal_body(error))
+
+
+def refusal_body(error: HubError) -> bytes:
+    """What the body of a refusal says."""
+    return _encode({"code": error.code, "text": error.text})
+
+
+# tny for clients: each connection asks, is answered, and gets pushes (`tny_serving.py`).
+
+
+def epoch_ms(now: float) -> int:
+    """What the wall clock said, in milliseconds, when the loop's clock was 0."""
+    return time.time_ns() // 1_000_000 - int(now * 1000)
+
+
+def server_options(settings: TnySettings) -> ServerOptions:
+    """How the sessions of a tny door treat their connections."""
+    try:
+        transform = TransformConfig(
+            security_keys=settings.security_keys,
+            verify=settings.verify,
+            encrypt=settings.encrypt,
+            waste=settings.waste,
+        )
+        return ServerOptions(
+            dialect=settings.dialect,
+            reading=transform,
+            writing=transform,
+            idle_limit_s=settings.idle_s or None,
+        )
+    except (EncodeError, SessionError) as error:
+        raise ConfigError(f"tny: {error}") from error
+
+
+class TnyConnection(TnyPeer):
+    """One client's connection."""
+
+    __slots__ = ("_owes",)
+
+    door: TnyDoor
+    session: ServerSession
+
+    def __init__(self, door: TnyDoor):
+        super().__init__(door, door.calls)
+        self._owes = False
+
+    def make_session(self, now: float) -> Session:
+        """The server's end; of who is not known yet it takes small packets only."""
+        session = ServerSession(
+            self.door.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
+        )
+        session.instead = _TOO_LARGE
+        if self.door.settings.auth == "token":
+            session.accept(BEFORE_AUTH_BYTES)
+            self._auth_by = now + self.hub.limits.auth_s
+        return session
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come; where nobody must sign on it is let in as nobody in particular."""
+        super().connection_made(transport)
+        if self.door.settings.auth == "none" and self.id in self.hub.connections:
+            self.hub.authority.anonymous(self)
+            self.session.at_once = self._at_once
+
+    def on_event(self, event: Event) -> None:
+        """Serves requests; answers to pushes, and ticks, need nothing."""
+        if isinstance(event, Requested):
+            self.serve(event.message)
+        elif isinstance(event, Pushed):
+            self.heed(event.message)
+
+    def answer(
+        self, request: Message, code: int, body: bytes | None, *, late: bool = False
+    ) -> None:
+        """Sends a response; one that does not fit is answered with a refusal instead."""
+        session = self.session
+        if session.closed:
+            return
+        if request.protocol == _SIGN_ON and self.client is not None:
+            session.accept(None)
+            session.at_once = self._at_once
+        try:
+            now = self.hub.loop.time() if late else None
+            session.respond(request, body, code=code, now=now)
+        except SessionError as error:
+            if error.code == "too_large":
+                session.respond(request, _TOO_LARGE.body, code=_TOO_LARGE.code)
+
+    def _at_once(self, kind: Kind, body: bytes, asked: bytes) -> bytes | Answer | Later | None:
+        """Answers a plain request to a plain service, or to the hub, while it is read
+        (`tny/plain.py`). Only for who has signed on."""
+        service = kind.target
+        if service is None:
+            service = kind.target = self._quick_target(kind.protocol)
+        if service is False:
+            return None
+        if type(service) is str:
+            return self._ask_hub(kind, service, body, asked)
+        call = Call("tny", self, body) if service.wants_call else None
+        return self._quick_answer(service.now(call, body))
+
+    def _quick_target(self, protocol: int) -> Service | str | Literal[False]:
+        """A plain service, or the name of a call of the hub; False for what can wait."""
+        service = self.hub.services.tny(protocol)
+        if service is not None:
+            return service if service.immediate else False
+        name = CALL_NUMBERS.get(protocol, "")
+        return name if name in QUICK_CALLS else False
+
+    def _ask_hub(
+        self, kind: Kind, name: str, body: bytes, asked: bytes
+    ) -> bytes | Answer | Later | None:
+        if self._running >= self.hub.limits.calls:
+            return None  # refused when its turn has come
+        answer = PutOff(partial(self._answer_later, kind, asked))
+        self._calls.run(self, name, body, answer.take)
+        if answer.known:
+            return self._quick_answer(answer.outcome)
+        answer.late = True
+        self._running += 1
+        return Later.LATER
+
+    def _answer_later(self, kind: Kind, asked: bytes, outcome: Result | HubError) -> None:
+        """Answers what was put off while it was read."""
+        self._running -= 1
+        if self.open:
+            answer = self._quick_answer(outcome)
+            self.session.reply_later(kind, asked, answer, self.hub.loop.time())
+            if not self._owes:
+                self._owes = True
+                self.hub.outbox.before(self._say_all)
+
+    def _say_all(self) -> None:
+        """Many publishes become durable together: their answers leave together."""
+        self._owes = False
+        if self.open:
+            self.react()
+
+    def refuse(self) -> None:
+        """Says 210, which closes."""
+        self.session.fail(ResultCode.AUTH_FAILED)
+
+    def deliver(self, notifications: Sequence[Notification]) -> None:
+        """Pushes each as protocol 20."""
+        session, bodies, now = self.session, self.door.bodies, self.hub.loop.time()
+        for notification in notifications:
+            try:
+                session.push(NOTIFY_NUMBER, bodies.of(notification), now=now)
+            except SessionError as error:
+                self.hub.counts.failed("tny", error.code)
+        self.react()
+
+    @property
+    def may_receive(self) -> bool:
+        """Once it is known whose connection this is."""
+        return self.client is not None and not self.session.closed and not self.paused_since
+
+    def say_goodbye(self, reason: str) -> None:
+        """tny has one word for the end, an error code: only who did not sign on gets one."""
+        if reason == "auth_timeout":
+            self.refuse()
+        else:
+            self.session.close(reason)
+
+    def look(self, now: float) -> None:
+        """Looks at the deadlines; who has not signed on in time is sent away."""
+        if self.client is None and self._auth_by and now > self._auth_by and self.open:
+            self.end("auth_timeout")
+            return
+        super().look(now)
+
+
+_SIGN_ON: Final = 10
+_TOO_LARGE: Final = refusal(HubError("too_large", "the answer does not fit a packet"))
+
+
+class TnyDoor(Door):
+    """Where tny clients come in."""
+
+    connection: type[Connection] = TnyConnection
+    settings: TnySettings
+
+    def __init__(self, hub: Hub, settings: TnySettings):
+        super().__init__(hub, settings)
+        self.options = server_options(settings)
+        self.calls = HubCalls(hub)
+        self.bodies = PushBodies()

@@ -1,0 +1,407 @@
+"""What every connection of the hub does, whatever it speaks: bytes in, session, events, bytes out.
+
+A protocol's connection (`comet.py`, `esnp.py`, ...) makes the session, acts on its events and puts
+notifications into its own form. What is here is the same for all:
+
+- Bytes are given to the session in slices, one in a turn of the loop, so that 64,000 tiny frames
+  in one read do not hold up the others.
+- What is written in a turn leaves together (`outbox.py`); within `data_received`, at its end.
+- A peer that does not read is not read from either, gets no more notifications, and is dropped
+  when that lasts (`Limits.slow_reader_s`).
+- A frame that takes for ever is cut off (`Limits.frame_s`, `Limits.frame_bytes_per_s`).
+- Recording and watching see whole frames, as they cross.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from wirelake.protocols.sansio import (
+    Closed,
+    Event,
+    Failed,
+    Session,
+    SessionError,
+    Side,
+)
+
+if TYPE_CHECKING:
+    from wirelake.capture.format.items import Direction
+
+    from ..hub import Hub
+    from ..observe.tap import Tap
+    from ..pubsub.clients import Client
+    from ..pubsub.notification import Form, Notification
+    from .listener import Door
+
+__all__ = ["LEAVE_S", "Connection"]
+
+_log = logging.getLogger(__name__)
+LEAVE_S: Final = 2.0
+"""How long a peer may take to read our last words before it is cut off."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection, from its first byte to its last."""
+
+    protocol: ClassVar[str]
+    acks_all: ClassVar[bool] = False
+    """Whether the protocol itself acknowledges every notification (comet)."""
+    inward: ClassVar[Direction] = "c2s"
+    """Which way bytes go that come in; a link that the hub itself dials is the other way round."""
+    outward: ClassVar[Direction] = "s2c"
+    """Which way bytes go that leave."""
+
+    __slots__ = (
+        "_early",
+        "_leaving",
+        "_out",
+        "_peer_done",
+        "_rest",
+        "_tasks",
+        "_whole_from",
+        "client",
+        "close_reason",
+        "close_side",
+        "door",
+        "form",
+        "frame_since",
+        "hub",
+        "id",
+        "in_bytes",
+        "opened_ns",
+        "out_bytes",
+        "paused_since",
+        "peer",
+        "session",
+        "transport",
+    )
+
+    def __init__(self, door: Door):
+        self.door = door
+        self.hub: Hub = door.hub
+        self.id = self.hub.new_connection_id()
+        self.client: Client | None = None
+        self.form: Form | None = None
+        """The shared form of notifications, while this connection can take it."""
+        self.close_reason = ""
+        self.close_side = Side.REMOTE
+        self.in_bytes = 0
+        self.out_bytes = 0
+        self.paused_since = 0.0
+        self.frame_since = 0.0
+        self.peer: tuple[str, int] = ("", 0)
+        self.opened_ns = 0
+        self.session: Any = None
+        self.transport: Any = None
+        self._out: list[bytes] | None = None
+        self._leaving: asyncio.TimerHandle | None = None
+        self._peer_done = False
+        self._rest: bytes | None = None
+        self._early = b""
+        self._whole_from = 0
+        self._tasks: set[asyncio.Task[Any]] | None = None
+
+    # -- what a protocol gives ---------------------------------------------------------------
+
+    @abstractmethod
+    def make_session(self, now: float) -> Session:
+        """The server's end of the connection."""
+
+    @abstractmethod
+    def on_event(self, event: Event) -> None:
+        """Acts on an event of the session, other than `Failed` and `Closed`."""
+
+    @abstractmethod
+    def deliver(self, notifications: Sequence[Notification]) -> None:
+        """Pushes notifications in this connection's own form; `may_receive` was true."""
+
+    @property
+    @abstractmethod
+    def may_receive(self) -> bool:
+        """Whether notifications may be pushed now."""
+
+    def say_goodbye(self, reason: str) -> None:
+        """Ends the session in the protocol's own words; the transport closes after."""
+        self.session.close(reason)
+
+    def on_closed(self) -> None:
+        """The connection is over: gives back what the protocol holds."""
+
+    # -- what asyncio calls ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A peer has come; it may be one too many."""
+        self.transport = transport
+        self.opened_ns = time.time_ns()
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.peer = peer[:2]
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        limits = self.hub.limits
+        self.transport.set_write_buffer_limits(limits.write_buffer, limits.write_buffer // 4)
+        now = self.hub.loop.time()
+        self.session = self.make_session(now)
+        if not self.hub.admit(self):
+            self.transport.abort()
+            return
+        self._react()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._rest is not None:  # a slice is still waiting for its turn
+            self._rest += data
+            return
+        size = self.hub.limits.bytes_per_turn
+        if len(data) > size:
+            self._rest = data[size:]
+            data = data[:size]
+            self.transport.pause_reading()
+            self.hub.loop.call_soon(self._next_slice)
+        self._take(data)
+
+    def eof_received(self) -> bool:
+        """The peer will say no more; the transport closes when everything is written."""
+        self._peer_done = True
+        if self._rest is None and not self.session.closed:
+            self.session.receive_eof()
+            self._react()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is closed, for whatever reason."""
+        if self.session is None:
+            return
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self.hub.leaving.discard(self)
+            return
+        self._peer_done = True
+        if not self.session.closed:
+            self.session.receive_eof()
+            self._events()
+        self._end_with("lost" if exc is not None else "eof", Side.REMOTE)
+        self._over()
+
+    def _over(self) -> None:
+        """As far as the hub is concerned, the connection is no more."""
+        self._rest = None
+        for task in self._tasks or ():
+            task.cancel()
+        self.on_closed()
+        self.hub.closed(self)
+        self.form = None
+
+    def pause_writing(self) -> None:
+        """The peer reads too slowly: it is not read from until it has caught up."""
+        self.paused_since = self.hub.loop.time()
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+        self.hub.topics.fell_behind(self)
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self.paused_since = 0.0
+        if self._rest is None and not self.transport.is_closing():
+            self.transport.resume_reading()
+        self.hub.topics.caught_up(self)
+
+    # -- bytes in ----------------------------------------------------------------------------
+
+    def _next_slice(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is None or self.transport.is_closing():
+            return
+        size = self.hub.limits.bytes_per_turn
+        if len(rest) > size:
+            self._rest = rest[size:]
+            self.hub.loop.call_soon(self._next_slice)
+        elif not self.paused_since:
+            self.transport.resume_reading()
+        self._take(rest[:size])
+
+    def _take(self, data: bytes) -> None:
+        session = self.session
+        if session.closed:
+            return
+        self.in_bytes += len(data)
+        self._out = [] if self._out is None else self._out
+        outbox = self.hub.outbox
+        outbox.held = True
+        try:
+            session.receive(data, self.hub.loop.time())
+            if (tap := self.hub.tap) is not None:
+                self._tap_in(tap, data)
+            self._react()
+        finally:
+            outbox.held = False
+            self.flush()
+            outbox.flush()
+
+    def _tap_in(self, tap: Tap, data: bytes) -> None:
+        """Shows whole frames to the recorder: what the session holds back waits with it."""
+        held = self.session.buffered
+        whole = self._early + data if self._early else data
+        at = max(0, len(whole) - held)
+        self._early = whole[at:] if held else b""
+        if at > 0:
+            tap.crossed(self, self.inward, whole[:at])
+
+    # -- events ------------------------------------------------------------------------------
+
+    def react(self) -> None:
+        """Acts on what the session has to say after the application has told it something."""
+        self._react()
+
+    def _react(self) -> None:
+        session = self.session
+        self._events()
+        data = session.to_send()
+        if data:
+            self.write(data)
+        if session.closed and self._leaving is None and not self.transport.is_closing():
+            self._leave()
+
+    def _leave(self) -> None:
+        """Closes when everything is written.
+
+        If the peer may still be talking, our side is closed first and the rest of what it says is
+        thrown away: closing a socket with unread bytes would take back our last words.
+        """
+        self.flush()
+        if self._peer_done or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        try:
+            self.transport.write_eof()
+            self.transport.resume_reading()
+        except OSError:  # the peer has gone meanwhile
+            self.transport.close()
+            return
+        self._leaving = self.hub.loop.call_later(LEAVE_S, self.transport.abort)
+        self.hub.leaving.add(self)
+        self._over()
+
+    def _events(self) -> None:
+        session = self.session
+        while events := session.events():
+            for event in events:
+                kind = type(event)
+                if kind is Closed:
+                    self._end_with(event.reason, event.side)
+                elif kind is Failed:
+                    self.hub.counts.failed(self.protocol, event.code)
+                    if event.fatal:
+                        self._end_with(event.code, self._who_closes())
+                else:
+                    self.on_event(event)
+
+    def _end_with(self, reason: str, side: Side) -> None:
+        """The first reason counts: what comes after it is its consequence."""
+        if not self.close_reason:
+            self.close_reason, self.close_side = reason, side
+
+    def _who_closes(self) -> Side:
+        """Of a connection in which a rule is broken: us, unless the peer has gone already."""
+        return Side.REMOTE if self._peer_done else Side.LOCAL
+
+    # -- bytes out ---------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Whole frames for the peer; they leave at the end of this turn."""
+        out = self._out
+        if out is None:
+            self._out = [data]
+            self.hub.outbox.add(self)
+        else:
+            out.append(data)
+
+    def write_at_once(self, data: bytes) -> None:
+        """The same, when the turn is at its end: nothing more is collected."""
+        if self._out is not None or self._leaving is not None or self.transport.is_closing():
+            self.write(data)
+            return
+        self.out_bytes += len(data)
+        if self.hub.tap is not None:
+            self.hub.tap.crossed(self, self.outward, data)
+        self.transport.write(data)
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        out, self._out = self._out, None
+        if not out or self._leaving is not None or self.transport.is_closing():  # it would refuse
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        self.out_bytes += len(data)
+        if self.hub.tap is not None:
+            self.hub.tap.crossed(self, self.outward, data)
+        self.transport.write(data)
+
+    # -- the application's side --------------------------------------------------------------
+
+    def spawn(self, work: Awaitable[Any]) -> None:
+        """Does something that takes time; it is cancelled when the connection ends."""
+        task = asyncio.ensure_future(work)
+        if self._tasks is None:
+            self._tasks = set()
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        assert self._tasks is not None
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a task of connection %d failed", self.id, exc_info=task.exception())
+
+    @property
+    def open(self) -> bool:
+        """Whether something may still be said."""
+        return self.session is not None and not self.session.closed
+
+    def end(self, reason: str) -> None:
+        """Closes the connection from our side, as politely as its protocol can."""
+        if self.session.closed:
+            return
+        self.close_reason, self.close_side = reason, Side.LOCAL
+        try:
+            self.say_goodbye(reason)
+        except SessionError:
+            self.transport.abort()
+            return
+        self._react()
+
+    def drop(self, reason: str) -> None:
+        """Closes the connection at once: the peer does not listen anyway."""
+        self.close_reason, self.close_side = reason, Side.LOCAL
+        self.hub.counts.dropped(self.protocol, reason)
+        self.transport.abort()
+
+    # -- time --------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Looks at the deadlines (`wheel.py`)."""
+        limits = self.hub.limits
+        if self.paused_since and now - self.paused_since > limits.slow_reader_s:
+            self.drop("slow_reader")
+            return
+        if self.transport.is_closing():
+            return
+        held = self.session.buffered
+        if not held:
+            self.frame_since = 0.0
+        elif not self.frame_since or self._whole_from != self.in_bytes - held:
+            self.frame_since, self._whole_from = now, self.in_bytes - held
+        elif now - self.frame_since > limits.frame_s + held / limits.frame_bytes_per_s:
+            self.drop("too_slow")
+            return
+        due = self.session.next_timer()
+        if due is not None and due <= now:
+            self.session.on_timer(now)
+            self._react()

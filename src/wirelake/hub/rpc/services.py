@@ -1,0 +1,287 @@
+"""Services: Python functions that can be called by any protocol.
+
+    services = Services()
+
+    @services.service("test", "add", tny=1002, magline=0x1002)
+    def add(a: int, b: int) -> dict[str, int]:
+        return {"c": a + b}
+
+A function may be plain (it runs at once, on the loop: keep it short), plain with `thread=True` (it
+may take its time), `async`, or an async generator, whose items are streamed as an ESNP sequence and
+are a JSON list elsewhere. It is cancelled when the connection of its caller ends.
+
+An exception of a service is logged and the caller is told that the service broke; `ServiceError`
+is how a service itself says what is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from ..errors import HubError
+from ..observe.counters import Times
+from .arguments import Arguments, ServiceDefinitionError
+from .call_types import (
+    Answerer,
+    Call,
+    Reply,
+    Result,
+    ServiceError,
+    json_body,
+)
+
+__all__ = [
+    "HUB_SERVICE",
+    "RESERVED",
+    "Answerer",
+    "Call",
+    "Reply",
+    "Result",
+    "Service",
+    "ServiceDefinitionError",
+    "ServiceError",
+    "Services",
+    "json_body",
+]
+
+_log = logging.getLogger(__name__)
+
+HUB_SERVICE: Final = "hub"
+"""The service of ESNP that is the hub itself (`calls.py`)."""
+RESERVED: Final = range(10, 21)
+"""tny protocols and magline commands that are the hub's: its calls, and its pushes."""
+
+_Kind: TypeAlias = Literal["plain", "thread", "async", "stream"]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Service:
+    """A function, and how it is called."""
+
+    __slots__ = (
+        "_arguments",
+        "_function",
+        "_services",
+        "immediate",
+        "kind",
+        "name",
+        "takes_values",
+        "times",
+        "wants_call",
+    )
+
+    def __init__(self, services: Services, name: str, function: Callable[..., Any], thread: bool):
+        self._services = services
+        self._function = function
+        self._arguments = Arguments(function)
+        self.name = name
+        """For people: `test/add`."""
+        self.times = Times()
+        """How long it takes."""
+        self.kind = _kind_of(function, thread)
+        self.immediate = self.kind == "plain"
+        """Whether `now` can be used: the answer is there when the function returns."""
+        self.wants_call = self._arguments.wants_call
+        """Whether it must be given a `Call`; without, None will do for `now`."""
+        self.takes_values = bool(self._arguments.names) or not self.wants_call
+        """Whether values must be read for it; a function of the call alone reads them itself."""
+
+    def run(self, call: Call, given: Mapping[str, Any] | bytes, answer: Answerer) -> None:
+        """Calls it with values by name, or with a JSON body.
+
+        `answer` gets the result or the refusal, once: before this returns, or later. It is not
+        called when the connection ends first.
+        """
+        if self.immediate:
+            answer(self.now(call, given))
+            return
+        begun_ns = perf_counter_ns()
+        try:
+            values = self._arguments.read(given, call)
+        except HubError as error:
+            self.times.fail(begun_ns)
+            answer(error)
+            return
+        task = asyncio.ensure_future(self._later(call, values, answer, begun_ns))
+        self._services.running += 1
+        task.add_done_callback(self._ended)
+        call.connection.spawn(task)
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._services.running -= 1
+
+    def now(self, call: Call | None, given: Mapping[str, Any] | bytes) -> Result | HubError:
+        """Calls a plain function; `call` is looked at only when it `wants_call`."""
+        begun_ns = perf_counter_ns()
+        try:
+            result = self._function(*self._arguments.read(given, call))
+        except HubError as error:
+            self.times.fail(begun_ns)
+            return error
+        except Exception:
+            self.times.fail(begun_ns)
+            return self._broke()
+        self.times.note(begun_ns)
+        if result is None or type(result) in _USUAL:
+            return result  # type: ignore[no-any-return]
+        return self._checked(result)
+
+    async def _later(
+        self, call: Call, values: tuple[Any, ...], answer: Answerer, begun_ns: int
+    ) -> None:
+        outcome = await self._outcome(call, values)
+        if isinstance(outcome, HubError):
+            self.times.fail(begun_ns)
+        else:
+            self.times.note(begun_ns)
+        answer(outcome)
+
+    async def _outcome(self, call: Call, values: tuple[Any, ...]) -> Result | HubError:
+        try:
+            if self.kind == "stream":
+                return await self._stream(call, values)
+            if self.kind == "thread":
+                result = await asyncio.to_thread(self._function, *values)
+            else:
+                result = await self._function(*values)
+        except HubError as error:
+            return error
+        except Exception:
+            return self._broke()
+        return self._checked(result)
+
+    async def _stream(self, call: Call, values: tuple[Any, ...]) -> Result | HubError:
+        collected: list[Any] = []
+        async with contextlib.aclosing(self._function(*values)) as items:
+            async for item in items:
+                outcome = self._checked(item)
+                if isinstance(outcome, HubError):
+                    return outcome
+                if call.part is None:
+                    collected.append(item)
+                else:
+                    await call.part(outcome)
+        return collected if call.part is None else None
+
+    def _checked(self, result: Any) -> Result | HubError:
+        if result is None or isinstance(result, dict | bytes | msgspec.Struct):
+            return result
+        _log.error("service %s returned %s", self.name, type(result).__name__)
+        return HubError("internal")
+
+    def _broke(self) -> HubError:
+        _log.exception("service %s broke", self.name)
+        return HubError("internal")
+
+
+_USUAL: Final = frozenset({dict, bytes, Reply})
+
+
+def _kind_of(function: Callable[..., Any], thread: bool) -> _Kind:
+    name = function.__name__
+    if inspect.isgeneratorfunction(function):
+        raise ServiceDefinitionError(f"{name}: to stream, make it an async generator")
+    if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
+        if thread:
+            raise ServiceDefinitionError(f"{name}: thread=True is for plain functions")
+        return "stream" if inspect.isasyncgenfunction(function) else "async"
+    return "thread" if thread else "plain"
+
+
+class Services:
+    """All services of a hub, by the names and numbers of each protocol."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        """Calls that are being worked on."""
+        self._esnp: dict[tuple[str, str], Service] = {}
+        self._tny: dict[int, Service] = {}
+        self._magline: dict[int, Service] = {}
+        self._declared: list[tuple[str, str, int | None, int | None, Callable[..., Any], bool]] = []
+
+    def service(
+        self,
+        service: str,
+        op: str,
+        *,
+        tny: int | None = None,
+        magline: int | None = None,
+        thread: bool = False,
+    ) -> Callable[[_Function], _Function]:
+        """Makes a function callable as ESNP `service`/`op`, and by number where one is given."""
+
+        def declare(function: _Function) -> _Function:
+            self._add(service, op, tny, magline, function, thread)
+            return function
+
+        return declare
+
+    def include(self, other: Services) -> None:
+        """Takes over all services of another set."""
+        for declaration in other._declared:
+            self._add(*declaration)
+
+    @property
+    def every(self) -> tuple[Service, ...]:
+        """All of them."""
+        return tuple(self._esnp.values())
+
+    def esnp(self, service: str, op: str) -> Service | None:
+        """The service behind an ESNP address."""
+        return self._esnp.get((service, op))
+
+    def tny(self, number: int) -> Service | None:
+        """The service behind a tny protocol number."""
+        return self._tny.get(number)
+
+    def magline(self, number: int) -> Service | None:
+        """The service behind a magline business command."""
+        return self._magline.get(number)
+
+    def _add(
+        self,
+        service: str,
+        op: str,
+        tny: int | None,
+        magline: int | None,
+        function: Callable[..., Any],
+        thread: bool,
+    ) -> None:
+        name = f"{service}/{op}"
+        if not service or not op or service == HUB_SERVICE:
+            raise ServiceDefinitionError(
+                f"{name}: wanted a service, not {HUB_SERVICE!r}, and an op"
+            )
+        if (service, op) in self._esnp:
+            raise ServiceDefinitionError(f"{name}: there is one already")
+        _check_number(name, "tny", tny, self._tny, 1 << 31)
+        _check_number(name, "magline", magline, self._magline, 1 << 32)
+        made = Service(self, name, function, thread)
+        self._esnp[service, op] = made
+        if tny is not None:
+            self._tny[tny] = made
+        if magline is not None:
+            self._magline[magline] = made
+        self._declared.append((service, op, tny, magline, function, thread))
+
+
+def _check_number(
+    name: str, protocol: str, number: int | None, taken: Mapping[int, Service], end: int
+) -> None:
+    if number is None:
+        return
+    if number in taken:
+        raise ServiceDefinitionError(f"{name}: {protocol}={number} is {taken[number].name}")
+    if number in RESERVED or not 0 < number < end:
+        raise ServiceDefinitionError(
+            f"{name}: {protocol}={number}: wanted 1 to {end - 1}, without "
+            f"{RESERVED.start} to {RESERVED.stop - 1}, which are the hub's own"
+        )

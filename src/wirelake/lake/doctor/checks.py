@@ -1,0 +1,184 @@
+"""What a machine needs for hubs, lakes and Spark, looked at one by one: `wirelake doctor`.
+
+    for check in checkup(lake="lake"):
+        print(check.state, check.name, check.found, check.advice)
+
+Nothing here needs what it looks for: every check runs, whatever is missing, and says what to do.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..spark.java import (
+    OLDEST,
+    JavaError,
+    find_java,
+)
+from .places import (
+    Check,
+    State,
+    caches,
+    disk,
+    lake_folder,
+    port,
+)
+from .programs import (
+    Failure,
+    spark_trial,
+    warming,
+    worker_python,
+)
+
+__all__ = ["checkup"]
+
+_OLDEST_PYTHON: Final = (3, 11)
+
+
+class _Needs(NamedTuple):
+    """Which versions of a package will do: from the first on, and below the second."""
+
+    package: str
+    oldest: tuple[int, ...]
+    below: tuple[int, ...] | None = None
+
+
+_LAKE_PACKAGES: Final = (
+    _Needs("pyspark", (4, 2)),
+    _Needs("pandas", (2, 2), (3,)),
+    _Needs("pyarrow", (18,)),
+    _Needs("numpy", (2,)),
+    _Needs("numba", (0, 68), (0, 69)),
+    _Needs("duckdb", (1, 5)),
+)
+"""As in the extra `lake`."""
+_HUB_PACKAGES: Final = (
+    _Needs("starlette", (0, 41)),
+    _Needs("uvicorn", (0, 32)),
+    _Needs("prometheus-client", (0, 21)),
+    _Needs("zstandard", (0, 23)),
+)
+"""As in the extra `hub`."""
+_REPORT_PACKAGES: Final = (_Needs("plotly", (6,)),)
+"""As in the extra `report`."""
+_HUB_PORTS: Final = ("esnp", "tny", "relay", "magline", "comet", "admin")
+"""Tables of the hub's configuration that have a port."""
+_SPARK_PORTS: Final = {
+    4040: "Spark's web pages would take the next one",
+    15002: "a server of Spark Connect would need another: spark.connect.grpc.binding.port",
+}
+"""Ports that Spark takes when it is asked to, and what happens when they are taken."""
+
+
+def checkup(
+    *,
+    lake: str | os.PathLike[str] | None = None,
+    ports: Sequence[int] = (),
+    spark: bool = True,
+    limit_s: float = 300.0,
+) -> Iterator[Check]:
+    """All checks, one after the other; the slow ones come last.
+
+    `ports` must be free; of those that a hub or Spark would take, it is said when they are not.
+    With `spark`, kernels are compiled and a job is run, each within `limit_s`.
+    """
+    first = [
+        _python(),
+        *(_package(each, "lake", "failed") for each in _LAKE_PACKAGES),
+        *(_package(each, "hub", "warning") for each in _HUB_PACKAGES),
+        *(_package(each, "report", "warning") for each in _REPORT_PACKAGES),
+        _java(),
+        *caches(),
+        disk("temporary files", Path(os.environ.get("TMPDIR") or "/tmp"), "TMPDIR"),
+        *([] if lake is None else lake_folder(Path(lake))),
+        *_ports(ports),
+    ]
+    yield from first
+    yield _ran("Python of workers", worker_python, limit_s)
+    if not spark:
+        return
+    broken = [each.name for each in first if each.state == "failed"]
+    if broken:
+        yield Check("Spark", "warning", "not tried", f"first mend: {', '.join(broken)}")
+        return
+    yield _ran("kernels", warming, limit_s)
+    yield _ran("Spark", spark_trial, limit_s)
+
+
+def _ran(name: str, program: Callable[[float], str], limit_s: float) -> Check:
+    try:
+        return Check(name, "ok", program(limit_s))
+    except Failure as failure:
+        return Check(name, "failed", failure.found, failure.advice)
+
+
+# -- what is installed -----------------------------------------------------------------------
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < _OLDEST_PYTHON:
+        wanted = ".".join(map(str, _OLDEST_PYTHON))
+        return Check("Python", "failed", found, f"install Python {wanted} or newer")
+    return Check("Python", "ok", f"{found} ({sys.executable})")
+
+
+def _package(needs: _Needs, extra: str, state: State) -> Check:
+    try:
+        found = importlib.metadata.version(needs.package)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(needs.package, state, "not installed", f"pip install 'wirelake[{extra}]'")
+    version = tuple(int(each) for each in re.findall(r"\d+", found)[:3])
+    if version < needs.oldest or (needs.below is not None and version >= needs.below):
+        return Check(needs.package, state, found, f"pip install '{needs.package}{_bounds(needs)}'")
+    return Check(needs.package, "ok", found)
+
+
+def _bounds(needs: _Needs) -> str:
+    """As pip wants them."""
+    below = "" if needs.below is None else f",<{_dotted(needs.below)}"
+    return f">={_dotted(needs.oldest)}{below}"
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _java() -> Check:
+    try:
+        found = find_java()
+    except JavaError as error:
+        said, _, advice = str(error).partition(": ")
+        return Check("Java", "failed", said, advice or f"install Java {OLDEST} or newer")
+    where = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "found"
+    return Check("Java", "ok", f"{found.release} ({where}: {found.program})")
+
+
+# -- ports -----------------------------------------------------------------------------------
+
+
+def _ports(wanted: Sequence[int]) -> Iterator[Check]:
+    """Those of a hub, of Spark, and those that must be free."""
+    usual = {**_hub_ports(), **_SPARK_PORTS}
+    for number, advice in usual.items():
+        if number not in wanted:
+            yield port(number, advice, "warning")
+    for number in wanted:
+        yield port(number, "end what listens there, or choose another", "failed")
+
+
+def _hub_ports() -> dict[int, str]:
+    from wirelake.hub.config import Config
+
+    config = Config()
+    return {
+        getattr(config, name).port: f"if that is no hub of yours: end what listens there, or set "
+        f"{name}.port in the hub's configuration"
+        for name in _HUB_PORTS
+    }

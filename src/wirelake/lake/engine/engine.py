@@ -1,0 +1,305 @@
+"""The engine of a lake: takes it forward, one committed step after the other.
+
+    with Writer(root, create=settings.to_record()) as writer:
+        Engine(spark, writer, settings).advance(inputs)
+
+Whatever calls it, a run over everything that is there or a stream, the tables are the same: they
+depend on the files that were admitted, not on the steps in which they came. What a step is made of
+is told in `docs/concepts/lake.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from wirelake.records.schema import schema
+from wirelake.tables.entries import (
+    AddedFile,
+    Input,
+    Record,
+)
+from wirelake.tables.errors import LakeError
+from wirelake.tables.parquet import ParquetOut, stats
+from wirelake.tables.writer import Writer
+
+from .decoding import (
+    NO_ROOM,
+    STATE,
+    Decoded,
+    DecodeTask,
+    decode,
+)
+from .join_stage import join
+from .settings import Settings
+from .step import Step
+from .tasks import run_tasks, shares_of
+from .tunnels import (
+    EVENTS,
+    SHARES,
+    Tunnelled,
+    TunnelTask,
+    tunnel,
+)
+from .tunnels import STATE as TUNNEL_STATE
+from .watermarks import (
+    Reached,
+    believed_ns,
+    everywhere_ns,
+    expected_ns,
+)
+
+__all__ = ["Engine", "OnStep"]
+
+OnStep = Callable[[str], None]
+"""Is told the name of each part of a step before it is done."""
+_Mtimes = dict[str, list[int]]
+"""Of each source, in the order in which its files were read."""
+
+_CONSUMED: Final = "_connections"
+"""A table whose final rows are used up within a step."""
+_DETAILS: Final = {
+    "late_file": "a later file of its source was read before it came",
+    "vanished_file": "it was gone when its turn had come",
+    "unreadable_file": "it could not be opened",
+}
+
+
+class _UnreadableError(Exception):
+    """A capture turned out to be gone, or not to be readable."""
+
+    def __init__(self, path: str, code: str):
+        super().__init__(path)
+        self.path = path
+        self.code = code
+
+
+class Engine:
+    """Takes a lake forward."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        writer: Writer,
+        settings: Settings,
+        *,
+        keys: Iterable[str] = (),
+        workers: int = 2,
+        lateness_s: float = 600,
+        window_bytes: int | None = None,
+        on_step: OnStep | None = None,
+    ):
+        """`workers`: how many tasks run at once. `lateness_s`: how far sources may be apart."""
+        self._spark = spark
+        self._writer = writer
+        self._settings = settings.agreed(writer.snapshot.settings)
+        self._keys = tuple(map(os.path.abspath, keys))
+        self._workers = workers
+        self._lateness_ns = int(lateness_s * 1e9)
+        self._window_bytes = window_bytes
+        self._on_step = on_step or (lambda _: None)
+
+    def advance(self, inputs: Sequence[Input]) -> Record | None:
+        """Reads captures, in this order, and commits what they come to; None when there are none.
+
+        Captures with a fault are not read, only told. One that turns out to be gone or unreadable
+        is treated so, and the rest is done without it. Raises LakeError when nothing was committed.
+        """
+        wanted = list(inputs)
+        while wanted:
+            try:
+                return self._step(wanted)
+            except _UnreadableError as found:
+                wanted = [_blamed(each, found) for each in wanted]
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                why = f"cannot write to {self._writer.layout.root}: {os.strerror(error.errno)}"
+                raise LakeError(f"{why}; make room and run it again") from error
+        return None
+
+    # -- one step ------------------------------------------------------------------------------
+
+    def _step(self, inputs: Sequence[Input]) -> Record:
+        began = time.monotonic()
+        good = [each for each in inputs if each.fault is None]
+        with self._writer.begin() as transaction:
+            step = Step(self._writer, transaction)
+            mtimes = self._mtimes(good)
+            self._on_step("decode")
+            self._decode(step, good, mtimes)
+            self._refuse(step, [each for each in inputs if each.fault is not None])
+            if "tunnels" in self._settings.tables or "calls" in self._settings.tables:
+                self._on_step("tunnels")
+                self._tunnels(step, mtimes)
+            self._on_step("join")
+            now_ns = everywhere_ns(_reached(step, mtimes)) - self._lateness_ns
+            join(self._spark, step, self._settings, now_ns)
+            step.remove(step.new(_CONSUMED, provisional=False))
+            rows = step.hand_over()
+            for each in inputs:
+                transaction.consume(each)
+            figures: dict[str, Any] = {
+                "rows": {table: count for table, count in rows.items() if table[0] != "_"},
+                "seconds": round(time.monotonic() - began, 3),
+                "bytes": sum(each.bytes for each in good),
+            }
+            return transaction.commit("advance", figures, on_step=self._on_step)
+
+    def _mtimes(self, inputs: Sequence[Input]) -> _Mtimes:
+        """When the files of each source that were read were last written."""
+        found: _Mtimes = {}
+        sources = self._writer.snapshot.sources.values()
+        for each in (*(each for source in sources for each in source.inputs), *inputs):
+            if each.fault is None:
+                found.setdefault(each.source, []).append(each.mtime_ns)
+        return found
+
+    def _decode(self, step: Step, inputs: Sequence[Input], mtimes: _Mtimes) -> None:
+        by_source: dict[str, list[Input]] = {}
+        for each in inputs:
+            by_source.setdefault(each.source, []).append(each)
+        sizes = {source: sum(i.bytes for i in files) for source, files in by_source.items()}
+        shares = shares_of(sizes, self._workers)
+        tasks = [
+            DecodeTask(
+                source=source,
+                files=tuple(each.path for each in files),
+                share=share,
+                shares=shares[source],
+                states=tuple(file.path for file in _of_source(step.kept(STATE), source)),
+                work=step.work("decode"),
+                settings=self._settings,
+                keys=self._keys,
+                window_bytes=self._window_bytes,
+            )
+            for source, files in sorted(by_source.items(), key=lambda item: -sizes[item[0]])
+            for share in range(shares[source])
+        ]
+        done = run_tasks(self._spark, decode, tasks, Decoded)
+        for result in done:
+            _check(result)
+        for source in by_source:
+            mine = [each for each in done if each.source == source]
+            self._replace(step, source, mine, mtimes[source][-1])
+
+    def _replace(self, step: Step, source: str, done: Sequence[Decoded], mtime_ns: int) -> None:
+        """The state and the provisional files of a source are those of this step."""
+        before = _of_source(step.kept(STATE), source)
+        times = [file.max_ns for file in before if file.max_ns is not None]
+        times.append(_come_to(done, mtime_ns))
+        for table in step.tables():
+            step.remove(file for file in _of_source(step.kept(table), source) if file.provisional)
+        step.remove(before)
+        for each in done:
+            written = [
+                msgspec.structs.replace(file, max_ns=max(times)) if file.table == STATE else file
+                for file in each.written
+            ]
+            step.add(written, source=source, share=each.share, shares=each.shares)
+
+    def _refuse(self, step: Step, refused: Sequence[Input]) -> None:
+        """Captures that are not read are told in `faults`."""
+        if not refused:
+            return
+        columns = schema("faults")
+        rows = [
+            {
+                "file": each.path,
+                "offset": 0,
+                "present_bytes": each.bytes,
+                "missing_bytes": 0,
+                "code": each.fault,
+                "detail": _DETAILS[each.fault or ""],
+            }
+            for each in refused
+        ]
+        path = f"{step.work('refused')}/refused.parquet"
+        with ParquetOut(path, columns) as out:
+            out.write(pa.RecordBatch.from_pylist(rows, columns))
+        known = stats(path)
+        step.add([AddedFile(table="faults", path=path, rows=known.rows, bytes=known.bytes)])
+
+    def _tunnels(self, step: Step, mtimes: _Mtimes) -> None:
+        if not step.touched(EVENTS):
+            return
+        states = {file.share: file for file in step.kept(TUNNEL_STATE)}
+        waited = step.kept(EVENTS, provisional=False)
+        final = sorted(step.new(EVENTS, provisional=False), key=_place)
+        provisional = sorted(step.files(EVENTS, provisional=True), key=_place)
+        reached_ns = expected_ns(_reached(step, mtimes), self._lateness_ns)
+        tasks = [
+            TunnelTask(
+                share=share,
+                waiting=_paths(file for file in waited if file.share == share),
+                final=_paths(final),
+                provisional=_paths(provisional),
+                until_ns=reached_ns - self._lateness_ns,
+                state=states[share].path if share in states else None,
+                work=step.work("tunnels"),
+                tables=self._settings.tables,
+            )
+            for share in range(SHARES)
+        ]
+        done = run_tasks(self._spark, tunnel, tasks, Tunnelled)
+        step.remove([*states.values(), *waited, *final])
+        step.remove(step.kept("tunnels", provisional=True))
+        step.remove(file for file in step.kept("calls", provisional=True) if file.source is None)
+        for each in done:
+            step.add(each.written, share=each.share, shares=SHARES)
+
+
+# -- small things --------------------------------------------------------------------------------
+
+
+def _of_source(files: Iterable[AddedFile], source: str) -> list[AddedFile]:
+    return [file for file in files if file.source == source]
+
+
+def _place(file: AddedFile) -> tuple[str, int]:
+    """Events of one step are in one order, whichever task was done first."""
+    return file.source or "", file.share or 0
+
+
+def _come_to(done: Sequence[Decoded], mtime_ns: int) -> int:
+    """How far a source has come in a step, by what its tasks say."""
+    found = believed_ns((ts_ns for each in done for ts_ns in each.latest), mtime_ns)
+    if found is not None:
+        return found
+    times = (file.max_ns for each in done for file in each.written if file.max_ns is not None)
+    return min(max(times, default=0), mtime_ns)
+
+
+def _reached(step: Step, mtimes: _Mtimes) -> dict[str, Reached]:
+    """How far each source has come, with this step."""
+    found: dict[str, Reached] = {}
+    for file in step.files(STATE):
+        if file.source is not None and file.max_ns is not None:
+            read = mtimes[file.source]
+            found[file.source] = Reached(min(file.max_ns, read[-1]), read)
+    return found
+
+
+def _paths(files: Iterable[AddedFile]) -> tuple[str, ...]:
+    return tuple(file.path for file in files)
+
+
+def _check(done: Decoded) -> None:
+    failure = done.failure
+    if failure is None:
+        return
+    if failure.path is not None and failure.code is not None:
+        raise _UnreadableError(failure.path, failure.code)
+    raise LakeError(f"{failure.text}; nothing was committed: make room and run it again")
+
+
+def _blamed(each: Input, found: _UnreadableError) -> Input:
+    if each.path != found.path:
+        return each
+    return msgspec.structs.replace(each, fault=found.code)

@@ -1,0 +1,100 @@
+"""The files that a task writes: one for each table, final or not, and each protocol's messages.
+
+Their paths are those of a task's folder; the commit gives them another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from wirelake.records.cross_connection import CROSSING
+from wirelake.records.schema import schema
+from wirelake.tables.entries import AddedFile
+from wirelake.tables.parquet import ParquetOut, stats
+
+__all__ = ["Outputs"]
+
+
+class Outputs:
+    """Files under construction in a folder of their own; a file exists once it has a row."""
+
+    def __init__(self, work: str, tables: frozenset[str]):
+        """`tables` are those that are wanted; rows of others are dropped."""
+        self._tables = tables
+        self._folder = Path(work) / uuid.uuid4().hex
+        self._folder.mkdir(parents=True)
+        self._open: dict[tuple[str, str | None, bool], tuple[Path, ParquetOut]] = {}
+        self._written: list[AddedFile] = []
+        self.provisional = False
+        """Whether what is written now is what would be, if the input ended here."""
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Adds rows to a table."""
+        if batch.num_rows and table in self._tables:
+            self._out(table, batch).write(batch)
+
+    def state(self, table: str, data: bytes) -> None:
+        """Adds a file with a task's state."""
+        path = self._folder / f"{table.strip('_')}.state"
+        path.write_bytes(data)
+        self._written.append(AddedFile(table=table, path=str(path), rows=0, bytes=len(data)))
+
+    def close(self) -> list[AddedFile]:
+        """Finishes all files, and says what there is."""
+        for (table, protocol, provisional), (path, out) in self._open.items():
+            out.close()
+            found = stats(path)
+            self._written.append(
+                AddedFile(
+                    table=table,
+                    path=str(path),
+                    rows=found.rows,
+                    bytes=found.bytes,
+                    min_ns=found.min_ns,
+                    max_ns=found.max_ns,
+                    provisional=provisional,
+                    protocol=protocol,
+                )
+            )
+        self._open.clear()
+        return self._written
+
+    def _out(self, table: str, batch: pa.RecordBatch) -> ParquetOut:
+        protocol = batch.schema.names[-1] if table == "messages" else None
+        key = (table, protocol, self.provisional)
+        if key not in self._open:
+            name = "-".join(
+                [
+                    protocol or table.strip("_"),
+                    *(["open"] if self.provisional else []),
+                    uuid.uuid4().hex[:12],
+                ]
+            )
+            path = self._folder / f"{name}.parquet"
+            self._open[key] = path, ParquetOut(path, _schema(table, protocol))
+        return self._open[key][1]
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes files that were not finished; nobody names them."""
+        for _, out in self._open.values():
+            with contextlib.suppress(Exception):
+                out.close()
+
+
+def _schema(table: str, protocol: str | None) -> pa.Schema:
+    if table in CROSSING:
+        return CROSSING[table]
+    return schema(table.removeprefix("_"), () if protocol is None else (protocol,))

@@ -1,0 +1,207 @@
+"""Events of tunnels from many files, in the order of time, a few at a time.
+
+    files = EventFiles(paths, share=0, shares=4)
+    for events in files.until(ts_ns):
+        ...
+
+The order is that of time, rank, link, file and number. Events of one link are in one file of each
+step, and files are given in the order of their steps. So the order does not depend on the steps in
+which events came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from wirelake.columnar.fold import TunnelFold, events_of_share
+from wirelake.records.cross_connection import CROSSING
+from wirelake.tables.entries import AddedFile
+
+from .outputs import Outputs
+
+__all__ = [
+    "EVENTS",
+    "SHARES",
+    "STATE",
+    "EventFiles",
+    "TunnelTask",
+    "Tunnelled",
+    "tunnel",
+]
+
+
+_AT_ONCE: Final = 1_000_000
+"""Events that are read together, about: what they take in memory is bounded."""
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+_BITS: Final = 40
+"""A file has fewer events than these bits can count."""
+_ORDER: Final = [(name, "ascending") for name in ("ts_ns", "rank", "link", "number")]
+_SCHEMA: Final = CROSSING["_tunnel_events"]
+
+
+class _Group(NamedTuple):
+    """Rows of a file that were written together."""
+
+    file: int
+    number: int
+    first_ns: int
+    last_ns: int
+    rows: int
+
+
+class EventFiles:
+    """Files of `_tunnel_events`, as far as a share of the tunnels is concerned."""
+
+    def __init__(self, paths: Sequence[str], share: int, shares: int):
+        self._paths = paths
+        self._share, self._shares = share, shares
+        self._groups = [
+            group for number, path in enumerate(paths) for group in _groups(number, path)
+        ]
+
+    def all(self) -> Iterator[pa.Table]:
+        """All events, in order."""
+        return self.until(_LAST)
+
+    def until(self, ts_ns: int) -> Iterator[pa.Table]:
+        """Events up to a time, in order."""
+        return self._between(_FIRST, ts_ns, frozenset())
+
+    def after(self, ts_ns: int, late: Collection[str] = ()) -> Iterator[pa.Table]:
+        """Events after a time, in order; of the files `late`, earlier ones as well."""
+        whole = frozenset(at for at, path in enumerate(self._paths) if path in late)
+        if whole:
+            yield from self._between(_FIRST, ts_ns, frozenset(range(len(self._paths))) - whole)
+        if ts_ns < _LAST:
+            yield from self._between(ts_ns + 1, _LAST, frozenset())
+
+    def _between(self, first_ns: int, last_ns: int, without: frozenset[int]) -> Iterator[pa.Table]:
+        groups = [
+            each
+            for each in self._groups
+            if each.first_ns <= last_ns and each.last_ns >= first_ns and each.file not in without
+        ]
+        starts = [first_ns, *_cuts(groups, first_ns)]
+        for start, stop in zip(starts, [*(each - 1 for each in starts[1:]), last_ns], strict=True):
+            mine = [each for each in groups if each.first_ns <= stop and each.last_ns >= start]
+            found = [self._read(each, start, stop) for each in mine]
+            events = pa.Table.from_batches([each for each in found if each.num_rows], _SCHEMA)
+            if len(events):
+                yield events.sort_by(_ORDER)
+
+    def _read(self, group: _Group, first_ns: int, last_ns: int) -> pa.RecordBatch:
+        with pq.ParquetFile(self._paths[group.file]) as file:
+            table = file.read_row_group(group.number).cast(_SCHEMA).combine_chunks()
+        [batch] = table.to_batches()
+        if group.first_ns < first_ns or group.last_ns > last_ns:
+            times = batch.column("ts_ns")
+            inside = pc.and_(pc.greater_equal(times, first_ns), pc.less_equal(times, last_ns))
+            batch = batch.filter(inside)
+        batch = events_of_share(batch, self._share, self._shares)
+        at = batch.schema.get_field_index("number")
+        numbers = batch.column(at).to_numpy() + (group.file << _BITS)
+        return batch.set_column(at, batch.schema.field(at), pa.array(numbers, pa.int64()))
+
+
+def _groups(file: int, path: str) -> Iterator[_Group]:
+    metadata = pq.read_metadata(path)
+    at = metadata.schema.names.index("ts_ns")
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_rows:
+            known = group.column(at).statistics
+            yield _Group(file, number, known.min, known.max, group.num_rows)
+
+
+def _cuts(groups: Sequence[_Group], first_ns: int) -> list[int]:
+    """Times between which there are about as many events as are read together."""
+    found: list[int] = []
+    rows = 0
+    for each in sorted(groups, key=lambda group: group.first_ns):
+        last = found[-1] if found else first_ns
+        if rows + each.rows > _AT_ONCE and each.first_ns > last:
+            found.append(each.first_ns)
+            rows = 0
+        rows += each.rows
+    return found
+
+
+# The second stage of a step: tunnels, and the calls in them, in a worker.
+
+
+EVENTS: Final = "_tunnel_events"
+"""The table of what happens in tunnels. Files of a share wait, those of sources are provisional."""
+STATE: Final = "_tunnel_fold"
+"""The table of states: one file for each share of the tunnels."""
+SHARES: Final = 4
+"""How many tasks there are, in every lake: state is not divided anew."""
+
+
+class TunnelTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task does."""
+
+    share: int
+    waiting: tuple[str, ...]
+    """Files of events of this share that have waited."""
+    final: tuple[str, ...]
+    """Files of events that have happened, of all shares."""
+    provisional: tuple[str, ...]
+    """Files of events that would happen, if the input ended here."""
+    until_ns: int
+    """Events up to this time count for good, later ones wait."""
+    state: str | None
+    work: str
+    tables: tuple[str, ...]
+    """The tables that are kept."""
+
+
+class Tunnelled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task says when it is done."""
+
+    share: int
+    written: list[AddedFile]
+
+
+def tunnel(task: TunnelTask) -> Tunnelled:
+    """Does the task."""
+    before = None if task.state is None else Path(task.state).read_bytes()
+    fold = TunnelFold(share=task.share, shares=SHARES, state=before)
+    happened = EventFiles([*task.waiting, *task.final], task.share, SHARES)
+    every = EventFiles([*task.waiting, *task.final, *task.provisional], task.share, SHARES)
+    with Outputs(task.work, frozenset({*task.tables, EVENTS})) as outputs:
+        for events in happened.until(task.until_ns):
+            _fold(fold, events, outputs)
+        outputs.state(STATE, fold.save())
+        _wait(happened, task.until_ns, outputs)
+        outputs.provisional = True
+        for events in every.after(task.until_ns, late=task.provisional):
+            _fold(fold, events, outputs)
+        for table, batch in fold.finish():
+            outputs.write(table, batch)
+        return Tunnelled(share=task.share, written=outputs.close())
+
+
+def _fold(fold: TunnelFold, events: pa.Table, outputs: Outputs) -> None:
+    fold.feed(events.to_batches())
+    for table, batch in fold.take():
+        outputs.write(table, batch)
+
+
+def _wait(happened: EventFiles, until_ns: int, outputs: Outputs) -> None:
+    """Writes what waits, in its order, and numbers it so."""
+    written = 0
+    for events in happened.after(until_ns):
+        numbers = pa.array(np.arange(written, written + len(events)))
+        at = events.schema.get_field_index("number")
+        numbered = events.set_column(at, events.schema.field(at), numbers)
+        for batch in numbered.to_batches():
+            outputs.write(EVENTS, batch)
+        written += len(events)

@@ -1,0 +1,103 @@
+"""Opens the content of tny packets for readers of captures: `Opener(keys, direction, dialect)`.
+
+Keys: `security_keys` (a list of texts) and, where they differ from the defaults, `max_waste_bits`
+and `skip_step`; `verify`, `encrypt`, `waste` demand an option, as a receiver may.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wirelake.wire.errors import DecodeError
+from wirelake.wire.model import Direction
+
+from .layout import (
+    PROTOCOL,
+    Envelope,
+    Packet,
+)
+from .transform import (
+    MAX_SKIP_STEP,
+    Dialect,
+    PacketContext,
+    TransformConfig,
+)
+
+__all__ = ["OPENS", "Opener"]
+
+OPENS = ("tny",)
+"""The protocols whose messages it opens."""
+
+_FLAGS = ("verify", "encrypt", "waste")
+_NUMBERS = ("max_waste_bits", "skip_step")
+
+
+class Opener:
+    """Follows one direction of one connection, from its first packet or from later on.
+
+    Without keys it reads what is not transformed at all, and leaves the rest sealed.
+    """
+
+    def __init__(
+        self,
+        keys: dict[str, Any],
+        direction: Direction | None,  # noqa: ARG002 - the same shape for every protocol
+        dialect: str,
+    ):
+        known: Dialect = "upstream" if dialect == "upstream" else "seed"
+        self._dialect = dialect
+        self._context = PacketContext(known, _config(keys)) if keys else None
+
+    @property
+    def memory(self) -> PacketContext | None:
+        """What the packets so far have told; another opener with these keys can go on with it."""
+        return self._context
+
+    @memory.setter
+    def memory(self, context: PacketContext) -> None:
+        self._context = context
+
+    def open(self, message: Any, raw: bytes) -> dict[str, object]:  # noqa: ARG002
+        """`content`, the plaintext, and `message`, the Message that it holds."""
+        if not isinstance(message, Packet) or not isinstance(message.body, Envelope):
+            return {}
+        content = self._plaintext(message, message.body)
+        if content is None:
+            return {}
+        read = PROTOCOL.codec(self._dialect).read_message
+        inner, stop = read(content, 0, len(content))
+        if stop != len(content):
+            raise DecodeError("trailing_bytes", "message", stop, f"{len(content) - stop} left")
+        return {"content": content, "message": inner}
+
+    def _plaintext(self, packet: Packet, envelope: Envelope) -> bytes | None:
+        if self._context is not None:
+            return self._context.open(
+                envelope.access_id,
+                envelope.number,
+                envelope.content,
+                waste=packet.waste,
+                encrypt=packet.encrypt,
+                verify=packet.verify,
+            )
+        sealed = packet.waste or packet.encrypt or packet.verify
+        return None if sealed else envelope.content
+
+
+def _config(keys: dict[str, Any]) -> TransformConfig:
+    known = ("security_keys", *_FLAGS, *_NUMBERS)
+    for name in keys:
+        if name not in known:
+            raise ValueError(f"no key {name!r}; tny has {', '.join(known)}")
+    texts = keys.get("security_keys", [])
+    if not isinstance(texts, list):
+        raise ValueError("security_keys: wanted a list of texts")
+    options: dict[str, Any] = {"skip_step": MAX_SKIP_STEP}  # a capture may begin anywhere
+    for name in (*_FLAGS, *_NUMBERS):
+        if name not in keys:
+            continue
+        kind, words = (bool, "true or false") if name in _FLAGS else (int, "a whole number")
+        if type(keys[name]) is not kind:
+            raise ValueError(f"{name}: wanted {words}")
+        options[name] = keys[name]
+    return TransformConfig(security_keys=tuple(texts), **options)

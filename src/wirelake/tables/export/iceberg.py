@@ -1,0 +1,121 @@
+"""Tables of a lake as Iceberg tables (package `pyiceberg`), with a catalog in one file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, TableProperties
+
+from ..entries import AddedFile
+from ..errors import LakeError
+from .export import KEPT_DAYS
+
+__all__ = ["CATALOG", "NAMESPACE", "IcebergTarget"]
+
+CATALOG: Final = "catalog.db"
+"""The file with the catalog, for SQLite."""
+NAMESPACE: Final = "wirelake"
+"""The tables are called wirelake.calls, and so on."""
+_COMMIT: Final = "wirelake.commit"
+_DAY_MS: Final = 86_400_000
+
+
+class IcebergTarget:
+    """An Iceberg table; it is made when there is none, and gets columns that it lacks."""
+
+    def __init__(self, folder: Path, table: str, columns: pa.Schema):
+        if (folder / table / "_delta_log").exists():
+            raise LakeError(f"{folder / table}: a Delta table; name another folder")
+        self._folder = folder / table
+        self._catalog = SqlCatalog(
+            "wirelake", uri=f"sqlite:///{folder / CATALOG}", warehouse=_uri(folder)
+        )
+        self._catalog.create_namespace_if_not_exists(NAMESPACE)
+        self._table = self._opened(f"{NAMESPACE}.{table}", columns)
+
+    def _opened(self, name: str, columns: pa.Schema) -> Table:
+        try:
+            found = self._catalog.load_table(name)
+        except NoSuchTableError:
+            found = self._catalog.create_table(name, columns, location=_uri(self._folder))
+        with found.transaction() as change:
+            with change.update_schema() as update:
+                update.union_by_name(columns)
+            mapping = change.table_metadata.schema().name_mapping.model_dump_json()
+            if found.properties.get(TableProperties.DEFAULT_NAME_MAPPING) != mapping:
+                change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        return found
+
+    def names(self) -> set[str]:
+        """The files that it has."""
+        return {_name(each) for each in self._data_files()}
+
+    def exported(self) -> int | None:
+        """The commit that it shows."""
+        said = self._table.properties.get(_COMMIT)
+        return None if said is None else int(said)
+
+    def update(
+        self, add: Sequence[tuple[Path, AddedFile]], remove: Sequence[str], commit: int
+    ) -> None:
+        """Adds and removes files at once."""
+        gone = set(remove)
+        with self._table.transaction() as change:
+            change.set_properties({_COMMIT: str(commit)})
+            if not add and not gone:
+                return
+            snapshot = change.update_snapshot(snapshot_properties={_COMMIT: str(commit)})
+            with snapshot.overwrite() as files:
+                for each in self._data_files():
+                    if _name(each) in gone:
+                        files.delete_data_file(each)
+                for path, _ in add:
+                    files.append_data_file(
+                        parquet_file_to_data_file(self._table.io, change.table_metadata, _uri(path))
+                    )
+
+    def clean(self) -> None:
+        """Forgets versions that are old, and deletes the files that only they had."""
+        before_ms = time.time_ns() // 1_000_000 - KEPT_DAYS * _DAY_MS
+        current = self._table.current_snapshot()
+        old = [
+            each.snapshot_id
+            for each in self._table.snapshots()
+            if each != current and each.timestamp_ms < before_ms
+        ]
+        if old:
+            self._table.maintenance.expire_snapshots().by_ids(old).commit()
+            self._table.refresh()
+            self._delete_unnamed()
+        self._catalog.close()
+
+    def _delete_unnamed(self) -> None:
+        kept = {
+            _name(entry.data_file)
+            for snapshot in self._table.snapshots()
+            for manifest in snapshot.manifests(self._table.io)
+            for entry in manifest.fetch_manifest_entry(self._table.io)
+        }
+        for path in self._folder.glob("*.parquet"):
+            if path.name not in kept:
+                path.unlink()
+
+    def _data_files(self) -> Iterator[DataFile]:
+        return (task.file for task in self._table.scan().plan_files())
+
+
+def _uri(path: Path) -> str:
+    """A path as pyiceberg reads it: without escapes."""
+    return f"file://{path}"
+
+
+def _name(file: DataFile) -> str:
+    return file.file_path.rsplit("/", 1)[-1]

@@ -1,0 +1,402 @@
+"""The plots of a report, as plain data for plotly.js.
+
+Colours are names such as `$text` or `$c1`: the page has them as CSS variables, one set for light
+and one for dark, and puts them in when it draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .axes import (
+    COUNTS,
+    DATES,
+    LONGEST,
+    SHARES,
+    cut,
+    durations,
+    escaped,
+    height_of,
+    label,
+    log,
+    names_axis,
+    step_name,
+    time_of,
+)
+from .report import Report
+from .sheets import (
+    bytes_text,
+    duration_text,
+    name_text,
+    topic_text,
+)
+
+__all__ = ["Plot", "plots"]
+
+_COLOURS: Final = 8
+"""Colours that the page has for protocols."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Something to draw."""
+
+    name: str
+    title: str
+    traces: list[dict[str, Any]]
+    layout: dict[str, Any] = field(default_factory=dict)
+    height: int = 320
+
+    def as_json(self) -> dict[str, Any]:
+        """What the page's script takes."""
+        return {
+            "name": self.name,
+            "traces": self.traces,
+            "layout": {**self.layout, "height": self.height},
+        }
+
+
+def plots(report: Report) -> list[Plot]:
+    """All plots that there is something to show in."""
+    makers = (
+        _traffic, _latency, _targets, _topics, _connections, _errors, _faults, _coverage,
+    )  # fmt: skip
+    return [plot for plot in (make(report) for make in makers) if plot.traces]
+
+
+def _colours(report: Report) -> dict[str | None, str]:
+    """By protocol: its colour, in all plots."""
+    return {
+        row.protocol: f"$c{number % _COLOURS + 1}" for number, row in enumerate(report.protocols)
+    }
+
+
+# -- over time -------------------------------------------------------------------------------
+
+
+def _bars_over_time(report: Report, name: str, colour: str) -> dict[str, Any]:
+    step_ms = report.step_ns / 1e6
+    return {
+        "type": "bar",
+        "name": name,
+        "x": [],
+        "y": [],
+        "width": step_ms * 0.9,
+        "offset": step_ms * 0.05,
+        "marker": {"color": colour, "line": {"width": 0}},
+    }
+
+
+def _traffic(report: Report) -> Plot:
+    traces: dict[str | None, dict[str, Any]] = {}
+    for protocol, colour in _colours(report).items():
+        traces[protocol] = {
+            **_bars_over_time(report, label(protocol), colour),
+            "customdata": [],
+            "hovertemplate": "%{y:,} messages, %{customdata:.3s}B",
+        }
+    for row in report.traffic:
+        trace = traces[row.protocol]
+        trace["x"].append(time_of(row.start_ns))
+        trace["y"].append(row.messages)
+        trace["customdata"].append(row.bytes)
+    step = step_name(report.step_ns)
+    return Plot(
+        "traffic",
+        f"Messages by {step}",
+        [trace for trace in traces.values() if trace["x"]],
+        {"barmode": "stack", "hovermode": "x unified", "xaxis": DATES, "yaxis": COUNTS},
+    )
+
+
+def _errors(report: Report) -> Plot:
+    kinds = {"failed": "$bad", "lost": "$warn", "unknown": "$dim", "fault": "$odd"}
+    traces = {
+        what: _bars_over_time(report, what, colour) | {"hovertemplate": "%{y:,}"}
+        for what, colour in kinds.items()
+    }
+    for row in report.error_steps:
+        if row.what in traces:
+            traces[row.what]["x"].append(time_of(row.start_ns))
+            traces[row.what]["y"].append(row.errors)
+    return Plot(
+        "errors",
+        f"Failed, lost and unknown calls, and faults, by {step_name(report.step_ns)}",
+        [trace for trace in traces.values() if trace["x"]],
+        {"barmode": "stack", "hovermode": "x unified", "xaxis": DATES, "yaxis": COUNTS},
+    )
+
+
+# -- latencies -------------------------------------------------------------------------------
+
+
+def _latency(report: Report) -> Plot:
+    """Calls by time and latency, stronger where there are more, and two percentiles over them."""
+    if not report.latency:
+        return Plot("latency", "", [])
+    spans = sorted({(cell.from_ns, cell.below_ns) for cell in report.latency_cells})
+    spans = _without_holes(spans)
+    starts = list(
+        range(report.latency[0].start_ns, report.latency[-1].start_ns + 1, report.step_ns)
+    )
+    places = {start: number for number, start in enumerate(starts)}
+    rows = {span: number for number, span in enumerate(spans)}
+    calls: list[list[int | None]] = [[None] * len(starts) for _ in spans]
+    for cell in report.latency_cells:
+        calls[rows[cell.from_ns, cell.below_ns]][places[cell.start_ns]] = cell.calls
+    heat = {
+        "type": "heatmap",
+        "x": [time_of(start) for start in (*starts, starts[-1] + report.step_ns)],
+        "y": [*(log(low) for low, _ in spans), log(spans[-1][1])],
+        "z": [[None if each is None else math.log10(each) for each in row] for row in calls],
+        "customdata": [
+            [[duration_text(low), duration_text(below), each] for each in row]
+            for (low, below), row in zip(spans, calls, strict=True)
+        ],
+        "hovertemplate": "%{customdata[2]:,} calls from %{customdata[0]} to %{customdata[1]}"
+        "<extra></extra>",
+        "hoverongaps": False,
+        "showscale": False,
+        "colorscale": [[0, "$heat-low"], [1, "$heat-high"]],
+    }
+    lines = [
+        _line(report, "p50", [row.p50_ns for row in report.latency], "$line-low"),
+        _line(report, "p99", [row.p99_ns for row in report.latency], "$line-high"),
+    ]
+    low, high = log(spans[0][0]), log(spans[-1][1])
+    return Plot(
+        "latency",
+        f"Latency of calls by {step_name(report.step_ns)}: stronger where there are more",
+        [heat, *lines],
+        {"xaxis": DATES, "yaxis": durations(low, high), "hovermode": "closest"},
+        height=380,
+    )
+
+
+def _without_holes(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans one after the other, with one more for each stretch that has no calls."""
+    found: list[tuple[int, int]] = []
+    for low, below in spans:
+        if found and found[-1][1] < low:
+            found.append((found[-1][1], low))
+        found.append((low, below))
+    return found
+
+
+def _line(report: Report, name: str, values: list[int], colour: str) -> dict[str, Any]:
+    middle = report.step_ns // 2
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(values) < 3 else "lines",
+        "name": name,
+        "x": [time_of(row.start_ns + middle) for row in report.latency],
+        "y": [log(value) for value in values],
+        "customdata": [duration_text(value) for value in values],
+        "hovertemplate": f"{name} %{{customdata}}<extra></extra>",
+        "line": {"color": colour, "width": 2},
+    }
+
+
+def _targets(report: Report) -> Plot:
+    """Bars from p50 to p99: on such an axis a bar that began at nothing would say nothing."""
+    rows = report.targets
+    if not rows:
+        return Plot("targets", "", [])
+    colours = _colours(report)
+    low = [log(row.p50_ns) for row in rows]
+    high = [log(row.p99_ns) for row in rows]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "name": "p50 to p99",
+        "y": list(range(len(rows))),
+        "base": low,
+        "x": [max(b - a, 0.01) for a, b in zip(low, high, strict=True)],
+        "customdata": [
+            [
+                label(row.protocol), label(row.target), duration_text(row.p50_ns),
+                duration_text(row.p90_ns), duration_text(row.p99_ns), row.calls,
+            ]
+            for row in rows
+        ],
+        "hovertemplate": "%{customdata[0]} %{customdata[1]}<br>p50 %{customdata[2]},"
+        " p90 %{customdata[3]}, p99 %{customdata[4]}<br>%{customdata[5]:,} calls<extra></extra>",
+        "marker": {
+            "color": [colours.get(row.protocol, "$c1") for row in rows], "line": {"width": 0},
+        },
+    }  # fmt: skip
+    middle = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "p90",
+        "y": list(range(len(rows))),
+        "x": [log(row.p90_ns) for row in rows],
+        "hoverinfo": "skip",
+        "marker": {"color": "$panel", "symbol": "line-ns", "size": 12,
+                   "line": {"width": 2, "color": "$panel"}},
+    }  # fmt: skip
+    names = [f"{name_text(row.protocol)} {name_text(row.target)}" for row in rows]
+    return Plot(
+        "targets",
+        "Slowest targets: from p50 to p99, with a mark at p90",
+        [bars, middle],
+        {
+            "xaxis": durations(min(low) - 0.1, max(high) + 0.1),
+            "yaxis": names_axis(names),
+            "showlegend": False,
+        },
+        height=height_of(rows),
+    )
+
+
+# -- by name ---------------------------------------------------------------------------------
+
+
+def _topics(report: Report) -> Plot:
+    """Of what was published: acknowledged, and where the rest was left."""
+    rows = [row for row in report.topics if row.published]
+    stages = (
+        ("acked", "acknowledged", "$good"),
+        ("unknown", "sent, perhaps acknowledged", "$dim"),
+        ("unacked", "sent, not acknowledged", "$warn"),
+        ("unsent", "never sent", "$bad"),
+    )
+    traces = [
+        {
+            **_bars_by_name(title, colour),
+            "y": list(range(len(rows))),
+            "x": [getattr(row, stage) / row.published for row in rows],
+            "customdata": [
+                [escaped(cut(topic_text(row.topic), LONGEST)), getattr(row, stage)] for row in rows
+            ],
+            "hovertemplate": f"%{{customdata[0]}}: %{{customdata[1]:,}} {title}<extra></extra>",
+        }
+        for stage, title, colour in stages
+        if any(getattr(row, stage) for row in rows)
+    ]
+    return Plot(
+        "topics",
+        "What became of notifications, by topic",
+        traces if rows else [],
+        {
+            "barmode": "stack",
+            "xaxis": SHARES,
+            "yaxis": names_axis([f"{topic_text(row.topic)} ({row.published:,})" for row in rows]),
+        },
+        height=height_of(rows) + 30,
+    )
+
+
+def _faults(report: Report) -> Plot:
+    """By reason, and within by protocol."""
+    totals: dict[str, int] = defaultdict(int)
+    for row in report.faults:
+        totals[name_text(row.code)] += row.faults
+    order = sorted(totals, key=lambda code: (-totals[code], code))
+    traces = []
+    for protocol, colour in _colours(report).items():
+        own = [row for row in report.faults if row.protocol == protocol]
+        if own:
+            traces.append(
+                {
+                    **_bars_by_name(
+                        "outside of streams" if protocol is None else label(protocol), colour
+                    ),
+                    "y": [order.index(name_text(row.code)) for row in own],
+                    "x": [row.faults for row in own],
+                    "customdata": [label(row.code) for row in own],
+                    "hovertemplate": "%{customdata}: %{x:,}",
+                }
+            )
+    return Plot(
+        "faults",
+        "How many, by reason and protocol",
+        traces,
+        {"barmode": "stack", "xaxis": COUNTS, "yaxis": names_axis(order)},
+        height=height_of(order) + 30,
+    )
+
+
+_ENDINGS: Final = (
+    ("closed_by_client", "closed by the client", "$c1"),
+    ("closed_by_server", "closed by the server", "$c6"),
+    ("reset", "reset", "$bad"),
+    ("other", "ended otherwise", "$odd"),
+    ("open", "still open", "$dim"),
+)
+
+
+def _connections(report: Report) -> Plot:
+    """By protocol, and within by how they ended."""
+    rows = report.connections
+    traces = [
+        {
+            **_bars_by_name(title, colour),
+            "y": list(range(len(rows))),
+            "x": [getattr(row, ending) for row in rows],
+            "customdata": [label(row.protocol) for row in rows],
+            "hovertemplate": f"%{{customdata}}: %{{x:,}} {title}<extra></extra>",
+        }
+        for ending, title, colour in _ENDINGS
+        if any(getattr(row, ending) for row in rows)
+    ]
+    return Plot(
+        "connections",
+        "Connections by protocol, and how they ended",
+        traces,
+        {
+            "barmode": "stack",
+            "xaxis": COUNTS,
+            "yaxis": names_axis([name_text(row.protocol) for row in rows]),
+        },
+        height=height_of(rows) + 30,
+    )
+
+
+_FATES: Final = (
+    ("decoded_bytes", "decoded", "$good"),
+    ("undecryptable_bytes", "sealed, without a key", "$dim"),
+    ("ignored_bytes", "ignored", "$odd"),
+    ("faulty_bytes", "faulty", "$bad"),
+    ("gap_bytes", "not captured", "$warn"),
+)
+
+
+def _coverage(report: Report) -> Plot:
+    """Of the bytes of streams: what they became."""
+    rows = [row for row in report.coverage if row.span_bytes]
+    traces = [
+        {
+            **_bars_by_name(title, colour),
+            "y": list(range(len(rows))),
+            "x": [getattr(row, fate) / row.span_bytes for row in rows],
+            "customdata": [[label(row.protocol), bytes_text(getattr(row, fate))] for row in rows],
+            "hovertemplate": f"%{{customdata[0]}}: %{{customdata[1]}} {title}<extra></extra>",
+        }
+        for fate, title, colour in _FATES
+        if any(getattr(row, fate) for row in rows)
+    ]
+    return Plot(
+        "coverage",
+        "What became of the bytes of streams, by protocol",
+        traces,
+        {
+            "barmode": "stack",
+            "xaxis": SHARES,
+            "yaxis": names_axis([name_text(row.protocol) for row in rows]),
+        },
+        height=height_of(rows) + 30,
+    )
+
+
+def _bars_by_name(title: str, colour: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": title,
+        "marker": {"color": colour, "line": {"width": 0}},
+    }

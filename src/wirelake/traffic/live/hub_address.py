@@ -1,0 +1,159 @@
+"""Where a live population performs: a hub that runs, found by its HTTP side and its data directory.
+
+The HTTP side tells where the doors are and whether everything is recorded; it also publishes. The
+data directory has the administrator's token and the store, to which clients are added while the hub
+runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from wirelake.hub.store import add_client, database_path
+from wirelake.hub.store.migrations import StoreError
+
+from ..plan import SimulateError
+
+__all__ = ["DEADLINE_S", "DOORS", "Admin", "Stage", "let_in", "look_at"]
+
+DEADLINE_S: Final = 30.0
+"""How long a hub may take for anything before the performance is given up."""
+DOORS: Final = ("comet", "esnp", "tny", "relay", "magline")
+"""The doors that the population comes to."""
+_OK: Final = 200
+_PAGE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where to perform."""
+
+    admin: str
+    """The hub's HTTP side, as `http://127.0.0.1:9680`."""
+    data: Path
+    """The hub's data directory."""
+
+
+class Admin:
+    """The HTTP side of a hub."""
+
+    def __init__(self, stage: Stage):
+        self._host, self._port = _address(stage.admin)
+        self._where = stage.admin
+        self._token = _token(stage.data)
+
+    async def publish(self, **what: Any) -> tuple[str, int]:
+        """Publishes; gives the notification's id and its audience."""
+        found = await self.ask("POST", "/v1/publish", what)
+        return str(found["id"]), int(found["audience"])
+
+    async def varz(self) -> dict[str, Any]:
+        """What the hub says of itself."""
+        return dict(await self.ask("GET", "/varz"))
+
+    async def peers(self) -> set[str]:
+        """Addresses and ports of everybody who is connected."""
+        found: set[str] = set()
+        while True:
+            page = await self.ask("GET", f"/connz?limit={_PAGE}&offset={len(found)}")
+            found.update(each["peer"] for each in page["connections"])
+            if len(page["connections"]) < _PAGE:
+                return found
+
+    async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """One request, one connection."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                status, answer = await self._exchange(method, path, body)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
+            raise SimulateError(
+                f"{self._where}: no hub answers there ({error or 'too slow'}); start one with "
+                f"`wirelake hub --demo --record DIR`"
+            ) from error
+        if status != _OK:
+            hint = "; is --data the directory of this hub?" if status in (401, 403) else ""
+            raise SimulateError(f"{self._where}{path}: the hub answers {status}{hint}")
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise SimulateError(f"{self._where}{path}: this is not a hub's answer") from error
+
+    async def _exchange(
+        self, method: str, path: str, body: dict[str, Any] | None
+    ) -> tuple[int, bytes]:
+        data = b"" if body is None else json.dumps(body).encode()
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+            f"Authorization: Bearer {self._token}\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        reader, writer = await asyncio.open_connection(self._host, self._port)
+        try:
+            writer.write(head.encode() + data)
+            top = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            sizes = [int(each[15:]) for each in top if each.lower().startswith("content-length:")]
+            answer = await (reader.readexactly(sizes[0]) if sizes else reader.read())
+            return int(top[0].split()[1]), answer
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+def _address(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme != "http":
+        raise SimulateError(f"{url}: wanted the hub's HTTP side, as http://127.0.0.1:9680")
+    return host, port or 80
+
+
+def _token(data: Path) -> str:
+    try:
+        return (data / "admin.token").read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise SimulateError(
+            f"{data}: no admin.token there; name the data directory of the hub that runs"
+        ) from error
+
+
+async def look_at(admin: Admin) -> dict[str, tuple[str, int]]:
+    """The doors of the hub; SimulateError when it does not fit the performance."""
+    found = await admin.varz()
+    await admin.peers()  # whose token is wrong hears it before anything is done
+    doors = {name: _door(where) for name, where in found["listeners"].items() if where}
+    missing = [name for name in DOORS if name not in doors]
+    if missing:
+        raise SimulateError(f"the hub has no door for {', '.join(missing)}; enable it")
+    if found["recording"] != "on":
+        raise SimulateError(
+            f"the hub does not record (recording is {found['recording']}); start it with --record"
+        )
+    return doors
+
+
+def _door(where: list[str]) -> tuple[str, int]:
+    host, _, port = where[0].rpartition(":")
+    host = host.strip("[]")
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port)
+
+
+def let_in(data: Path, names: Iterable[str]) -> dict[str, str]:
+    """Adds clients to the store of a hub; gives their tokens."""
+    path = database_path("", data)
+    if not path.exists():
+        raise SimulateError(f"{path}: no such store; name the data directory of the hub that runs")
+    try:
+        return {name: add_client(path, name) for name in names}
+    except StoreError as error:
+        raise SimulateError(f"{data}: {error}") from error
