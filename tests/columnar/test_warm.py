@@ -61,4 +61,4 @@ def test_a_real_capture_needs_no_other_signature(tmp_path: Path) -> None:
         by_front_end([path], made.PORTS, window_bytes=3_000, tail=_half)
     several = {name: kernel.signatures for name, kernel in kernels().items()}
     assert {name: found for name, found in several.items() if len(found) != 1} == {}
-    assert len(several) == 15
+    assert len(several) == 18
