@@ -33,14 +33,14 @@ Runs = dict[str, dict[str, Callable[[], Load]]]
 
 
 def reach(server: Server, protocol: str) -> Contender:
-    """How the hub's own door is reached; publishes always come in over ESNP."""
+    """How the hub's own listener is reached; publishes always come in over ESNP."""
     assert isinstance(server, OurHub)
-    door = protocol.lower()
+    listener = protocol.lower()
     return Contender(
         protocol,
         {
-            "protocol": door,
-            "port": server.ports[door],
+            "protocol": listener,
+            "port": server.ports[listener],
             "publisher": "esnp",
             "publisher_port": server.ports["esnp"],
             "clients": server.clients,

@@ -18,26 +18,26 @@ from tests.hub_raw.raw_esnp import RawEsnp
 from tests.hub_raw.raw_magline import RawMagline
 from tests.hub_raw.raw_tny import RawTny
 
-_DOORS = ("comet", "esnp", "tny", "relay", "magline")
+_LISTENERS = ("comet", "esnp", "tny", "relay", "magline")
 _OURS = ("eof", "peer_closed", "closed", "lost")
 pytestmark = pytest.mark.usefixtures("bystanders")
 
 
-def _protocol(door: str) -> str:
-    return "tny" if door == "tny" else door
+def _protocol(listener: str) -> str:
+    return "tny" if listener == "tny" else listener
 
 
-@pytest.mark.parametrize("door", _DOORS)
-def test_garbage(hub: HubProcess, door: str) -> None:
-    chance = random.Random(door)
+@pytest.mark.parametrize("listener", _LISTENERS)
+def test_garbage(hub: HubProcess, listener: str) -> None:
+    chance = random.Random(listener)
     counted = Counted(hub)
     for _ in range(30):
-        line = hub.dial(door)
+        line = hub.dial(listener)
         line.send(chance.randbytes(chance.randrange(1, 3_000)))
         line.socket.shutdown(1)  # no more is coming; a hub that waits for the rest sees the end
         line.rest()
         line.close()
-    reasons = counted.wait_for_ends(door, 30)
+    reasons = counted.wait_for_ends(listener, 30)
     assert sum(reasons.values()) == 30
     assert "" not in reasons
 
@@ -51,30 +51,30 @@ _WHOLE = {
 }
 
 
-@pytest.mark.parametrize("door", _DOORS)
-def test_half_frames(hub: HubProcess, door: str) -> None:
+@pytest.mark.parametrize("listener", _LISTENERS)
+def test_half_frames(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
-    whole = _WHOLE[door]
+    whole = _WHOLE[listener]
     cuts = sorted({1, 2, 3, 5, 9, len(whole) // 2, len(whole) - 1})
     for cut in cuts:
-        line = hub.dial(door)
+        line = hub.dial(listener)
         line.send(whole[:cut])
         line.socket.shutdown(1)
         assert line.rest() == b""  # nothing was asked, so nothing is answered
         line.close()
-    reasons = counted.wait_for_ends(door, len(cuts))
+    reasons = counted.wait_for_ends(listener, len(cuts))
     assert "" not in reasons
 
 
-@pytest.mark.parametrize("door", _DOORS)
-def test_a_cut_in_the_middle(hub: HubProcess, door: str) -> None:
+@pytest.mark.parametrize("listener", _LISTENERS)
+def test_a_cut_in_the_middle(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
     for _ in range(5):
-        line = hub.dial(door)
-        line.send(_WHOLE[door][:-1])
+        line = hub.dial(listener)
+        line.send(_WHOLE[listener][:-1])
         line.socket.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SO_LINGER: hang up with a reset
         line.close()
-    counted.wait_for_ends(door, 5)
+    counted.wait_for_ends(listener, 5)
 
 
 _TOO_LARGE = {
@@ -85,15 +85,15 @@ _TOO_LARGE = {
 }
 
 
-@pytest.mark.parametrize("door", sorted(_TOO_LARGE))
-def test_what_is_announced_too_large_is_not_waited_for(hub: HubProcess, door: str) -> None:
+@pytest.mark.parametrize("listener", sorted(_TOO_LARGE))
+def test_what_is_announced_too_large_is_not_waited_for(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
-    line = hub.dial(door)
-    line.send(_TOO_LARGE[door])
+    line = hub.dial(listener)
+    line.send(_TOO_LARGE[listener])
     line.rest()  # it closes, though nothing but a head was sent
     line.close()
-    assert counted.wait_for_ends(door, 1)
-    assert sum(counted.failures(door).values()) == 1
+    assert counted.wait_for_ends(listener, 1)
+    assert sum(counted.failures(listener).values()) == 1
 
 
 def test_too_large_after_signing_on(hub: HubProcess) -> None:
@@ -126,18 +126,18 @@ _WRONG_ORDER = {
 }
 
 
-@pytest.mark.parametrize("door", sorted(_WRONG_ORDER))
-def test_wrong_order(hub: HubProcess, door: str) -> None:
+@pytest.mark.parametrize("listener", sorted(_WRONG_ORDER))
+def test_wrong_order(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
-    line = hub.dial(door)
-    line.send(_WRONG_ORDER[door])
-    if door == "comet":
+    line = hub.dial(listener)
+    line.send(_WRONG_ORDER[listener])
+    if listener == "comet":
         assert line.take(4)[2:] == bytes([comet.ERROR, 5])
     else:
         line.rest()
     line.close()
-    counted.wait_for_ends(door, 1)
-    assert sum(counted.failures(door).values()) == 1
+    counted.wait_for_ends(listener, 1)
+    assert sum(counted.failures(listener).values()) == 1
 
 
 def test_what_a_server_says_is_not_for_clients_to_say(hub: HubProcess) -> None:

@@ -17,7 +17,7 @@ from tests.hub_raw.raw_esnp import RawEsnp
 from tests.hub_raw.raw_magline import RawMagline
 from tests.hub_raw.raw_tny import RawTny
 
-_DOORS = ("comet", "esnp", "admin", "tny", "magline")
+_LISTENERS = ("comet", "esnp", "admin", "tny", "magline")
 _SPLITTING = Weather(delay_s=0.001, pieces=7)
 
 
@@ -28,10 +28,10 @@ class FarHub(HubProcess):
         self.data = hub.data
         self._clients = 0
         self.proxies = {
-            door: Proxy(lambda door=door: hub.addresses[door], weather, number)
-            for number, door in enumerate(_DOORS)
+            listener: Proxy(lambda listener=listener: hub.addresses[listener], weather, number)
+            for number, listener in enumerate(_LISTENERS)
         }
-        self.addresses = {door: proxy.address for door, proxy in self.proxies.items()}
+        self.addresses = {listener: proxy.address for listener, proxy in self.proxies.items()}
 
     def begin(self, weather: Weather) -> None:
         """From now on the weather is this; connections that are there keep their length."""

@@ -27,12 +27,12 @@ _MB = 1024
 
 def test_silent_connections_are_sent_away(hub: HubProcess, bystanders: Bystanders) -> None:
     counted = Counted(hub)
-    doors = {"comet": 200, "esnp": 200, "tny": 200, "relay": 20, "magline": 20}
-    lines = [hub.dial(door) for door, count in doors.items() for _ in range(count)]
+    listeners = {"comet": 200, "esnp": 200, "tny": 200, "relay": 20, "magline": 20}
+    lines = [hub.dial(listener) for listener, count in listeners.items() for _ in range(count)]
     try:
         bystanders.unhurt()
-        for door, count in doors.items():
-            reasons = counted.wait_for_ends(door, count)
+        for listener, count in listeners.items():
+            reasons = counted.wait_for_ends(listener, count)
             assert sum(reasons.values()) == count
             assert not set(reasons) & {"", "eof", "lost"}, reasons
     finally:
@@ -62,25 +62,25 @@ _DRIPPED = {
 }
 
 
-@pytest.mark.parametrize("door", sorted(_DRIPPED))
+@pytest.mark.parametrize("listener", sorted(_DRIPPED))
 @pytest.mark.usefixtures("bystanders")
-def test_a_byte_now_and_then(hub: HubProcess, door: str) -> None:
+def test_a_byte_now_and_then(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
-    line = hub.dial(door)
+    line = hub.dial(listener)
     with pytest.raises(OSError, match=r"reset|Broken pipe|shut"):  # noqa: PT012
-        for byte in _DRIPPED[door]:
+        for byte in _DRIPPED[listener]:
             line.send(bytes([byte]))
             time.sleep(0.2)  # the pace is what is tried out
     line.close()
-    reasons = counted.wait_for_ends(door, 1)
+    reasons = counted.wait_for_ends(listener, 1)
     assert set(reasons) <= {"too_slow", "auth_timeout"}, reasons
 
 
-def _deaf(hub: HubProcess, door: str) -> Line:
+def _deaf(hub: HubProcess, listener: str) -> Line:
     """A connection whose receiver has hardly any room."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.connect(hub.addresses[door])
+    sock.connect(hub.addresses[listener])
     return Line(sock)
 
 

@@ -137,7 +137,7 @@ def test_https_is_for_whom_the_certificate_is_trusted(tmp_path: Path) -> None:
 async def _https(folder: Path) -> None:
     made = make_certificate(folder)
     async with (
-        running(doors=["comet"], admin={"tls": made.settings}) as it,
+        running(listeners=["comet"], admin={"tls": made.settings}) as it,
         asking(it.hub, made.trusting()) as admin,
     ):
         url = f"https://localhost:{admin.address[1]}"

@@ -31,7 +31,7 @@ SLEEP: dict[str, Any] = {"esnp": "test/sleep", "tny": 1003, "magline": 0x1003}
 
 
 def url_of(it: Running, protocol: str, tls: str = "") -> str:
-    """Where a door of the hub is."""
+    """Where a listener of the hub is."""
     host, port = it.address(protocol)
     return f"{protocol}{tls}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -48,7 +48,7 @@ def client_of(it: Running, protocol: str, name: str = "alice", **options: Any) -
 def test_calls(protocol: str) -> None:
     async def story() -> None:
         async with (
-            running(clients=["alice"], doors=[protocol], services=demo_services()) as it,
+            running(clients=["alice"], listeners=[protocol], services=demo_services()) as it,
             client_of(it, protocol) as c,
         ):
             assert (await c.call(ADD[protocol], {"a": 1, "b": 2.5})).data == {"c": 3.5}
@@ -66,7 +66,7 @@ def test_calls(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", EVERY)
 def test_wrong_tokens_and_unknown_ids(protocol: str) -> None:
     async def story() -> None:
-        async with running(clients=["alice"], doors=[protocol]) as it:
+        async with running(clients=["alice"], listeners=[protocol]) as it:
             for name, token in (("alice", "wrong"), ("nobody", it.tokens["alice"])):
                 with pytest.raises(AuthFailed):
                     async with client_of(it, protocol, name, token=token):
@@ -80,7 +80,7 @@ def test_wrong_tokens_and_unknown_ids(protocol: str) -> None:
 def test_from_any_protocol_to_any(protocol: str, publisher: str) -> None:
     async def story() -> None:
         async with (
-            running(clients=["alice", "bob"], doors={protocol, publisher}) as it,
+            running(clients=["alice", "bob"], listeners={protocol, publisher}) as it,
             client_of(it, protocol) as c,
             client_of(it, publisher, "bob") as p,
         ):
@@ -113,7 +113,7 @@ def test_from_any_protocol_to_any(protocol: str, publisher: str) -> None:
 @pytest.mark.parametrize("protocol", EVERY)
 def test_what_was_not_acknowledged_waits_for_the_next_client(protocol: str) -> None:
     async def story() -> None:
-        async with running(clients=["alice"], doors=[protocol]) as it:
+        async with running(clients=["alice"], listeners=[protocol]) as it:
             async with client_of(it, protocol) as c:
                 await c.subscribe("@news")
                 for number in range(4):
@@ -137,7 +137,7 @@ def test_what_was_not_acknowledged_waits_for_the_next_client(protocol: str) -> N
 @pytest.mark.parametrize("protocol", EVERY)
 def test_a_hub_that_comes_back(protocol: str, tmp_path: Path) -> None:
     async def story() -> None:
-        common: dict[str, Any] = {"doors": [protocol], "services": demo_services()}
+        common: dict[str, Any] = {"listeners": [protocol], "services": demo_services()}
         async with running(clients=["alice"], data=tmp_path, **common) as it:
             port = it.address(protocol)[1]
             c = client_of(it, protocol)
@@ -166,7 +166,7 @@ def test_a_hub_that_comes_back(protocol: str, tmp_path: Path) -> None:
 def test_magline_resumes_and_its_pushes_go_on() -> None:
     async def story() -> None:
         async with (
-            running(clients=["alice"], doors=["magline"]) as it,
+            running(clients=["alice"], listeners=["magline"]) as it,
             client_of(it, "magline") as c,
         ):
             await c.subscribe("@news")
@@ -186,7 +186,7 @@ def test_tls_and_ipv6(protocol: str, tmp_path: Path) -> None:
     async def story() -> None:
         certificate = make_certificate(tmp_path)
         tables: dict[str, Any] = {protocol: {"tls": certificate.settings, "host": "::1"}}
-        async with running(clients=["alice"], doors=[protocol], **tables) as it:
+        async with running(clients=["alice"], listeners=[protocol], **tables) as it:
             options: dict[str, Any] = {"id": "alice", "token": it.tokens["alice"]}
             if protocol == "magline":
                 options["pinned"] = (it.data / "magline.pub").read_text()
@@ -206,7 +206,7 @@ def test_tls_and_ipv6(protocol: str, tmp_path: Path) -> None:
 def test_nobody_in_particular(protocol: str) -> None:
     async def story() -> None:
         tables: dict[str, Any] = {protocol: {"auth": "none"}}
-        async with running(doors=[protocol], services=demo_services(), **tables) as it:
+        async with running(listeners=[protocol], services=demo_services(), **tables) as it:
             key = {}
             if protocol == "magline":
                 key["pinned"] = (it.data / "magline.pub").read_text()
@@ -221,7 +221,7 @@ def test_nobody_in_particular(protocol: str) -> None:
 
 def test_without_signing_on() -> None:
     async def story() -> None:
-        async with running(doors=["esnp", "tny"], services=demo_services()) as it:
+        async with running(listeners=["esnp", "tny"], services=demo_services()) as it:
             async with connect(url_of(it, "esnp")) as c:
                 assert await c.ping() >= 0
                 with pytest.raises(CallFailed, match="auth required"):
@@ -236,7 +236,7 @@ def test_without_signing_on() -> None:
 
 def test_a_pool_while_connections_are_cut() -> None:
     async def story() -> None:
-        async with running(clients=["alice"], doors=["tny"], services=demo_services()) as it:
+        async with running(clients=["alice"], listeners=["tny"], services=demo_services()) as it:
             options = {"id": "alice", "token": it.tokens["alice"], "backoff_s": 0.01}
             async with RpcPool(url_of(it, "tny"), size=3, **options) as pool:
                 good = lost = 0

@@ -45,7 +45,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 async def _record(folder: Path) -> Recorded:
     record = {"folder": str(folder), "keys": True}
     async with running(
-        clients=list(OPTIONS), doors=list(OPTIONS), record=record, magline={"anonymous": True}
+        clients=list(OPTIONS), listeners=list(OPTIONS), record=record, magline={"anonymous": True}
     ) as it:
         ports = []
         for protocol, options in OPTIONS.items():

@@ -23,7 +23,7 @@ class Certificate:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a door's `tls` table wants."""
+        """What a listener's `tls` table wants."""
         return {"certificate": str(self.certificate), "key": str(self.key)}
 
     def trusting(self) -> ssl.SSLContext:

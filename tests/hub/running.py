@@ -1,6 +1,6 @@
 """A hub of its own for a test: every port free, a folder that goes away, tokens at hand.
 
-    async with running(clients=["alice"], doors=["comet"], comet={"push_after": "list"}) as it:
+    async with running(clients=["alice"], listeners=["comet"], comet={"push_after": "list"}) as it:
         reader, writer = await asyncio.open_connection(*it.address("comet"))
         it.tokens["alice"]; it.hub.counts ...
 
@@ -27,8 +27,8 @@ from wirelake.hub.pubsub.topics import Publication, Published
 from wirelake.hub.rpc.services import Services
 from wirelake.hub.store import add_client
 
-DOORS = ("esnp", "tny", "relay", "magline", "comet")
-"""Every door there is."""
+LISTENERS = ("esnp", "tny", "relay", "magline", "comet")
+"""Every listener there is."""
 DEADLINE_S = 20.0
 """How long anything may take before a test gives up."""
 
@@ -42,9 +42,9 @@ class Running:
     tokens: dict[str, str]
     """The token of each client."""
 
-    def address(self, door: str) -> tuple[str, int]:
-        """Where a door listens."""
-        return self.hub.doors[door].addresses[0]
+    def address(self, listener: str) -> tuple[str, int]:
+        """Where a listener listens."""
+        return self.hub.listeners[listener].addresses[0]
 
     async def publish(
         self,
@@ -67,11 +67,11 @@ class Running:
         return outcome
 
 
-def free_config(doors: Iterable[str] = DOORS, **tables: Any) -> Config:
-    """A configuration with these doors open, on free ports; `tables` change it."""
-    data: dict[str, dict[str, Any]] = {name: {"port": 0} for name in (*DOORS, "admin")}
-    for name in DOORS:
-        data[name]["enabled"] = name in tuple(doors)
+def free_config(listeners: Iterable[str] = LISTENERS, **tables: Any) -> Config:
+    """A configuration with these listeners open, on free ports; `tables` change it."""
+    data: dict[str, dict[str, Any]] = {name: {"port": 0} for name in (*LISTENERS, "admin")}
+    for name in LISTENERS:
+        data[name]["enabled"] = name in tuple(listeners)
     for name, changes in tables.items():
         data.setdefault(name, {}).update(changes)
     return msgspec.convert(data, Config)
@@ -81,13 +81,13 @@ def free_config(doors: Iterable[str] = DOORS, **tables: Any) -> Config:
 async def running(
     *,
     clients: Iterable[str] = (),
-    doors: Iterable[str] = DOORS,
+    listeners: Iterable[str] = LISTENERS,
     services: Services | None = None,
     data: str | Path | None = None,
     **tables: Any,
 ) -> AsyncIterator[Running]:
     """Runs a hub in this loop; its data stays when `data` says where it is to be."""
-    config = free_config(doors, **tables)
+    config = free_config(listeners, **tables)
     with tempfile.TemporaryDirectory(prefix="wirelake-hub-") as scratch:
         folder = Path(scratch if data is None else data)
         folder.mkdir(parents=True, exist_ok=True)

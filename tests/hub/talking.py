@@ -1,4 +1,4 @@
-"""The other end of a door: a session of the client's side, a socket, and nothing in between."""
+"""The other end of a listener: a session of the client's side, a socket, and nothing in between."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Talk:
 async def dial(
     address: tuple[str, int], tls: ssl.SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A socket to a door."""
+    """A socket to a listener."""
     name = None if tls is None else "localhost"
     return await asyncio.wait_for(
         asyncio.open_connection(*address, ssl=tls, server_hostname=name), DEADLINE_S

@@ -26,7 +26,10 @@ def test_nothing_holds_on_to_it(protocol: str) -> None:
 
 async def _come_and_go(protocol: str) -> None:
     async with running(
-        clients=["anna"], doors=[protocol], services=demo_services(), magline={"anonymous": True}
+        clients=["anna"],
+        listeners=[protocol],
+        services=demo_services(),
+        magline={"anonymous": True},
     ) as it:
         gc.collect()
         gc.disable()

@@ -19,11 +19,11 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 @pytest.fixture
 def dialled(hub: HubProcess) -> Iterator[Callable[..., Line]]:
-    """Dials a door of the hub; hangs up at the end."""
+    """Dials a listener of the hub; hangs up at the end."""
     lines: list[Line] = []
 
-    def dial(door: str, **options: Any) -> Line:
-        lines.append(hub.dial(door, **options))
+    def dial(listener: str, **options: Any) -> Line:
+        lines.append(hub.dial(listener, **options))
         return lines[-1]
 
     yield dial

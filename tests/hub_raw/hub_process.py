@@ -22,7 +22,7 @@ from wirelake.hub.store import add_client
 __all__ = ["Answer", "HubProcess", "running_hub", "toml_of", "wait_until"]
 
 _DEADLINE_S = 30.0
-_DOORS = ("esnp", "tny", "relay", "magline", "comet")
+_LISTENERS = ("esnp", "tny", "relay", "magline", "comet")
 
 
 def wait_until(true: Callable[[], Any], what: str, within_s: float = _DEADLINE_S) -> Any:
@@ -160,9 +160,9 @@ class HubProcess:
 
     # -- those who come ----------------------------------------------------------------------
 
-    def dial(self, door: str, timeout_s: float = 20.0) -> Line:
-        """A plain connection to a door."""
-        return dial(self.addresses[door], timeout_s)
+    def dial(self, listener: str, timeout_s: float = 20.0) -> Line:
+        """A plain connection to a listener."""
+        return dial(self.addresses[listener], timeout_s)
 
     def client(self, name: str = "") -> tuple[str, str]:
         """A new client's id and token."""
@@ -213,7 +213,7 @@ class HubProcess:
 
 
 def _with_free_ports(changes: Mapping[str, Any]) -> dict[str, Any]:
-    tables: dict[str, Any] = {name: {"port": 0} for name in (*_DOORS, "admin")}
+    tables: dict[str, Any] = {name: {"port": 0} for name in (*_LISTENERS, "admin")}
     for name, table in changes.items():
         tables[name] = {**tables.get(name, {}), **table}
     return tables

@@ -18,7 +18,7 @@ from tests.hub_raw.raw_relay import RawLink
 from tests.hub_raw.raw_tny import RawTny
 from tests.hub_raw.throwaway_tls import Certificate, dial_tls, make_certificate
 
-_DOORS = ("esnp", "tny", "relay", "magline", "comet")
+_LISTENERS = ("esnp", "tny", "relay", "magline", "comet")
 Dial = Callable[[str], Line]
 
 
@@ -26,25 +26,25 @@ Dial = Callable[[str], Line]
 def secured(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[HubProcess, Certificate, Path]]:
-    """A hub with TLS on every door."""
+    """A hub with TLS on every listener."""
     folder = tmp_path_factory.mktemp("tls")
     certificate = make_certificate(folder)
-    changes = {door: {"tls": certificate.settings} for door in _DOORS}
+    changes = {listener: {"tls": certificate.settings} for listener in _LISTENERS}
     with running_hub(folder, changes) as hub:
         yield hub, certificate, folder
 
 
 @pytest.fixture
 def dial_in(secured: tuple[HubProcess, Certificate, Path]) -> Iterator[Dial]:
-    """Dials a door inside TLS; hangs up at the end."""
+    """Dials a listener inside TLS; hangs up at the end."""
     hub, certificate, _ = secured
     lines = []
 
-    def dial_door(door: str) -> Line:
-        lines.append(dial_tls(hub.addresses[door], certificate))
+    def dial_listener(listener: str) -> Line:
+        lines.append(dial_tls(hub.addresses[listener], certificate))
         return lines[-1]
 
-    yield dial_door
+    yield dial_listener
     for line in lines:
         line.close()
 
@@ -143,9 +143,11 @@ def test_certificates_are_read_again(secured: tuple[HubProcess, Certificate, Pat
 
 
 def test_ipv6(tmp_path: Path) -> None:
-    with running_hub(tmp_path, {door: {"host": "::1"} for door in _DOORS}) as hub:
+    with running_hub(tmp_path, {listener: {"host": "::1"} for listener in _LISTENERS}) as hub:
         name, token = hub.client()
-        assert {host for door, (host, _) in hub.addresses.items() if door in _DOORS} == {"::1"}
+        assert {
+            host for listener, (host, _) in hub.addresses.items() if listener in _LISTENERS
+        } == {"::1"}
         caller = RawEsnp(hub.dial("esnp"))
         caller.call("hub", "auth", {"id": name, "token": token})
         phone = RawComet(hub.dial("comet"))

@@ -73,7 +73,7 @@ def test_ticks(hub: HubProcess, dialled: Dial) -> None:
 def other_hub(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[HubProcess]:
-    """A hub whose tny door follows the original, or both."""
+    """A hub whose tny listener follows the original, or both."""
     changes = {"tny": {"dialect": request.param}}
     with running_hub(tmp_path_factory.mktemp("other"), changes) as process:
         yield process

@@ -26,7 +26,7 @@ class Certificate(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """A door's `tls` table."""
+        """A listener's `tls` table."""
         return {"certificate": str(self.certificate), "key": str(self.key)}
 
 

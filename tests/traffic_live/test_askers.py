@@ -141,7 +141,7 @@ def test_a_hub_that_goes_away_is_one_line() -> None:
 
 def test_nobody_listens() -> None:
     async def scene() -> None:
-        async with running(doors=["esnp"]) as it:
+        async with running(listeners=["esnp"]) as it:
             address = it.address("esnp")
         await dial(address, lambda: Service(Ledger(), random.Random(1)))
 

@@ -21,7 +21,7 @@ from wirelake.traffic.live.phones import Phone
 def test_a_temper(temper: str, acks: int, sealed: bool) -> None:
     async def scene() -> Ledger:
         ledger = Ledger()
-        async with running(clients=["anna"], doors=["comet"]) as it:
+        async with running(clients=["anna"], listeners=["comet"]) as it:
 
             def make() -> Phone:
                 return Phone(ledger, random.Random(1), "anna", temper)
@@ -54,7 +54,7 @@ def test_a_temper(temper: str, acks: int, sealed: bool) -> None:
 
 def test_a_wrong_token_is_one_line() -> None:
     async def scene() -> None:
-        async with running(clients=["anna"], doors=["comet"]) as it:
+        async with running(clients=["anna"], listeners=["comet"]) as it:
             phone = await dial(
                 it.address("comet"), lambda: Phone(Ledger(), random.Random(1), "anna", "prompt")
             )

@@ -45,7 +45,7 @@ def test_no_data(tmp_path: Path) -> None:
 
 def test_a_hub_that_does_not_fit(tmp_path: Path) -> None:
     with running_hub(tmp_path, {"relay": {"enabled": False}}) as hub:
-        assert "no door for relay" in _refusal(stage_of(hub), tmp_path)
+        assert "no listener for relay" in _refusal(stage_of(hub), tmp_path)
 
 
 def test_the_data_of_another_hub(tmp_path: Path) -> None:

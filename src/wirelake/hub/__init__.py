@@ -1,6 +1,6 @@
 """The live server: one hub, five protocols, services, topics and inboxes.
 
-    doors/      one listener and one kind of connection for each protocol
+    listeners/      one listener and one kind of connection for each protocol
     services    Python functions that can be called from any of them
     topics      who gets what is published; inboxes, what each client has not acknowledged
     store/      what survives: clients, subscriptions, the log, cursors

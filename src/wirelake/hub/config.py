@@ -27,9 +27,9 @@ __all__ = [
     "CometSettings",
     "Config",
     "ConfigError",
-    "DoorSettings",
     "EsnpSettings",
     "GatewaySettings",
+    "ListenerSettings",
     "MaglineSettings",
     "RecordSettings",
     "RelaySettings",
@@ -62,11 +62,11 @@ class TlsSettings(_Table, frozen=True, kw_only=True):
     """A file with the authorities whose clients may come in; empty asks for no certificate."""
 
 
-class DoorSettings(_Table, frozen=True, kw_only=True):
+class ListenerSettings(_Table, frozen=True, kw_only=True):
     """What every listener has."""
 
     enabled: bool = True
-    """Whether the door is open."""
+    """Whether the listener is open."""
     host: str | tuple[str, ...] = "127.0.0.1"
     """Where to listen: an address, or several, of either family."""
     port: int = 0
@@ -78,7 +78,7 @@ class DoorSettings(_Table, frozen=True, kw_only=True):
 Auth = Literal["token", "none"]
 
 
-class EsnpSettings(DoorSettings, frozen=True, kw_only=True):
+class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
     """ESNP, both revisions."""
 
     port: int = 9600
@@ -95,7 +95,7 @@ class EsnpSettings(DoorSettings, frozen=True, kw_only=True):
     """Close when nothing is heard for so long; 0 never does: the protocol has no heartbeat."""
 
 
-class TnySettings(DoorSettings, frozen=True, kw_only=True):
+class TnySettings(ListenerSettings, frozen=True, kw_only=True):
     """tny, for clients."""
 
     port: int = 9610
@@ -117,7 +117,7 @@ class TnySettings(DoorSettings, frozen=True, kw_only=True):
     """Demand and write waste bytes."""
 
 
-class RelaySettings(DoorSettings, frozen=True, kw_only=True):
+class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
     """The tny relay: links of gateways come in here, and their tunnels are clients."""
 
     port: int = 9611
@@ -130,7 +130,7 @@ class RelaySettings(DoorSettings, frozen=True, kw_only=True):
     this or tls.client_ca is needed."""
 
 
-class MaglineSettings(DoorSettings, frozen=True, kw_only=True):
+class MaglineSettings(ListenerSettings, frozen=True, kw_only=True):
     """magline."""
 
     port: int = 9757
@@ -146,7 +146,7 @@ class MaglineSettings(DoorSettings, frozen=True, kw_only=True):
     """Files with shared keys, 64 hex digits each."""
 
 
-class CometSettings(DoorSettings, frozen=True, kw_only=True):
+class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     """comet."""
 
     port: int = 9620
@@ -189,10 +189,10 @@ class Backend(_Table, frozen=True, kw_only=True):
 
 
 class GatewaySettings(_Table, frozen=True, kw_only=True):
-    """Be a tny gateway: what comes in at the tny door goes through tunnels to backends."""
+    """Be a tny gateway: what comes in at the tny listener goes through tunnels to backends."""
 
     enabled: bool = False
-    """Whether this hub is a gateway; the tny door then relays, and serves nothing itself."""
+    """Whether this hub is a gateway; the tny listener then relays, and serves nothing itself."""
     service: str = "game"
     """The name of the service that the links lead to."""
     name: str = "gateway"
@@ -253,8 +253,8 @@ class Config(_Table, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("esnp", "tny", "relay", "magline"):
-            door = getattr(self, name)
-            if door.enabled and door.auth == "none" and not is_loopback(door.host):
+            listener = getattr(self, name)
+            if listener.enabled and listener.auth == "none" and not is_loopback(listener.host):
                 raise ConfigError(
                     f'{name}.auth: "none" is for loopback addresses only; '
                     f'set auth = "token", or host = "127.0.0.1"'

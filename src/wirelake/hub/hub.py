@@ -1,7 +1,7 @@
 """The hub: what its parts share, and how they start and stop.
 
     hub = Hub(config, data="hub-data")
-    await hub.start()          all doors are open
+    await hub.start()          all listeners are open
     await hub.serve()          until SIGTERM, or `hub.shut()`
     await hub.stop()
 
@@ -27,9 +27,9 @@ from .config import (
     ConfigError,
     TlsSettings,
 )
-from .listeners import make_doors
+from .listeners import make_listeners
 from .net.auth import Authority
-from .net.deadline_scan import Wheel
+from .net.deadline_scan import DeadlineScan
 from .net.outbox import Outbox
 from .observe.counters import Counts
 from .observe.tap import Tap, make_tap
@@ -39,7 +39,7 @@ from .store import open_store
 
 if TYPE_CHECKING:
     from .net.connection import Connection
-    from .net.listener import Door
+    from .net.listener import Listener
     from .pubsub.clients import Client
     from .store import Store
 
@@ -90,7 +90,7 @@ class Hub:
 
     loop: asyncio.AbstractEventLoop
     outbox: Outbox
-    wheel: Wheel
+    deadlines: DeadlineScan
     store: Store
     topics: Topics
     authority: Authority
@@ -111,7 +111,7 @@ class Hub:
         self.gone: deque[ClosedConnection] = deque(maxlen=_REMEMBERED)
         self.troubles: deque[ClosedConnection] = deque(maxlen=_TROUBLES)
         """The last that ended for a reason that somebody should know of."""
-        self.doors: dict[str, Door] = {}
+        self.listeners: dict[str, Listener] = {}
         self.started_ns = 0
         self.draining = False
         self._by_address: Counter[str] = Counter()
@@ -125,7 +125,7 @@ class Hub:
     # -- the whole ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the store, then the doors."""
+        """Opens the store, then the listeners."""
         self.loop = asyncio.get_running_loop()
         self.started_ns = time.time_ns()
         self._next_id = (self.started_ns // 1_000_000_000) << _ID_BITS
@@ -133,17 +133,17 @@ class Hub:
         self._accept_at = self.loop.time()
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.outbox = Outbox(self.loop)
-        self.wheel = Wheel(self.loop)
+        self.deadlines = DeadlineScan(self.loop)
         self.store = open_store(self.config.store, self.data, self.loop)
         self.authority = Authority(self)
         self.topics = Topics(self)
         self.topics.load()
         self.tap = make_tap(self)
-        self.wheel.start()
-        self.doors = make_doors(self)
+        self.deadlines.start()
+        self.listeners = make_listeners(self)
         try:
-            for door in self.doors.values():
-                await door.start()
+            for listener in self.listeners.values():
+                await listener.start()
         except BaseException:
             await self.stop()
             raise
@@ -159,8 +159,8 @@ class Hub:
     async def drain(self) -> None:
         """Takes no new connections, lets calls under way finish, and says goodbye."""
         self.draining = True
-        for door in self.doors.values():
-            await door.stop()
+        for listener in self.listeners.values():
+            await listener.stop()
         until = self.loop.time() + self.limits.drain_s
         while self.services.running and self.loop.time() < until:
             await asyncio.sleep(0.02)
@@ -180,7 +180,7 @@ class Hub:
             connection.transport.abort()
         while (self.connections or self.leaving) and self.loop.time() < until:
             await asyncio.sleep(0)  # transports tell that they are closed
-        self.wheel.stop()
+        self.deadlines.stop()
         await self.store.close()
         if self.tap is not None:
             self.tap.stop()
@@ -190,8 +190,8 @@ class Hub:
         """Takes over limits, and reads the certificates again. Addresses need a restart."""
         self.config = config
         self.limits = config.limits
-        for door in self.doors.values():
-            door.reload_tls()
+        for listener in self.listeners.values():
+            listener.reload_tls()
 
     # -- connections -------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Hub:
         self._half_open_by_address[address] += 1
         self.connections[connection.id] = connection
         self.counts.accepted[connection.protocol] += 1
-        self.wheel.add(connection)
+        self.deadlines.add(connection)
         if self.tap is not None:
             self.tap.opened(connection)
         return True
@@ -258,7 +258,7 @@ class Hub:
         """A connection is over."""
         if self.connections.pop(connection.id, None) is None:
             return
-        self.wheel.remove(connection)
+        self.deadlines.remove(connection)
         _take_one(self._by_address, connection.peer[0])
         self._no_longer_half_open(connection.id)
         self.topics.detach(connection)

@@ -15,7 +15,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What the hub lets its peers have."""
 
     connections: int = 100_000
-    """At a time, on all doors: 400 MB of idle ones."""
+    """At a time, on all listeners: 400 MB of idle ones."""
     connections_per_address: int = 20_000
     """From one address: a carrier's gateway holds thousands of phones behind one."""
     half_open_per_address: int = 256

@@ -92,7 +92,11 @@ def _spare_the_collector() -> None:
 
 def listeners(hub: Hub, admin: AdminServer) -> list[str]:
     """A line for each address that somebody listens on."""
-    found = [(name, address) for name, door in hub.doors.items() for address in door.addresses]
+    found = [
+        (name, address)
+        for name, listener in hub.listeners.items()
+        for address in listener.addresses
+    ]
     found += [("admin", address) for address in admin.addresses]
     return [f"listening {name} {_shown(address)}" for name, address in found]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 from tests.hub.admin.asking import Asking, asking
-from tests.hub.doors_comet.phones import phone
+from tests.hub.listeners_comet.phones import phone
 from tests.hub.running import Running, running, until
 
 LIVE = {"tables": True}
@@ -73,7 +73,7 @@ async def furnished(**tables: Any) -> AsyncIterator[tuple[Running, Asking]]:
     limits = {"inbox": 2}
     async with (
         running(
-            clients=["anna", "bert"], doors=["comet"], record=LIVE, limits=limits, **tables
+            clients=["anna", "bert"], listeners=["comet"], record=LIVE, limits=limits, **tables
         ) as it,
         asking(it.hub) as admin,
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.hub.admin.asking import asking
-from tests.hub.doors_comet.phones import phone
+from tests.hub.listeners_comet.phones import phone
 from tests.hub.recording.recorded_run import publish
 from tests.hub.running import running, until
 
@@ -18,7 +18,7 @@ def test_rows_come_when_they_are_final() -> None:
 
 async def _rows() -> None:
     async with (
-        running(clients=["anna"], doors=["comet"], record=RECORD) as it,
+        running(clients=["anna"], listeners=["comet"], record=RECORD) as it,
         asking(it.hub) as admin,
     ):
         assert (await admin.get("/v1/tables/connections")).json == {"count": 0, "rows": []}
@@ -44,7 +44,7 @@ def test_there_are_none_unless_the_configuration_says_so() -> None:
 
 
 async def _none() -> None:
-    async with running(doors=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
         answer = await admin.get("/v1/tables/calls")
         assert answer.status == 404
         assert "record.tables" in answer.json["message"]

@@ -53,5 +53,5 @@ def test_a_hub_serves_it() -> None:
 
 
 async def _served() -> object:
-    async with running(doors=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
         return (await admin.get("/v1/openapi.json", token=None)).json

@@ -38,13 +38,13 @@ class HubProcess:
             self.lines.append(line.rstrip("\n"))
 
     def address(self, name: str) -> tuple[str, int]:
-        """Where a door listens, as it said itself."""
+        """Where a listener listens, as it said itself."""
         for line in self.lines:
             words = line.split()
             if words[:2] == ["listening", name]:
                 host, _, port = words[2].rpartition(":")
                 return host.strip("[]"), int(port)
-        raise AssertionError(f"no door {name} in {self.lines}")
+        raise AssertionError(f"no listener {name} in {self.lines}")
 
     def hear(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_process, wirelake
-from tests.hub.doors_comet.phones import Phone
+from tests.hub.listeners_comet.phones import Phone
 from tests.hub.talking import dial
 
 from wirelake.capture.decode.reference import read_tables
@@ -151,9 +151,9 @@ def test_services_that_are_none_are_one_line(tmp_path: Path, named: str, text: s
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for door in ("comet", "admin"):
+        for listener in ("comet", "admin"):
             (tmp_path / "hub.toml").write_text(
-                FREE_PORTS.replace(f"[{door}]\nport = 0", f"[{door}]\nport = {port}")
+                FREE_PORTS.replace(f"[{listener}]\nport = 0", f"[{listener}]\nport = {port}")
             )
             done = wirelake("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
             assert_one_line(done.returncode, done.stdout, done.stderr, str(port))

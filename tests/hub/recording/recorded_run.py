@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.hub.doors_comet.phones import phone
-from tests.hub.doors_magline.nodes import node
+from tests.hub.listeners_comet.phones import phone
+from tests.hub.listeners_magline.nodes import node
 from tests.hub.running import Running, running, until
 from tests.hub.talking import Talk, dial
 
@@ -57,7 +57,7 @@ class RecordedRun:
 
 
 async def recorded_run(folder: Path, **record: Any) -> RecordedRun:
-    """Runs a hub with somebody at every door, and stops it."""
+    """Runs a hub with somebody at every listener, and stops it."""
     settings = {"folder": str(folder), "keys": True, "tables": True, **record}
     secure = {"security_keys": SECURITY, "verify": True, "encrypt": True, "waste": True}
     async with running(
@@ -67,7 +67,7 @@ async def recorded_run(folder: Path, **record: Any) -> RecordedRun:
         tny=secure,
         magline={"anonymous": True},
     ) as it:
-        ports = {it.address(name)[1]: name for name in it.hub.doors}
+        ports = {it.address(name)[1]: name for name in it.hub.listeners}
         assert it.hub.tap is not None
         watch = next(each for each in it.hub.tap.observers if isinstance(each, Watching))
         await _everybody(it)
@@ -235,8 +235,8 @@ async def _strangers(it: Running) -> None:
     """A wrong token, and bytes that are no frame."""
     async with phone(it) as stranger:
         await stranger.sign_on("anna", "a throw-away token that is wrong")
-    for door in ("comet", "esnp", "tny"):
-        reader, writer = await dial(it.address(door))
+    for listener in ("comet", "esnp", "tny"):
+        reader, writer = await dial(it.address(listener))
         writer.write(b"\xff" * 64)
         await asyncio.wait_for(reader.read(), 20)
         writer.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.columnar.differential import differences
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, hub_process
-from tests.hub.doors_comet.phones import phone
+from tests.hub.listeners_comet.phones import phone
 from tests.hub.recording.recorded_run import Caller, publish
 from tests.hub.running import running, until
 from tests.hub.talking import dial
@@ -34,7 +34,7 @@ def test_facts_say_what_the_wire_does_not(tmp_path: Path) -> None:
 
 async def _facts(folder: Path) -> None:
     record = {"folder": str(folder), "source": "edge-7"}
-    async with running(clients=["anna", "ben"], doors=["comet"], record=record) as it:
+    async with running(clients=["anna", "ben"], listeners=["comet"], record=record) as it:
         async with phone(it, "anna") as made:
             await made.subscribe("@news")
             public = await publish(it, topic="@news", content=b"to many")
@@ -66,7 +66,7 @@ def test_without_record_keys_what_is_sealed_stays_so(tmp_path: Path) -> None:
 
 async def _sealed(folder: Path) -> None:
     record = {"folder": str(folder)}
-    async with running(clients=["anna"], doors=["comet"], record=record) as it:
+    async with running(clients=["anna"], listeners=["comet"], record=record) as it:
         ports = {it.address("comet")[1]: "comet"}
         async with phone(it, "anna") as made:
             await made.exchange_key()
@@ -85,7 +85,7 @@ def test_files_follow_each_other_and_each_can_be_read(tmp_path: Path) -> None:
 
 async def _rotated(folder: Path) -> None:
     record = {"folder": str(folder), "rotate_bytes": 4_096, "keys": True}
-    async with running(clients=["anna"], doors=["comet"], record=record) as it:
+    async with running(clients=["anna"], listeners=["comet"], record=record) as it:
         ports = {it.address("comet")[1]: "comet"}
         async with phone(it, "anna") as made:
             await made.exchange_key()

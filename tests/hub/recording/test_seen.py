@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from tests.hub.admin.asking import Asking, asking, tailing
-from tests.hub.doors_comet.phones import phone
-from tests.hub.doors_esnp.peer import signed_on
-from tests.hub.doors_tny.tny_client import body_of, tny_client
+from tests.hub.listeners_comet.phones import phone
+from tests.hub.listeners_esnp.peer import signed_on
+from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import backend, gateway, links_up, port_of
 from tests.hub.running import running, until
 
@@ -25,7 +25,7 @@ def test_a_token_is_zeros_and_the_rest_is_as_it_was() -> None:
 
 
 async def _zeros() -> None:
-    async with running(clients=["anna"], doors=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
         async with tailing(admin, "?bytes=1") as events, phone(it, "anna") as made:
             host, port = made.writer.get_extra_info("sockname")
             _, row = await events.next()
@@ -46,7 +46,7 @@ def test_nobody_gets_bytes_without_asking() -> None:
 
 async def _unasked() -> None:
     async with (
-        running(clients=["anna"], doors=["comet"]) as it,
+        running(clients=["anna"], listeners=["comet"]) as it,
         asking(it.hub) as admin,
         tailing(admin) as events,
         phone(it, "anna"),
@@ -61,7 +61,7 @@ def test_who_signs_on_by_a_call_shows_no_bytes() -> None:
 
 async def _call() -> None:
     async with (
-        running(clients=["anna"], doors=["esnp"], services=demo_services()) as it,
+        running(clients=["anna"], listeners=["esnp"], services=demo_services()) as it,
         asking(it.hub) as admin,
         tailing(admin, "?bytes=1&protocol=esnp") as events,
         signed_on(it, "anna") as peer,

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.hub.doors_tny.tny_client import TnyClient, body_of
+from tests.hub.listeners_tny.tny_client import TnyClient, body_of
 from tests.hub.running import Running, running, until
 
-from wirelake.hub.listeners.gateway.gateway import GatewayDoor
+from wirelake.hub.listeners.gateway.gateway import GatewayListener
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Call, Services
 
 OPEN = {"auth": "none"}
-"""A door that lets everybody in."""
+"""A listener that lets everybody in."""
 MUCH = bytes(500_000)
 """What 2001 answers."""
 
@@ -42,7 +42,9 @@ def services_of(name: str) -> Services:
 async def backend(name: str, port: int = 0, **tables: Any) -> AsyncIterator[Running]:
     """A hub that takes links, perhaps on the port of one before it."""
     relay = {**tables.pop("relay", OPEN), "port": port}
-    async with running(doors=["relay"], services=services_of(name), relay=relay, **tables) as it:
+    async with running(
+        listeners=["relay"], services=services_of(name), relay=relay, **tables
+    ) as it:
         yield it
 
 
@@ -58,15 +60,15 @@ async def gateway(
         "backends": [{"host": "127.0.0.1", "port": port, "tls": tls} for port in ports],
     }
     tny = {**OPEN, **tables.pop("tny", {})}
-    async with running(doors=["tny"], tny=tny, gateway=settings, **tables) as it:
+    async with running(listeners=["tny"], tny=tny, gateway=settings, **tables) as it:
         yield it
 
 
-def door_of(it: Running) -> GatewayDoor:
-    """The gateway's door."""
-    door = it.hub.doors["tny"]
-    assert isinstance(door, GatewayDoor)
-    return door
+def listener_of(it: Running) -> GatewayListener:
+    """The gateway's listener."""
+    listener = it.hub.listeners["tny"]
+    assert isinstance(listener, GatewayListener)
+    return listener
 
 
 def port_of(it: Running) -> int:
@@ -76,7 +78,7 @@ def port_of(it: Running) -> int:
 
 def links_up(gate: Running) -> int:
     """How many links of a gateway are open."""
-    return sum(link.active for link in door_of(gate).tunnels.links)
+    return sum(link.active for link in listener_of(gate).tunnels.links)
 
 
 def cut(it: Running) -> None:
@@ -88,8 +90,8 @@ def cut(it: Running) -> None:
 
 async def kill(it: Running, gate: Running) -> None:
     """Lets a backend be dead, and the gateway notice."""
-    links = [link for link in door_of(gate).tunnels.links if link.active]
-    await it.hub.doors["relay"].stop()
+    links = [link for link in listener_of(gate).tunnels.links if link.active]
+    await it.hub.listeners["relay"].stop()
     cut(it)
     await until(lambda: not all(link.active for link in links), "a lost link")
 

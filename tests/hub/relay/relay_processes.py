@@ -48,14 +48,14 @@ class HubProcess:
                 assert data, f"it ended: {self._said!r}"
                 self._said += data
 
-    def address(self, door: str) -> tuple[str, int]:
-        """Where a door listens, as it said itself."""
+    def address(self, listener: str) -> tuple[str, int]:
+        """Where a listener listens, as it said itself."""
         for line in self._said.decode().splitlines():
             words = line.split()
-            if words[:2] == ["listening", door]:
+            if words[:2] == ["listening", listener]:
                 host, _, port = words[2].rpartition(":")
                 return host, int(port)
-        raise AssertionError(f"no door {door} in {self._said!r}")
+        raise AssertionError(f"no listener {listener} in {self._said!r}")
 
     def links(self) -> int:
         """How many links it has open, as its admin page says."""

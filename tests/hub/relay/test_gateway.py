@@ -6,14 +6,14 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from tests.hub.doors_tny.tny_client import body_of, tny_client
+from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import (
     backend,
     cut,
-    door_of,
     gateway,
     kill,
     links_up,
+    listener_of,
     port_of,
     who,
 )
@@ -68,8 +68,8 @@ def test_the_end_of_a_user_is_the_end_of_its_tunnel() -> None:
             async with tny_client(gate.address("tny")) as client:
                 await who(client)
             await until(lambda: one.hub.counts.close_reasons["tny", "disconnected"] == 1)
-            assert not door_of(gate).users
-            assert door_of(gate).tunnels.tunnel_count == 0
+            assert not listener_of(gate).users
+            assert listener_of(gate).tunnels.tunnel_count == 0
 
     asyncio.run(go())
 
@@ -106,14 +106,14 @@ def test_a_lost_link_is_replaced_by_another_of_the_same_backend() -> None:
             gateway(port_of(one), port_of(two), links=2) as gate,
             tny_client(gate.address("tny")) as client,
         ):
-            door = door_of(gate)
+            listener = listener_of(gate)
             await until(lambda: links_up(gate) == 4)
             before = await who(client)
-            (user,) = door.users.values()
+            (user,) = listener.users.values()
             assert user.backend is not None
-            session = door.tunnels.link_of(user.backend.name, user.tunnel_id)
+            session = listener.tunnels.link_of(user.backend.name, user.tunnel_id)
             assert session is not None
-            door.carriers[session].drop("cut by the test")
+            listener.carriers[session].drop("cut by the test")
             after = await who(client)
             assert (after["name"], after["asked"]) == (before["name"], 2)
             await until(lambda: links_up(gate) == 4, "a redial")

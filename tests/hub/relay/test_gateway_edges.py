@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.hub.certificates import make_certificate
-from tests.hub.doors_tny.tny_client import body_of, tny_client
+from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import (
     OPEN,
     backend,
-    door_of,
     gateway,
     kill,
     links_up,
+    listener_of,
     port_of,
     who,
 )
@@ -138,7 +138,7 @@ def test_a_user_that_does_not_read_is_dropped_and_nobody_else() -> None:
             await until(lambda: gate.hub.counts.drops["tny", "slow_reader"] == 1, "a drop")
             deaf.close()
             assert (await who(other))["name"] == "one"
-            await until(lambda: door_of(gate).tunnels.tunnel_count == 1)
+            await until(lambda: listener_of(gate).tunnels.tunnel_count == 1)
 
     asyncio.run(go())
 
@@ -177,8 +177,8 @@ def test_a_backend_that_goes_down_leaves_its_users_to_the_others() -> None:
 
 def test_a_gateway_serves_nothing_itself() -> None:
     async def go() -> None:
-        async with running(doors=["relay"], relay=OPEN) as one, gateway(port_of(one)) as gate:
-            assert set(gate.hub.doors) == {"tny"}
+        async with running(listeners=["relay"], relay=OPEN) as one, gateway(port_of(one)) as gate:
+            assert set(gate.hub.listeners) == {"tny"}
             async with tny_client(gate.address("tny")) as client:
                 assert (await client.call(1001, b"x")).code == 205
 

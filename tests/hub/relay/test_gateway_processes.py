@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.hub.doors_tny.tny_client import TnyClient, body_of, tny_client
+from tests.hub.listeners_tny.tny_client import TnyClient, body_of, tny_client
 from tests.hub.relay.relay_processes import (
     START_S,
     HubProcess,

@@ -11,7 +11,7 @@ import pytest
 from tests.hub.running import DEADLINE_S, free_config, running, until
 
 from wirelake.hub.config import ConfigError
-from wirelake.hub.listeners.relay import RelayDoor
+from wirelake.hub.listeners.relay import RelayListener
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.sansio import Event
 from wirelake.protocols.tny.layout import (
@@ -110,7 +110,7 @@ def test_tunnels_call_services() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)
         async with (
-            running(doors=["relay"], services=demo_services(), relay=OPEN) as it,
+            running(listeners=["relay"], services=demo_services(), relay=OPEN) as it,
             link_to(it.address("relay"), tunnels) as link,
         ):
             await link.wait(LinkUp)
@@ -138,7 +138,7 @@ def test_a_tunnel_signs_on_like_anybody() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)
         async with (
-            running(doors=["relay"], services=demo_services(), clients=["alice"]) as it,
+            running(listeners=["relay"], services=demo_services(), clients=["alice"]) as it,
             link_to(it.address("relay"), tunnels) as link,
         ):
             await link.wait(LinkUp)
@@ -162,7 +162,7 @@ def test_a_tunnel_that_does_not_sign_on_in_time_is_closed() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)
         async with (
-            running(doors=["relay"], limits={"auth_s": 0.05}) as it,
+            running(listeners=["relay"], limits={"auth_s": 0.05}) as it,
             link_to(it.address("relay"), tunnels) as link,
         ):
             await link.wait(LinkUp)
@@ -179,7 +179,7 @@ def test_a_tunnel_that_does_not_sign_on_in_time_is_closed() -> None:
 def test_a_tunnel_outlives_its_link() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)
-        async with running(doors=["relay"], services=demo_services(), clients=["alice"]) as it:
+        async with running(listeners=["relay"], services=demo_services(), clients=["alice"]) as it:
             async with link_to(it.address("relay"), tunnels) as link:
                 await link.wait(LinkUp)
                 tunnels.connect(SERVICE, 1)
@@ -202,19 +202,19 @@ def test_a_tunnel_outlives_its_link() -> None:
 def test_a_tunnel_that_no_link_comes_for_is_given_up() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)
-        async with running(doors=["relay"], relay=OPEN) as it:
+        async with running(listeners=["relay"], relay=OPEN) as it:
             async with link_to(it.address("relay"), tunnels) as link:
                 await link.wait(LinkUp)
                 tunnels.connect(SERVICE, 1)
                 link.flush()
                 await link.wait(TunnelAnswered)
             await until(lambda: not any(e.protocol == "relay" for e in it.hub.connections.values()))
-            door = it.hub.doors["relay"]
-            assert isinstance(door, RelayDoor)
+            listener = it.hub.listeners["relay"]
+            assert isinstance(listener, RelayListener)
             assert len(it.hub.connections) == 1
-            door.look(it.hub.loop.time() + door.registry.limits.keep_s - 1)
+            listener.check_deadlines(it.hub.loop.time() + listener.registry.limits.keep_s - 1)
             assert len(it.hub.connections) == 1
-            door.look(it.hub.loop.time() + door.registry.limits.keep_s)
+            listener.check_deadlines(it.hub.loop.time() + listener.registry.limits.keep_s)
             assert it.hub.counts.close_reasons["tny", "expired"] == 1
             assert not it.hub.connections
 
@@ -224,17 +224,17 @@ def test_a_tunnel_that_no_link_comes_for_is_given_up() -> None:
 def test_gateways_from_elsewhere_are_not_let_in() -> None:
     async def go() -> None:
         relay = {**OPEN, "allow": ["10.1.0.0/16", "fd00::1"]}
-        async with running(doors=["relay"], relay=relay) as it:
+        async with running(listeners=["relay"], relay=relay) as it:
             reader, writer = await asyncio.open_connection(*it.address("relay"))
             with suppress(ConnectionError):
                 assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
             writer.close()
             assert it.hub.counts.drops["relay", "not_allowed"] == 1
-            door = it.hub.doors["relay"]
-            assert isinstance(door, RelayDoor)
-            found = [door.allows(each) for each in ("10.1.2.3", "::ffff:10.1.9.9", "fd00::1")]
+            listener = it.hub.listeners["relay"]
+            assert isinstance(listener, RelayListener)
+            found = [listener.allows(each) for each in ("10.1.2.3", "::ffff:10.1.9.9", "fd00::1")]
             assert found == [True, True, True]
-            assert not door.allows("10.2.0.1")
+            assert not listener.allows("10.2.0.1")
 
     asyncio.run(go())
 
@@ -242,7 +242,7 @@ def test_gateways_from_elsewhere_are_not_let_in() -> None:
 def test_an_address_that_is_none_is_named() -> None:
     async def go() -> None:
         with pytest.raises(ConfigError, match=r"relay.allow: .*'gateway-7'"):
-            async with running(doors=["relay"], relay={"allow": ["gateway-7"]}):
+            async with running(listeners=["relay"], relay={"allow": ["gateway-7"]}):
                 pass
 
     asyncio.run(go())
@@ -255,7 +255,7 @@ def test_tunnels_that_need_not_sign_on_are_for_loopback() -> None:
 
 def test_nothing_but_opening_is_taken_from_a_new_link() -> None:
     async def go() -> None:
-        async with running(doors=["relay"]) as it:
+        async with running(listeners=["relay"]) as it:
             reader, writer = await asyncio.open_connection(*it.address("relay"))
             writer.write(b"rpk\x0d\x00\x00\x00\x01\x00\x00\x00\x05" + bytes(8))  # LINK_PING
             assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""

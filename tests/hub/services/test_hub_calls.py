@@ -1,4 +1,4 @@
-"""The hub's own calls, with a JSON body; over ESNP they are in `doors_esnp`."""
+"""The hub's own calls, with a JSON body; over ESNP they are in `listeners_esnp`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.hub.doors_esnp.peer import esnp_hub, run, signed_on
+from tests.hub.listeners_esnp.peer import esnp_hub, run, signed_on
 from tests.hub.running import Running, until
 
 from wirelake.hub.errors import HubError

@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from typing import Any
 
 import pytest
-from tests.hub.doors_esnp.peer import esnp_hub, signed_on
+from tests.hub.listeners_esnp.peer import esnp_hub, signed_on
 
 from wirelake.hub.observe import counters as times_module
 from wirelake.hub.observe.counters import (

@@ -1,4 +1,4 @@
-"""Topics on a real store, without doors: connections here keep what they are given.
+"""Topics on a real store, without listeners: connections here keep what they are given.
 
 async with desk(tmp_path, clients=["ann"]) as it:
     ann = it.sign_on("ann")
@@ -140,7 +140,7 @@ class Desk:
         return ear
 
     def sign_on(self, name: str, protocol: str = "comet", *, own: bool = False) -> Ear:
-        """A connection of a client; comet's is attached at once, as its door does."""
+        """A connection of a client; comet's is attached at once, as its listener does."""
         row = self.store.client(name)
         assert row is not None
         ear = self.ear(self.topics.client_of(row), protocol, own=own)

@@ -64,7 +64,7 @@ DESCRIBED: Final = (
     ),
     Described(
         "GET", "/readyz", "Whether connections are taken.",
-        "Refused before all doors are open, and while the hub goes down: a probe for readiness.",
+        "Refused before all listeners are open and while the hub drains: a readiness probe.",
         shapes.Health, refusals=("closing",), open=True,
     ),
     Described(

@@ -61,7 +61,7 @@ bounded; a series with labels appears when there is something to count. What to 
 | series | type | labels | meaning |
 |---|---|---|---|
 """
-_DOORS: Final = ("esnp", "tny", "relay", "magline", "comet")
+_LISTENERS: Final = ("esnp", "tny", "relay", "magline", "comet")
 _SUFFIX: Final = {"counter": "_total"}
 _ANYWHERE: Final = ("401", "500")
 """Refusals of every page, which the introduction tells."""
@@ -86,10 +86,10 @@ def families() -> list[Metric]:
 
 
 async def _looked_at() -> tuple[dict[str, Any], list[Metric]]:
-    """The description and the metrics of a hub without doors; it records, so that nothing is left
-    out."""
+    """The description and the metrics of a hub without listeners. It records, so that every metric
+    appears."""
     with tempfile.TemporaryDirectory(prefix="wirelake-pages-") as folder:
-        closed = {name: {"enabled": False} for name in _DOORS}
+        closed = {name: {"enabled": False} for name in _LISTENERS}
         config = msgspec.convert({**closed, "record": {"folder": f"{folder}/record"}}, Config)
         hub = Hub(config, Path(folder))
         await hub.start()

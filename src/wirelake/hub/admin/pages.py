@@ -50,9 +50,9 @@ async def healthz(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Whether connections are taken: 503 before all doors are open, and while it drains."""
+    """Whether connections are taken: 503 before all listeners are open, and while it drains."""
     hub = hub_of(request)
-    closed = [name for name, door in hub.doors.items() if not door.addresses]
+    closed = [name for name, listener in hub.listeners.items() if not listener.addresses]
     if hub.draining:
         raise HubError("closing")
     if closed:
@@ -71,8 +71,8 @@ async def varz(request: Request) -> Response:
             "uptime_s": round((time.time_ns() - hub.started_ns) / 1e9, 3),
             "draining": hub.draining,
             "listeners": {
-                name: [f"{host}:{port}" for host, port in door.addresses]
-                for name, door in hub.doors.items()
+                name: [f"{host}:{port}" for host, port in listener.addresses]
+                for name, listener in hub.listeners.items()
             },
             "connections": Counter(each.protocol for each in hub.connections.values()),
             "accepted": counts.accepted,

@@ -59,7 +59,7 @@ class Varz(msgspec.Struct, kw_only=True):
     draining: bool
     """Whether it is going down."""
     listeners: dict[str, list[str]]
-    """By door: where it listens, as `host:port`."""
+    """By listener: where it listens, as `host:port`."""
     connections: dict[str, int]
     """Open connections, by protocol."""
     accepted: dict[str, int]

@@ -1,6 +1,6 @@
-"""One door for each protocol: a listener, and what the hub does on its connections.
+"""One listener for each protocol: a listener, and what the hub does on its connections.
 
-A door's module is imported when the door is opened, so a hub loads only what it speaks.
+A listener's module is imported when the listener is opened, so a hub loads only what it speaks.
 """
 
 from __future__ import annotations
@@ -9,42 +9,42 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..hub import Hub
-    from ..net.listener import Door
+    from ..net.listener import Listener
 
-__all__ = ["make_doors"]
+__all__ = ["make_listeners"]
 
 
-def make_doors(hub: Hub) -> dict[str, Door]:
-    """The doors that the configuration opens, by name; none of them listens yet."""
+def make_listeners(hub: Hub) -> dict[str, Listener]:
+    """The listeners that the configuration opens, by name; none of them listens yet."""
     config = hub.config
-    doors: dict[str, Door] = {}
+    listeners: dict[str, Listener] = {}
     if config.esnp.enabled:
-        from .esnp import EsnpDoor
+        from .esnp import EsnpListener
 
-        doors["esnp"] = EsnpDoor(hub, config.esnp)
+        listeners["esnp"] = EsnpListener(hub, config.esnp)
     if config.tny.enabled:
-        doors["tny"] = _tny_door(hub)
+        listeners["tny"] = _tny_listener(hub)
     if config.relay.enabled:
-        from .relay import RelayDoor
+        from .relay import RelayListener
 
-        doors["relay"] = RelayDoor(hub, config.relay)
+        listeners["relay"] = RelayListener(hub, config.relay)
     if config.magline.enabled:
-        from .magline import MaglineDoor
+        from .magline import MaglineListener
 
-        doors["magline"] = MaglineDoor(hub, config.magline)
+        listeners["magline"] = MaglineListener(hub, config.magline)
     if config.comet.enabled:
-        from .comet import CometDoor
+        from .comet import CometListener
 
-        doors["comet"] = CometDoor(hub, config.comet)
-    return doors
+        listeners["comet"] = CometListener(hub, config.comet)
+    return listeners
 
 
-def _tny_door(hub: Hub) -> Door:
+def _tny_listener(hub: Hub) -> Listener:
     """Serves tny itself, or relays it when the hub is a gateway."""
     if hub.config.gateway.enabled:
-        from .gateway.gateway import GatewayDoor
+        from .gateway.gateway import GatewayListener
 
-        return GatewayDoor(hub, hub.config.tny)
-    from .tny import TnyDoor
+        return GatewayListener(hub, hub.config.tny)
+    from .tny import TnyListener
 
-    return TnyDoor(hub, hub.config.tny)
+    return TnyListener(hub, hub.config.tny)

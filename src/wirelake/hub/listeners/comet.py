@@ -41,7 +41,7 @@ from ..config import CometSettings, ConfigError
 from ..errors import HubError
 from ..key_files import static_key
 from ..net.connection import Connection
-from ..net.listener import Door
+from ..net.listener import Listener
 from ..pubsub.notification import Notification
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 __all__ = [
     "RESEND_S",
     "CometConnection",
-    "CometDoor",
     "CometForm",
+    "CometListener",
     "message_of",
 ]
 
@@ -132,11 +132,11 @@ class CometConnection(Connection):
 
     __slots__ = ("_acting", "_resend_from", "environ")
 
-    door: CometDoor
+    listener: CometListener
     session: ServerSession
 
-    def __init__(self, door: CometDoor):
-        super().__init__(door)
+    def __init__(self, listener: CometListener):
+        super().__init__(listener)
         self.environ: ReportEnviron | None = None
         """What the phone has said that it runs on."""
         self._acting = False
@@ -144,7 +144,7 @@ class CometConnection(Connection):
 
     def make_session(self, now: float) -> ServerSession:
         """The server's end, with a key of its own."""
-        return ServerSession(self.door.options, server_key=self.door.fresh_key(), now=now)
+        return ServerSession(self.listener.options, server_key=self.listener.fresh_key(), now=now)
 
     @property
     def may_receive(self) -> bool:
@@ -183,7 +183,7 @@ class CometConnection(Connection):
     def on_closed(self) -> None:
         """The client is no longer online here."""
         if self.client is not None:
-            self.door.left(self.client.id, self)
+            self.listener.left(self.client.id, self)
 
     # -- signing on --------------------------------------------------------------------------
 
@@ -220,12 +220,12 @@ class CometConnection(Connection):
 
     def _let_in(self, client: Client) -> None:
         """The token is right; with `on_duplicate`, one of the client's two connections goes."""
-        older = self.door.online.get(client.id)
+        older = self.listener.online.get(client.id)
         if not self.session.accept(elsewhere=None if older is None else older.session):
             self.client = None
             return
         self.session.client_id = client.id  # one text for both: there are many of these
-        self.door.online[client.id] = self
+        self.listener.online[client.id] = self
         self._resend_from = self.hub.loop.time() + RESEND_S
         self.form = self._shared_form()
         self.hub.topics.attach(self)
@@ -234,7 +234,7 @@ class CometConnection(Connection):
 
     def _shared_form(self) -> CometForm | None:
         session = self.session
-        return self.door.form if session.can_push and not session.sealed else None
+        return self.listener.form if session.can_push and not session.sealed else None
 
     def _refile(self) -> None:
         """Pushes may come from now on, or have to be sealed from now on.
@@ -330,7 +330,7 @@ def _error(error: HubError) -> Error:
     return Error(error_code=error.answer.comet, reason=error.text[:_REASON_CHARACTERS])
 
 
-class CometDoor(Door):
+class CometListener(Listener):
     """Where phones come in."""
 
     connection: type[CometConnection] = CometConnection

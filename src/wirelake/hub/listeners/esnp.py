@@ -48,9 +48,9 @@ from wirelake.wire.errors import EncodeError
 
 from ..errors import HubError
 from ..net.connection import Connection
-from ..net.listener import Door
+from ..net.listener import Listener
 from ..pubsub.publication import Publication, Published
-from ..rpc.deferred_reply import PutOff
+from ..rpc.deferred_reply import DeferredReply
 from ..rpc.hub_calls import NOTIFY, QUICK_CALLS, HubCalls
 from ..rpc.services import (
     HUB_SERVICE,
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ESNP_FORM",
     "EsnpConnection",
-    "EsnpDoor",
     "EsnpForm",
+    "EsnpListener",
     "payload_of",
     "published_body",
     "rows_of",
@@ -212,13 +212,13 @@ class EsnpConnection(Connection):
     """One connection that speaks ESNP."""
 
     protocol: ClassVar[str] = "esnp"
-    door: EsnpDoor
+    listener: EsnpListener
     session: EsnpSession
 
     __slots__ = ("_acting", "_auth_by", "_drained", "_failed_attempts", "_signing_on")
 
-    def __init__(self, door: EsnpDoor):
-        super().__init__(door)
+    def __init__(self, listener: EsnpListener):
+        super().__init__(listener)
         self.form = ESNP_FORM
         self._acting = False
         self._auth_by = 0.0
@@ -230,8 +230,8 @@ class EsnpConnection(Connection):
 
     def make_session(self, now: float) -> EsnpSession:
         """A server's session; small messages only until the peer has signed on."""
-        session = EsnpSession(Role.SERVER, self.door.options, now=now)
-        if self.door.asks_for_token:
+        session = EsnpSession(Role.SERVER, self.listener.options, now=now)
+        if self.listener.asks_for_token:
             session.message_limit = UNAUTHENTICATED_LIMIT
             self._auth_by = now + self.hub.limits.auth_s
         return session
@@ -239,7 +239,7 @@ class EsnpConnection(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has come; where no token is asked for, it may begin."""
         super().connection_made(transport)
-        if not self.door.asks_for_token and not self.transport.is_closing():
+        if not self.listener.asks_for_token and not self.transport.is_closing():
             self.hub.authority.anonymous(self)
             self._let_in()
 
@@ -253,12 +253,12 @@ class EsnpConnection(Connection):
         for notification in notifications:
             self.write(ESNP_FORM.encode(notification))
 
-    def look(self, now: float) -> None:
+    def check_deadlines(self, now: float) -> None:
         """Looks at the deadlines, also at that of signing on."""
         if self.client is None and self.open and self._auth_by and now > self._auth_by:
             self.end("auth_timeout")
             return
-        super().look(now)
+        super().check_deadlines(now)
 
     def resume_writing(self) -> None:
         """The peer has caught up: streams go on."""
@@ -313,8 +313,8 @@ class EsnpConnection(Connection):
                 self._learn(head, rows, values)
             elif head.quick is not None and isinstance(content := values.get("content"), str):
                 head.quick[0].expect(len(content))
-        answer = PutOff(partial(self._answer_later, head, number))
-        self.door.calls.run(self, head.op, values, answer.take)
+        answer = DeferredReply(partial(self._answer_later, head, number))
+        self.listener.calls.run(self, head.op, values, answer.take)
         return self._so_far(head, answer)
 
     def _learn(self, head: Head, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
@@ -341,12 +341,12 @@ class EsnpConnection(Connection):
                 return self._body_of(head, error)
             self.hub.counts.calls[_OK] += 1
             return published_body(published)
-        answer = PutOff(partial(self._answer_later, head, number))
+        answer = DeferredReply(partial(self._answer_later, head, number))
         publication = Publication(like.topic, None, content, like.type, ttl_s=like.ttl_s)
-        self.door.calls.publish(publication, answer.take)
+        self.listener.calls.publish(publication, answer.take)
         return self._so_far(head, answer)
 
-    def _so_far(self, head: Head, answer: PutOff) -> bytes | str | Later:
+    def _so_far(self, head: Head, answer: DeferredReply) -> bytes | str | Later:
         """The answer if it is known; else it comes later."""
         if answer.known:
             return self._body_of(head, answer.outcome)
@@ -398,7 +398,7 @@ class EsnpConnection(Connection):
 
     def _run(self, target: tuple[str, str], call: Call, answer: Answerer) -> None:
         if target[0] == HUB_SERVICE:
-            self.door.calls.run(self, target[1], values_of(call.rows), answer)
+            self.listener.calls.run(self, target[1], values_of(call.rows), answer)
             return
         service = self.hub.services.esnp(*target)
         if service is None:
@@ -422,7 +422,7 @@ class EsnpConnection(Connection):
         else:
             self._signing_on = True
             signed = partial(self._signed_on, request)
-            self.door.calls.run(self, _AUTH, values_of(rows), signed)
+            self.listener.calls.run(self, _AUTH, values_of(rows), signed)
 
     def _signed_on(self, request: Request, outcome: Result | HubError) -> None:
         self._signing_on = False
@@ -435,7 +435,7 @@ class EsnpConnection(Connection):
                 self.end("auth_failed")
 
     def _let_in(self) -> None:
-        self.session.message_limit = self.door.options.message_limit
+        self.session.message_limit = self.listener.options.message_limit
         self.session.at_once = self._at_once
 
     # -- answers -----------------------------------------------------------------------------
@@ -515,7 +515,7 @@ def _unwritable(service: object, error: Exception) -> HubError:
     return HubError("internal")
 
 
-class EsnpDoor(Door):
+class EsnpListener(Listener):
     """Where ESNP comes in."""
 
     connection = EsnpConnection

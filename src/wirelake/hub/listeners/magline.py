@@ -35,7 +35,7 @@ from ..config import MaglineSettings
 from ..errors import HubError
 from ..key_files import read_key, static_key
 from ..net.connection import Connection
-from ..net.listener import Door
+from ..net.listener import Listener
 from ..pubsub.notification import Notification
 from ..rpc.hub_calls import (
     CALL_NUMBERS,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ..hub import Hub
     from ..store import ClientRow
 
-__all__ = ["MaglineConnection", "MaglineDoor"]
+__all__ = ["MaglineConnection", "MaglineListener"]
 
 _AUTH: Final = 10
 _STRANGER_BYTES: Final = 4_096
@@ -77,11 +77,11 @@ class MaglineConnection(Connection):
 
     __slots__ = ("_acting", "_half_open")
 
-    door: MaglineDoor
+    listener: MaglineListener
     session: ServerSession
 
-    def __init__(self, door: MaglineDoor):
-        super().__init__(door)
+    def __init__(self, listener: MaglineListener):
+        super().__init__(listener)
         self._acting = False
         self._half_open = False
 
@@ -90,7 +90,7 @@ class MaglineConnection(Connection):
         super().connection_made(transport)
         if self.transport.is_closing():
             return
-        self._half_open = self.door.begin(self.peer[0])
+        self._half_open = self.listener.begin(self.peer[0])
         if not self._half_open:
             self.hub.counts.refused["handshakes_per_address"] += 1
             self.session.abort(ErrorNumber.BUSY, Reason.BUSY)
@@ -98,9 +98,13 @@ class MaglineConnection(Connection):
 
     def make_session(self, now: float) -> ServerSession:
         """The server's end; keys and resumption are shared by all."""
-        door = self.door
+        listener = self.listener
         return ServerSession(
-            door.options, keys=door.keys, entropy=os.urandom, store=door.tickets, now=now
+            listener.options,
+            keys=listener.keys,
+            entropy=os.urandom,
+            store=listener.tickets,
+            now=now,
         )
 
     @property
@@ -110,7 +114,7 @@ class MaglineConnection(Connection):
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
         """Pushes each as PSH, business command 20."""
-        session, body_of = self.session, self.door.body_of
+        session, body_of = self.session, self.listener.body_of
         for notification in notifications:
             if not session.authenticated:  # its keys are worn out
                 break
@@ -141,35 +145,35 @@ class MaglineConnection(Connection):
     def on_closed(self) -> None:
         """Gives the slot back, and notes where pushes went."""
         self._handshake_over()
-        self.door.left(self)
+        self.listener.left(self)
 
     # -- the connection itself ---------------------------------------------------------------
 
     def _handshake_over(self) -> None:
         if self._half_open:
             self._half_open = False
-            self.door.handshake_over(self.peer[0])
+            self.listener.handshake_over(self.peer[0])
 
     def _established(self, event: Established) -> None:
-        self.door.by_session[event.session_id] = self
+        self.listener.by_session[event.session_id] = self
         if event.resumed:
             return  # the client has yet to show that it is there
         self._handshake_over()
-        if self.door.anybody:
+        if self.listener.anybody:
             self.hub.authority.anonymous(self)
 
     def _resumed(self, event: Resumed) -> None:
         """The client is back: the old connection goes, its place is taken."""
         self._handshake_over()
-        receives = self.door.retire(event.replaced)
+        receives = self.listener.retire(event.replaced)
         if event.principal:
             self._comes_back(event.principal, receives)
-        elif self.door.anybody:
+        elif self.listener.anybody:
             self.hub.authority.anonymous(self)
 
     def _comes_back(self, client_id: str, receives: bool) -> None:
         try:
-            row = self.door.still_there(client_id)
+            row = self.listener.still_there(client_id)
         except HubError as error:
             self.end(error.code)
             return
@@ -186,7 +190,7 @@ class MaglineConnection(Connection):
         name = CALL_NUMBERS.get(command)
         if name is not None:
             answer = self._signed_on(seq) if command == _AUTH else self._answer(seq)
-            self.door.calls.run(self, name, data, answer)
+            self.listener.calls.run(self, name, data, answer)
             return
         service = self.hub.services.magline(command)
         if service is None:
@@ -201,7 +205,7 @@ class MaglineConnection(Connection):
     def _signed_on(self, seq: int) -> Callable[[Result | HubError], None]:
         def answer(outcome: Result | HubError) -> None:
             if not isinstance(outcome, HubError) and self.client is not None and self.open:
-                self.door.has_signed_on(self.client.id)
+                self.listener.has_signed_on(self.client.id)
                 self.session.identify(self.client.id)
             self._give(seq, outcome)
 
@@ -232,7 +236,7 @@ class MaglineConnection(Connection):
         return outcome.code
 
 
-class MaglineDoor(Door):
+class MaglineListener(Listener):
     """Where magline's clients come in."""
 
     connection: type[MaglineConnection] = MaglineConnection

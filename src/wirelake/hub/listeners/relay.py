@@ -1,8 +1,8 @@
 """The tny relay, the game server's side: gateways dial in, and their users are tunnels.
 
-A link proves nothing of itself. Who may come is said by the address that the door listens on, by
-`relay.allow`, or by certificates; the configuration refuses to do without. A tunnel must sign on
-like any client (`tunnel.py`).
+A link does not authenticate itself. Access is restricted by the listen address, by `relay.allow` or
+by client certificates; the configuration requires one of them. A tunnel signs on like any client
+(`relay_tunnel.py`).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from wirelake.protocols.tny.relay import (
 
 from ..config import ConfigError, RelaySettings
 from ..net.connection import Connection
-from ..net.listener import Door
+from ..net.listener import Listener
 from ..pubsub.notification import Notification
 from ..rpc.hub_calls import HubCalls
-from .gateway.pending_flush import Touched
+from .gateway.pending_flush import PendingFlush
 from .relay_tunnel import Tunnel
 from .tny import PushBodies, epoch_ms
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
-__all__ = ["LINK_IDLE_S", "RelayConnection", "RelayDoor"]
+__all__ = ["LINK_IDLE_S", "RelayConnection", "RelayListener"]
 
 LINK_IDLE_S: Final = 30.0
 """How long a gateway may send no heartbeat: six of them. Its tunnels then wait for another link."""
@@ -56,17 +56,19 @@ class RelayConnection(Connection):
 
     __slots__ = ()
 
-    door: RelayDoor
+    listener: RelayListener
     session: ServerLink
 
     def make_session(self, now: float) -> Session:
         """The server's end of the link."""
-        return ServerLink(self.door.registry, self.door.options, epoch_ms=epoch_ms(now), now=now)
+        return ServerLink(
+            self.listener.registry, self.listener.options, epoch_ms=epoch_ms(now), now=now
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A gateway has come, or somebody who is none of ours."""
         super().connection_made(transport)
-        if self.id in self.hub.connections and not self.door.allows(self.peer[0]):
+        if self.id in self.hub.connections and not self.listener.allows(self.peer[0]):
             self.drop("not_allowed")
 
     def on_event(self, event: Event) -> None:
@@ -76,9 +78,9 @@ class RelayConnection(Connection):
         elif isinstance(event, TunnelOpened):
             self._opened(event)
         elif isinstance(event, TunnelClosed):
-            self.door.closed(event)
+            self.listener.closed(event)
         elif isinstance(event, Relayed | TunnelLost | TunnelSwitched):
-            tunnel = self.door.tunnels.get(event.key)
+            tunnel = self.listener.tunnels.get(event.key)
             if tunnel is not None:
                 self._tell(tunnel, event)
 
@@ -91,17 +93,17 @@ class RelayConnection(Connection):
             tunnel.bound(self)
 
     def _opened(self, event: TunnelOpened) -> None:
-        tunnel = Tunnel(self.door, self, event.key, event.ip, event.port)
+        tunnel = Tunnel(self.listener, self, event.key, event.ip, event.port)
         if not self.hub.admit(tunnel):
             with suppress(SessionError):
-                self.door.registry.disconnect(event.key)
+                self.listener.registry.disconnect(event.key)
             return
-        self.door.tunnels[event.key] = tunnel
-        if self.door.settings.auth == "none":
+        self.listener.tunnels[event.key] = tunnel
+        if self.listener.settings.auth == "none":
             self.hub.authority.anonymous(tunnel)
 
     def _carried(self) -> list[Tunnel]:
-        tunnels = self.door.tunnels
+        tunnels = self.listener.tunnels
         return [tunnels[key] for key in self.session.tunnels if key in tunnels]
 
     def pause_writing(self) -> None:
@@ -131,7 +133,7 @@ class RelayConnection(Connection):
         return False
 
 
-class RelayDoor(Door):
+class RelayListener(Listener):
     """Where gateways come in."""
 
     connection: type[Connection] = RelayConnection
@@ -140,13 +142,13 @@ class RelayDoor(Door):
     def __init__(self, hub: Hub, settings: RelaySettings):
         super().__init__(hub, settings)
         self.id = hub.new_connection_id()
-        """For the wheel: tunnels without a link are given up in time."""
+        """For the deadline scan: tunnels without a link are given up in time."""
         self.options = RelayServerOptions(dialect=settings.dialect, idle_limit_s=LINK_IDLE_S)
         self.registry = LinkRegistry()
         self.tunnels: dict[TunnelKey, Tunnel] = {}
         self.calls = HubCalls(hub)
         self.bodies = PushBodies()
-        self.touched = Touched(hub.outbox)
+        self.pending_flush = PendingFlush(hub.outbox)
         self._allowed = _networks(settings.allow)
 
     def allows(self, address: str) -> bool:
@@ -163,14 +165,14 @@ class RelayDoor(Door):
     async def start(self) -> None:
         """Begins to listen, and to look for tunnels that nobody wants any more."""
         await super().start()
-        self.hub.wheel.add(self)
+        self.hub.deadlines.add(self)
 
     async def stop(self) -> None:
         """Listens no more; links stay."""
-        self.hub.wheel.remove(self)
+        self.hub.deadlines.remove(self)
         await super().stop()
 
-    def look(self, now: float) -> None:
+    def check_deadlines(self, now: float) -> None:
         """Gives up tunnels that no link came for."""
         due = self.registry.next_timer()
         if due is None or due > now:

@@ -31,7 +31,7 @@ from ..rpc.hub_calls import NOTIFY_NUMBER
 from .tny import TnyPeer, refusal_body
 
 if TYPE_CHECKING:
-    from .relay import RelayConnection, RelayDoor
+    from .relay import RelayConnection, RelayListener
 
 __all__ = ["Tunnel", "address_text"]
 
@@ -59,19 +59,19 @@ class Tunnel(TnyPeer):
 
     __slots__ = ("_next_id", "key", "link")
 
-    door: RelayDoor
+    listener: RelayListener
 
     def __init__(
-        self, door: RelayDoor, link: RelayConnection, key: TunnelKey, ip: bytes, port: int
+        self, listener: RelayListener, link: RelayConnection, key: TunnelKey, ip: bytes, port: int
     ):
-        super().__init__(door, door.calls)
+        super().__init__(listener, listener.calls)
         self.key = key
         self.link: RelayConnection | None = link
         self.peer = (address_text(ip) or link.peer[0], port)
         self.opened_ns = time.time_ns()
         self.session = _End()
         self._next_id = 1
-        if door.settings.auth == "token":
+        if listener.settings.auth == "token":
             self._auth_by = self.hub.loop.time() + self.hub.limits.auth_s
 
     def make_session(self, now: float) -> Session:  # noqa: ARG002
@@ -138,7 +138,7 @@ class Tunnel(TnyPeer):
     def deliver(self, notifications: Sequence[Notification]) -> None:
         """Pushes each as protocol 20."""
         for notification in notifications:
-            body = self.door.bodies.of(notification)
+            body = self.listener.bodies.of(notification)
             error = self._send(self._push(NOTIFY_NUMBER, body, ResultCode.SUCCESS))
             if error:
                 self.hub.counts.failed("tny", error)
@@ -151,7 +151,7 @@ class Tunnel(TnyPeer):
     def react(self) -> None:
         """What was said leaves with the link."""
         if self.link is not None:
-            self.door.touched.add(self.link)
+            self.listener.pending_flush.add(self.link)
 
     def end(self, reason: str) -> None:
         """Closes the tunnel from our side."""
@@ -169,7 +169,7 @@ class Tunnel(TnyPeer):
         self.close_reason, self.close_side = reason, Side.LOCAL
         self._disconnect(reason)
 
-    def look(self, now: float) -> None:
+    def check_deadlines(self, now: float) -> None:
         """Who has not signed on in time is sent away; all else is the link's."""
         if self.client is None and self._auth_by and now > self._auth_by:
             self.end("auth_timeout")
@@ -182,7 +182,7 @@ class Tunnel(TnyPeer):
             id=self._next_id,
             code=code,
             time=_now_ms(),
-            upstream=self.door.settings.dialect == "upstream",
+            upstream=self.listener.settings.dialect == "upstream",
             body=body,
         )
 
@@ -203,12 +203,12 @@ class Tunnel(TnyPeer):
             return "connection_lost"
         before = link.session.sent_bytes
         try:
-            self.door.registry.relay(self.key, message, self.hub.loop.time())
+            self.listener.registry.relay(self.key, message, self.hub.loop.time())
         except SessionError as error:
             return error.code
         self._next_id += 1
         self.out_bytes += link.session.sent_bytes - before
-        self.door.touched.add(link)
+        self.listener.pending_flush.add(link)
         if closes(message.code):
             self._disconnect(f"code_{message.code}")
         return ""
@@ -216,10 +216,10 @@ class Tunnel(TnyPeer):
     def _disconnect(self, reason: str) -> None:
         link = self.link
         with suppress(SessionError):
-            self.door.registry.disconnect(self.key, self.hub.loop.time())
+            self.listener.registry.disconnect(self.key, self.hub.loop.time())
         if link is not None:
-            self.door.touched.add(link)
-        self.door.tunnels.pop(self.key, None)
+            self.listener.pending_flush.add(link)
+        self.listener.tunnels.pop(self.key, None)
         self.over(reason, Side.LOCAL)
 
 

@@ -38,14 +38,14 @@ from wirelake.wire.errors import EncodeError
 from ..config import ConfigError, TnySettings
 from ..errors import HubError
 from ..net.connection import Connection
-from ..net.listener import Door
+from ..net.listener import Listener
 from ..pubsub.notification import Notification
 from ..rpc.call_types import (
     Call,
     Result,
     json_body,
 )
-from ..rpc.deferred_reply import PutOff
+from ..rpc.deferred_reply import DeferredReply
 from ..rpc.hub_calls import (
     CALL_NUMBERS,
     NOTIFY_NUMBER,
@@ -62,7 +62,7 @@ __all__ = [
     "BEFORE_AUTH_BYTES",
     "PushBodies",
     "TnyConnection",
-    "TnyDoor",
+    "TnyListener",
     "TnyPeer",
     "epoch_ms",
     "refusal",
@@ -106,8 +106,8 @@ class TnyPeer(Connection):
 
     __slots__ = ("_auth_by", "_calls", "_running")
 
-    def __init__(self, door: Door, calls: HubCalls):
-        super().__init__(door)
+    def __init__(self, listener: Listener, calls: HubCalls):
+        super().__init__(listener)
         self._calls = calls
         self._running = 0
         self._auth_by = 0.0
@@ -223,7 +223,7 @@ def epoch_ms(now: float) -> int:
 
 
 def server_options(settings: TnySettings) -> ServerOptions:
-    """How the sessions of a tny door treat their connections."""
+    """How the sessions of a tny listener treat their connections."""
     try:
         transform = TransformConfig(
             security_keys=settings.security_keys,
@@ -246,20 +246,20 @@ class TnyConnection(TnyPeer):
 
     __slots__ = ("_owes",)
 
-    door: TnyDoor
+    listener: TnyListener
     session: ServerSession
 
-    def __init__(self, door: TnyDoor):
-        super().__init__(door, door.calls)
+    def __init__(self, listener: TnyListener):
+        super().__init__(listener, listener.calls)
         self._owes = False
 
     def make_session(self, now: float) -> Session:
         """The server's end; of who is not known yet it takes small packets only."""
         session = ServerSession(
-            self.door.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
+            self.listener.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
         )
         session.instead = _TOO_LARGE
-        if self.door.settings.auth == "token":
+        if self.listener.settings.auth == "token":
             session.accept(BEFORE_AUTH_BYTES)
             self._auth_by = now + self.hub.limits.auth_s
         return session
@@ -267,7 +267,7 @@ class TnyConnection(TnyPeer):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come; where nobody must sign on it is let in as nobody in particular."""
         super().connection_made(transport)
-        if self.door.settings.auth == "none" and self.id in self.hub.connections:
+        if self.listener.settings.auth == "none" and self.id in self.hub.connections:
             self.hub.authority.anonymous(self)
             self.session.at_once = self._at_once
 
@@ -321,7 +321,7 @@ class TnyConnection(TnyPeer):
     ) -> bytes | Answer | Later | None:
         if self._running >= self.hub.limits.calls:
             return None  # refused when its turn has come
-        answer = PutOff(partial(self._answer_later, kind, asked))
+        answer = DeferredReply(partial(self._answer_later, kind, asked))
         self._calls.run(self, name, body, answer.take)
         if answer.known:
             return self._quick_answer(answer.outcome)
@@ -351,7 +351,7 @@ class TnyConnection(TnyPeer):
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
         """Pushes each as protocol 20."""
-        session, bodies, now = self.session, self.door.bodies, self.hub.loop.time()
+        session, bodies, now = self.session, self.listener.bodies, self.hub.loop.time()
         for notification in notifications:
             try:
                 session.push(NOTIFY_NUMBER, bodies.of(notification), now=now)
@@ -371,19 +371,19 @@ class TnyConnection(TnyPeer):
         else:
             self.session.close(reason)
 
-    def look(self, now: float) -> None:
+    def check_deadlines(self, now: float) -> None:
         """Looks at the deadlines; who has not signed on in time is sent away."""
         if self.client is None and self._auth_by and now > self._auth_by and self.open:
             self.end("auth_timeout")
             return
-        super().look(now)
+        super().check_deadlines(now)
 
 
 _SIGN_ON: Final = 10
 _TOO_LARGE: Final = refusal(HubError("too_large", "the answer does not fit a packet"))
 
 
-class TnyDoor(Door):
+class TnyListener(Listener):
     """Where tny clients come in."""
 
     connection: type[Connection] = TnyConnection

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..observe.tap import Tap
     from ..pubsub.clients import Client
     from ..pubsub.notification import Form, Notification
-    from .listener import Door
+    from .listener import Listener
 
 __all__ = ["LEAVE_S", "Connection"]
 
@@ -69,12 +69,12 @@ class Connection(asyncio.Protocol):
         "client",
         "close_reason",
         "close_side",
-        "door",
         "form",
         "frame_since",
         "hub",
         "id",
         "in_bytes",
+        "listener",
         "opened_ns",
         "out_bytes",
         "paused_since",
@@ -83,9 +83,9 @@ class Connection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, door: Door):
-        self.door = door
-        self.hub: Hub = door.hub
+    def __init__(self, listener: Listener):
+        self.listener = listener
+        self.hub: Hub = listener.hub
         self.id = self.hub.new_connection_id()
         self.client: Client | None = None
         self.form: Form | None = None
@@ -385,8 +385,8 @@ class Connection(asyncio.Protocol):
 
     # -- time --------------------------------------------------------------------------------
 
-    def look(self, now: float) -> None:
-        """Looks at the deadlines (`wheel.py`)."""
+    def check_deadlines(self, now: float) -> None:
+        """Looks at the deadlines (`deadline_scan.py`)."""
         limits = self.hub.limits
         if self.paused_since and now - self.paused_since > limits.slow_reader_s:
             self.drop("slow_reader")

@@ -1,8 +1,8 @@
-"""Looks at every connection now and then, instead of keeping a timer for each.
+"""Periodic check of the deadlines of all connections, instead of one timer per connection.
 
-Deadlines of connections are seconds or minutes away and move with almost every message. So none
-is armed: the wheel turns once in `TURN_S`, in small steps, and each step lets a part of the
-connections look at their deadlines. One acts at most a turn late.
+Deadlines are seconds or minutes away and move with almost every message: arming a timer for each
+would cost a heap operation per message. The scan visits every connection once in `PERIOD_S`, one
+group at a time, so a deadline acts at most `PERIOD_S` late.
 """
 
 from __future__ import annotations
@@ -10,50 +10,50 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-__all__ = ["STEPS", "TURN_S", "Wheel"]
+__all__ = ["PERIOD_S", "STEPS", "DeadlineScan"]
 
-TURN_S: Final = 1.0
-"""How late a deadline may act: the shortest of the hub is two seconds."""
+PERIOD_S: Final = 1.0
+"""How late a deadline may act; the shortest deadline of the hub is two seconds."""
 STEPS: Final = 8
-"""Parts of a turn, so that ten thousand connections are not looked at in one go."""
+"""Groups per period, so that ten thousand connections are not visited in one loop iteration."""
 
 
-class _Looks(Protocol):
+class _HasDeadlines(Protocol):
     id: int
 
-    def look(self, now: float) -> None: ...
+    def check_deadlines(self, now: float) -> None: ...
 
 
-class Wheel:
-    """Everything with deadlines, in groups by id."""
+class DeadlineScan:
+    """Objects with deadlines, in groups by id."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
-        self._groups: list[dict[int, _Looks]] = [{} for _ in range(STEPS)]
+        self._groups: list[dict[int, _HasDeadlines]] = [{} for _ in range(STEPS)]
         self._step = 0
         self._handle: asyncio.TimerHandle | None = None
 
-    def add(self, item: _Looks) -> None:
-        """Looks at it from now on."""
+    def add(self, item: _HasDeadlines) -> None:
+        """Start checking an object."""
         self._groups[item.id % STEPS][item.id] = item
 
-    def remove(self, item: _Looks) -> None:
-        """Looks at it no more."""
+    def remove(self, item: _HasDeadlines) -> None:
+        """Stop checking an object."""
         self._groups[item.id % STEPS].pop(item.id, None)
 
     def start(self) -> None:
-        """Begins to turn."""
-        self._handle = self._loop.call_later(TURN_S / STEPS, self._turn)
+        """Start scanning."""
+        self._handle = self._loop.call_later(PERIOD_S / STEPS, self._tick)
 
     def stop(self) -> None:
-        """Stops turning."""
+        """Stop scanning."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def _turn(self) -> None:
-        self._handle = self._loop.call_later(TURN_S / STEPS, self._turn)
+    def _tick(self) -> None:
+        self._handle = self._loop.call_later(PERIOD_S / STEPS, self._tick)
         now = self._loop.time()
         self._step = (self._step + 1) % STEPS
         for item in tuple(self._groups[self._step].values()):
-            item.look(now)
+            item.check_deadlines(now)

@@ -1,4 +1,4 @@
-"""A listener: where connections of one protocol come in. Doors start and stop by themselves."""
+"""A listener: where connections of one protocol come in. Listeners start and stop by themselves."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .connection import Connection
 if TYPE_CHECKING:
     from ..hub import Hub
 
-__all__ = ["Door"]
+__all__ = ["Listener"]
 
 _BACKLOG = 4096
 """Peers that wait to be accepted: a storm of reconnects comes within a second."""
 
 
-class Door:
+class Listener:
     """Listens for one protocol, on one or more addresses."""
 
     connection: type[Connection]

@@ -242,7 +242,7 @@ class Watching:
 
     def _dialect(self, connection: Connection) -> str:
         dialed = connection.inward == "s2c"
-        settings = self._hub.config.gateway if dialed else connection.door.settings
+        settings = self._hub.config.gateway if dialed else connection.listener.settings
         protocol = registry.find(connection.protocol)
         found = getattr(settings, "dialect", "")
         return found if found in protocol.dialects else protocol.dialect(None)

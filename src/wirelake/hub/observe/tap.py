@@ -174,7 +174,7 @@ def keys_of(connection: Connection) -> str | None:
     """The line of a key log for a connection; empty when it will have none, None when it has none
     yet."""
     if connection.protocol == "tny":
-        keys = getattr(connection.door.settings, "security_keys", ())
+        keys = getattr(connection.listener.settings, "security_keys", ())
         return _line(connection, {"protocol": "tny", "security_keys": keys}) if keys else ""
     if connection.protocol == "comet":
         found = connection.session.key_log()

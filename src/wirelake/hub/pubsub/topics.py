@@ -198,7 +198,7 @@ class Topics:
         """Ends these subscriptions; nothing of those topics waits for the client any more."""
         self._subscriber.unsubscribe(connection, names, done)
 
-    # -- the doors' side ---------------------------------------------------------------------
+    # -- the listeners' side ---------------------------------------------------------------------
 
     def attach(self, connection: Connection) -> None:
         """From now on the client's notifications go to this connection alone."""

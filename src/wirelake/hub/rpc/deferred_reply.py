@@ -7,10 +7,10 @@ from collections.abc import Callable
 from ..errors import HubError
 from .call_types import Result
 
-__all__ = ["PutOff"]
+__all__ = ["DeferredReply"]
 
 
-class PutOff:
+class DeferredReply:
     """One such answer. The hub calls `take`; whoever asked looks whether it is `known`."""
 
     __slots__ = ("_answer_later", "known", "late", "outcome")

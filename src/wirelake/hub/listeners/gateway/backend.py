@@ -34,7 +34,7 @@ from ..tny import epoch_ms
 if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
 
-    from .gateway import GatewayDoor
+    from .gateway import GatewayListener
 
 __all__ = ["DIAL_S", "BackendLinks", "LinkConnection"]
 
@@ -51,11 +51,11 @@ class LinkConnection(Connection):
 
     __slots__ = ("_unsure", "backend", "gone", "was_up")
 
-    door: GatewayDoor
+    listener: GatewayListener
     session: GatewayLink
 
-    def __init__(self, door: GatewayDoor, backend: BackendLinks):
-        super().__init__(door)
+    def __init__(self, listener: GatewayListener, backend: BackendLinks):
+        super().__init__(listener)
         self.backend = backend
         self.gone = self.hub.loop.create_future()
         """Done when the link has ended."""
@@ -70,42 +70,42 @@ class LinkConnection(Connection):
             service=settings.name, instance=settings.instance, key=secrets.token_hex(16)
         )
         session = GatewayLink(
-            self.door.tunnels,
+            self.listener.tunnels,
             service=self.backend.name,
             opening=opening,
-            options=self.door.link_options,
+            options=self.listener.link_options,
             epoch_ms=epoch_ms(now),
             now=now,
         )
-        self.door.carriers[session] = self
+        self.listener.carriers[session] = self
         return session
 
     def on_event(self, event: Event) -> None:
         """Hands messages to users, and follows what becomes of their tunnels."""
         if isinstance(event, Relayed):
-            user = self.door.users.get(event.key.tunnel_id)
+            user = self.listener.users.get(event.key.tunnel_id)
             if user is not None:
                 user.take(event.message, event.raw)
         elif isinstance(event, LinkUp):
             self.hub.known(self)
             self.was_up = True
             self.backend.first.set()
-            self.door.link_up()
+            self.listener.link_up()
         elif isinstance(event, LinkPonged):
             self._sure()
         elif isinstance(event, TunnelAnswered):
-            self.door.tunnel_answered(event.key.tunnel_id)
+            self.listener.tunnel_answered(event.key.tunnel_id)
         elif isinstance(event, TunnelSwitched):
             self._switched(event.key.tunnel_id)
         elif isinstance(event, TunnelLost):
-            self.door.tunnel_lost(event.key.tunnel_id)
+            self.listener.tunnel_lost(event.key.tunnel_id)
         elif isinstance(event, TunnelClosed):
             self._closed(event)
 
     def _switched(self, tunnel_id: int) -> None:
         """A backend says nothing when it knows a tunnel that is switched, and refuses when it does
         not, being a new process. A ping tells: its answer comes after the refusal."""
-        user = self.door.users.get(tunnel_id)
+        user = self.listener.users.get(tunnel_id)
         if user is None:
             return
         user.hold()
@@ -116,48 +116,48 @@ class LinkConnection(Connection):
     def _sure(self) -> None:
         unsure, self._unsure = self._unsure, set()
         for tunnel_id in unsure:
-            user = self.door.users.get(tunnel_id)
+            user = self.listener.users.get(tunnel_id)
             if user is not None:
                 user.release()
 
     def _closed(self, event: TunnelClosed) -> None:
-        user = self.door.users.get(event.key.tunnel_id)
+        user = self.listener.users.get(event.key.tunnel_id)
         if user is None:
             return
         if event.reason == "refused" and event.key.tunnel_id in self._unsure:
             self._unsure.discard(event.key.tunnel_id)
-            self.door.move(user)
+            self.listener.move(user)
         else:
             user.disconnected(event.reason)
 
     def _react(self) -> None:
         super()._react()
-        self.door.touch_links()
+        self.listener.touch_links()
 
     def pause_writing(self) -> None:
         """The backend reads too slowly: its users are not read from."""
         super().pause_writing()
-        for user in self.door.carried_by(self):
+        for user in self.listener.carried_by(self):
             user.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The backend has caught up."""
         super().resume_writing()
-        for user in self.door.carried_by(self):
+        for user in self.listener.carried_by(self):
             if not user.paused_since and not user.transport.is_closing():
                 user.transport.resume_reading()
 
     def say_goodbye(self, reason: str) -> None:
         """Lets the backend know that the users are gone, then closes."""
-        for user in self.door.carried_by(self):
+        for user in self.listener.carried_by(self):
             user.end(reason)
-            self.door.forget(user)
+            self.listener.forget(user)
         self.session.close(reason, self.hub.loop.time())
 
     def on_closed(self) -> None:
         """The link has ended; its tunnels are elsewhere, or wait."""
-        self.door.carriers.pop(self.session, None)
-        self.door.touch_links()
+        self.listener.carriers.pop(self.session, None)
+        self.listener.touch_links()
         if not self.gone.done():
             self.gone.set_result(None)
 
@@ -173,10 +173,10 @@ class LinkConnection(Connection):
 class BackendLinks:
     """The links to one backend."""
 
-    def __init__(self, door: GatewayDoor, index: int, settings: Backend):
-        self.door = door
+    def __init__(self, listener: GatewayListener, index: int, settings: Backend):
+        self.listener = listener
         self.settings = settings
-        self.name = f"{door.hub.config.gateway.service} {index}"
+        self.name = f"{listener.hub.config.gateway.service} {index}"
         """What `GatewayTunnels` takes for a service, so that tunnels are switched only between
         links of the same backend: only there are they known."""
         self.first = asyncio.Event()
@@ -186,7 +186,7 @@ class BackendLinks:
     @property
     def is_up(self) -> bool:
         """Whether a link is open."""
-        return any(link.active for link in self.door.tunnels.links if link.service == self.name)
+        return any(link.active for link in self.listener.tunnels.links if link.service == self.name)
 
     def start(self, links: int) -> None:
         """Begins to dial."""
@@ -208,16 +208,19 @@ class BackendLinks:
                 await link.gone
             if (link is None or not link.was_up) and not self.is_up:
                 self.first.set()
-                self.door.backend_dead(self)
+                self.listener.backend_dead(self)
             await asyncio.sleep(schedule.next_delay_s())
 
     async def _dial(self) -> LinkConnection | None:
-        settings, loop = self.settings, self.door.hub.loop
-        tls = self.door.backend_tls if settings.tls else None
+        settings, loop = self.settings, self.listener.hub.loop
+        tls = self.listener.backend_tls if settings.tls else None
         try:
             async with asyncio.timeout(DIAL_S):
                 _, link = await loop.create_connection(
-                    lambda: LinkConnection(self.door, self), settings.host, settings.port, ssl=tls
+                    lambda: LinkConnection(self.listener, self),
+                    settings.host,
+                    settings.port,
+                    ssl=tls,
                 )
         except (OSError, TimeoutError):
             return None

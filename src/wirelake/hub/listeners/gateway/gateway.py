@@ -1,4 +1,4 @@
-"""The hub as a tny gateway: users come in at the tny door, and go through tunnels to backends.
+"""The hub as a tny gateway: users come in at the tny listener, and go through tunnels to backends.
 
 Each user has one tunnel, to one backend, chosen in turn among those that are up.
 
@@ -32,22 +32,22 @@ from wirelake.protocols.tny.results import ResultCode
 
 from ...config import ConfigError, TnySettings
 from ...net.connection import Connection
-from ...net.listener import Door
+from ...net.listener import Listener
 from ..tny import server_options
 from .backend import BackendLinks, LinkConnection
-from .pending_flush import Touched
+from .pending_flush import PendingFlush
 from .user import User
 
 if TYPE_CHECKING:
     from ...hub import Hub
 
-__all__ = ["FIRST_DIAL_S", "GatewayDoor"]
+__all__ = ["FIRST_DIAL_S", "GatewayListener"]
 
 FIRST_DIAL_S: Final = 2.0
 """How long the start waits for the first links; users that come sooner find none."""
 
 
-class GatewayDoor(Door):
+class GatewayListener(Listener):
     """Where users come in, and the links that they leave by."""
 
     connection: type[Connection] = User
@@ -65,7 +65,7 @@ class GatewayDoor(Door):
         """By the id of their tunnel."""
         self.carriers: dict[GatewayLink, LinkConnection] = {}
         self.backend_tls: ssl.SSLContext | None = None
-        self.touched = Touched(hub.outbox)
+        self.pending_flush = PendingFlush(hub.outbox)
         self.backends = [
             BackendLinks(self, index, each) for index, each in enumerate(gateway.backends)
         ]
@@ -156,7 +156,7 @@ class GatewayDoor(Door):
         """Links that have something to say, or to tell, do so at the end of this turn."""
         for session, link in self.carriers.items():
             if session.dirty:
-                self.touched.add(link)
+                self.pending_flush.add(link)
 
     def tunnel_answered(self, tunnel_id: int) -> None:
         """A backend has taken a user in; whether it signs on in time is seen to there."""

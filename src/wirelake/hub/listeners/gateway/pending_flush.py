@@ -10,14 +10,14 @@ from typing import Protocol
 
 from ...net.outbox import Outbox
 
-__all__ = ["Touched"]
+__all__ = ["PendingFlush"]
 
 
 class _Reacts(Protocol):
     def react(self) -> None: ...
 
 
-class Touched:
+class PendingFlush:
     """What has to be looked at when this turn ends."""
 
     __slots__ = ("_outbox", "_waiting")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from .backend import BackendLinks
-    from .gateway import GatewayDoor
+    from .gateway import GatewayListener
 
 __all__ = ["HELD_MESSAGES", "User"]
 
@@ -57,11 +57,11 @@ class User(Connection):
         "tunnel_id",
     )
 
-    door: GatewayDoor
+    listener: GatewayListener
     session: UserSession
 
-    def __init__(self, door: GatewayDoor):
-        super().__init__(door)
+    def __init__(self, listener: GatewayListener):
+        super().__init__(listener)
         self.backend: BackendLinks | None = None
         """Where its tunnel ends; None while it has none."""
         self.tunnel_id = 0
@@ -75,23 +75,25 @@ class User(Connection):
 
     def make_session(self, now: float) -> Session:
         """The gateway's end; ticks are answered by it, here."""
-        return UserSession(self.door.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now)
+        return UserSession(
+            self.listener.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A user has come: a tunnel is opened at once."""
         super().connection_made(transport)
         if self.id in self.hub.connections:
-            self.door.open_tunnel(self)
+            self.listener.open_tunnel(self)
 
     def on_closed(self) -> None:
         """The user is gone, and its tunnel with it."""
-        self.door.forget(self)
+        self.listener.forget(self)
 
     def _react(self) -> None:
         super()._react()
         if self.session.closed:
-            self.door.forget(self)
-        self.door.touch_links()
+            self.listener.forget(self)
+        self.listener.touch_links()
 
     # -- from the user -----------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ class User(Connection):
             if message.protocol == _SIGN_ON:
                 self._sign_on_tried = (message, raw)
         try:
-            code = self.door.relay(self, message, raw)
+            code = self.listener.relay(self, message, raw)
         except SessionError:
             code = ResultCode.SERVER_ERROR
         if code != ResultCode.SUCCESS:
@@ -117,7 +119,7 @@ class User(Connection):
 
     def _hold(self, message: Message, raw: bytes) -> None:
         """The tunnel has no link now; that may change, if any backend is there at all."""
-        if not self.door.is_up:
+        if not self.listener.is_up:
             self._refuse(message, ResultCode.NO_LINK)
         elif self._held is None or len(self._held) >= HELD_MESSAGES:
             self._refuse(message, ResultCode.SERVER_ERROR)
@@ -149,13 +151,13 @@ class User(Connection):
         if self.session.closed or self._reads_nothing():
             return
         try:
-            if self.session.dialect == self.door.link_dialect:
+            if self.session.dialect == self.listener.link_dialect:
                 self.session.relay(message, raw, self.hub.loop.time())
             else:
                 self.session.send(message, now=self.hub.loop.time())
         except SessionError as error:
             self.hub.counts.failed("tny", error.code)
-        self.door.touched.add(self)
+        self.listener.pending_flush.add(self)
 
     def _note(self, response: Message) -> None:
         request = self._asked.pop(response.to_message, None)
@@ -180,7 +182,7 @@ class User(Connection):
         if not self.session.closed:
             self.close_reason = reason
             self.session.close(reason)
-            self.door.touched.add(self)
+            self.listener.pending_flush.add(self)
 
     # -- when a backend dies -----------------------------------------------------------------
 
@@ -197,14 +199,14 @@ class User(Connection):
         held, self._held = self._held, None
         for message, raw in held or ():
             self._hand_on(message, raw)
-        self.door.touched.add(self)
+        self.listener.pending_flush.add(self)
 
     def abandon(self) -> None:
         """The backend is gone, and with it the answers to what it was asked: code 200."""
         asked, self._asked, self._signing = self._asked, {}, None
         for request in asked.values():
             self._answer(request, ResultCode.SERVER_ERROR)
-        self.door.touched.add(self)
+        self.listener.pending_flush.add(self)
 
     def settle(self) -> None:
         """A new backend has the tunnel: signs on there as before, then hands on what was held."""
@@ -212,7 +214,7 @@ class User(Connection):
             self.release()
             return
         self._signing = answered_id(self._sign_on[0])
-        self.door.relay(self, *self._sign_on)
+        self.listener.relay(self, *self._sign_on)
 
     def _is_signing_answer(self, message: Message) -> bool:
         """The answer to a sign-on that the gateway has repeated is not the user's."""
@@ -225,7 +227,7 @@ class User(Connection):
             self.release()
         elif not self.session.closed:
             self.session.fail(ResultCode.AUTH_FAILED)
-            self.door.touched.add(self)
+            self.listener.pending_flush.add(self)
         return True
 
     # -- what a gateway's user is not --------------------------------------------------------

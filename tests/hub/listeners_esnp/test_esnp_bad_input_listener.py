@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.hub.doors_esnp.peer import REQUEST, connected, esnp_hub, run, signed_on, to
+from tests.hub.listeners_esnp.peer import REQUEST, connected, esnp_hub, run, signed_on, to
 from tests.hub.running import until
 
 from wirelake.protocols.esnp.codec_seed import encode_message

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.hub.certificates import make_certificate
-from tests.hub.doors_magline.nodes import (
+from tests.hub.listeners_magline.nodes import (
     ACK,
     ANYBODY,
     AUTH,
@@ -51,7 +51,7 @@ def test_services_by_business_command() -> None:
 
 async def _services() -> None:
     async with (
-        running(clients=["alice"], doors=["magline"], services=demo_services()) as it,
+        running(clients=["alice"], listeners=["magline"], services=demo_services()) as it,
         node(it) as alice,
     ):
         assert await alice.sign_on(it, "alice") == {"id": "alice"}
@@ -80,7 +80,7 @@ def test_topics_by_the_hub_s_own_commands() -> None:
 
 async def _topics() -> None:
     async with (
-        running(clients=["alice", "bob"], doors=["magline"]) as it,
+        running(clients=["alice", "bob"], listeners=["magline"]) as it,
         node(it, "alice") as alice,
         node(it, "bob") as bob,
     ):
@@ -107,7 +107,7 @@ def test_nothing_but_signing_on_is_allowed_before_it() -> None:
 
 
 async def _order_first() -> None:
-    async with running(clients=["alice"], doors=["magline"], services=demo_services()) as it:
+    async with running(clients=["alice"], listeners=["magline"], services=demo_services()) as it:
         async with node(it) as early:
             early.send(ECHO, b"")
             refused = await early.next(Refused)
@@ -133,7 +133,7 @@ def test_a_stranger_s_frames_are_small() -> None:
 
 
 async def _small_frames() -> None:
-    async with running(doors=["magline"]) as it, node(it) as stranger:
+    async with running(listeners=["magline"]) as it, node(it) as stranger:
         stranger.send(AUTH, bytes(5_000))
         assert (await stranger.next(Refused)).error_number == ErrorNumber.TOO_LARGE
 
@@ -143,7 +143,7 @@ def test_a_slow_call_of_a_client_that_is_gone_is_given_up() -> None:
 
 
 async def _given_up() -> None:
-    async with running(clients=["alice"], doors=["magline"], services=demo_services()) as it:
+    async with running(clients=["alice"], listeners=["magline"], services=demo_services()) as it:
         async with node(it, "alice") as alice:
             alice.send(SLEEP, {"ms": 60_000})
             await until(lambda: it.hub.services.running == 1)
@@ -155,14 +155,14 @@ def test_who_knows_no_key_comes_in_only_where_that_is_allowed() -> None:
 
 
 async def _anonymous() -> None:
-    async with running(doors=["magline"]) as it:
+    async with running(listeners=["magline"]) as it:
         stranger = await connected(it, key=ANYBODY)
         assert (await stranger.next(Refused)).error_number == ErrorNumber.HANDSHAKE
         await stranger.ended()
         await stranger.hang_up()
     settings = {"anonymous": True}
     async with (
-        running(clients=["alice"], doors=["magline"], magline=settings) as it,
+        running(clients=["alice"], listeners=["magline"], magline=settings) as it,
         node(it, "alice", key=ANYBODY) as alice,
     ):
         assert await alice.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
@@ -177,7 +177,7 @@ async def _shared_keys(folder: Path) -> None:
     (folder / "psk").write_text(psk.hex())
     (folder / "psk").chmod(0o600)
     settings = {"psk": [str(folder / "psk")]}
-    async with running(clients=["alice"], doors=["magline"], magline=settings) as it:
+    async with running(clients=["alice"], listeners=["magline"], magline=settings) as it:
         async with node(it, "alice", key=ClientKey(psk=psk)) as alice:
             assert await alice.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
         other = await connected(it, key=ClientKey(psk=bytes(32)))
@@ -192,7 +192,7 @@ def test_the_static_key_is_made_once_and_kept(tmp_path: Path) -> None:
 async def _static_key(folder: Path) -> None:
     keys = []
     for _ in range(2):
-        async with running(clients=[], doors=["magline"], data=folder) as it:
+        async with running(clients=[], listeners=["magline"], data=folder) as it:
             async with node(it):
                 keys.append(pinned(it))
             assert stat.S_IMODE((folder / "magline.key").stat().st_mode) == 0o600
@@ -206,7 +206,7 @@ def test_anybody_may_do_anything_where_that_is_wanted() -> None:
 async def _anybody() -> None:
     settings = {"auth": "none"}
     async with (
-        running(clients=["alice"], doors=["magline"], magline=settings) as it,
+        running(clients=["alice"], listeners=["magline"], magline=settings) as it,
         node(it) as somebody,
     ):
         assert await somebody.ask(SUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
@@ -219,7 +219,7 @@ def test_a_client_that_comes_back_goes_on_where_it_was() -> None:
 
 
 async def _resumes() -> None:
-    async with running(clients=["alice"], doors=["magline"], services=demo_services()) as it:
+    async with running(clients=["alice"], listeners=["magline"], services=demo_services()) as it:
         async with node(it, "alice") as first:
             await first.ask(SUBSCRIBE, {"topic": TOPIC, "ack": True})
             ticket = first.session.ticket
@@ -245,7 +245,7 @@ def test_pushes_go_only_to_who_had_them_before() -> None:
 
 async def _resumes_without_pushes() -> None:
     async with (
-        running(clients=["alice"], doors=["magline"], services=demo_services()) as it,
+        running(clients=["alice"], listeners=["magline"], services=demo_services()) as it,
         node(it, "alice") as asker,
         node(it, "alice") as reader,
     ):
@@ -263,7 +263,7 @@ def test_a_credential_that_is_gone_ends_its_tickets(change: object) -> None:
 
 
 async def _revoked(change: object) -> None:
-    async with running(clients=["alice", "bob"], doors=["magline"]) as it:
+    async with running(clients=["alice", "bob"], listeners=["magline"]) as it:
         async with node(it, "alice") as alice:
             ticket = alice.session.ticket
         async with node(it, "bob") as bob:
@@ -282,7 +282,7 @@ def test_an_address_has_so_many_handshakes_at_a_time() -> None:
 
 
 async def _half_open() -> None:
-    async with running(clients=["alice"], doors=["magline"]) as it:
+    async with running(clients=["alice"], listeners=["magline"]) as it:
         address = it.address("magline")
         silent = [await asyncio.open_connection(*address) for _ in range(HALF_OPEN_PER_ADDRESS)]
         await until(lambda: len(it.hub.connections) == HALF_OPEN_PER_ADDRESS)
@@ -305,7 +305,7 @@ def test_the_hub_says_why_it_ends() -> None:
 
 async def _goodbye() -> None:
     async with (
-        running(clients=["alice"], doors=["magline"]) as it,
+        running(clients=["alice"], listeners=["magline"]) as it,
         node(it, "alice") as alice,
         node(it, "alice") as revoked,
     ):
@@ -324,7 +324,7 @@ def test_a_frame_that_is_repeated_ends_one_connection_and_no_other() -> None:
 
 async def _replayed() -> None:
     async with (
-        running(clients=["alice", "bob"], doors=["magline"], services=demo_services()) as it,
+        running(clients=["alice", "bob"], listeners=["magline"], services=demo_services()) as it,
         node(it, "alice") as alice,
         node(it, "bob") as bob,
     ):
@@ -343,9 +343,9 @@ async def _over_ipv6_and_tls(folder: Path) -> None:
     settings = {"host": ["127.0.0.1", "::1"], "tls": made.settings}
     services = demo_services()
     async with running(
-        clients=["alice"], doors=["magline"], services=services, magline=settings
+        clients=["alice"], listeners=["magline"], services=services, magline=settings
     ) as it:
-        for address in it.hub.doors["magline"].addresses:
+        for address in it.hub.listeners["magline"].addresses:
             async with node(it, "alice", tls=made.trusting(), address=address) as alice:
                 assert await alice.ask(ADD, {"a": 20, "b": 3}) == {"c": 23}
 
@@ -355,7 +355,7 @@ def test_who_only_shakes_hands_is_sent_away() -> None:
 
 
 async def _never_signs_on() -> None:
-    async with running(doors=["magline"], limits={"auth_s": 0.1}) as it:
+    async with running(listeners=["magline"], limits={"auth_s": 0.1}) as it:
         silent = await connected(it)
         await silent.next(Established)
         assert (await silent.next(Refused)).error_number == ErrorNumber.TIMEOUT

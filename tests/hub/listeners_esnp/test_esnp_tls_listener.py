@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.hub.certificates import make_certificate
-from tests.hub.doors_esnp.peer import esnp_hub, run, signed_on
+from tests.hub.listeners_esnp.peer import esnp_hub, run, signed_on
 
 from wirelake.protocols.esnp.layout import Payload
 

@@ -1,4 +1,4 @@
-"""Clients for tests of the magline door."""
+"""Clients for tests of the magline listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phones for tests of the comet door."""
+"""Phones for tests of the comet listener."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wirelake.protocols.comet.session import (
 )
 
 OPEN = ClientOptions(allow_plaintext=True)
-"""For doors that offer no key."""
+"""For listeners that offer no key."""
 
 
 class Phone(Talk):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.hub.doors_esnp.peer import (
+from tests.hub.listeners_esnp.peer import (
     ASYNC,
     REQUEST,
     connected,

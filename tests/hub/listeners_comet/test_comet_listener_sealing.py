@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from tests.hub.doors_comet.phones import contents, phone
+from tests.hub.listeners_comet.phones import contents, phone
 from tests.hub.running import running, until
 
 from wirelake.hub.pubsub.topics import Publication
@@ -28,7 +28,7 @@ def test_sealed_and_open_connections_of_one_topic() -> None:
 
 async def _sealed_and_open() -> None:
     async with (
-        running(clients=["alice", "bob"], doors=["comet"]) as it,
+        running(clients=["alice", "bob"], listeners=["comet"]) as it,
         phone(it, "alice") as alice,
         phone(it, "bob") as bob,
     ):
@@ -51,7 +51,7 @@ def test_what_was_published_just_before_a_key_exchange_leaves_before_it() -> Non
 async def _just_before() -> None:
     """Publish, exchange and publish happen in one turn of the loop: the client, which refuses what
     is not sealed after the answer, takes them all."""
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it, "alice") as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         await alice.subscribe(TOPIC)
         (connection,) = it.hub.connections.values()
         alice.session.exchange_key(secret=os.urandom(32), eph_private=os.urandom(32))
@@ -76,7 +76,7 @@ def test_nothing_is_told_before_an_exchange_where_encryption_is_required() -> No
 async def _required() -> None:
     settings = {"require_encryption": True}
     async with (
-        running(clients=["alice"], doors=["comet"], comet=settings) as it,
+        running(clients=["alice"], listeners=["comet"], comet=settings) as it,
         phone(it, "alice") as alice,
     ):
         await alice.subscribe(TOPIC)
@@ -97,7 +97,7 @@ def test_a_static_key_is_made_and_pinned(tmp_path: Path) -> None:
 
 async def _static_key(path: Path) -> None:
     settings = {"static_key": str(path)}
-    async with running(clients=["alice"], doors=["comet"], comet=settings) as it:
+    async with running(clients=["alice"], listeners=["comet"], comet=settings) as it:
         public = bytes.fromhex(path.with_suffix(".pub").read_text())
         async with phone(it, "alice", options=ClientOptions(pinned=public)) as alice:
             await alice.exchange_key()
@@ -111,7 +111,7 @@ def test_a_bad_key_is_told_and_ends_the_connection() -> None:
 
 
 async def _bad_key() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it, "alice") as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         alice.writer.write(encode_frame(ExchangeKey(secret_key=os.urandom(80))))
         assert await alice.reader.read() == encode_frame(Error(error_code=4, reason="bad key"))
         await until(lambda: it.hub.counts.close_reasons["comet", "bad_key"] == 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.hub.certificates import make_certificate
-from tests.hub.doors_comet.phones import OPEN, Phone, contents, phone
+from tests.hub.listeners_comet.phones import OPEN, Phone, contents, phone
 from tests.hub.running import Running, running, until
 
 from wirelake.hub.config import ConfigError
@@ -40,7 +40,7 @@ def test_all_nine_commands() -> None:
 
 
 async def _all_nine_commands() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it) as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it) as alice:
         assert isinstance(await alice.sign_on("alice", it.tokens["alice"]), AuthSuccess)
         await alice.exchange_key()
         assert await alice.ask(GetTopicList()) == TopicList(topics=())
@@ -74,7 +74,7 @@ def test_what_waited_comes_in_pages_until_there_is_none() -> None:
 
 
 async def _what_waited_comes_in_pages() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it:
+    async with running(clients=["alice"], listeners=["comet"]) as it:
         async with phone(it, "alice") as alice:
             await alice.subscribe(TOPIC)
         await until(lambda: not it.hub.connections)
@@ -101,7 +101,7 @@ def test_one_client_alone_and_those_who_are_online() -> None:
 
 async def _one_client_alone() -> None:
     async with (
-        running(clients=["alice", "bob"], doors=["comet"]) as it,
+        running(clients=["alice", "bob"], listeners=["comet"]) as it,
         phone(it, "alice") as alice,
         phone(it, "bob") as bob,
     ):
@@ -122,7 +122,7 @@ def test_a_wrong_token_and_an_unknown_client_are_answered_alike() -> None:
 
 
 async def _wrong_token() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it) as mallory:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it) as mallory:
         refused = Error(error_code=0, reason="token expired or illegal")
         assert await mallory.sign_on("alice", "t-throw-away") == refused
         assert await mallory.sign_on("nobody", "t-throw-away") == refused
@@ -138,7 +138,7 @@ def test_answers_keep_their_order_while_an_address_is_slowed_down() -> None:
 
 
 async def _answers_keep_their_order() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it) as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it) as alice:
         await alice.sign_on("alice", "t-throw-away")
         await alice.sign_on("alice", "t-throw-away")
         assert it.hub.authority.delay("127.0.0.1") > 0
@@ -154,7 +154,7 @@ def test_nothing_but_signing_on_is_allowed_before_it() -> None:
 
 
 async def _nothing_before_signing_on() -> None:
-    async with running(doors=["comet"]) as it, phone(it) as nobody:
+    async with running(listeners=["comet"]) as it, phone(it) as nobody:
         commands = (Subscribe(topics=(TOPIC,)), LIST, GetTopicList(), MessageAck(msg_ids=("m",)))
         for command in commands:
             nobody.writer.write(encode_frame(command))
@@ -170,7 +170,7 @@ def test_a_second_connection_replaces_the_first() -> None:
 
 
 async def _replaces() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it, "alice") as first:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as first:
         await first.subscribe(TOPIC)
         async with phone(it, "alice") as second:
             await first.ended()
@@ -186,7 +186,7 @@ def test_a_second_connection_is_rejected_where_that_is_wanted() -> None:
 
 async def _rejected() -> None:
     settings = {"on_duplicate": "reject"}
-    async with running(clients=["alice"], doors=["comet"], comet=settings) as it:
+    async with running(clients=["alice"], listeners=["comet"], comet=settings) as it:
         async with phone(it, "alice") as first:
             await first.subscribe(TOPIC)
             async with phone(it) as second:
@@ -207,7 +207,7 @@ def test_pushes_wait_for_the_first_list_where_that_is_wanted() -> None:
 async def _pushes_after_a_list() -> None:
     settings = {"push_after": "list"}
     async with (
-        running(clients=["alice"], doors=["comet"], comet=settings) as it,
+        running(clients=["alice"], listeners=["comet"], comet=settings) as it,
         phone(it, "alice") as alice,
     ):
         await alice.subscribe(TOPIC)
@@ -224,7 +224,7 @@ def test_a_broken_frame_ends_one_connection_and_no_other() -> None:
 
 
 async def _a_broken_frame() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it, "alice") as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         async with phone(it) as broken:
             broken.writer.write(b"\x00\x01\xff" * 100)
             expected = encode_frame(Error(error_code=4, reason="message format illegal"))
@@ -239,7 +239,7 @@ def test_who_does_not_sign_on_is_sent_away() -> None:
 
 
 async def _who_does_not_sign_on() -> None:
-    async with running(doors=["comet"], limits={"auth_s": 0.1}) as it, phone(it) as silent:
+    async with running(listeners=["comet"], limits={"auth_s": 0.1}) as it, phone(it) as silent:
         await silent.ended()
         await until(lambda: it.hub.counts.close_reasons["comet", "timeout"] == 1)
 
@@ -252,7 +252,7 @@ def test_thousands_of_tiny_frames_in_one_write(command: object) -> None:
 async def _thousands_of_tiny_frames(command: object) -> None:
     """Heartbeats are all answered; commands that wait for an answer are too many at some point."""
     async with (
-        running(clients=["alice", "bob"], doors=["comet"]) as it,
+        running(clients=["alice", "bob"], listeners=["comet"]) as it,
         phone(it, "alice") as alice,
         phone(it, "bob") as bob,
     ):
@@ -277,7 +277,7 @@ def test_a_heartbeat_brings_nothing_that_is_young() -> None:
 
 
 async def _a_heartbeat_resends(expected: list[bytes]) -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it, "alice") as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         await alice.subscribe(TOPIC)
         published = await it.publish(TOPIC, b"old")
         assert await alice.content() == b"old"
@@ -298,8 +298,8 @@ def test_over_ipv6_and_tls(tmp_path: Path) -> None:
 async def _over_ipv6_and_tls(folder: Path) -> None:
     made = make_certificate(folder)
     settings = {"host": ["127.0.0.1", "::1"], "tls": made.settings}
-    async with running(clients=["alice"], doors=["comet"], comet=settings) as it:
-        addresses = it.hub.doors["comet"].addresses
+    async with running(clients=["alice"], listeners=["comet"], comet=settings) as it:
+        addresses = it.hub.listeners["comet"].addresses
         assert {host for host, _ in addresses} == {"127.0.0.1", "::1"}
         for address in addresses:
             async with phone(it, "alice", tls=made.trusting(), address=address) as alice:
@@ -318,7 +318,7 @@ async def _hipush() -> None:
     settings = {"dialect": "hipush", "key": "none"}
     options = ClientOptions(dialect="hipush", allow_plaintext=True)
     async with (
-        running(clients=["alice"], doors=["comet"], comet=settings) as it,
+        running(clients=["alice"], listeners=["comet"], comet=settings) as it,
         phone(it, "alice", options=options) as alice,
     ):
         await alice.subscribe(TOPIC)
@@ -333,7 +333,7 @@ def test_no_key_is_offered_where_none_is_wanted() -> None:
 
 async def _no_key() -> None:
     async with (
-        running(clients=["alice"], doors=["comet"], comet={"key": "none"}) as it,
+        running(clients=["alice"], listeners=["comet"], comet={"key": "none"}) as it,
         phone(it, options=OPEN) as alice,
     ):
         reply = await alice.sign_on("alice", it.tokens["alice"])
@@ -345,11 +345,11 @@ def test_the_hub_says_goodbye_by_closing() -> None:
 
 
 async def _goodbye() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it, "alice") as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         await it.hub.drain()
         await alice.ended()
         assert it.hub.counts.close_reasons["comet", "shutdown"] == 1
-        assert it.hub.doors["comet"].addresses == []
+        assert it.hub.listeners["comet"].addresses == []
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
@@ -358,10 +358,10 @@ def test_settings_that_cannot_work_are_refused() -> None:
 
 async def _bad_settings() -> None:
     with pytest.raises(ConfigError, match=r"comet\.require_encryption"):
-        async with running(doors=["comet"], comet={"key": "none", "require_encryption": True}):
+        async with running(listeners=["comet"], comet={"key": "none", "require_encryption": True}):
             pass
     with pytest.raises(ConfigError, match=r"limits\.content_bytes.*32711"):
-        async with running(doors=["comet"], limits={"content_bytes": 40_000}):
+        async with running(listeners=["comet"], limits={"content_bytes": 40_000}):
             pass
 
 
@@ -370,7 +370,7 @@ def test_a_subscription_too_many_is_refused_and_nothing_changes() -> None:
 
 
 async def _a_subscription_too_many() -> None:
-    async with running(clients=["alice"], doors=["comet"]) as it, phone(it, "alice") as alice:
+    async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         assert await alice.subscribe(*(f"@{n}" for n in range(127))) == Ok()
         refused = await alice.subscribe("@0", "@more")
         assert isinstance(refused, Error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.hub.doors_esnp.peer import connected, esnp_hub, run, signed_on
+from tests.hub.listeners_esnp.peer import connected, esnp_hub, run, signed_on
 from tests.hub.running import until
 
 from wirelake.protocols.esnp.layout import Payload

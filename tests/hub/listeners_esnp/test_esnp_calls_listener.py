@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.hub.doors_esnp.peer import (
+from tests.hub.listeners_esnp.peer import (
     ASYNC,
     INFO,
     REQUEST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.hub.doors_tny.tny_client import body_of, tny_client
+from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.running import running, until
 
 from wirelake.hub.config import ConfigError
@@ -21,7 +21,7 @@ SECURITY_KEY = "a throw-away key of a test"
 def test_the_services_for_trying_out() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services(), tny=OPEN) as it,
+            running(listeners=["tny"], services=demo_services(), tny=OPEN) as it,
             tny_client(it.address("tny")) as client,
         ):
             echo = await client.call(1001, b"\x00not JSON\xff")
@@ -45,7 +45,7 @@ def test_the_services_for_trying_out() -> None:
 def test_signing_on_lets_calls_through() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services(), clients=["alice"]) as it,
+            running(listeners=["tny"], services=demo_services(), clients=["alice"]) as it,
             tny_client(it.address("tny")) as client,
         ):
             answer = await client.sign_on("alice", it.tokens["alice"])
@@ -61,7 +61,7 @@ def test_signing_on_lets_calls_through() -> None:
 def test_nothing_else_goes_before_signing_on(protocol: int, body: bytes | None) -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services()) as it,
+            running(listeners=["tny"], services=demo_services()) as it,
             tny_client(it.address("tny")) as client,
         ):
             await client.ping()
@@ -75,7 +75,7 @@ def test_nothing_else_goes_before_signing_on(protocol: int, body: bytes | None) 
 def test_a_wrong_token_closes() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], clients=["alice"]) as it,
+            running(listeners=["tny"], clients=["alice"]) as it,
             tny_client(it.address("tny")) as client,
         ):
             answer = await client.sign_on("alice", "t-wrong")
@@ -87,7 +87,7 @@ def test_a_wrong_token_closes() -> None:
 
 def test_a_push_before_signing_on_closes() -> None:
     async def go() -> None:
-        async with running(doors=["tny"]) as it, tny_client(it.address("tny")) as client:
+        async with running(listeners=["tny"]) as it, tny_client(it.address("tny")) as client:
             client.push(1001, b"x")
             assert (await client.next_push()).code == 210
             assert await client.ended() == "code_210"
@@ -98,7 +98,7 @@ def test_a_push_before_signing_on_closes() -> None:
 def test_who_does_not_sign_on_in_time_is_sent_away() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], limits={"auth_s": 0.05}) as it,
+            running(listeners=["tny"], limits={"auth_s": 0.05}) as it,
             tny_client(it.address("tny")) as client,
         ):
             assert (await client.next_push()).code == 210
@@ -110,7 +110,7 @@ def test_who_does_not_sign_on_in_time_is_sent_away() -> None:
 
 def test_large_packets_of_strangers_are_refused() -> None:
     async def go() -> None:
-        async with running(doors=["tny"]) as it, tny_client(it.address("tny")) as client:
+        async with running(listeners=["tny"]) as it, tny_client(it.address("tny")) as client:
             client.ask(10, b"x" * 5_000)
             assert (await client.next_push()).code == 153
             assert await client.ended() == "code_153"
@@ -122,7 +122,7 @@ def test_large_packets_of_strangers_are_refused() -> None:
 def test_answers_come_in_the_order_of_the_work() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services(), tny=OPEN) as it,
+            running(listeners=["tny"], services=demo_services(), tny=OPEN) as it,
             tny_client(it.address("tny")) as client,
         ):
             slow = client.ask(1003, {"ms": 300})
@@ -136,7 +136,9 @@ def test_answers_come_in_the_order_of_the_work() -> None:
 def test_too_many_calls_under_way_are_refused() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services(), tny=OPEN, limits={"calls": 2}) as it,
+            running(
+                listeners=["tny"], services=demo_services(), tny=OPEN, limits={"calls": 2}
+            ) as it,
             tny_client(it.address("tny")) as client,
         ):
             slow = [client.ask(1003, {"ms": 400}) for _ in range(2)]
@@ -161,7 +163,7 @@ def test_a_call_is_cancelled_when_its_caller_is_gone() -> None:
             finally:
                 ended.set()
 
-        async with running(doors=["tny"], services=services, tny=OPEN) as it:
+        async with running(listeners=["tny"], services=services, tny=OPEN) as it:
             async with tny_client(it.address("tny")) as client:
                 client.ask(2000)
                 await asyncio.wait_for(started.wait(), 20)
@@ -182,7 +184,7 @@ def test_a_push_is_an_event_for_a_service() -> None:
             return {"n": n}
 
         async with (
-            running(doors=["tny"], services=services, tny=OPEN) as it,
+            running(listeners=["tny"], services=services, tny=OPEN) as it,
             tny_client(it.address("tny")) as client,
         ):
             client.push(2000, b'{"n": 5}')
@@ -203,7 +205,7 @@ def test_an_answer_that_does_not_fit_is_a_refusal() -> None:
             return b"x" * (1 << 20)
 
         async with (
-            running(doors=["tny"], services=services, tny=OPEN) as it,
+            running(listeners=["tny"], services=services, tny=OPEN) as it,
             tny_client(it.address("tny")) as client,
         ):
             refused = await client.call(2000)
@@ -219,7 +221,7 @@ def test_the_dialect_of_the_original(served: str) -> None:
         tny = {**OPEN, "dialect": served}
         options = ClientOptions(dialect="upstream")
         async with (
-            running(doors=["tny"], services=demo_services(), tny=tny) as it,
+            running(listeners=["tny"], services=demo_services(), tny=tny) as it,
             tny_client(it.address("tny"), options) as client,
         ):
             await client.ping()
@@ -234,7 +236,7 @@ def test_the_security_options() -> None:
         transform = TransformConfig(security_keys=(SECURITY_KEY,), **on)
         options = ClientOptions(reading=transform, writing=transform)
         tny = {**OPEN, **on, "security_keys": [SECURITY_KEY]}
-        async with running(doors=["tny"], services=demo_services(), tny=tny) as it:
+        async with running(listeners=["tny"], services=demo_services(), tny=tny) as it:
             async with tny_client(it.address("tny"), options) as client:
                 for n in range(50):
                     assert body_of(await client.call(1002, {"a": n, "b": 1})) == {"c": n + 1}
@@ -249,7 +251,7 @@ def test_the_security_options() -> None:
 def test_options_that_cannot_work_are_named() -> None:
     async def go() -> None:
         with pytest.raises(ConfigError, match=r"tny: .*encrypt"):
-            async with running(doors=["tny"], tny={**OPEN, "encrypt": True}):
+            async with running(listeners=["tny"], tny={**OPEN, "encrypt": True}):
                 pass
 
     asyncio.run(go())
@@ -259,7 +261,7 @@ def test_who_says_nothing_is_closed() -> None:
     async def go() -> None:
         tny = {**OPEN, "idle_s": 0.05}
         async with (
-            running(doors=["tny"], tny=tny) as it,
+            running(listeners=["tny"], tny=tny) as it,
             tny_client(it.address("tny")) as client,
         ):
             await client.ended()
@@ -271,7 +273,7 @@ def test_who_says_nothing_is_closed() -> None:
 def test_garbage_is_told_and_closed_and_hurts_nobody() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services(), tny=OPEN) as it,
+            running(listeners=["tny"], services=demo_services(), tny=OPEN) as it,
             tny_client(it.address("tny")) as other,
             tny_client(it.address("tny")) as client,
         ):
@@ -287,7 +289,7 @@ def test_garbage_is_told_and_closed_and_hurts_nobody() -> None:
 def test_many_requests_in_one_read_are_all_answered() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services(), tny=OPEN) as it,
+            running(listeners=["tny"], services=demo_services(), tny=OPEN) as it,
             tny_client(it.address("tny")) as client,
         ):
             answers = [client.ask(1002, {"a": n, "b": 0}) for n in range(1_000)]

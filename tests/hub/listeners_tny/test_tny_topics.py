@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.hub.certificates import make_certificate
-from tests.hub.doors_tny.tny_client import body_of, tny_client
+from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.running import DEADLINE_S, running, until
 
 from wirelake.hub.rpc.demo_services import demo_services
@@ -17,7 +17,7 @@ OPEN = {"auth": "none"}
 def test_what_is_published_is_pushed() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], tny=OPEN) as it,
+            running(listeners=["tny"], tny=OPEN) as it,
             tny_client(it.address("tny")) as listener,
             tny_client(it.address("tny")) as speaker,
         ):
@@ -46,7 +46,7 @@ def test_what_is_published_is_pushed() -> None:
 
 def test_what_is_not_acknowledged_comes_again() -> None:
     async def go() -> None:
-        async with running(doors=["tny"], clients=["alice"]) as it:
+        async with running(listeners=["tny"], clients=["alice"]) as it:
             token = it.tokens["alice"]
             async with tny_client(it.address("tny")) as client:
                 await client.sign_on("alice", token)
@@ -71,7 +71,7 @@ def test_what_is_not_acknowledged_comes_again() -> None:
 def test_many_connections_share_the_body_of_a_push() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], tny=OPEN) as it,
+            running(listeners=["tny"], tny=OPEN) as it,
             tny_client(it.address("tny")) as first,
             tny_client(it.address("tny")) as second,
         ):
@@ -92,7 +92,7 @@ def test_tls(tmp_path: Path) -> None:
         certificate = make_certificate(tmp_path)
         tny = {**OPEN, "tls": certificate.settings}
         async with (
-            running(doors=["tny"], services=demo_services(), tny=tny) as it,
+            running(listeners=["tny"], services=demo_services(), tny=tny) as it,
             tny_client(it.address("tny"), tls=certificate.trusting()) as client,
         ):
             assert body_of(await client.call(1002, {"a": 1, "b": 2})) == {"c": 3}
@@ -104,8 +104,8 @@ def test_tls(tmp_path: Path) -> None:
 def test_both_families_of_addresses() -> None:
     async def go() -> None:
         tny = {**OPEN, "host": ["127.0.0.1", "::1"]}
-        async with running(doors=["tny"], services=demo_services(), tny=tny) as it:
-            addresses = it.hub.doors["tny"].addresses
+        async with running(listeners=["tny"], services=demo_services(), tny=tny) as it:
+            addresses = it.hub.listeners["tny"].addresses
             assert sorted(host for host, _ in addresses) == ["127.0.0.1", "::1"]
             for address in addresses:
                 async with tny_client(address) as client:
@@ -117,7 +117,7 @@ def test_both_families_of_addresses() -> None:
 def test_calls_under_way_finish_when_the_hub_goes_down() -> None:
     async def go() -> None:
         async with (
-            running(doors=["tny"], services=demo_services(), tny=OPEN) as it,
+            running(listeners=["tny"], services=demo_services(), tny=OPEN) as it,
             tny_client(it.address("tny")) as client,
         ):
             slow = client.ask(1003, {"ms": 200})
@@ -133,7 +133,7 @@ def test_calls_under_way_finish_when_the_hub_goes_down() -> None:
 
 def test_many_publishes_are_under_way_at_a_time() -> None:
     async def go() -> None:
-        async with running(doors=["tny"], clients=["alice"], tny={"auth": "token"}) as it:
+        async with running(listeners=["tny"], clients=["alice"], tny={"auth": "token"}) as it:
             async with tny_client(it.address("tny")) as client:
                 await client.sign_on("alice", it.tokens["alice"])
                 await client.call(11, {"topic": "news", "ack": True})

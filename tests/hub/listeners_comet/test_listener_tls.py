@@ -1,4 +1,4 @@
-"""TLS at a door: certificates of clients, certificates that change, peers that speak no TLS."""
+"""TLS at a listener: certificates of clients, certificates that change, peers that speak no TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.hub.certificates import make_certificate
-from tests.hub.doors_comet.phones import phone
+from tests.hub.listeners_comet.phones import phone
 from tests.hub.running import running
 
 from wirelake.hub.config import ConfigError
@@ -25,7 +25,7 @@ async def _reloaded(folder: Path) -> None:
     trusting_old = old.trusting()
     settings = {"tls": old.settings}
     async with (
-        running(clients=["alice", "bob"], doors=["comet"], comet=settings) as it,
+        running(clients=["alice", "bob"], listeners=["comet"], comet=settings) as it,
         phone(it, "alice", tls=trusting_old) as alice,
     ):
         new = make_certificate(folder)
@@ -46,7 +46,7 @@ async def _client_certificates(folder: Path) -> None:
     server = make_certificate(folder)
     client = make_certificate(folder, "client")
     settings = {"tls": {**server.settings, "client_ca": str(client.certificate)}}
-    async with running(clients=["alice"], doors=["comet"], comet=settings) as it:
+    async with running(clients=["alice"], listeners=["comet"], comet=settings) as it:
         with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
             async with phone(it, "alice", tls=server.trusting()):
                 pass
@@ -63,7 +63,7 @@ def test_a_peer_that_speaks_no_tls_hurts_nobody(tmp_path: Path) -> None:
 async def _no_tls(folder: Path) -> None:
     made = make_certificate(folder)
     async with (
-        running(clients=["alice"], doors=["comet"], comet={"tls": made.settings}) as it,
+        running(clients=["alice"], listeners=["comet"], comet={"tls": made.settings}) as it,
         phone(it, "alice", tls=made.trusting()) as alice,
     ):
         reader, writer = await asyncio.open_connection(*it.address("comet"))
@@ -81,5 +81,5 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
 async def _no_certificate(folder: Path) -> None:
     settings = {"tls": {"certificate": str(folder / "none.crt"), "key": str(folder / "none.key")}}
     with pytest.raises(ConfigError, match=r"none\.crt"):
-        async with running(doors=["comet"], comet=settings):
+        async with running(listeners=["comet"], comet=settings):
             pass

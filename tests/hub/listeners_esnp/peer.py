@@ -49,9 +49,9 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 def esnp_hub(**options: Any) -> AbstractAsyncContextManager[Running]:
-    """A hub with this door alone, and the services for trying out."""
+    """A hub with this listener alone, and the services for trying out."""
     options.setdefault("services", demo_services())
-    return running(doors=["esnp"], **options)
+    return running(listeners=["esnp"], **options)
 
 
 def to(url: str) -> tuple[Row, ...]:

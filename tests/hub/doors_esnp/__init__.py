@@ -1,1 +1,0 @@
-"""The ESNP door over real sockets."""

@@ -1,0 +1,1 @@
+"""The ESNP listener over real sockets."""
