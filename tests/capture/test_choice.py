@@ -37,7 +37,7 @@ def test_the_usual_ports() -> None:
 
 
 def test_a_name_wins_over_a_port() -> None:
-    chooser = Chooser(ports={80: "comet"}, protocol="tny")
+    chooser = Chooser(ports={80: "comet"}, force_protocol="tny")
     assert chooser.known(80) == Said(registry.find("tny"))
     assert Chooser(ports={80: "comet"}).known(81) is None
 
@@ -56,8 +56,8 @@ def test_a_name_wins_over_a_port() -> None:
         ({"ports": {9620: "esnp"}}, 9620, "tny", "esnp"),
         ({"ports": {9620: "comet"}}, 9620, "tny", "tny"),
         ({"ports": {}}, 9620, None, None),
-        ({"protocol": "esnp"}, 9620, "tny", "esnp"),
-        ({"protocol": "esnp"}, 4000, "", "esnp"),
+        ({"force_protocol": "esnp"}, 9620, "tny", "esnp"),
+        ({"force_protocol": "esnp"}, 4000, "", "esnp"),
     ],
 )
 def test_a_recording_counts_for_more_than_a_usual_port_and_less_than_what_a_reader_is_told(
@@ -81,7 +81,7 @@ def test_dialects() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"protocol": "smtp"}, "no protocol is called 'smtp'"),
+        ({"force_protocol": "smtp"}, "no protocol is called 'smtp'"),
         ({"ports": {25: "smtp"}}, "no protocol is called 'smtp'"),
         ({"dialects": {"smtp": "seed"}}, "no protocol is called 'smtp'"),
         ({"dialects": {"tny": "klingon"}}, "it has seed, upstream"),

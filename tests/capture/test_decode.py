@@ -129,7 +129,7 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"tables": ["mesages"]}, "there are messages, packets, faults, coverage, facts"),
-        ({"protocol": "smtp"}, "no protocol is called"),
+        ({"force_protocol": "smtp"}, "no protocol is called"),
         ({"dialects": {"comet": "klingon"}}, "it has seed, hipush"),
         ({"connections": 0}, "1 connection or more"),
     ],
@@ -246,7 +246,7 @@ def test_two_copies_that_differ(tmp_path: Path) -> None:
 def test_sniffed(tmp_path: Path, protocol: str) -> None:
     call = said(Call(4_000).open(), protocol).close()
     path = write(tmp_path / "a.pcap", call.packets)
-    by_name = decoded(path, protocol=protocol)
+    by_name = decoded(path, force_protocol=protocol)
     sniffed = decoded(path)
     assert sorted(map(repr, sniffed["messages"])) == sorted(map(repr, by_name["messages"]))
     assert sniffed["coverage"] == by_name["coverage"]

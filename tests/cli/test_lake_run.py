@@ -86,7 +86,7 @@ def test_every_option(run: Run, engine: Engine) -> None:
     assert (asked["max_files"], asked["max_bytes"]) == (3, 1_000_000_000)
     assert asked["keys"] == ("a.keys", "b.keys")
     settings: Settings = asked["settings"]
-    assert (settings.speaks, settings.dialects, settings.reveal) == (
+    assert (settings.force_protocol, settings.dialects, settings.reveal) == (
         "comet", {"comet": "hipush"}, True
     )  # fmt: skip
     assert settings.ports is not None

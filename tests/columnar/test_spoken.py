@@ -181,7 +181,7 @@ def test_what_a_reader_is_told_counts_for_more(tmp_path: Path) -> None:
     told = both(files, "coverage", ports={ODD_PORT: "esnp", 9_620: "comet"})
     assert spoken(told) == {(1, "esnp"), (2, "tny")}
     assert spoken(both(files, "coverage", ports={9_620: "esnp"})) == {(1, "tny"), (2, "esnp")}
-    assert spoken(both(files, "coverage", protocol="esnp")) == {(1, "esnp"), (2, "esnp")}
+    assert spoken(both(files, "coverage", force_protocol="esnp")) == {(1, "esnp"), (2, "esnp")}
 
 
 def test_a_protocol_that_is_not_installed_is_ignored_and_not_guessed(tmp_path: Path) -> None:

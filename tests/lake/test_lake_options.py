@@ -44,7 +44,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
             "path": "captures",
             "table": "messages",
             "protocol": "comet",
-            "speaks": "tny",
+            "force_protocol": "tny",
             "ports": "9620=comet, 80 = tny",
             "dialects": "tny=upstream",
             "keys": str(keys),
@@ -69,7 +69,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
     assert found.read == ReadOptions(
         table="messages",
         protocol="comet",
-        speaks="tny",
+        force_protocol="tny",
         ports={9620: "comet", 80: "tny"},
         dialects={"tny": "upstream"},
         keys=(str(keys),),
@@ -99,7 +99,7 @@ def test_the_table_of_files_has_few_options() -> None:
     assert found == Request(("captures",), ReadOptions(), files=True)
     for option, value in (("columns", "path"), ("filter", "bytes > 5"), ("protocol", "comet")):
         said = refused(**{"table": "files", option: value})
-        assert said == f"{option}: not for the table files; use select and where"
+        assert said == f"option {option!r} does not apply to table files; use select and where"
 
 
 def test_key_logs_are_found_by_glob_and_named_absolutely(
@@ -112,46 +112,55 @@ def test_key_logs_are_found_by_glob_and_named_absolutely(
     assert parse({"keys": "*.keys"}).read.keys == wanted
 
 
+def test_the_old_name_of_force_protocol_is_unknown() -> None:
+    assert refused(speaks="tny").startswith("unknown option 'speaks'; expected one of path, table")
+
+
 @given(st.text(min_size=1).filter(lambda name: name.lower() not in KNOWN))
 def test_an_unknown_option_is_refused(name: str) -> None:
     said = refused(**{name: "x"})
     assert all(known in said for known in OPTIONS)
 
 
-@pytest.mark.parametrize("option", ["table", "protocol", "speaks"])
+@pytest.mark.parametrize("option", ["table", "protocol", "force_protocol"])
 def test_an_unknown_name_is_refused_with_the_known_ones(option: str) -> None:
     said = refused(**{option: "nothing"})
     known = (*TABLES, FILES) if option == "table" else registry.names()
-    assert said == f"{option}: there is no 'nothing'; there are {', '.join(known)}"
+    assert said == f"unknown {option} 'nothing'; expected one of {', '.join(known)}"
 
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("ports", "comet", "ports: wanted something like 9620=comet,7300=tny, not 'comet'"),
-        ("ports", "0=comet", "ports: '0' is no port; wanted 1 to 65535"),
-        ("ports", "70000=comet", "ports: '70000' is no port; wanted 1 to 65535"),
-        ("ports", "80=nothing", "ports: there is no 'nothing'; there are esnp"),
-        ("dialects", "tny=nothing", "dialects: tny: there is no 'nothing'; there are seed"),
-        ("keys", "nowhere.keys", "keys: there is no file nowhere.keys"),
-        ("columns", "ts_ns,nothing", "columns: no column 'nothing'; there are ts_ns"),
-        ("columns", "comet.nothing", "columns: no column 'nothing' in comet; there are"),
-        ("filter", "nothing > 5", "filter: no column is called 'nothing'"),
-        ("payload", "some", "payload: there is no 'some'; there are full, hash, none"),
-        ("mode", "drop", "mode: there is no 'drop'; there are permissive, failfast"),
-        ("maxFilesPerTrigger", "0", "maxFilesPerTrigger: wanted a number such as 100, not '0'"),
-        ("maxFilesPerTrigger", "5s", "maxFilesPerTrigger: wanted a number such as 100, not '5s'"),
-        ("maxBytesPerTrigger", "1 GB", "maxBytesPerTrigger: wanted a number such as 200MB, not"),
-        ("maxBytesPerTrigger", "1XB", "maxBytesPerTrigger: wanted a number such as 200MB, not"),
-        ("settle", "-1", "settle: wanted seconds, or a time such as 10m, not '-1'"),
-        ("settle", "soon", "settle: wanted seconds, or a time such as 10m, not 'soon'"),
-        ("lateness", "1MB", "lateness: wanted seconds, or a time such as 10m, not '1MB'"),
-        ("after", "7", 'after: wanted sequences by source, as {"tap-a": 7}, not'),
-        ("after", '{"tap": "x"}', 'after: wanted sequences by source, as {"tap-a": 7}, not'),
-        ("reveal", "yes", "reveal: wanted true or false, not 'yes'"),
-        ("pushdown", "1", "pushdown: wanted true or false, not '1'"),
-        ("partitions", "0", "partitions: wanted a number from 1 to 10000, not '0'"),
-        ("partitions", "many", "partitions: wanted a number from 1 to 10000, not 'many'"),
+        ("ports", "comet", "invalid ports 'comet'; expected a list such as 9620=comet,7300=tny"),
+        ("ports", "0=comet", "invalid port '0'; expected 1-65535"),
+        ("ports", "70000=comet", "invalid port '70000'; expected 1-65535"),
+        ("ports", "80=nothing", "unknown protocol 'nothing'; expected one of esnp"),
+        ("dialects", "nothing=seed", "unknown protocol 'nothing'; expected one of esnp"),
+        ("dialects", "tny=nothing", "unknown dialect of tny 'nothing'; expected one of seed"),
+        ("keys", "nowhere.keys", "keys: no such file: nowhere.keys"),
+        ("columns", "ts_ns,nothing", "columns: "),
+        ("columns", "comet.nothing", "columns: "),
+        ("filter", "nothing > 5", "filter: "),
+        ("payload", "some", "unknown payload 'some'; expected one of full, hash, none"),
+        ("mode", "drop", "unknown mode 'drop'; expected one of permissive, failfast"),
+        (
+            "maxFilesPerTrigger",
+            "0",
+            "invalid maxFilesPerTrigger '0'; expected a number such as 100",
+        ),
+        ("maxFilesPerTrigger", "5s", "invalid maxFilesPerTrigger '5s'; expected a number"),
+        ("maxBytesPerTrigger", "1 GB", "invalid maxBytesPerTrigger '1 GB'; expected a number"),
+        ("maxBytesPerTrigger", "1XB", "invalid maxBytesPerTrigger '1XB'; expected a number"),
+        ("settle", "-1", "invalid settle '-1'; expected seconds or a duration such as 10m"),
+        ("settle", "soon", "invalid settle 'soon'; expected seconds or a duration such as 10m"),
+        ("lateness", "1MB", "invalid lateness '1MB'; expected seconds or a duration such as 10m"),
+        ("after", "7", "invalid after '7'; expected sequences by source such as "),
+        ("after", '{"tap": "x"}', "invalid after "),
+        ("reveal", "yes", "invalid reveal 'yes'; expected true or false"),
+        ("pushdown", "1", "invalid pushdown '1'; expected true or false"),
+        ("partitions", "0", "invalid partitions '0'; expected 1-10000"),
+        ("partitions", "many", "invalid partitions 'many'; expected 1-10000"),
     ],
 )
 def test_a_bad_value_is_refused(option: str, value: str, said: str) -> None:

@@ -32,8 +32,10 @@ def test_settings_survive_the_log() -> None:
 
 def test_a_lake_keeps_its_settings() -> None:
     before = Settings().to_record()
-    with pytest.raises(LakeError, match="made with speaks = the usual, not tny; use the same"):
-        Settings(speaks="tny").agreed(before)
+    with pytest.raises(
+        LakeError, match="made with force_protocol = the usual, not tny; use the same"
+    ):
+        Settings(force_protocol="tny").agreed(before)
     with pytest.raises(LakeError, match=r"made with tables = .*, not messages,faults,coverage"):
         Settings(tables=DECODED).agreed(before)
 

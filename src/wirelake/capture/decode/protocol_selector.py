@@ -55,16 +55,16 @@ class Chooser:
         self,
         *,
         ports: Mapping[int, str] | None = None,
-        protocol: str | None = None,
+        force_protocol: str | None = None,
         dialects: Mapping[str, str] | None = None,
     ):
-        """`protocol` is for every connection; else `ports` decides, else the bytes. Ports that say
-        what is usual count for less than a recording."""
+        """`force_protocol` applies to every connection; else `ports` decides, else the first bytes.
+        The default ports count for less than what a recording says."""
         usual = default_ports() if ports is None or ports else {}
         chosen = usual if ports is None else ports
         self._ports = {port: registry.find(name) for port, name in chosen.items()}
         self._unusual = {port for port, name in chosen.items() if usual.get(port) != name}
-        self._named = None if protocol is None else registry.find(protocol)
+        self._named = None if force_protocol is None else registry.find(force_protocol)
         self._dialects = {
             name: registry.find(name).dialect(dialect)
             for name, dialect in ({} if dialects is None else dialects).items()

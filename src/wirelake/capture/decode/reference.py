@@ -59,7 +59,7 @@ def read_tables(
     *,
     tables: Iterable[str] = _DEFAULT,
     ports: Mapping[int, str] | None = None,
-    protocol: str | None = None,
+    force_protocol: str | None = None,
     keys: Iterable[str | os.PathLike[str]] = (),
     dialects: Mapping[str, str] | None = None,
     reveal: bool = False,
@@ -68,16 +68,15 @@ def read_tables(
 ) -> Iterator[TableRow]:
     """(table, row) for everything in some files.
 
-    `protocol` is what every connection speaks; without it `ports` tells by the server's port (by
-    default, the usual ports), and where it does not, the bytes do. What a recording says of its
-    connections counts for more than a usual port. `keys` are key logs; `dialects` maps protocols to
-    the dialect that is spoken. `reveal` shows secret fields. `connections` and `limits` bound what
-    is held.
+    `force_protocol` decodes every connection as that protocol. Without it the server's port
+    decides (`ports`, or the default ports), else the first bytes. What a recording says about its
+    connections counts for more than a default port. `keys` are key logs; `dialects` maps protocols
+    to dialects. `reveal` shows secret fields. `connections` and `limits` bound the memory.
     """
     decoder = CaptureDecoder(
         tables=tables,
         ports=ports,
-        protocol=protocol,
+        force_protocol=force_protocol,
         keys=keys,
         dialects=dialects,
         reveal=reveal,
@@ -103,7 +102,7 @@ class CaptureDecoder:
         *,
         tables: Iterable[str] = _DEFAULT,
         ports: Mapping[int, str] | None = None,
-        protocol: str | None = None,
+        force_protocol: str | None = None,
         keys: Iterable[str | os.PathLike[str]] = (),
         dialects: Mapping[str, str] | None = None,
         reveal: bool = False,
@@ -113,7 +112,7 @@ class CaptureDecoder:
         wanted = frozenset(tables)
         if unknown := sorted(wanted.difference(TABLES)):
             raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-        chooser = Chooser(ports=ports, protocol=protocol, dialects=dialects)
+        chooser = Chooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
         ring = KeyRing()
         for path in keys:
             ring.load(path)

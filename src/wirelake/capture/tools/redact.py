@@ -97,21 +97,21 @@ def redact(
     content: bool = False,
     addresses: str | None = None,
     ports: Mapping[int, str] | None = None,
-    protocol: str | None = None,
+    force_protocol: str | None = None,
     dialects: Mapping[str, str] | None = None,
     limits: Limits = _DEFAULT,
 ) -> Redaction:
     """Writes the copy.
 
     `content` hides what applications say, too. `addresses` is a seed: with it, hosts get
-    pseudonyms, except where a message itself names them. `ports`, `protocol` and `dialects` choose
-    protocols, as of `decode.read_tables`. Raises OSError when a file cannot be read or written or
-    `out` is there already, ValueError when the file is no capture.
+    pseudonyms, except where a message itself names them. `ports`, `force_protocol` and `dialects`
+    choose protocols, as in `decode.read_tables`. Raises OSError when a file cannot be read or
+    written or `out` already exists, ValueError when the file is no capture.
     """
     target = Path(out)
     if target.exists():
         raise FileExistsError(f"{target} is there already")
-    chooser = Chooser(ports=ports, protocol=protocol, dialects=dialects)
+    chooser = Chooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
     pseudonyms = None if addresses is None else Pseudonyms(addresses)
     part = target.with_name(target.name + ".part")
     try:

@@ -84,7 +84,7 @@ def redact(
             content=bodies,
             addresses=pseudonyms,
             ports=reading.ports,
-            protocol=reading.speaks,
+            force_protocol=reading.force_protocol,
             dialects=reading.dialects,
         )
     except ValueError as error:

@@ -72,7 +72,7 @@ def happenings(files: list[str], connection: int, reading: Reading) -> Iterator[
     """Everything about a connection, in order."""
     options = ReadOptions(
         table="connections",  # whose sources are all that is known of a connection
-        speaks=reading.speaks,
+        force_protocol=reading.force_protocol,
         ports=reading.ports,
         keys=reading.keys,
         dialects=reading.dialects,

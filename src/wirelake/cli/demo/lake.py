@@ -144,7 +144,11 @@ class FollowingLake:
         folder = self._scratch / "warm-up"
         folder.mkdir()
         small_captures(folder)
-        reader = spark.read.format("wirelake").option("speaks", "comet").option("columns", "name")
+        reader = (
+            spark.read.format("wirelake")
+            .option("force_protocol", "comet")
+            .option("columns", "name")
+        )
         reader.load(str(folder)).collect()
 
     def _conf(self) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def command(
     remote: str | None,
     conf: tuple[str, ...],
     as_json: bool,
-    speaks: str | None,
+    force_protocol: str | None,
     ports: tuple[str, ...],
     dialects: tuple[str, ...],
     keys: tuple[str, ...],
@@ -107,7 +107,7 @@ def command(
     if master is not None and remote is not None:
         raise click.UsageError("--master and --remote: which one?")
     given = pairs("--conf", conf)
-    reading = Reading.of(speaks, ports, dialects, keys, reveal)
+    reading = Reading.of(force_protocol, ports, dialects, keys, reveal)
     from .progress import print_outcome, watching
     from .spark_session import (
         Sparks,
@@ -140,7 +140,7 @@ def _settings(reading: Reading, tables: str | None) -> Settings | None:
         raise click.UsageError("--tables: no table is named")
     asked = Settings(
         ports=reading.ports,
-        speaks=reading.speaks,
+        force_protocol=reading.force_protocol,
         dialects=reading.dialects or None,
         reveal=reading.reveal,
         tables=TABLES if names is None else tables_of(names),

@@ -25,8 +25,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Reading:
     """How bytes become messages."""
 
-    speaks: str | None
-    """What every connection speaks."""
+    force_protocol: str | None
+    """The protocol of every connection, whatever its port."""
     ports: dict[int, str] | None
     """Protocols by port; None for the usual ones."""
     dialects: dict[str, str]
@@ -39,22 +39,27 @@ class Reading:
     @classmethod
     def of(
         cls,
-        speaks: str | None,
+        force_protocol: str | None,
         ports: tuple[str, ...],
         dialects: tuple[str, ...],
         keys: tuple[str, ...] = (),
         reveal: bool = False,
     ) -> Reading:
         """From options as they were given; UsageError for what is not understood."""
-        if speaks is not None:
-            find_protocol(speaks)
-        return cls(speaks, _ports(ports), _dialects(dialects), keys, reveal)
+        if force_protocol is not None:
+            find_protocol(force_protocol)
+        return cls(force_protocol, _ports(ports), _dialects(dialects), keys, reveal)
 
 
 def protocol_options(command: Command) -> Command:
-    """Adds the options that say which protocols are spoken: `speaks`, `ports`, `dialects`."""
+    """Add the options that choose protocols: `force_protocol`, `ports`, `dialects`."""
     for option in (
-        click.option("--as", "speaks", metavar="NAME", help="What every connection speaks."),
+        click.option(
+            "--as",
+            "force_protocol",
+            metavar="NAME",
+            help="Decode every connection as this protocol.",
+        ),
         click.option(
             "--port",
             "ports",

@@ -145,7 +145,7 @@ def _options(request: Request) -> ReadOptions:
     return ReadOptions(
         table=request.table,
         protocol=request.protocol,
-        speaks=reading.speaks,
+        force_protocol=reading.force_protocol,
         ports=reading.ports,
         keys=reading.keys,
         dialects=reading.dialects,

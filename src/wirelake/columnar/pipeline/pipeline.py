@@ -94,7 +94,7 @@ class CapturePipeline:
         *,
         tables: Collection[str] = ("messages", "packets", "faults", "coverage"),
         ports: Mapping[int, str] | None = None,
-        protocol: str | None = None,
+        force_protocol: str | None = None,
         keys: Sequence[str | os.PathLike[str]] = (),
         dialects: Mapping[str, str] | None = None,
         reveal: bool = False,
@@ -109,7 +109,7 @@ class CapturePipeline:
             raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
         keep_memory_flat()
         self._tables = frozenset(tables)
-        self._chooser = Chooser(ports=ports, protocol=protocol, dialects=dialects)
+        self._chooser = Chooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
         self._ring = KeyRing()
         for path in keys:
             self._ring.load(path)

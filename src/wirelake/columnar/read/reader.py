@@ -58,8 +58,8 @@ class ReadOptions:
     table: str = "messages"
     protocol: str | None = None
     """Only this protocol; `messages` then has its struct alone."""
-    speaks: str | None = None
-    """What every connection speaks, whatever its port."""
+    force_protocol: str | None = None
+    """The protocol of every connection, whatever its port."""
     ports: Mapping[int, str] | None = None
     """Protocols by the server's port; None for the usual ports."""
     keys: Sequence[str | os.PathLike[str]] = ()
@@ -80,7 +80,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.table not in TABLES:
             raise ValueError(f"no table {self.table!r}; there are {', '.join(TABLES)}")
-        for name in (self.protocol, self.speaks):
+        for name in (self.protocol, self.force_protocol):
             if name is not None:
                 registry.find(name)
         if self.filter is not None:
@@ -121,7 +121,7 @@ def open_pipeline(
         files,
         tables=(*sources(options.table), *also),
         ports=options.ports,
-        protocol=options.speaks,
+        force_protocol=options.force_protocol,
         keys=options.keys,
         dialects=options.dialects,
         reveal=options.reveal,

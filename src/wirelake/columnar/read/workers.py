@@ -57,7 +57,7 @@ def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterab
         files,
         tables={*sources(options.table), "faults"},
         ports=options.ports,
-        protocol=options.speaks,
+        force_protocol=options.force_protocol,
         keys=options.keys,
         dialects=options.dialects,
         reveal=options.reveal,

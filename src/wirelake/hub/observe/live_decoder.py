@@ -234,7 +234,7 @@ class Watching:
         """How connections of a protocol are read, in the dialect that is spoken there."""
         name, dialect = connection.protocol, self._dialect(connection)
         if (name, dialect) not in self._contexts:
-            chooser = Chooser(ports={}, protocol=name, dialects={name: dialect})
+            chooser = Chooser(ports={}, force_protocol=name, dialects={name: dialect})
             files = [_FILE]
             rows = FramedRows(chooser, files)
             self._contexts[name, dialect] = Context(chooser, self._ring, rows, files, _TABLES)

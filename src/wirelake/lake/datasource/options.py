@@ -1,32 +1,34 @@
-"""The options of the data source `wirelake`: texts, as Spark hands them over, and what they mean.
+"""Options of the Spark data source `wirelake`: parsing and validation.
 
-    path        a file, a folder, a glob, or several of them with commas in between
-    table       messages (the default), packets, calls, deliveries, connections, tunnels, faults,
-                coverage; files: the captures themselves
-    protocol    only rows of this protocol; `messages` then has its struct alone
-    speaks      what every connection speaks, whatever its port
-    ports       which protocol a server's port speaks: 9620=comet,7300=tny
-    dialects    which dialect of a protocol is read: tny=upstream
-    keys        key logs: files or globs with commas in between
-    columns     the columns that are wanted, with commas in between; a column in a protocol's struct
-                is written comet.auth.client_id
-    filter      the rows that are wanted, in the filter language
-    payload     full (the default); hash: the SHA-256 of the application's bytes instead of them;
-                none: without them
-    mode        permissive (the default): bytes that will not decode are rows of `faults`; failfast:
-                the first of them is an error
-    reveal      true shows fields that are marked secret; false, the default, masks them
-    partitions  into how many tasks a read is cut
-    pushdown    true lets Spark hand conditions of a query to the reader, if the session allows it
+    path            a file, a folder, a glob, or a comma-separated list of them
+    table           messages (default), packets, calls, deliveries, connections, tunnels, faults,
+                    coverage; files lists the captures themselves
+    protocol        keep only rows of this protocol; `messages` then has only its struct
+    force_protocol  decode every connection as this protocol, whatever its port
+    ports           protocols by server port: 9620=comet,7300=tny
+    dialects        dialects by protocol: tny=upstream
+    keys            key logs: comma-separated files or globs
+    columns         comma-separated columns to read; a field of a protocol's struct is written
+                    comet.auth.client_id
+    filter          rows to read, in the filter language
+    payload         full (default), hash (SHA-256 of the application bytes instead of the bytes) or
+                    none (no application bytes)
+    mode            permissive (default): bytes that do not decode become rows of `faults`;
+                    failfast: the first of them raises an error
+    reveal          true shows secret fields; false (default) masks them
+    partitions      number of tasks of a read
+    pushdown        true accepts filters that Spark pushes down, if the session allows it
 
-    and of a stream:
+    and for streams:
 
-    maxFilesPerTrigger, maxBytesPerTrigger    how much a batch may have; 200MB is a size, too
-    settle      for how long a capture was not written to before it counts as complete: 10s
-    lateness    for how long files wait for one that is missing before them: 10m
-    after       begins behind these files: {"tap-a": 7}, a sequence by source
+    maxFilesPerTrigger, maxBytesPerTrigger    limits of a batch; sizes such as 200MB are accepted
+    settle          time without a write after which a capture counts as complete: 10s
+    lateness        time to wait for a missing file before reading its successors: 10m
+    after           start after these files: {"tap-a": 7}, a sequence by source
 
-Names of options have no case, for Spark has none. Whatever is not in this list is refused.
+Option names are case-insensitive, as in Spark. Unknown options are rejected. `columns`, `payload`
+and `protocol` exist because Spark 4.3 prunes no columns of a Python data source: every column that
+is read also crosses from Python to the JVM, which is two thirds of the cost of a read.
 """
 
 from __future__ import annotations
@@ -55,63 +57,63 @@ from .offsets import (
 __all__ = ["FILES", "OPTIONS", "PAYLOAD", "OptionError", "Pace", "Request", "parse"]
 
 OPTIONS: Final = (
-    "path", "table", "protocol", "speaks", "ports", "dialects", "keys", "columns", "filter",
+    "path", "table", "protocol", "force_protocol", "ports", "dialects", "keys", "columns", "filter",
     "payload", "mode", "reveal", "partitions", "pushdown", "maxFilesPerTrigger",
     "maxBytesPerTrigger", "settle", "lateness", "after",
 )  # fmt: skip
-"""Every option."""
+"""All option names."""
 FILES: Final = "files"
-"""The table of the captures themselves, which no capture holds."""
+"""The table that lists captures."""
 PAYLOAD: Final = {"messages": "body", "faults": "bytes"}
-"""By table: the column with the application's bytes."""
+"""The column with the application bytes, by table."""
 
 _PATHS: Final = "paths"
-"""Spark's own name for the list in load(["a", "b"])."""
+"""The option in which Spark passes the list of load(["a", "b"])."""
 
 
 class OptionError(ValueError):
-    """An option is wrong; the message says which, and what is right."""
+    """An invalid option; the message names it and what is expected."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What a stream takes, and when."""
+    """Admission settings of a stream."""
 
     max_files: int | None = None
     max_bytes: int | None = None
-    """The most that a batch may have; one file is always taken."""
+    """Limits of a batch; a batch has at least one file."""
     settle_s: float = 10.0
-    """A file that was not written to for so long is complete."""
+    """A file counts as complete after this time without a write."""
     lateness_s: float = 600.0
-    """For so long, files wait for one that is missing before them."""
+    """How long to wait for a missing file before reading its successors."""
     after: Offset = field(default_factory=dict)
-    """Where a new stream begins."""
+    """Where a new stream starts."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be read, and how."""
+    """Parsed options."""
 
     paths: tuple[str, ...]
     read: ReadOptions
     partitions: int | None = None
-    """Into how many tasks; None leaves it to the reader."""
+    """Number of tasks; None lets the reader choose."""
     pushdown: bool = False
     files: bool = False
-    """Whether it is the captures themselves that are asked for, not what is in them."""
+    """List the captures instead of reading them."""
     hashed: bool = False
-    """Whether the application's bytes are replaced by their SHA-256."""
+    """Replace the application bytes with their SHA-256."""
     failfast: bool = False
-    """Whether the first fault is an error."""
+    """Raise an error at the first fault."""
     pace: Pace = field(default_factory=Pace)
 
 
 def parse(options: Mapping[str, str]) -> Request:
-    """Reads and checks options. Raises OptionError."""
+    """Parse and validate options. Raises OptionError."""
     given = {name.lower(): value.strip() for name, value in options.items()}
     unknown = sorted(given.keys() - {*map(str.lower, OPTIONS), _PATHS})
     if unknown:
-        raise OptionError(f"no option is called {unknown[0]!r}; there are {', '.join(OPTIONS)}")
+        raise OptionError(f"unknown option {unknown[0]!r}; expected one of {', '.join(OPTIONS)}")
     modes = ("permissive", "failfast")
     return Request(
         _paths(given),
@@ -131,8 +133,8 @@ def _read(given: Mapping[str, str]) -> ReadOptions:
         return _unread(given)
     found = ReadOptions(
         table=table,
-        protocol=_protocol("protocol", given["protocol"]) if given.get("protocol") else None,
-        speaks=_protocol("speaks", given["speaks"]) if given.get("speaks") else None,
+        protocol=_protocol("protocol", given.get("protocol")),
+        force_protocol=_protocol("force_protocol", given.get("force_protocol")),
         ports=_ports(given["ports"]) if given.get("ports") else None,
         keys=_keys(given.get("keys", "")),
         dialects=_dialects(given["dialects"]) if given.get("dialects") else None,
@@ -150,10 +152,12 @@ def _read(given: Mapping[str, str]) -> ReadOptions:
 
 
 def _unread(given: Mapping[str, str]) -> ReadOptions:
-    """The table of captures has a few columns that cost nothing: Spark may do with them."""
+    """Reject options that do not apply to `files`, a small table that Spark can filter itself."""
     for name in ("columns", "filter", "protocol"):
         if given.get(name):
-            raise OptionError(f"{name}: not for the table {FILES}; use select and where")
+            raise OptionError(
+                f"option {name!r} does not apply to table {FILES}; use select and where"
+            )
     return ReadOptions()
 
 
@@ -162,7 +166,7 @@ def _columns(given: Mapping[str, str], options: ReadOptions) -> tuple[str, ...] 
     left_out = PAYLOAD.get(options.table) if payload == "none" else None
     wanted = _list(given.get("columns", ""))
     if left_out in wanted:
-        raise OptionError(f"columns: {left_out} is what payload=none leaves out")
+        raise OptionError(f"column {left_out!r} conflicts with payload=none")
     if wanted:
         return tuple(dict.fromkeys(wanted))
     if left_out is None:
@@ -180,7 +184,7 @@ def _pace(given: Mapping[str, str]) -> Pace:
     )
 
 
-# -- texts -----------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -189,12 +193,12 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    """Key logs by their absolute names, because executors run in folders of their own."""
+    """Return absolute paths of key logs, since executors run in other working directories."""
     found: dict[str, None] = {}
     for each in _list(text):
         matches = sorted(glob.glob(each)) or ([each] if os.path.exists(each) else [])
         if not matches:
-            raise OptionError(f"keys: there is no file {each}")
+            raise OptionError(f"keys: no such file: {each}")
         found |= dict.fromkeys(map(os.path.abspath, matches))
     return tuple(found)
 
@@ -208,7 +212,7 @@ def _pairs(option: str, text: str, example: str) -> list[tuple[str, str]]:
     for each in _list(text):
         left, mark, right = map(str.strip, each.partition("="))
         if not (left and mark and right):
-            raise OptionError(f"{option}: wanted something like {example}, not {each!r}")
+            raise OptionError(f"invalid {option} {each!r}; expected a list such as {example}")
         found.append((left, right))
     return found
 
@@ -217,32 +221,32 @@ def _ports(text: str) -> dict[int, str]:
     found = {}
     for port, name in _pairs("ports", text, "9620=comet,7300=tny"):
         if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise OptionError(f"ports: {port!r} is no port; wanted 1 to 65535")
-        found[int(port)] = _protocol("ports", name)
+            raise OptionError(f"invalid port {port!r}; expected 1-65535")
+        found[int(port)] = _one_of("protocol", name, registry.names())
     return found
 
 
 def _dialects(text: str) -> dict[str, str]:
     found = {}
     for name, dialect in _pairs("dialects", text, "tny=upstream"):
-        known = registry.find(_protocol("dialects", name)).dialects
-        found[name] = _one_of(f"dialects: {name}", dialect, tuple(known))
+        known = registry.find(_one_of("protocol", name, registry.names())).dialects
+        found[name] = _one_of(f"dialect of {name}", dialect, tuple(known))
     return found
 
 
-def _protocol(option: str, name: str) -> str:
-    return _one_of(option, name, registry.names())
+def _protocol(option: str, name: str | None) -> str | None:
+    return _one_of(option, name, registry.names()) if name else None
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...] | list[str]) -> str:
     if value not in known:
-        raise OptionError(f"{option}: there is no {value!r}; there are {', '.join(known)}")
+        raise OptionError(f"unknown {option} {value!r}; expected one of {', '.join(known)}")
     return value
 
 
 def _flag(option: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise OptionError(f"{option}: wanted true or false, not {text!r}")
+        raise OptionError(f"invalid {option} {text!r}; expected true or false")
     return text.lower() == "true"
 
 
@@ -250,7 +254,7 @@ def _partitions(text: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or not 0 < int(text) <= 10_000:
-        raise OptionError(f"partitions: wanted a number from 1 to 10000, not {text!r}")
+        raise OptionError(f"invalid partitions {text!r}; expected 1-10000")
     return int(text)
 
 
@@ -260,7 +264,7 @@ def _most(option: str, given: Mapping[str, str], example: str) -> int | None:
         return None
     kind, value = _quantity(text)
     if kind != "number" or not isinstance(value, int) or value < 1:
-        raise OptionError(f"{option}: wanted a number such as {example}, not {text!r}")
+        raise OptionError(f"invalid {option} {text!r}; expected a number such as {example}")
     return value
 
 
@@ -271,12 +275,12 @@ def _seconds(option: str, given: Mapping[str, str], usual: float) -> float:
     kind, value = _quantity(text)
     is_plain = kind == "number" and not text[-1].isalpha()
     if not (is_plain or kind == "duration") or value < 0:
-        raise OptionError(f"{option}: wanted seconds, or a time such as 10m, not {text!r}")
+        raise OptionError(f"invalid {option} {text!r}; expected seconds or a duration such as 10m")
     return float(value) / 1e9 if kind == "duration" else float(value)
 
 
 def _quantity(text: str) -> tuple[str, Any]:
-    """The kind and the value of a number with or without a unit, as filters have them."""
+    """Return kind and value of a number with an optional unit, as in filters."""
     try:
         found = next(tokens(text))
     except FilterError:
@@ -291,4 +295,6 @@ def _after(text: str) -> Offset:
             return found
     except (ValueError, OffsetError):
         pass
-    raise OptionError(f'after: wanted sequences by source, as {{"tap-a": 7}}, not {text!r}')
+    raise OptionError(
+        f'invalid after {text!r}; expected sequences by source such as {{"tap-a": 7}}'
+    )

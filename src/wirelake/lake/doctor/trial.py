@@ -23,7 +23,11 @@ def trial() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="wirelake-trial-") as folder:
         small_captures(Path(folder))
         spark = session("wirelake trial", cores=1)
-        reader = spark.read.format("wirelake").option("speaks", "comet").option("columns", "name")
+        reader = (
+            spark.read.format("wirelake")
+            .option("force_protocol", "comet")
+            .option("columns", "name")
+        )
         found = {"spark": spark.version, "messages": len(reader.load(folder).collect())}
         spark.stop()
     return found

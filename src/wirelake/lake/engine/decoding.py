@@ -122,7 +122,7 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
         task.files,
         tables=("messages", "faults", "coverage", *(("facts", "connections") if folds else ())),
         ports=settings.ports,
-        protocol=settings.speaks,
+        force_protocol=settings.force_protocol,
         keys=task.keys,
         dialects=settings.dialects,
         reveal=settings.reveal,

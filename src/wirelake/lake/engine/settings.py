@@ -43,8 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     ports: dict[int, str] | None = None
     """Protocols by the server's port; None for the usual ports."""
-    speaks: str | None = None
-    """What every connection speaks, whatever its port."""
+    force_protocol: str | None = msgspec.field(default=None, name="speaks")
+    """The protocol of every connection, whatever its port. Logs call it `speaks`: that name is part
+    of the format."""
     dialects: dict[str, str] | None = None
     """Dialects by protocol."""
     reveal: bool = False

@@ -38,7 +38,7 @@ def warm() -> None:
     warm_folds()
     with tempfile.TemporaryDirectory(prefix="wirelake-warm-") as folder:
         for path in small_captures(Path(folder)):
-            for _ in read_batches([path], ReadOptions(speaks="comet")):
+            for _ in read_batches([path], ReadOptions(force_protocol="comet")):
                 pass
 
 
