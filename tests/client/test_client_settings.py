@@ -18,7 +18,7 @@ from wirelake.client import (
 from wirelake.client.address import Where, parse_where
 from wirelake.client.dial import Backoff
 from wirelake.client.errors import session_error
-from wirelake.client.hub_words import (
+from wirelake.client.json_bodies import (
     notification_of,
     pushed,
     refusal_text,

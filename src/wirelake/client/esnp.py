@@ -28,6 +28,7 @@ from wirelake.protocols.esnp.session import (
     Traced,
 )
 from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY
 from wirelake.protocols.sansio import (
     Event,
     Role,
@@ -44,7 +45,7 @@ from .errors import (
     Timeout,
 )
 from .errors import CallFailed as Failure
-from .hub_words import notification_of
+from .json_bodies import notification_of
 from .values import Result
 
 __all__ = [
@@ -99,7 +100,7 @@ def read_body(messages: Iterable[Message]) -> tuple[bytes, dict[str, Any]]:
 
 _ASYNC: Final = (int(FlagType.ASYNC),)
 _ASYNC_TRACE: Final = (int(FlagType.ASYNC), int(FlagType.TRACE))
-_NOTIFY: Final = ("hub", "notify")
+_NOTIFY: Final = (HUB_SERVICE, NOTIFY)
 
 
 class _Open:
@@ -133,7 +134,7 @@ class EsnpLine(Line):
             return
         who = {"id": self.settings.id, "token": self.settings.token}
         try:
-            await self.hub_call("auth", who, self.settings.sign_on_timeout_s)
+            await self.hub_call(AUTH.name, who, self.settings.sign_on_timeout_s)
         except Failure as error:
             raise AuthFailed("auth", error.text) from error
 
@@ -182,14 +183,16 @@ class EsnpLine(Line):
         self, name: str, arguments: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """Calls the service `hub`."""
-        result = await self.start_call(f"hub/{name}", arguments, timeout_s, {})
+        result = await self.start_call(f"{HUB_SERVICE}/{name}", arguments, timeout_s, {})
         return result.data
 
     async def ping(self) -> float:
         """The protocol has no heartbeat: any answer will do, one that says no as well."""
         began = self.loop.time()
         with contextlib.suppress(Failure):
-            await self.start_call("hub/ping", None, self.settings.timeout_s, {"info": True})
+            await self.start_call(
+                f"{HUB_SERVICE}/ping", None, self.settings.timeout_s, {"info": True}
+            )
         return self.loop.time() - began
 
     # -- hearing -----------------------------------------------------------------------------

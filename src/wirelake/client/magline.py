@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import ClassVar
 
+from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.magline.layout import ErrorNumber
 from wirelake.protocols.magline.limits import ClientOptions
 from wirelake.protocols.magline.session import (
@@ -31,7 +32,7 @@ from .errors import (
 )
 from .errors import CallFailed as Failure
 from .errors import Refused as NotLetIn
-from .hub_words import NOTIFY, pushed
+from .json_bodies import pushed
 from .numbered import NumberedLine
 from .values import Result
 
@@ -136,7 +137,7 @@ class MaglineLine(NumberedLine):
                 lost = Timeout("no answer in time")
                 ended = ConnectionLost("the connection ended before the answer came")
                 self.fail(seq, lost if code == "timeout" else ended)
-            case Pushed(business_cmd=number, data=data) if number == NOTIFY:
+            case Pushed(business_cmd=number, data=data) if number == NOTIFY_NUMBER:
                 notification = pushed(data)
                 if notification is not None:
                     self.owner.notified(notification)

@@ -6,6 +6,8 @@ import asyncio
 from abc import abstractmethod
 from typing import Any
 
+from wirelake.protocols.hub_calls import AUTH, CALLS
+
 from .connection import Line
 from .errors import (
     AuthFailed,
@@ -13,8 +15,7 @@ from .errors import (
     CallFailed,
     Unsupported,
 )
-from .hub_words import (
-    NUMBERS,
+from .json_bodies import (
     body_of,
     json_arguments,
 )
@@ -45,7 +46,7 @@ class NumberedLine(Line):
         self, name: str, arguments: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """Calls the hub itself, in JSON."""
-        result = await self.send_request(NUMBERS[name], json_arguments(arguments), timeout_s)
+        result = await self.send_request(CALLS[name].number, json_arguments(arguments), timeout_s)
         return result.data
 
     async def prove(self) -> None:
@@ -55,7 +56,7 @@ class NumberedLine(Line):
             return
         who = {"id": settings.id, "token": settings.token}
         try:
-            await self.hub_call("auth", who, settings.sign_on_timeout_s)
+            await self.hub_call(AUTH.name, who, settings.sign_on_timeout_s)
         except CallFailed as error:
             if error.code == self.auth_code:
                 raise AuthFailed(error.code, error.text or "wrong id or token") from error

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import ClassVar, cast
 
+from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import ClientOptions, SpokenDialect
@@ -29,8 +30,7 @@ from .errors import (
     Timeout,
 )
 from .errors import CallFailed as Failure
-from .hub_words import (
-    NOTIFY,
+from .json_bodies import (
     pushed,
     refusal_text,
 )
@@ -98,7 +98,7 @@ class TnyLine(NumberedLine):
                 self._take_response(request, response)
             case CallFailed(request=request, code=code):
                 self.fail(request.id, self._no_answer(code))
-            case Pushed(message=message) if message.protocol == NOTIFY:
+            case Pushed(message=message) if message.protocol == NOTIFY_NUMBER:
                 notification = pushed(message.body or b"")
                 if notification is not None:
                     self.owner.notified(notification)

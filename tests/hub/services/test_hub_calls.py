@@ -12,11 +12,8 @@ from tests.hub.running import Running, until
 
 from wirelake.hub.errors import HubError
 from wirelake.hub.pubsub.notification import Notification
-from wirelake.hub.rpc.hub_calls import (
-    CALL_NUMBERS,
-    HubCalls,
-    notification_json,
-)
+from wirelake.hub.rpc.hub_calls import HubCalls
+from wirelake.protocols.hub_calls import BY_NUMBER, RESERVED_NUMBERS, notification_json
 
 
 async def ask(it: Running, name: str, body: bytes | dict[str, Any]) -> Any:
@@ -50,7 +47,7 @@ def test_json_bodies() -> None:
         ("publish", b"not JSON", "malformed"),
         ("publish", b'{"topic": "t", "content": "a", "content_base64": "/w=="}', "either content"),
         ("publish", b'{"topic": "t", "content_base64": "!"}', "base64"),
-        ("publish", b'{"topic": "t", "content": {"a": 1}}', "wanted a text"),
+        ("publish", b'{"topic": "t", "content": {"a": 1}}', "expected text"),
         ("subscribe", b"[]", "object"),
         ("nope", b"{}", "auth, subscribe, unsubscribe, publish, ack"),
     ],
@@ -79,8 +76,10 @@ def test_a_publish_under_way_counts_as_running() -> None:
 
 
 def test_numbers() -> None:
-    assert list(CALL_NUMBERS.values()) == ["auth", "subscribe", "unsubscribe", "publish", "ack"]
-    assert min(CALL_NUMBERS) == 10
+    names = [call.name for call in BY_NUMBER.values()]
+    assert names == ["auth", "subscribe", "unsubscribe", "publish", "ack"]
+    assert list(BY_NUMBER) == [10, 11, 12, 13, 14]
+    assert set(BY_NUMBER) < set(RESERVED_NUMBERS)
 
 
 @pytest.mark.parametrize(

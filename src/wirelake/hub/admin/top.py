@@ -17,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wirelake import __version__
+from wirelake.protocols.hub_calls import HUB_SERVICE
 
 from ..hub import ClosedConnection
 from ..observe.counters import Times
-from ..rpc.services import HUB_SERVICE
 from .answers import (
     JsonResponse,
     hub_of,

@@ -39,6 +39,7 @@ from wirelake.protocols.esnp.templates import (
     bytes_of_rows,
 )
 from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH
 from wirelake.protocols.sansio import (
     Event,
     Role,
@@ -51,9 +52,8 @@ from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.publication import Publication, Published
 from ..rpc.deferred_reply import DeferredReply
-from ..rpc.hub_calls import NOTIFY, QUICK_CALLS, HubCalls
+from ..rpc.hub_calls import HubCalls
 from ..rpc.services import (
-    HUB_SERVICE,
     Answerer,
     Call,
     Reply,
@@ -201,7 +201,7 @@ def rows_of(result: Result) -> tuple[Row, ...]:
 
 _log = logging.getLogger(__name__)
 _OK: Final = ("esnp", "ok")
-_AUTH: Final = "auth"
+_AUTH: Final = (HUB_SERVICE, AUTH.name)
 _LEARNED: Final = 16
 """How often the body of a publish is learned: for who has many topics in turn it does not pay."""
 _SAME: Final = frozenset({"topic", "content", "type", "ttl_s"})
@@ -298,7 +298,7 @@ class EsnpConnection(Connection):
     def _quick_target(self, head: Head) -> Service | bool:
         """A plain service; True for the hub itself; False for what can wait for its turn."""
         if head.service == HUB_SERVICE:
-            return head.op in QUICK_CALLS
+            return (call := CALLS.get(head.op)) is not None and call.frequent
         service = self.hub.services.esnp(head.service, head.op)
         return service if service is not None and service.immediate else False
 
@@ -306,7 +306,7 @@ class EsnpConnection(Connection):
         self, head: Head, rows: tuple[Row, ...], number: bytes
     ) -> bytes | str | Later | None:
         values = values_of(rows)
-        if head.op == "publish":
+        if head.op == PUBLISH.name:
             if not head.concurrent and values.get("ttl_s") != 0:
                 return None  # answered when it is on disk, and those after it later still
             if head.learned < _LEARNED:
@@ -378,7 +378,7 @@ class EsnpConnection(Connection):
         if len(request.parts) > 1:
             rows = tuple([row for part in request.parts for row in part.rows])
         target = target_of(request.message.rows)
-        if self.client is None or target == (HUB_SERVICE, _AUTH):
+        if self.client is None or target == _AUTH:
             self._before_auth(request, target, rows)
             return
         parts = _Parts(self, request)
@@ -415,14 +415,14 @@ class EsnpConnection(Connection):
     def _before_auth(
         self, request: Request, target: tuple[str, str], rows: tuple[Row, ...]
     ) -> None:
-        if target != (HUB_SERVICE, _AUTH):
+        if target != _AUTH:
             self.answer(request, HubError("auth_required", "auth required"))
         elif self._signing_on:
             self.answer(request, HubError("too_busy", "one attempt at a time"))
         else:
             self._signing_on = True
             signed = partial(self._signed_on, request)
-            self.listener.calls.run(self, _AUTH, values_of(rows), signed)
+            self.listener.calls.run(self, AUTH.name, values_of(rows), signed)
 
     def _signed_on(self, request: Request, outcome: Result | HubError) -> None:
         self._signing_on = False

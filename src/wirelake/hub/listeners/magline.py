@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from wirelake.protocols.hub_calls import AUTH, BY_NUMBER, NOTIFY_NUMBER, notification_json
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
 from wirelake.protocols.magline.limits import HALF_OPEN_PER_ADDRESS, ServerOptions
 from wirelake.protocols.magline.session import (
@@ -37,12 +38,7 @@ from ..key_files import read_key, static_key
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notification import Notification
-from ..rpc.hub_calls import (
-    CALL_NUMBERS,
-    NOTIFY_NUMBER,
-    HubCalls,
-    notification_json,
-)
+from ..rpc.hub_calls import HubCalls
 from ..rpc.services import (
     Call,
     Result,
@@ -57,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MaglineConnection", "MaglineListener"]
 
-_AUTH: Final = 10
+_AUTH: Final = AUTH.number
 _STRANGER_BYTES: Final = 4_096
 """Of a frame before the client has signed on: an id and a token have room in a tenth of it."""
 _REASONS: Final[dict[str, Reason]] = {
@@ -187,10 +183,10 @@ class MaglineConnection(Connection):
     # -- requests ----------------------------------------------------------------------------
 
     def _requested(self, seq: int, command: int, data: bytes) -> None:
-        name = CALL_NUMBERS.get(command)
-        if name is not None:
+        hub_call = BY_NUMBER.get(command)
+        if hub_call is not None:
             answer = self._signed_on(seq) if command == _AUTH else self._answer(seq)
-            self.listener.calls.run(self, name, data, answer)
+            self.listener.calls.run(self, hub_call.name, data, answer)
             return
         service = self.hub.services.magline(command)
         if service is None:

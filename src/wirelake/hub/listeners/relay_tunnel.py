@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
+from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.sansio import (
     Event,
     Session,
@@ -27,7 +28,6 @@ from wirelake.protocols.tny.session import SYSTEM_PROTOCOL
 
 from ..errors import HubError
 from ..pubsub.notification import Notification
-from ..rpc.hub_calls import NOTIFY_NUMBER
 from .tny import TnyPeer, refusal_body
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import msgspec
 
+from wirelake.protocols.hub_calls import AUTH, BY_NUMBER, NOTIFY_NUMBER, notification_json
 from wirelake.protocols.sansio import (
     Event,
     Session,
@@ -46,13 +47,7 @@ from ..rpc.call_types import (
     json_body,
 )
 from ..rpc.deferred_reply import DeferredReply
-from ..rpc.hub_calls import (
-    CALL_NUMBERS,
-    NOTIFY_NUMBER,
-    QUICK_CALLS,
-    HubCalls,
-    notification_json,
-)
+from ..rpc.hub_calls import HubCalls
 from ..rpc.services import Service
 
 if TYPE_CHECKING:
@@ -74,7 +69,7 @@ __all__ = [
 BEFORE_AUTH_BYTES: Final = 4_096
 """The largest payload of who has not signed on: an id and a token, ten times over."""
 
-_AUTH: Final = 10
+_AUTH: Final = AUTH.number
 _KEPT_BODIES: Final = 512
 _OK: Final = ("tny", "ok")
 _SUCCESS: Final = int(ResultCode.SUCCESS)
@@ -176,10 +171,10 @@ class TnyPeer(Connection):
         self._count(outcome)
 
     def _serve_other(self, request: Message) -> None:
-        name = CALL_NUMBERS.get(request.protocol)
+        hub_call = BY_NUMBER.get(request.protocol)
         if self.client is None and request.protocol != _AUTH:
             self._respond(request, HubError("auth_required"))
-        elif name is None:
+        elif hub_call is None:
             self.hub.counts.calls["tny", "not_found"] += 1
             self.answer(request, ResultCode.NO_SUCH_PROTOCOL, None)
         elif self._running >= self.hub.limits.calls:
@@ -187,7 +182,7 @@ class TnyPeer(Connection):
         else:
             self._running += 1
             answer = partial(self._respond_later, request)
-            self._calls.run(self, name, request.body or b"", answer)
+            self._calls.run(self, hub_call.name, request.body or b"", answer)
 
     def _respond_later(self, request: Message, outcome: Result | HubError) -> None:
         self._running -= 1
@@ -285,7 +280,7 @@ class TnyConnection(TnyPeer):
         session = self.session
         if session.closed:
             return
-        if request.protocol == _SIGN_ON and self.client is not None:
+        if request.protocol == _AUTH and self.client is not None:
             session.accept(None)
             session.at_once = self._at_once
         try:
@@ -313,8 +308,8 @@ class TnyConnection(TnyPeer):
         service = self.hub.services.tny(protocol)
         if service is not None:
             return service if service.immediate else False
-        name = CALL_NUMBERS.get(protocol, "")
-        return name if name in QUICK_CALLS else False
+        hub_call = BY_NUMBER.get(protocol)
+        return hub_call.name if hub_call is not None and hub_call.frequent else False
 
     def _ask_hub(
         self, kind: Kind, name: str, body: bytes, asked: bytes
@@ -379,7 +374,6 @@ class TnyConnection(TnyPeer):
         super().check_deadlines(now)
 
 
-_SIGN_ON: Final = 10
 _TOO_LARGE: Final = refusal(HubError("too_large", "the answer does not fit a packet"))
 
 

@@ -10,6 +10,8 @@ from collections import Counter
 from time import perf_counter_ns
 from typing import Final
 
+from wirelake.protocols.hub_calls import CALLS
+
 __all__ = [
     "BUCKETS",
     "Counts",
@@ -108,9 +110,7 @@ class Counts:
         """Connections that were cut off, by protocol and reason."""
         self.calls: Counter[tuple[str, str]] = Counter()
         """Calls, by protocol and outcome: `ok`, or the code of the refusal."""
-        self.hub_calls: dict[str, Times] = {
-            name: Times() for name in ("auth", "subscribe", "unsubscribe", "publish", "ack")
-        }
+        self.hub_calls: dict[str, Times] = {name: Times() for name in CALLS}
         """How long the hub's own calls take, by name."""
         self.auth_failures: Counter[str] = Counter()
         """By protocol."""

@@ -11,7 +11,7 @@ A result is one of these, whatever the protocol of the call:
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -46,7 +46,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Rows for callers that speak ESNP; others do not get them."""
 
 
-Result: TypeAlias = "dict[str, Any] | list[Any] | bytes | Reply | msgspec.Struct | None"
+Result: TypeAlias = "Mapping[str, Any] | list[Any] | bytes | Reply | msgspec.Struct | None"
 """What a service may return. A list is what a stream becomes where nothing can be streamed."""
 Answerer: TypeAlias = "Callable[[Result | HubError], None]"
 """Takes the outcome of a call."""

@@ -26,6 +26,8 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from wirelake.protocols.hub_calls import HUB_SERVICE, RESERVED_NUMBERS
+
 from ..errors import HubError
 from ..observe.counters import Times
 from .arguments import Arguments, ServiceDefinitionError
@@ -39,8 +41,6 @@ from .call_types import (
 )
 
 __all__ = [
-    "HUB_SERVICE",
-    "RESERVED",
     "Answerer",
     "Call",
     "Reply",
@@ -53,11 +53,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-
-HUB_SERVICE: Final = "hub"
-"""The service of ESNP that is the hub itself (`calls.py`)."""
-RESERVED: Final = range(10, 21)
-"""tny protocols and magline commands that are the hub's: its calls, and its pushes."""
 
 _Kind: TypeAlias = Literal["plain", "thread", "async", "stream"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -280,8 +275,8 @@ def _check_number(
         return
     if number in taken:
         raise ServiceDefinitionError(f"{name}: {protocol}={number} is {taken[number].name}")
-    if number in RESERVED or not 0 < number < end:
+    if number in RESERVED_NUMBERS or not 0 < number < end:
         raise ServiceDefinitionError(
             f"{name}: {protocol}={number}: wanted 1 to {end - 1}, without "
-            f"{RESERVED.start} to {RESERVED.stop - 1}, which are the hub's own"
+            f"{RESERVED_NUMBERS.start} to {RESERVED_NUMBERS.stop - 1}, which are the hub's own"
         )

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
 from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.protocols.hub_calls import CALLS, HUB_SERVICE
 from wirelake.protocols.magline import session as magline
 from wirelake.protocols.sansio import Event, Role
 from wirelake.protocols.tny import session as tny
@@ -34,11 +35,7 @@ from .listeners import Listener
 __all__ = ["DEEDS", "Asker", "Device", "Player", "Service"]
 
 DEEDS: Final[dict[str, int]] = {
-    "hub/auth": 10,
-    "hub/subscribe": 11,
-    "hub/unsubscribe": 12,
-    "hub/publish": 13,
-    "hub/ack": 14,
+    **{f"{HUB_SERVICE}/{call.name}": call.number for call in CALLS.values()},
     "test/echo": 1001,
     "test/add": 1002,
     "test/sleep": 1003,

@@ -1,22 +1,17 @@
-"""How the hub's own calls look in JSON (tny, magline) and what a pushed notification says.
-
-Content that is no UTF-8 travels as `content_base64`; ESNP has bytes of its own.
-"""
+"""JSON bodies of calls, refusals and pushed notifications (`wirelake.protocols.hub_calls`)."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Any, Final
+from typing import Any
 
 import msgspec
+
+from wirelake.protocols.hub_calls import content_fields, content_of
 
 from .errors import BadCall
 from .values import Notification
 
 __all__ = [
-    "NOTIFY",
-    "NUMBERS",
     "body_of",
     "json_arguments",
     "notification_of",
@@ -24,21 +19,13 @@ __all__ = [
     "refusal_text",
 ]
 
-NUMBERS: Final = {"auth": 10, "subscribe": 11, "unsubscribe": 12, "publish": 13, "ack": 14}
-"""tny protocols and magline business commands of the hub's own calls."""
-NOTIFY: Final = 20
-"""The number of a pushed notification."""
-
 
 def json_arguments(arguments: dict[str, Any]) -> bytes:
     """The JSON body of a call of the hub."""
     content = arguments.get("content")
     if isinstance(content, bytes):
-        arguments = {key: value for key, value in arguments.items() if key != "content"}
-        try:
-            arguments["content"] = content.decode()
-        except UnicodeDecodeError:
-            arguments["content_base64"] = base64.b64encode(content).decode()
+        others = {key: value for key, value in arguments.items() if key != "content"}
+        arguments = {**others, **content_fields(content)}
     return msgspec.json.encode(arguments)
 
 
@@ -70,18 +57,15 @@ def pushed(body: bytes) -> Notification | None:
     try:
         data = msgspec.json.decode(body)
         return notification_of(data) if isinstance(data, dict) else None
-    except (msgspec.DecodeError, binascii.Error, ValueError):
+    except (msgspec.DecodeError, ValueError):
         return None
 
 
 def notification_of(data: dict[str, Any]) -> Notification:
     """The notification that names and values say."""
-    content = data.get("content", b"")
-    if "content_base64" in data:
-        content = base64.b64decode(data["content_base64"], validate=True)
     return Notification(
         id=str(data.get("id", "")),
-        content=content.encode() if isinstance(content, str) else bytes(content),
+        content=content_of(data),
         ts_ms=int(data.get("ts", 0)),
         topic=data.get("topic"),
         type=int(data.get("type", 0)),

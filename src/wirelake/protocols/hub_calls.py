@@ -1,0 +1,245 @@
+"""The calls that every hub serves itself: names, numbers, arguments and results.
+
+Declared here once, below hub and client. A protocol that addresses services by name calls
+`hub/<name>`; one that addresses them by number uses the numbers below. comet has commands of its
+own for the same actions and uses none of these.
+
+    name          number   arguments                                  result
+    auth          10       id, token                                  id
+    subscribe     11       topic or topics, ack                       topics
+    unsubscribe   12       topic or topics                            topics
+    publish       13       topic or client, content, type, id, ttl_s  id, audience
+    ack           14       id or ids                                  acked
+    notify        20       pushed by the hub: id, topic, content, ts, type
+
+Arguments and results are DATA rows in ESNP and a JSON object elsewhere. Content that is not valid
+UTF-8 is `bytes` where the protocol has such a type, and `content_base64` in JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, Protocol, TypedDict
+
+import msgspec
+
+__all__ = [
+    "ACK",
+    "AUTH",
+    "BY_NUMBER",
+    "CALLS",
+    "HUB_SERVICE",
+    "NOTIFY",
+    "NOTIFY_NUMBER",
+    "PUBLISH",
+    "RESERVED_NUMBERS",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "AckArguments",
+    "AckResult",
+    "AuthArguments",
+    "AuthResult",
+    "HubCall",
+    "Notified",
+    "PublishArguments",
+    "PublishResult",
+    "SubscribeArguments",
+    "TopicArguments",
+    "TopicsResult",
+    "content_fields",
+    "content_of",
+    "notification_json",
+]
+
+HUB_SERVICE: Final = "hub"
+"""The service name of the hub itself; applications cannot use it."""
+NOTIFY: Final = "notify"
+"""The operation of a pushed notification, for protocols with names."""
+NOTIFY_NUMBER: Final = 20
+"""The number of a pushed notification, for protocols with numbers."""
+RESERVED_NUMBERS: Final = range(10, 21)
+"""Numbers that services cannot have: the calls, the push, and room for more."""
+
+
+class _Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of a call; unknown names are refused. Checks that types cannot express are in
+    `__post_init__`, where msgspec turns a ValueError into a ValidationError."""
+
+
+class AuthArguments(_Arguments, frozen=True, kw_only=True):
+    """Arguments of `auth`."""
+
+    id: str
+    token: str
+
+
+class TopicArguments(_Arguments, frozen=True, kw_only=True):
+    """Arguments of `unsubscribe`."""
+
+    topic: str | None = None
+    topics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise ValueError("expected topic or topics")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All topics."""
+        return self.topics if self.topic is None else (self.topic, *self.topics)
+
+
+class SubscribeArguments(TopicArguments, frozen=True, kw_only=True):
+    """Arguments of `subscribe`; with `ack`, notifications are sent again until acknowledged."""
+
+    ack: bool = False
+
+
+class PublishArguments(_Arguments, frozen=True, kw_only=True):
+    """Arguments of `publish`. `id` is an idempotency key."""
+
+    topic: str | None = None
+    client: str | None = None
+    content: Any = None
+    content_base64: bytes | None = None
+    type: int = 0
+    id: str = ""
+    ttl_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.content is None) == (self.content_base64 is None):
+            raise ValueError("expected either content or content_base64")
+        if self.content is not None and not isinstance(self.content, str | bytes):
+            raise ValueError("content: expected text")
+
+    @property
+    def body(self) -> bytes:
+        """The content as bytes; UnicodeEncodeError for text with lone surrogates."""
+        content = self.content_base64 if self.content is None else self.content
+        return content.encode() if isinstance(content, str) else bytes(content or b"")
+
+
+class AckArguments(_Arguments, frozen=True, kw_only=True):
+    """Arguments of `ack`."""
+
+    id: str | None = None
+    ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.every:
+            raise ValueError("expected id or ids")
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All ids."""
+        return self.ids if self.id is None else (self.id, *self.ids)
+
+
+# Results are TypedDicts: a plain dict is what the fast paths of the listeners encode directly.
+
+
+class AuthResult(TypedDict):
+    """Result of `auth`: the client id."""
+
+    id: str
+
+
+class TopicsResult(TypedDict):
+    """Result of `subscribe` and `unsubscribe`: how many topics were named."""
+
+    topics: int
+
+
+class PublishResult(TypedDict):
+    """Result of `publish`: the notification's id, and how many clients it is for."""
+
+    id: str
+    audience: int
+
+
+class AckResult(TypedDict):
+    """Result of `ack`: how many notifications were acknowledged by it."""
+
+    acked: int
+
+
+class Notified(TypedDict):
+    """A pushed notification. `topic` is absent when it is for one client, `type` when it is 0."""
+
+    id: str
+    topic: NotRequired[str]
+    content: NotRequired[str | bytes]
+    content_base64: NotRequired[str]
+    ts: int
+    type: NotRequired[int]
+
+
+@dataclass(frozen=True, slots=True)
+class HubCall:
+    """One call."""
+
+    name: str
+    number: int
+    arguments: type[msgspec.Struct]
+    result: type
+    frequent: bool = False
+    """Whether clients call it per message, so that listeners answer it on their fast path."""
+
+
+AUTH: Final = HubCall("auth", 10, AuthArguments, AuthResult)
+SUBSCRIBE: Final = HubCall("subscribe", 11, SubscribeArguments, TopicsResult)
+UNSUBSCRIBE: Final = HubCall("unsubscribe", 12, TopicArguments, TopicsResult)
+PUBLISH: Final = HubCall("publish", 13, PublishArguments, PublishResult, frequent=True)
+ACK: Final = HubCall("ack", 14, AckArguments, AckResult, frequent=True)
+
+CALLS: Final[dict[str, HubCall]] = {
+    call.name: call for call in (AUTH, SUBSCRIBE, UNSUBSCRIBE, PUBLISH, ACK)
+}
+"""Every call by its name."""
+BY_NUMBER: Final[dict[int, HubCall]] = {call.number: call for call in CALLS.values()}
+"""Every call by its number."""
+
+
+class _Notification(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def ts_ms(self) -> int: ...
+    @property
+    def type(self) -> int: ...
+
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def notification_json(notification: _Notification) -> bytes:
+    """The JSON body of a pushed notification."""
+    fields: dict[str, Any] = {"id": notification.id}
+    if notification.topic is not None:
+        fields["topic"] = notification.topic
+    fields |= content_fields(notification.content)
+    fields["ts"] = notification.ts_ms
+    if notification.type:
+        fields["type"] = notification.type
+    return _encode(fields)
+
+
+def content_fields(content: bytes) -> dict[str, str]:
+    """Content in JSON: `content`, or `content_base64` when it is not valid UTF-8."""
+    try:
+        return {"content": content.decode()}
+    except UnicodeDecodeError:
+        return {"content_base64": base64.b64encode(content).decode()}
+
+
+def content_of(fields: dict[str, Any]) -> bytes:
+    """Content from decoded fields; ValueError for invalid base64."""
+    if "content_base64" in fields:
+        return base64.b64decode(fields["content_base64"], validate=True)
+    content = fields.get("content", b"")
+    return content.encode() if isinstance(content, str) else bytes(content)
