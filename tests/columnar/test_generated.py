@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from wirelake.columnar.decode.kernel import load
+from wirelake.columnar import jit
+from wirelake.columnar.decode.kernel import _helper_version, load
 from wirelake.columnar.generate.__main__ import FOLDER, sources
 from wirelake.columnar.generate.module import decoders, kernel_source
 from wirelake.protocols import registry
+from wirelake.wire.generate.load import cache_folder
 
 
 def test_the_committed_kernels_are_up_to_date() -> None:
@@ -34,6 +39,28 @@ def test_columns_of_a_plan_have_names_of_their_own() -> None:
             for decoder in decoders(protocol, dialect):
                 names = [column.name for column in decoder.found.columns]
                 assert len(names) == len(set(names))
+
+
+def test_kernels_of_other_dialects_are_generated_into_the_cache() -> None:
+    protocol = registry.find("comet")
+    kernels = load(protocol, "hipush")
+    assert Path(str(kernels._module.__file__)).parent == cache_folder()
+    assert Path(str(kernels._module.__file__)).read_text(encoding="utf-8") == kernel_source(
+        protocol, "hipush"
+    )
+
+
+def test_a_change_in_a_compiled_helper_changes_the_name_of_a_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numba compares the kernel's own file alone with its cache of machine code."""
+    before = _helper_version()
+    copy = tmp_path / "jit"
+    shutil.copytree(jit.__path__[0], copy)
+    helper = copy / "utf8.py"
+    helper.write_text(helper.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+    monkeypatch.setattr(jit, "__path__", [str(copy)])
+    assert _helper_version.__wrapped__() != before
 
 
 def test_a_protocol_of_another_package_has_kernels_as_well() -> None:

@@ -21,9 +21,10 @@ from tests.playbooks.comet.peer import (
     sealed,
 )
 
-from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet import codec_seed
 from wirelake.protocols.comet.endpoint import ANSWERS
 from wirelake.protocols.comet.layout import (
+    PROTOCOL,
     Auth,
     AuthSuccess,
     Command,
@@ -53,7 +54,7 @@ from wirelake.protocols.sansio import Session
 
 __all__ = ["CometClient", "CometServer", "make"]
 
-CODECS: dict[str, Any] = {"seed": codec_seed, "hipush": codec_hipush}
+CODECS: dict[str, Any] = {name: PROTOCOL.codec(name) for name in PROTOCOL.dialects}
 FRAME_ROOM = 2 + 0xFFFF
 """A length and what it can say."""
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from tests.fuzz.subject import Subject
-from tests.playbooks.tny.peer import CODECS, EPOCH_MS
+from tests.playbooks.tny.peer import EPOCH_MS, RELAY_CODECS
 
 from wirelake.protocols.sansio import Session
 from wirelake.protocols.tny.layout import (
@@ -70,7 +70,7 @@ def pool(dialect: str, gateway: bool) -> tuple[bytes, ...]:
 
 
 def _encoded(dialect: str, arguments: Any) -> bytes:
-    codec = CODECS["upstream" if dialect == "upstream" else "seed"]
+    codec = RELAY_CODECS["upstream" if dialect == "upstream" else "seed"]
     packet = RelayPacket(id=7, time=EPOCH_MS, arguments=arguments)
     data: bytes = codec.encode_relay_packet(packet)
     return data

@@ -9,13 +9,13 @@ import pytest
 from wirelake.hub.listeners.comet import CometForm, message_of
 from wirelake.hub.pubsub.notification import Notification
 from wirelake.hub.pubsub.numbering import id_of
-from wirelake.protocols.comet.endpoint import CODECS
+from wirelake.protocols.comet.layout import PROTOCOL
 from wirelake.protocols.comet.limits import Dialect
 
 
 @pytest.mark.parametrize("dialect", ["seed", "hipush"])
 def test_frames_are_the_codecs(dialect: Dialect) -> None:
-    form, encode = CometForm(dialect), CODECS[dialect].encode_frame
+    form, encode = CometForm(dialect), PROTOCOL.codec(dialect).encode_frame
     rng = random.Random(7)
     for number in range(3_000):
         size = rng.choice((0, 1, 64, rng.randrange(5_000)))

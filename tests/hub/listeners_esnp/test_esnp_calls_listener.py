@@ -31,8 +31,8 @@ from wirelake.hub.rpc.services import (
     ServiceError,
     Services,
 )
-from wirelake.protocols.esnp import codec_go
 from wirelake.protocols.esnp.layout import (
+    PROTOCOL,
     Data,
     FlagType,
     Header,
@@ -339,7 +339,7 @@ def test_dialect_go() -> None:
             esnp_hub(clients=["alice"], esnp={"dialect": "go"}) as it,
             signed_on(it, "alice") as peer,
         ):
-            peer.codec = codec_go
+            peer.codec = PROTOCOL.codec("go")
             row = Data(name="l", value=var_of(["a", "b"]))
             for _ in range(2):
                 assert (await peer.call("test/echo", row)).rows[-1] == row

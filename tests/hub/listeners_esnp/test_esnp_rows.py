@@ -16,8 +16,8 @@ from wirelake.hub.listeners.esnp import (
 )
 from wirelake.hub.pubsub.notification import Notification
 from wirelake.hub.rpc.services import Reply
-from wirelake.protocols.esnp import codec_go, codec_seed
 from wirelake.protocols.esnp.layout import (
+    PROTOCOL,
     Address,
     Data,
     Flag,
@@ -71,7 +71,7 @@ def test_addresses_and_payloads() -> None:
     assert payload_of((Payload(data=b"a"), ONE, Payload(data=b"b"))) == b"ab"
 
 
-@pytest.mark.parametrize("codec", [codec_seed, codec_go])
+@pytest.mark.parametrize("codec", [PROTOCOL.codec(name) for name in PROTOCOL.dialects])
 @pytest.mark.parametrize(
     ("fields", "values", "kind"),
     [

@@ -15,8 +15,9 @@ from typing import Any
 
 from tests.playbooks.playbook import Emits, EmitsKind, Pair, Playbook
 
-from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet import codec_seed
 from wirelake.protocols.comet.layout import (
+    PROTOCOL,
     Auth,
     AuthSuccess,
     Error,
@@ -43,7 +44,7 @@ from wirelake.protocols.comet.session import (
 )
 from wirelake.protocols.sansio import Closed, Failed
 
-CODECS: dict[str, Any] = {"seed": codec_seed, "hipush": codec_hipush}
+CODECS: dict[str, Any] = {name: PROTOCOL.codec(name) for name in PROTOCOL.dialects}
 VECTORS = {
     line["name"]: line
     for line in map(

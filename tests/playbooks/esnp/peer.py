@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.playbooks.playbook import EmitsKind, Pair, Playbook
 
-from wirelake.protocols.esnp import codec_go, codec_seed
 from wirelake.protocols.esnp.layout import (
+    PROTOCOL,
     Address,
     AddressKind,
     Data,
@@ -43,7 +43,7 @@ from wirelake.protocols.sansio import (
     Role,
 )
 
-CODECS: dict[str, Any] = {"seed": codec_seed, "go": codec_go}
+CODECS: dict[str, Any] = {name: PROTOCOL.codec(name) for name in PROTOCOL.dialects}
 
 TRACE = Flag(value=FlagType.TRACE)
 TRACE_INFO = Flag(value=FlagType.TRACE_INFO)

@@ -32,8 +32,9 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
-from wirelake.protocols.esnp import codec_go, codec_seed
+from wirelake.protocols.esnp import codec_seed
 from wirelake.protocols.esnp.layout import (
+    PROTOCOL,
     Address,
     Data,
     Flag,
@@ -379,4 +380,4 @@ def test_concurrent_calls_back_to_back() -> None:
 
 
 def test_the_two_codecs_write_the_same_but_for_containers() -> None:
-    assert codec_go.encode_message(ADD) == codec_seed.encode_message(ADD)
+    assert PROTOCOL.codec("go").encode_message(ADD) == codec_seed.encode_message(ADD)

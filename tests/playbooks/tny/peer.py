@@ -14,8 +14,9 @@ from typing import Any
 
 from tests.playbooks.playbook import Playbook
 
-from wirelake.protocols.tny import codec_seed, codec_upstream
 from wirelake.protocols.tny.layout import (
+    PROTOCOL,
+    RELAY,
     Envelope,
     Message,
     Mode,
@@ -31,7 +32,8 @@ from wirelake.protocols.tny.transform import (
     TransformConfig,
 )
 
-CODECS: dict[str, Any] = {"seed": codec_seed, "upstream": codec_upstream}
+CODECS: dict[str, Any] = {name: PROTOCOL.codec(name) for name in PROTOCOL.dialects}
+RELAY_CODECS: dict[str, Any] = {name: RELAY.codec(name) for name in RELAY.dialects}
 DIALECTS: tuple[Dialect, ...] = ("seed", "upstream")
 EPOCH_MS = 1_651_234_567_890
 """The wall clock when a playbook begins; the time of every message at second 0."""

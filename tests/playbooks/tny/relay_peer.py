@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.playbooks.playbook import Emits, EmitsKind, Playbook
-from tests.playbooks.tny.peer import CODECS, DIALECTS, EPOCH_MS
+from tests.playbooks.tny.peer import DIALECTS, EPOCH_MS, RELAY_CODECS
 
 from wirelake.protocols.tny.layout import (
     LinkOpen,
@@ -51,7 +51,7 @@ def relay_book(
     link: RelayLink, dialect: Dialect = "seed", packets: list[Any] | None = None
 ) -> Playbook:
     """A dialogue with a link; what its peer sends and reads are arguments of packets."""
-    codec = CODECS[dialect]
+    codec = RELAY_CODECS[dialect]
     seen = packets if packets is not None else []
     sent = 0
 

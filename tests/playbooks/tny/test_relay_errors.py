@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.playbooks.playbook import Emits, EmitsKind, Eof, rule
 from tests.playbooks.tny.peer import (
-    CODECS,
+    RELAY_CODECS,
 )
 from tests.playbooks.tny.relay_peer import (
     OPENING,
@@ -75,7 +75,9 @@ def test_broken_packets_close_the_link(book: Any, name: str, dialect: Dialect) -
     ).done()
     assert session.closed
     link = server_link(dialect=dialect)
-    for byte in CODECS[dialect].encode_relay_packet(RelayPacket(arguments=OPENING)) + BROKEN[name]:
+    for byte in (
+        RELAY_CODECS[dialect].encode_relay_packet(RelayPacket(arguments=OPENING)) + BROKEN[name]
+    ):
         link.receive(bytes([byte]), 0.0)
     (error,) = [event for event in link.events() if isinstance(event, Failed)]
     assert class_of(DecodeError(error.code, error.field), relay=True) == name

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Pair, rule
 from tests.playbooks.tny.peer import (
-    CODECS,
     EPOCH_MS,
+    RELAY_CODECS,
     request,
 )
 from tests.playbooks.tny.relay_peer import (
@@ -226,7 +226,7 @@ def test_a_service_type_is_any_integer_or_absent(service_type: int | None) -> No
 
 @rule("tny.11.5")
 def test_arguments_come_in_any_order_and_unknown_fields_are_kept() -> None:
-    codec = CODECS["seed"]
+    codec = RELAY_CODECS["seed"]
     known = [b"\x0a\x04gate", b"\x11" + GATEWAY.to_bytes(8, "little"), b"\x1a\x05key-1"]
     unknown = b"\x7a\x03new"
     arguments = b"".join([known[2], unknown, known[0], known[1]])

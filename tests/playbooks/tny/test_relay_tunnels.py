@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.playbooks.playbook import Emits, EmitsKind, Pair, rule
 from tests.playbooks.tny.peer import (
-    CODECS,
     DIALECTS,
     EPOCH_MS,
+    RELAY_CODECS,
     push,
     request,
     response,
@@ -97,7 +97,7 @@ def test_messages_go_both_ways_and_as_they_are(dialect: Dialect) -> None:
     server = Server(dialect)
     book = server.tunnel(server.link())
     asked = request(1, MOVE, b"hello")
-    raw = CODECS[dialect].write_message(asked)
+    raw = RELAY_CODECS[dialect].write_message(asked)
     book >> relayed(USER, asked) << Emits(Relayed(KEY, asked, raw))
     answer = response(1, asked, b"ok")
     book >> (lambda _: server.registry.relay(KEY, answer)) << relayed(USER, answer)
@@ -117,15 +117,15 @@ def test_the_arguments_of_a_relayed_message_are_raw() -> None:
     assert written[7:11] == (3).to_bytes(4, "little")  # PackId: 4 bytes, the third packet
     assert written[11] == 0x15
     assert written[12:20] == EPOCH_MS.to_bytes(8, "little")
-    assert written[20:] == ids + CODECS["seed"].write_message(message)
+    assert written[20:] == ids + RELAY_CODECS["seed"].write_message(message)
 
 
 @rule("tny.5.tunnel_relay", "tny.11.2")
 def test_a_relayed_message_is_carried_to_the_byte() -> None:
     long_varint = b"\x81\x00"  # id 1, in two bytes: legal, and never written
-    plain = CODECS["seed"].write_message(push(1, MOVE, b"body", forward_header=b"to"))
+    plain = RELAY_CODECS["seed"].write_message(push(1, MOVE, b"body", forward_header=b"to"))
     raw = long_varint + plain[1:]
-    frame = CODECS["seed"].encode_relay_packet(
+    frame = RELAY_CODECS["seed"].encode_relay_packet(
         RelayPacket(arguments=relayed(USER, push(1, MOVE, b"body", forward_header=b"to")))
     )
     frame = frame.replace(plain, raw).replace(
@@ -202,7 +202,7 @@ def test_an_address_has_4_or_16_bytes_in_seed_and_4_in_upstream() -> None:
         with pytest.raises(SessionError):
             tunnels.connect("game", USER, ip=ip)
         assert tunnels.tunnel_count == 0
-    odd = CODECS["seed"].encode_relay_packet(
+    odd = RELAY_CODECS["seed"].encode_relay_packet(
         RelayPacket(arguments=TunnelConnect(ip=IPV6, port=1, **IDS))
     )
     (
@@ -219,8 +219,10 @@ def test_connected_has_its_ids_straight_in_seed_and_swapped_in_upstream() -> Non
         server = Server(dialect)
         link = server.link().session
         connecting = RelayPacket(arguments=CONNECT)
-        link.receive(CODECS[dialect].encode_relay_packet(connecting), 0.0)
-        straight, _ = CODECS["seed"].decode_relay_packet(written := link.to_send(), 0, len(written))
+        link.receive(RELAY_CODECS[dialect].encode_relay_packet(connecting), 0.0)
+        straight, _ = RELAY_CODECS["seed"].decode_relay_packet(
+            written := link.to_send(), 0, len(written)
+        )
         found = straight.arguments
         assert (found.instance_id, found.tunnel_id) == ids
 
@@ -231,7 +233,7 @@ def test_a_gateway_set_to_auto_tries_both_orders(swapped: bool) -> None:
     gateway = Gateway("auto")
     book = connect(gateway, gateway.link())
     packet = RelayPacket(arguments=CONNECTED)
-    codec = CODECS["upstream" if swapped else "seed"]
+    codec = RELAY_CODECS["upstream" if swapped else "seed"]
     (book >> codec.encode_relay_packet(packet) << Emits(TunnelAnswered(KEY))).done()
 
 
@@ -241,7 +243,7 @@ def test_an_answer_for_no_tunnel_is_a_fault_and_closes_it_at_the_server(dialect:
     (
         Gateway(dialect).link() >> CONNECTED << fault << TunnelDisconnect(**IDS) >> REFUSED << fault
     ).done()
-    swapped = CODECS["upstream"].encode_relay_packet(RelayPacket(arguments=CONNECTED))
+    swapped = RELAY_CODECS["upstream"].encode_relay_packet(RelayPacket(arguments=CONNECTED))
     (Gateway("auto").link() >> swapped << fault << TunnelDisconnect(**IDS)).done()
 
 
@@ -268,7 +270,7 @@ def test_a_user_plays_through_a_gateway_and_survives_the_loss_of_a_link(dialect:
     first, second = pairs
     first.run()
     gateway_events, server_events = first.take()
-    raw = CODECS["seed"].write_message(asked)
+    raw = RELAY_CODECS["seed"].write_message(asked)
     assert server_events == [TunnelOpened(KEY, IPV4, 8080), Relayed(KEY, asked, raw)]
     assert gateway_events == [TunnelAnswered(KEY)]
 
@@ -281,7 +283,7 @@ def test_a_user_plays_through_a_gateway_and_survives_the_loss_of_a_link(dialect:
     answer = response(1, asked, b"ok")
     registry.relay(KEY, answer)
     second.run()
-    raw = CODECS["seed"].write_message(answer)
+    raw = RELAY_CODECS["seed"].write_message(answer)
     assert second.take() == ([Relayed(KEY, answer, raw)], [])
     registry.disconnect(KEY)
     second.run()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet import codec_seed
 from wirelake.protocols.comet.layout import (
+    PROTOCOL,
     MessageList,
     Notification,
     TopicList,
@@ -27,7 +28,7 @@ from wirelake.protocols.comet.limits import (
 from wirelake.protocols.comet.sealing import CONTENT_OVERHEAD, HipushContent
 from wirelake.protocols.sansio import SessionError
 
-CODECS: dict[str, Any] = {"seed": codec_seed, "hipush": codec_hipush}
+CODECS: dict[str, Any] = {name: PROTOCOL.codec(name) for name in PROTOCOL.dialects}
 DES = HipushContent(bytes(range(8)), legacy_hipush=True)  # a throw-away key
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.playbooks.tny.peer import CODECS, DIALECTS, push
+from tests.playbooks.tny.peer import DIALECTS, RELAY_CODECS, push
 from tests.playbooks.tny.relay_peer import (
     GATEWAY,
     IPV4,
@@ -73,7 +73,7 @@ OF_SERVERS = ("LINK_OPENED", "TUNNEL_CONNECTED")
 
 
 def packet(dialect: str, arguments: Any) -> bytes:
-    data: bytes = CODECS[dialect].encode_relay_packet(RelayPacket(arguments=arguments))
+    data: bytes = RELAY_CODECS[dialect].encode_relay_packet(RelayPacket(arguments=arguments))
     return data
 
 
@@ -266,7 +266,7 @@ def test_a_link_says_when_it_has_something_to_fetch() -> None:
 def test_the_time_of_a_packet_is_the_wall_clock_at_the_links_now() -> None:
     link = open_link()
     link.ping(now=2.5)
-    sent, _ = CODECS["seed"].decode_relay_packet(data := link.to_send(), 0, len(data))
+    sent, _ = RELAY_CODECS["seed"].decode_relay_packet(data := link.to_send(), 0, len(data))
     assert sent.time == link._epoch_ms + 2500
 
 

@@ -12,10 +12,17 @@ from typing import Any
 
 import pytest
 
-from wirelake.protocols.comet import codec_hipush, codec_seed
+from wirelake.protocols.comet import codec_seed
 from wirelake.protocols.comet.layout import PROTOCOL as COMET
 from wirelake.wire import Layout, Protocol
-from wirelake.wire.generate.load import cache_folder, load_codec
+from wirelake.wire.generate import module
+from wirelake.wire.generate.load import (
+    cache_folder,
+    load_codec,
+    load_source,
+    temporary_cache_folder,
+)
+from wirelake.wire.generate.module import codec_source
 from wirelake.wire.types import U8, U16
 
 
@@ -79,10 +86,31 @@ def test_the_folder_is_in_the_home_otherwise(
 # -- codecs ----------------------------------------------------------------------------------
 
 
-def test_own_protocols_are_committed(cache: Path) -> None:
+def test_default_dialects_are_committed(cache: Path) -> None:
     assert load_codec(COMET, "seed") is codec_seed
-    assert load_codec(COMET, "hipush") is codec_hipush
     assert not cache.exists()
+
+
+def test_other_dialects_are_generated_into_the_cache(cache: Path) -> None:
+    for name in [name for name in sys.modules if name.startswith("wirelake_codec_comet_hipush")]:
+        del sys.modules[name]
+    codec: Any = load_codec(COMET, "hipush")
+    (path,) = cache.glob("*.py")
+    assert Path(str(codec.__file__)) == path
+    assert path.name.startswith("wirelake_codec_comet_hipush_")
+    assert path.read_text(encoding="utf-8") == codec_source([COMET], "hipush")
+
+
+def test_a_change_in_the_generator_changes_the_file(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is a hash of what the generator writes, so no old file is loaded after a change."""
+    before = load_codec(protocol(), "seed").__name__
+    monkeypatch.setattr(module, "_HEADER", module._HEADER + "\nCHANGED = True\n")
+    after: Any = load_codec(protocol(), "seed")
+    assert after.CHANGED
+    assert after.__name__ != before
+    assert len(list(cache.glob("*.py"))) == 2
 
 
 def test_another_package_has_its_codec_in_the_cache(cache: Path) -> None:
@@ -166,6 +194,50 @@ def test_a_read_only_folder_is_replaced(cache: Path, monkeypatch: pytest.MonkeyP
     assert works(codec)
     assert not list(cache.iterdir())
     assert not Path(str(codec.__file__)).is_relative_to(cache)
+
+
+def test_processes_without_a_cache_folder_share_a_private_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = temporary_cache_folder()
+    assert folder == temporary_cache_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_temporary_folder_that_others_may_write_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    shared = temporary_cache_folder()
+    shared.chmod(0o777)
+    private = temporary_cache_folder()
+    assert private != shared
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_temporary_folder_that_is_a_link_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    shared = temporary_cache_folder()
+    shared.rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    shared.symlink_to(tmp_path / "elsewhere")
+    assert temporary_cache_folder() != shared
+
+
+def test_a_source_with_another_version_has_another_file(cache: Path) -> None:
+    names = {load_source("wirelake_codec_throwaway_load", "A = 1\n", v).__name__ for v in "ab"}
+    assert len(names) == 2
+    assert len(list(cache.glob("*.py"))) == 2
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_module_that_fails_to_load_is_not_kept() -> None:
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            load_source("wirelake_codec_throwaway_load", "1 / 0\n")
 
 
 CHILD = """

@@ -4,26 +4,28 @@
     frames = kernels.scan(buf, run_starts, run_stops)
     decoded = kernels.frames.decode(buf, starts, stops, ways)
 
-The kernels of the built-in protocols are files of this package. Those of others are made on first
-use in the cache folder, named by the hash of what they contain, like their codecs.
+The kernels of the built-in protocols in their default dialects are files of this package. All
+others are generated on first use into the cache folder, as their codecs are.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import mmap
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.protocols import registry
-from wirelake.wire.generate.load import load_source
+from wirelake.wire.generate.load import is_committed, load_source
 from wirelake.wire.protocol import Protocol
 
+from .. import jit
 from ..generate.dynamic import STACK
 from ..generate.module import decoders, kernel_source
 from ..jit.options import readonly
@@ -189,7 +191,20 @@ def _plans(protocol: Protocol, dialect: str) -> dict[str, Plan]:
 
 @functools.cache
 def _module(protocol: Protocol, dialect: str) -> ModuleType:
-    if protocol.name in registry.BUILT_IN:
+    if is_committed(protocol, dialect):
         return importlib.import_module(f"wirelake.columnar.kernels.{protocol.name}_{dialect}")
-    source = kernel_source(protocol, dialect)
-    return load_source(f"wirelake_kernel_{protocol.name.replace('-', '_')}_{dialect}", source)
+    stem = f"wirelake_kernel_{protocol.name.replace('-', '_')}_{dialect}"
+    return load_source(stem, kernel_source(protocol, dialect), _helper_version())
+
+
+@functools.cache
+def _helper_version() -> str:
+    """Return a hash of the helpers that are compiled into kernels.
+
+    Numba compares the file of the kernel alone with its cache. A change in a helper has to give the
+    kernel another name, or the machine code of the old helper would be used.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(jit.__path__[0]).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,4 +1,8 @@
-"""`python -m wirelake.columnar.generate [--check]`: writes the built-in protocols' kernels."""
+"""`python -m wirelake.columnar.generate [--check]`: write the committed kernels.
+
+One file for each built-in protocol, in its default dialect. Kernels of other dialects are generated
+into the cache folder on first use (`decode/kernel.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,21 +18,23 @@ FOLDER = Path(__file__).parent.parent / "kernels"
 
 
 def sources() -> dict[Path, str]:
-    """Each file that belongs to the package, and what it should hold."""
+    """Return the committed files with the content that each should have."""
     found = {}
     for name in registry.BUILT_IN:
         protocol = registry.find(name)
-        for dialect in protocol.dialects:
-            found[FOLDER / f"{name}_{dialect}.py"] = kernel_source(protocol, dialect)
+        default = protocol.dialects[0]
+        found[FOLDER / f"{name}_{default}.py"] = kernel_source(protocol, default)
     return found
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes what is out of date; with --check only names it, and fails."""
+    """Write the files that are out of date; with --check, only list them."""
     parser = argparse.ArgumentParser(
-        prog="python -m wirelake.columnar.generate", description=__doc__
+        prog="python -m wirelake.columnar.generate", description=main.__doc__
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
+    )
     chosen = parser.parse_args(arguments)
     stale = [
         path

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from wirelake.protocols.comet.endpoint import CODECS
 from wirelake.protocols.comet.layout import (
+    PROTOCOL,
     Error,
     GetMessageList,
     GetTopicList,
@@ -78,7 +78,7 @@ class CometForm:
 
     def __init__(self, dialect: Dialect):
         self.name = f"comet {dialect}"
-        self._encode = CODECS[dialect].encode_frame
+        self._encode = PROTOCOL.codec(dialect).encode_frame
         self._moulds: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
         self._ts = (0, self._time(0))
 

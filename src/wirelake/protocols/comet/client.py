@@ -24,7 +24,6 @@ from ..sansio import (
 from .endpoint import (
     ANSWERS,
     BEFORE_AUTH,
-    CODECS,
     ENDS,
     Endpoint,
     open_content,
@@ -37,6 +36,7 @@ from .events import (
     Replied,
 )
 from .layout import (
+    PROTOCOL,
     Auth,
     AuthSuccess,
     Command,
@@ -100,6 +100,9 @@ class ClientSession(Endpoint):
             Role.CLIENT, self.options.auto_prefers if chosen == "auto" else chosen, now
         )
         self._auto = chosen == "auto"
+        if self._auto:
+            # Generated on first use: now, and not when a notification waits for it.
+            PROTOCOL.codec("hipush")
         self._shown = False
         self._waiting: deque[_Asked] = deque()
         self._unsent: deque[_Asked] = deque()
@@ -210,7 +213,7 @@ class ClientSession(Endpoint):
             found: tuple[Any, int] = self._codec.decode_frame_s2c(buf, pos, end)
         except DecodeError as error:
             try:
-                found = CODECS[other].decode_frame_s2c(buf, pos, end)
+                found = PROTOCOL.codec(other).decode_frame_s2c(buf, pos, end)
             except DecodeError:
                 raise error from None
             self._show(other)
@@ -221,14 +224,14 @@ class ClientSession(Endpoint):
 
     def _fits(self, dialect: Dialect, buf: bytes, pos: int, end: int) -> bool:
         try:
-            CODECS[dialect].decode_frame_s2c(buf, pos, end)
+            PROTOCOL.codec(dialect).decode_frame_s2c(buf, pos, end)
         except DecodeError:
             return False
         return True
 
     def _show(self, dialect: Dialect) -> None:
         """The peer has shown which layout it has."""
-        self._dialect, self._codec, self._shown = dialect, CODECS[dialect], True
+        self._dialect, self._codec, self._shown = dialect, PROTOCOL.codec(dialect), True
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
         try:

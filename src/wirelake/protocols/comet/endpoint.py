@@ -16,8 +16,8 @@ from ..sansio import (
     Session,
     SessionError,
 )
-from . import codec_hipush, codec_seed
 from .layout import (
+    PROTOCOL,
     Auth,
     AuthSuccess,
     Command,
@@ -51,7 +51,6 @@ from .sealing import (
 __all__ = [
     "ANSWERS",
     "BEFORE_AUTH",
-    "CODECS",
     "ENDS",
     "REASONS",
     "Endpoint",
@@ -59,9 +58,6 @@ __all__ = [
     "seal",
     "with_content",
 ]
-
-CODECS: Final = {"seed": codec_seed, "hipush": codec_hipush}
-"""The codec of each dialect; they differ in notifications alone."""
 
 REASONS: Final[dict[int, str]] = {
     ErrorCode.TOKEN_ILLEGAL: "token expired or illegal",
@@ -113,7 +109,7 @@ class Endpoint(Session):
         super().__init__(role, now=now)
         self.client_id = ""
         self._dialect: Dialect = dialect
-        self._codec = CODECS[dialect]
+        self._codec = PROTOCOL.codec(dialect)
         self._auth_frame = self._auth_success_frame = b""
 
     def _encode(self, message: Command | Reply) -> bytes:

@@ -34,10 +34,10 @@ from ..sansio import (
     Side,
     Table,
 )
-from . import codec_go, codec_seed
 from .application import ROW_TYPES
 from .events import Call, Requested
 from .layout import (
+    PROTOCOL,
     BrokenRow,
     Flag,
     FlagType,
@@ -67,7 +67,6 @@ from .sequences import (
 
 __all__ = ["Requests"]
 
-_CODECS: Final = {"seed": codec_seed, "go": codec_go}
 _OPEN: Final[Table] = {
     "open": {
         "receive request": "open",
@@ -97,7 +96,7 @@ class Requests(Session):
         self.message_limit = options.message_limit
         self.warnings: Counter[str] = Counter()
         """What was tolerated or dropped, by code."""
-        self._codec = _CODECS[options.dialect]
+        self._codec = PROTOCOL.codec(options.dialect)
         self._resume: int | None = None
         self._waiting: deque[Call] = deque()
         self._current: Call | None = None

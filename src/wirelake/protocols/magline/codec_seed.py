@@ -11,12 +11,8 @@ import struct
 from typing import Any, NoReturn
 
 from wirelake.wire import runtime as rt
-from wirelake.wire.errors import (
-    DecodeError,
-    EncodeError,
-    NeedMore,
-)
-from .layout import (
+from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
+from wirelake.protocols.magline.layout import (
     Ack,
     Err,
     Fin,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.types import Layout
 
-from . import codec_upstream as codec
+from . import codec_seed as codec
 from .layout import (
     ForwardHeader,
     HeaderType,

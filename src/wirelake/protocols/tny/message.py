@@ -6,29 +6,27 @@ and `PacketContext.seal` go the other way. See Message编码 in seed 002.
 
 from __future__ import annotations
 
+from typing import cast
+
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from . import codec_seed, codec_upstream
-from .layout import Message
+from .layout import PROTOCOL, Message
 from .transform import Dialect
 
 __all__ = ["decode_message", "encode_message"]
 
-_READERS = {"seed": codec_seed.read_message, "upstream": codec_upstream.read_message}
-_WRITERS = {"seed": codec_seed.write_message, "upstream": codec_upstream.write_message}
-
 
 def decode_message(data: bytes, dialect: Dialect = "seed") -> Message:
     """The message that these bytes are, all of them. Raises DecodeError only."""
-    message, stop = _READERS[dialect](data, 0, len(data))
+    message, stop = PROTOCOL.codec(dialect).read_message(data, 0, len(data))
     if stop != len(data):
         raise DecodeError("trailing_bytes", "message", stop, f"{len(data) - stop} left")
-    return message
+    return cast(Message, message)
 
 
 def encode_message(message: Message, dialect: Dialect = "seed") -> bytes:
     """The bytes of a message. Raises EncodeError only."""
     try:
-        return _WRITERS[dialect](message)
+        return cast(bytes, PROTOCOL.codec(dialect).write_message(message))
     except (AttributeError, TypeError, ValueError) as error:
         raise EncodeError("bad_value", "message", None, str(error)) from error

@@ -12,7 +12,6 @@ a tick shows that the peer speaks upstream.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Final, cast
 
 from wirelake.wire.errors import (
@@ -22,8 +21,9 @@ from wirelake.wire.errors import (
 )
 
 from ..sansio import SessionError
-from . import codec_seed, codec_upstream
+from . import codec_seed
 from .layout import (
+    PROTOCOL,
     Envelope,
     Message,
     Packet,
@@ -49,7 +49,6 @@ __all__ = [
     "Speech",
 ]
 
-_CODECS: Final[dict[str, ModuleType]] = {"seed": codec_seed, "upstream": codec_upstream}
 _MAGIC: Final = b"tny."
 _HEAD: Final = 5
 """Bytes of head and option: all of a tick in the original."""
@@ -62,9 +61,11 @@ _MOST_OVERHEAD: Final = 10 + 5 + 8
 
 TICK_TAIL: Final = bytes(_LENGTH)
 """What a tick of the seed dialect has after the five bytes that both forms share."""
-PING: Final = {name: codec.encode_packet(Packet(body=Ping())) for name, codec in _CODECS.items()}
+_SEED_PING: Final = codec_seed.encode_packet(Packet(body=Ping()))
+_SEED_PONG: Final = codec_seed.encode_packet(Packet(body=Pong()))
+PING: Final = {"seed": _SEED_PING, "upstream": _SEED_PING[:_HEAD]}
 """A ping in each dialect."""
-PONG: Final = {name: codec.encode_packet(Packet(body=Pong())) for name, codec in _CODECS.items()}
+PONG: Final = {"seed": _SEED_PONG, "upstream": _SEED_PONG[:_HEAD]}
 """A pong in each dialect."""
 
 PLAIN: Final = codec_seed.encode_packet(Packet(body=Envelope(access_id=0, number=0, content=b"")))[
@@ -89,7 +90,10 @@ class Speech:
     def __init__(self, dialect: SpokenDialect):
         self.auto = dialect == "auto"
         self.current: Dialect = "seed" if self.auto else cast(Dialect, dialect)
-        self.codec = _CODECS[self.current]
+        self.codec = PROTOCOL.codec(self.current)
+        if self.auto:
+            # Generated on first use: now, and not when a tick of a live connection asks for it.
+            PROTOCOL.codec("upstream")
         self.seen: Dialect | None = None if self.auto else self.current
         self.changed = False
 
@@ -97,7 +101,7 @@ class Speech:
         """A tick of the peer had this form."""
         self.changed = self.changed or self.seen != dialect
         self.seen = self.current = dialect
-        self.codec = _CODECS[dialect]
+        self.codec = PROTOCOL.codec(dialect)
 
 
 class PacketReader:
@@ -227,7 +231,7 @@ class PacketReader:
         if kind == _UNDEFINED and not self._strict:
             return self._undefined_type(buf, pos, end)
         # The codec of the original asks for no more than a tick when a packet has hardly begun.
-        codec = codec_upstream if end - pos < _HEAD else self._speech.codec
+        codec = PROTOCOL.codec("upstream") if end - pos < _HEAD else self._speech.codec
         return cast("tuple[Packet, int]", codec.decode_packet(buf, pos, end, self.limit))
 
     def _tick(self, buf: bytes, pos: int, end: int, kind: PacketType) -> tuple[Packet, int]:

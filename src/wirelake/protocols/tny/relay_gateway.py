@@ -19,7 +19,6 @@ from ..sansio import (
     Side,
     Table,
 )
-from . import codec_upstream
 from .layout import (
     LinkOpen,
     LinkOpened,
@@ -305,7 +304,7 @@ class GatewayLink(RelayLink):
         """Moves a tunnel here: TUNNEL_SWITCH_LINK; in dialect upstream the original's form of it, a
         TUNNEL_CONNECT that has ids only (§8.8)."""
         if self.options.dialect == "upstream":
-            ids = codec_upstream.write_tunnel_switch_link(TunnelSwitchLink(**key._asdict()))
+            ids = self._codec.write_tunnel_switch_link(TunnelSwitchLink(**key._asdict()))
             self.put_raw(RelayType.TUNNEL_CONNECT, ids)
         else:
             self.put(TunnelSwitchLink(**key._asdict()))

@@ -20,7 +20,6 @@ from __future__ import annotations
 import struct
 from abc import abstractmethod
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from wirelake.wire.errors import DecodeError, EncodeError
@@ -33,8 +32,8 @@ from ..sansio import (
     SessionError,
     Side,
 )
-from . import codec_seed, codec_upstream
 from .layout import (
+    RELAY,
     Arguments,
     LinkClose,
     LinkOpen,
@@ -59,11 +58,6 @@ from .relay_events import (
 
 __all__ = ["RelayLink", "link_id", "receives"]
 
-_CODECS: Final[dict[str, ModuleType]] = {
-    "seed": codec_seed,
-    "upstream": codec_upstream,
-    "auto": codec_seed,
-}
 _HEAD: Final = struct.Struct("<3sIiBq")
 _IDS: Final = struct.Struct("<qq")
 _LAST_PACK_ID: Final = (1 << 31) - 1
@@ -114,7 +108,7 @@ class RelayLink(Session):
         """Service, instance and key of LINK_OPEN, in one."""
         self.tunnels: set[TunnelKey] = set()
         """The tunnels that this link carries."""
-        self._codec = _CODECS[options.dialect]
+        self._codec = RELAY.codec(None if options.dialect == "auto" else options.dialect)
         self._epoch_ms = epoch_ms
         self._pack_id = 0
         self._packet_at = 0

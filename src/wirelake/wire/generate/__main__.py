@@ -1,4 +1,8 @@
-"""`python -m wirelake.wire.generate [--check]`: writes the codecs of this package's protocols."""
+"""`python -m wirelake.wire.generate [--check]`: write the committed codecs.
+
+One file for each package under `wirelake.protocols`, in its default dialect. Codecs of other
+dialects are generated into the cache folder on first use (`load.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,23 +19,23 @@ FAMILIES = {
     "magline": ("PROTOCOL",),
     "comet": ("PROTOCOL",),
 }
-"""Packages under `wirelake.protocols`, and the protocols that each declares."""
+"""Packages under `wirelake.protocols` and the protocols that each declares."""
 
 
 def sources() -> dict[Path, str]:
-    """Every generated file and what it should contain."""
+    """Return the committed files with the content that each should have."""
     wanted = {}
     for package, names in FAMILIES.items():
         layout = importlib.import_module(f"wirelake.protocols.{package}.layout")
         protocols = [getattr(layout, name) for name in names]
         folder = Path(str(layout.__file__)).parent
-        for dialect in protocols[0].dialects:
-            wanted[folder / f"codec_{dialect}.py"] = codec_source(protocols, dialect)
+        default = protocols[0].dialects[0]
+        wanted[folder / f"codec_{default}.py"] = codec_source(protocols, default)
     return wanted
 
 
 def stale() -> list[Path]:
-    """Generated files that do not say what they should."""
+    """Return the committed files whose content is out of date."""
     return [
         path
         for path, source in sources().items()
@@ -40,11 +44,13 @@ def stale() -> list[Path]:
 
 
 def main() -> int:
-    """Writes what is stale, or with --check only names it."""
+    """Write the files that are out of date; with --check, only list them."""
     parser = argparse.ArgumentParser(
         prog="python -m wirelake.wire.generate", description=main.__doc__
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
+    )
     check = parser.parse_args().check
     wanted = sources()
     for path in stale():

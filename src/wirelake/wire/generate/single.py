@@ -7,13 +7,10 @@ protocol from another package (`load.py`).
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import re
 import struct
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from .. import model as m
@@ -21,7 +18,7 @@ from ..declare import DeclarationError, build
 from ..errors import DecodeError, EncodeError
 from ..types import Layout
 from ..walk import dynamics, reachable
-from .load import _written, cache_folder
+from .load import load_source
 from .module import _HEADER, _Module
 
 __all__ = ["LayoutCodec", "compile_layout"]
@@ -45,7 +42,8 @@ def compile_layout(cls: type[L], dialect: str = "seed") -> LayoutCodec:
     layout = build(cls, dialect)
     if layout.body is not None or any(_rows(part) for part in layout.parts):
         raise DeclarationError(f"{cls.__qualname__}: a layout with a body or rows needs a Protocol")
-    module = _module(layout.name, dialect, _Single(layout).source())
+    stem = f"wirelake_layout_{re.sub('[^a-z0-9]', '_', layout.name)}_{dialect}"
+    module = load_source(stem, _Single(layout).source())
     read = getattr(module, f"read_{layout.name}")
     write = getattr(module, f"write_{layout.name}")
 
@@ -90,18 +88,3 @@ class _Single(_Module):
             protocols=layout.name, dialect=self.dialect, module=layout.cls.__module__
         )
         return text + "\n".join(imports) + "\n"
-
-
-def _module(layout_name: str, dialect: str, source: str) -> ModuleType:
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    name = f"wirelake_layout_{re.sub('[^a-z0-9]', '_', layout_name)}_{dialect}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    path = _written(cache_folder() / f"{name}.py", source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
