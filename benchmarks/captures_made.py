@@ -21,6 +21,7 @@ from wirelake.capture.format.limits import Limits
 from wirelake.columnar.scan.blocks import OFFSET
 from wirelake.columnar.scan.scanner import Scanner
 from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.traffic import PROTOCOLS, simulate
 
 from .corpus import corpus
@@ -150,7 +151,7 @@ def _mould(way: int, flags: int, payload: bytes, copies: int) -> _Mould:
 
 def _conversation() -> list[tuple[int, int, bytes]]:
     """Ten packets of a phone that signs on and gets a notification: way, flags, payload."""
-    write = comet.PROTOCOL.encode
+    write = COMET_PROTOCOL.encode
     note = comet.Notification(1, "00112233445566aa", content=b"x" * 90, ts=START_S * 1000)
     push = _PSH | _ACK
     return [

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.protocols.comet.layout import PROTOCOL, Notification
+from wirelake.protocols.comet.layout import Notification
+from wirelake.protocols.comet.protocol import PROTOCOL
 
 __all__ = ["FRAMES", "FRAME_BYTES", "PER_CALL", "recorded", "recorder_passes"]
 

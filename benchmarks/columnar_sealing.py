@@ -20,7 +20,7 @@ from wirelake.capture.decode.keys import KeyRing
 from wirelake.columnar.decode.meaning import Found
 from wirelake.columnar.decode.messages import Slices
 from wirelake.columnar.decode.sealed_parts import ConnectionKeys, unsealed
-from wirelake.protocols.magline.layout import PROTOCOL
+from wirelake.protocols.magline.protocol import PROTOCOL
 
 __all__ = ["CONNECTIONS", "Sealing"]
 

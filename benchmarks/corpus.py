@@ -15,9 +15,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.protocols.esnp import layout as esnp
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP_PROTOCOL
 from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE_PROTOCOL
 from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY_PROTOCOL
+from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 from wirelake.wire import Protocol
 from wirelake.wire.model import Direction
 
@@ -136,7 +141,7 @@ def _tny_message(rng: random.Random) -> tny.Message:
 
 def _tny_packet(rng: random.Random) -> tuple[tny.Packet, tny.Message]:
     message = _tny_message(rng)
-    content = tny.PROTOCOL.codec().write_message(message)
+    content = TNY_PROTOCOL.codec().write_message(message)
     number = rng.randrange(1, 60_000)
     envelope = tny.Envelope(access_id=_access_id(rng), number=number, content=content)
     return tny.Packet(body=envelope), message
@@ -350,11 +355,11 @@ _ESNP: tuple[tuple[int, None, Draw], ...] = (
 Mix: TypeAlias = tuple[tuple[int, Direction | None, Draw], ...]
 
 _MIXES: dict[str, tuple[Protocol, Mix]] = {
-    "comet": (comet.PROTOCOL, _COMET),
-    "tny": (tny.PROTOCOL, _TNY),
-    "relay": (tny.RELAY, _RELAY),
-    "magline": (magline.PROTOCOL, _MAGLINE),
-    "esnp": (esnp.PROTOCOL, _ESNP),
+    "comet": (COMET_PROTOCOL, _COMET),
+    "tny": (TNY_PROTOCOL, _TNY),
+    "relay": (RELAY_PROTOCOL, _RELAY),
+    "magline": (MAGLINE_PROTOCOL, _MAGLINE),
+    "esnp": (ESNP_PROTOCOL, _ESNP),
 }
 
 PROTOCOLS = tuple(_MIXES)

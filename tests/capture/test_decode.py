@@ -17,13 +17,14 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.capture.tcp.connections import GRACE_NS
 from wirelake.capture.tcp.synthesis import ipv4
 from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.protocols.comet.sealing import ContentSealer
-from wirelake.protocols.tny.layout import RELAY as RELAY_PROTOCOL
 from wirelake.protocols.tny.layout import (
     Message,
     RelayPacket,
     TunnelRelay,
 )
+from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 from wirelake.records.schema import COMMON, schema
 from wirelake.records.tunnels import tunnel_connection
 
@@ -325,7 +326,7 @@ def pushed(number: int, key: bytes = KEY) -> bytes:
     sealer.counter = number
     content = sealer.seal(b"news", msg_type=1, msg_id="n", ts=0)
     message = comet.Notification(msg_type=1, msg_id="n", content=content, ts=0)
-    return comet.PROTOCOL.encode(message)
+    return COMET_PROTOCOL.encode(message)
 
 
 def keyed(connection: int) -> str:

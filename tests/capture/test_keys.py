@@ -10,7 +10,7 @@ import pytest
 
 from wirelake.capture.decode import keys as keys_module
 from wirelake.capture.decode.decryption import Opened, Openings
-from wirelake.capture.decode.keys import KeyRing, opener_class
+from wirelake.capture.decode.keys import KeyRing
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.sealing import (
@@ -19,8 +19,10 @@ from wirelake.protocols.comet.sealing import (
     HipushContent,
 )
 from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE_PROTOCOL
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
 from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY_PROTOCOL
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 from wirelake.records.message import Describer
 from wirelake.wire.errors import DecodeError
@@ -113,9 +115,9 @@ def test_secrets_of_captures_are_forgotten_before_key_logs(monkeypatch: pytest.M
 
 
 def test_who_opens_what() -> None:
-    assert opener_class(registry.find("esnp")) is None
-    assert opener_class(registry.find("relay")) is None
-    assert opener_class(registry.find("magline")).__module__.endswith("magline.decryption")
+    assert registry.find("esnp").opener is None
+    assert registry.find("relay").opener is None
+    assert registry.find("magline").opener.__module__.endswith("magline.decryption")
 
 
 # -- comet -----------------------------------------------------------------------------------
@@ -186,7 +188,7 @@ def test_keys_of_another_dialect_are_passed_over() -> None:
 
 
 def packet(context: PacketContext, text: bytes) -> tny.Packet:
-    message = tny.PROTOCOL.codec().write_message(tny.Message(id=1, body=text))
+    message = TNY_PROTOCOL.codec().write_message(tny.Message(id=1, body=text))
     made = context.seal(77, message, random=bytes)
     body = tny.Envelope(access_id=77, number=made.number, content=made.content)
     return tny.Packet(verify=made.verify, encrypt=made.encrypt, waste=made.waste, body=body)
@@ -218,14 +220,14 @@ def test_tny_packets_with_options_stay_sealed_without_a_key() -> None:
 
 def frame(body: Any) -> tuple[magline.Frame, bytes]:
     message = magline.Frame(seq=3, body=body)
-    return message, magline.PROTOCOL.encode(message)
+    return message, MAGLINE_PROTOCOL.encode(message)
 
 
 def test_magline_keys_are_found_by_the_client_random() -> None:
     cipher = RecordCipher(DirectionKeys(b"\x22" * 32, b"\x33" * 12, bytes(32)))
     _, plain = frame(magline.Req(business_cmd=7, hmac=bytes(16), data=b"hello"))
     raw = cipher.seal_data(plain)
-    request = magline.PROTOCOL.decode(raw).message
+    request = MAGLINE_PROTOCOL.decode(raw).message
     found = openings(ring(line(MAGLINE, client_random="ab" * 32)), "magline")
     assert found.open(request, raw, "c2s") == Opened({}, None, True)
     syn, syn_raw = frame(magline.Syn(random=b"\xab" * 32, public_key=bytes(32)))

@@ -122,7 +122,10 @@ def test_nothing_to_decode(run: Run) -> None:
         (("comet", "--hex", "000106"), "--direction c2s or s2c"),
         (("comet", "f", "--hex", "00", "--direction", "c2s"), "not both"),
         (("tny", "--hex", "00", "--dialect", "x"), "tny has no dialect 'x'; it has seed, upstream"),
-        (("tny", "--hex", "00", "--revision", "lines"), "--revision is for esnp"),
+        (
+            ("tny", "--hex", "00", "--revision", "lines"),
+            "--revision lines: tny has revisions: none",
+        ),
         (("esnp", "--hex", "00", "--keys", "f"), "esnp has nothing that keys open"),
         (("relay", "--hex", "00", "--keys", "f"), "relay has nothing that keys open"),
     ],

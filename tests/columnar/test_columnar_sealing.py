@@ -15,6 +15,7 @@ from wirelake.columnar.decode.sealed_parts import ConnectionKeys, opened_singly
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.protocols.comet.sealing import ContentSealer
 from wirelake.wire.errors import WireError
 
@@ -30,11 +31,11 @@ def pushed(number: int, key: bytes = KEY, text: bytes = b"news") -> bytes:
     sealer = ContentSealer(key)
     sealer.counter = number
     content = sealer.seal(text, msg_type=1, msg_id="n", ts=0)
-    return comet.PROTOCOL.encode(comet.Notification(msg_type=1, msg_id="n", content=content, ts=0))
+    return COMET_PROTOCOL.encode(comet.Notification(msg_type=1, msg_id="n", content=content, ts=0))
 
 
 def in_clear(text: bytes) -> bytes:
-    return comet.PROTOCOL.encode(comet.Notification(msg_type=1, msg_id="n", content=text, ts=0))
+    return COMET_PROTOCOL.encode(comet.Notification(msg_type=1, msg_id="n", content=text, ts=0))
 
 
 def captured(path: Path, *frames: bytes) -> int:

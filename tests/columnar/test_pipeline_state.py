@@ -22,14 +22,16 @@ from wirelake.columnar.pipeline.state import PipelineState, share_of
 from wirelake.columnar.tcp.frontend import FrontEnd
 from wirelake.protocols import registry
 from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE_PROTOCOL
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
 from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY_PROTOCOL
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 from wirelake.traffic import simulate
 
 NOW = 1_767_225_600_000_000_000
 SECOND = 1_000_000_000
-HELLO = magline.PROTOCOL.encode(
+HELLO = MAGLINE_PROTOCOL.encode(
     magline.Frame(seq=1, body=magline.Syn(random=bytes(32), public_key=bytes(32)))
 )
 
@@ -121,14 +123,14 @@ def test_what_packets_told_about_their_keys_is_remembered(tmp_path: Path) -> Non
     context = PacketContext("seed", config)
     written = Written(tmp_path, "tny")
     for number in range(4):
-        message = tny.PROTOCOL.codec().write_message(tny.Message(id=number, body=b"text"))
+        message = TNY_PROTOCOL.codec().write_message(tny.Message(id=number, body=b"text"))
         sealed = context.seal(77, message, random=bytes)
         access = 77 if number == 0 else 900 + number
         body = tny.Envelope(access_id=access, number=sealed.number, content=sealed.content)
         packet = tny.Packet(
             verify=sealed.verify, encrypt=sealed.encrypt, waste=sealed.waste, body=body
         )
-        written.file(tny.PROTOCOL.encode(packet))
+        written.file(TNY_PROTOCOL.encode(packet))
     log = tmp_path / "keys"
     lines = [["one", "two"], ["others"]]
     log.write_text("\n".join(json.dumps({"protocol": "tny", "security_keys": x}) for x in lines))
@@ -138,7 +140,7 @@ def test_what_packets_told_about_their_keys_is_remembered(tmp_path: Path) -> Non
 
 def magline_request(cipher: RecordCipher, seq: int, text: bytes) -> bytes:
     request = magline.Req(business_cmd=7, hmac=bytes(16), data=text)
-    return cipher.seal_data(magline.PROTOCOL.encode(magline.Frame(seq=seq, body=request)))
+    return cipher.seal_data(MAGLINE_PROTOCOL.encode(magline.Frame(seq=seq, body=request)))
 
 
 def test_the_newest_key_of_a_connection_is_used_and_those_in_captures_are_kept(
@@ -151,7 +153,7 @@ def test_the_newest_key_of_a_connection_is_used_and_those_in_captures_are_kept(
         ciphers.append(RecordCipher(DirectionKeys(key * 32, b"\x33" * 12, bytes(32))))
         keys = {"c2s_enc": (key * 32).hex(), "c2s_iv": "33" * 12}
         lines.append(json.dumps({"protocol": "magline", "client_random": "ab" * 32, **keys}))
-    written.file(magline.PROTOCOL.encode(syn), secrets=lines[0])
+    written.file(MAGLINE_PROTOCOL.encode(syn), secrets=lines[0])
     written.file(magline_request(ciphers[0], 2, b"first"))
     written.file(magline_request(ciphers[1], 3, b"second"), secrets=lines[1])
     written.file(magline_request(ciphers[1], 4, b"third"))
@@ -211,7 +213,7 @@ def test_time_does_not_go_back_from_file_to_file(tmp_path: Path) -> None:
 
 def test_a_hole_is_where_it_showed(tmp_path: Path) -> None:
     """A packet that was captured up to the end of a frame, and behind which nothing comes."""
-    port = magline.PROTOCOL.port
+    port = MAGLINE_PROTOCOL.port
     assert port is not None
     packet = _Talk(1, port).segment(0, HELLO + bytes(30))
     paths = plain_files(tmp_path, [[], [(0, packet, 30)], []])

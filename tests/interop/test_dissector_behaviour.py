@@ -10,7 +10,6 @@ from dissector_pcap import capture, cut
 from dissector_streams import compare, expected, write_script
 from dissector_tshark import assert_hidden, fields, run
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
 from wirelake.protocols.comet.layout import (
     Auth,
     ExchangeKey,
@@ -18,23 +17,21 @@ from wirelake.protocols.comet.layout import (
     Ok,
     Subscribe,
 )
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.esnp.layout import (
     Data,
     Message,
     Var,
     VarType,
 )
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
 from wirelake.protocols.magline.layout import Frame as MaglineFrame
 from wirelake.protocols.magline.layout import Syn
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
 from wirelake.protocols.registry import BUILT_IN, find
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import (
-    RELAY,
-    LinkOpen,
-    RelayPacket,
-)
+from wirelake.protocols.tny.layout import LinkOpen, RelayPacket
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import Protocol
 from wirelake.wire import model as m
 

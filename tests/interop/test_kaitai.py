@@ -25,16 +25,13 @@ from hypothesis import given, settings
 from kaitai_compare import compare_layout, compare_stage, parse
 from kaitai_zoo import ZOO
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.esnp.layout import BrokenRow
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import (
-    RELAY,
-    Envelope,
-    Message,
-)
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
+from wirelake.protocols.tny.layout import Envelope, Message
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import (
     DecodeError,
     NeedMore,

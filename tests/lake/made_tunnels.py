@@ -11,6 +11,7 @@ from tests.columnar.differential import _Talk
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapWriter
 from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 
 __all__ = ["write_tunnels"]
 
@@ -28,7 +29,7 @@ def write_tunnels(
     lost: float = 0,
 ) -> None:
     """Writes it. Every packet has a time of its own."""
-    talks = [_Talk(number, tny.RELAY.port or 0) for number in range(1, links + 1)]
+    talks = [_Talk(number, RELAY_PROTOCOL.port or 0) for number in range(1, links + 1)]
     on = dict.fromkeys(range(1, tunnels + 1), talks[0])
     asked: list[tuple[int, int]] = []
     with path.open("wb") as out:
@@ -38,7 +39,7 @@ def write_tunnels(
             if rng.random() < 0.2:
                 on[tunnel] = rng.choice(talks)
             way, body = _said(rng, tunnel, number, asked)
-            frame = tny.RELAY.encode(tny.RelayPacket(id=number, arguments=body))
+            frame = RELAY_PROTOCOL.encode(tny.RelayPacket(id=number, arguments=body))
             packet = on[tunnel].segment(way, frame)
             if rng.random() >= lost:
                 writer.packet(_NOW + number * 20 * _MS, packet)

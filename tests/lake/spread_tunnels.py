@@ -30,6 +30,7 @@ from wirelake.columnar.read.reader import (
     open_pipeline,
 )
 from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 from wirelake.records.batches import batch_from_rows
 from wirelake.records.engine import tell
 from wirelake.records.rows import Event, in_order
@@ -138,8 +139,8 @@ def _slot(block: bytes) -> int:
 def wild(ts_ns: int) -> bytes:
     """A packet of a pcap, on a link of its own that ends a tunnel."""
     body = tny.TunnelDisconnect(instance_id=7, tunnel_id=1)
-    frame = tny.RELAY.encode(tny.RelayPacket(id=1, arguments=body))
+    frame = RELAY_PROTOCOL.encode(tny.RelayPacket(id=1, arguments=body))
     out = io.BytesIO()
     writer = PcapWriter(out, link=LINK_RAW, nano=True)
-    writer.packet(ts_ns, _Talk(99, tny.RELAY.port or 0).segment(0, frame))
+    writer.packet(ts_ns, _Talk(99, RELAY_PROTOCOL.port or 0).segment(0, frame))
     return out.getvalue()[_HEAD_BYTES:]

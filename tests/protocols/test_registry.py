@@ -49,7 +49,7 @@ def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
         ("no_such_module:PROTOCOL", "does not load: ModuleNotFoundError"),
         ("wirelake.cli.demo.tour:NOTHING", "does not load: AttributeError"),
         ("wirelake.cli.demo.tour:Reading", "is not a wirelake.wire.Protocol"),
-        ("wirelake.protocols.comet.layout:PROTOCOL", "calls itself 'comet'"),
+        ("wirelake.protocols.comet.protocol:PROTOCOL", "calls itself 'comet'"),
     ],
 )
 def test_a_broken_one_is_one_line_and_spoils_nothing(

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
 from wirelake.protocols.comet.layout import (
     Auth,
     ErrorCode,
@@ -16,7 +15,7 @@ from wirelake.protocols.comet.layout import (
     Notification,
     Ok,
 )
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.esnp.layout import (
     Data,
     Message,
@@ -24,20 +23,17 @@ from wirelake.protocols.esnp.layout import (
     Var,
     VarType,
 )
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
 from wirelake.protocols.magline.layout import (
     Frame,
     Pin,
     Syn,
 )
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
 from wirelake.protocols.registry import BUILT_IN, find
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import (
-    RELAY,
-    Envelope,
-    Packet,
-    Ping,
-)
+from wirelake.protocols.tny.layout import Envelope, Packet, Ping
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import (
     Decoded,
     DecodeError,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
 from wirelake.protocols.esnp.layout import Var
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
 from wirelake.wire import model as m
 from wirelake.wire.declare import build
 from wirelake.wire.types import (

@@ -29,11 +29,11 @@ GROUP: Final = "wirelake.protocols"
 """The entry point group."""
 
 BUILT_IN: Final[dict[str, str]] = {
-    "esnp": "wirelake.protocols.esnp.layout:PROTOCOL",
-    "tny": "wirelake.protocols.tny.layout:PROTOCOL",
-    "relay": "wirelake.protocols.tny.layout:RELAY",
-    "magline": "wirelake.protocols.magline.layout:PROTOCOL",
-    "comet": "wirelake.protocols.comet.layout:PROTOCOL",
+    "esnp": "wirelake.protocols.esnp.protocol:PROTOCOL",
+    "tny": "wirelake.protocols.tny.protocol:PROTOCOL",
+    "relay": "wirelake.protocols.tny.protocol:RELAY",
+    "magline": "wirelake.protocols.magline.protocol:PROTOCOL",
+    "comet": "wirelake.protocols.comet.protocol:PROTOCOL",
 }
 """Where the built-in protocols are declared; another package cannot take these names."""
 

@@ -69,7 +69,8 @@ class Describer:
         self._ids = [self._each(each.path) for each in meaning.ids]
         self._bodies = [self._path(path) for path in meaning.body]
         self._sealed = [self._path(path) for path in meaning.sealed]
-        self._inner = None if meaning.inner is None else self._path(meaning.inner[0])
+        self._carrier = self._path(meaning.tunnels.carrier) if meaning.tunnels else None
+        self._key = self._path(meaning.key_selector.path) if meaning.key_selector else None
         self._body_row = None if meaning.body_row is None else self._getter(meaning.body_row)
 
     def __call__(
@@ -121,9 +122,16 @@ class Describer:
                 return value
         return None
 
-    def inner(self, frame: Any) -> Any:
-        """The message of another protocol that this one carries, or None."""
-        return None if self._inner is None else self._inner(_Seen(frame, None, {}))
+    def carrier(self, frame: Any) -> Any:
+        """The body of a frame that carries a message of a tunnel, or None."""
+        return None if self._carrier is None else self._carrier(_Seen(frame, None, {}))
+
+    def key_name(self, frame: Any) -> str | None:
+        """What the message says about the keys of its connection, as key logs write it."""
+        if self._key is None:
+            return None
+        value = self._key(_Seen(frame, None, {}))
+        return value.hex() if isinstance(value, bytes) else value
 
     # -- columns that are no terms ----------------------------------------------------------
 

@@ -60,7 +60,7 @@ def struct_type(protocol: Protocol, *, whole: bool = False) -> pa.DataType:
 def elsewhere(protocol: Protocol) -> frozenset[str]:
     """Paths of fields that are not repeated in the struct."""
     meaning = protocol.meaning
-    inner = () if meaning.inner is None else (meaning.inner[0],)
+    inner = () if meaning.tunnels is None else (meaning.tunnels.inner,)
     return frozenset((*meaning.body, *inner))
 
 

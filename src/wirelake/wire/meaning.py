@@ -24,6 +24,8 @@ from typing import TypeAlias
 
 __all__ = [
     "At",
+    "CounterCipher",
+    "Device",
     "Each",
     "Equal",
     "First",
@@ -31,12 +33,17 @@ __all__ = [
     "If",
     "Is",
     "Join",
+    "KeySelector",
     "Meaning",
     "Name",
     "Named",
+    "Resumption",
     "RowField",
+    "SealMark",
+    "SignOn",
     "Term",
     "Text",
+    "Tunnels",
     "Values",
 ]
 
@@ -159,6 +166,123 @@ Term: TypeAlias = (
 """Something that has a value for a message, or none."""
 
 
+# -- what connections and sealed bodies are ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SignOn:
+    """How a client proves who it is; `Meaning.client` is who it says it is."""
+
+    confirmed_by: tuple[str, ...] = ()
+    """Messages by which the server accepts a client. The connection keeps that client."""
+    targets: tuple[str, ...] = ()
+    """Targets of requests whose arguments hold credentials: their bytes are never shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelector:
+    """The field by which key logs name a connection."""
+
+    name: str
+    """The name of the field in a line of a key log."""
+    path: str
+    """The same value in a message."""
+    hexadecimal: bool = False
+    """Whether the value is bytes, which a key log has as hexadecimal text."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealMark:
+    """How to tell sealed bytes from bytes in the clear, where a connection may have both."""
+
+    prefix: bytes
+    """The first bytes of everything that is sealed."""
+    overhead_bytes: int
+    """Bytes that sealing adds: what is shorter is not sealed."""
+    unmarked_dialects: tuple[str, ...] = ()
+    """Dialects without a mark. There, a body counts as sealed when a key is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterCipher:
+    """AES in counter mode with a key per direction, to decrypt many messages at once.
+
+    A counter block is the IV, with the message's number XORed into its last bytes, followed by the
+    number of the block. Names are those of key logs, without the direction (`c2s_`, `s2c_`).
+    """
+
+    key: str
+    iv: str
+    mac: str
+    """With this key a message must be verified too, one at a time."""
+    number: str
+    """The path of the message's number."""
+    iv_bytes: int
+    number_bytes: int
+    block_number_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The message in which a client describes its device: columns of `connections`."""
+
+    message: str
+    network_type: At | Values | None = None
+    isp: At | Values | None = None
+    phone_type: At | Values | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """The message that asks to resume an earlier session: it does where `session` has a value."""
+
+    message: str
+    session: str
+    """The path of the session's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnels:
+    """Virtual connections inside a link. The target of each message names one: `instance/tunnel`.
+
+    A tunnel lives from `connect` to `disconnect`, or until `connected` refuses it, and may move
+    from one link to another.
+    """
+
+    protocol: str
+    """The protocol of the messages in tunnels."""
+    carrier: str
+    """The message that carries another one."""
+    message: str
+    """The carried message: a path in the carrier, which is also the name of the stage that the
+    other protocol has it in."""
+    instance_id: str
+    tunnel_id: str
+    """Fields of the carrier that identify the tunnel."""
+    connect: str
+    connected: str
+    disconnect: str
+    others: tuple[str, ...] = ()
+    """Further messages about a tunnel."""
+    address: str | None = None
+    port: str | None = None
+    """Paths in `connect`: the address of the user, 4 or 16 bytes, and the port."""
+    accepted: str | None = None
+    """A path in `connected`: false when the tunnel is refused."""
+
+    @property
+    def inner(self) -> str:
+        """The path of the carried message, from the frame."""
+        return f"{self.carrier}.{self.message}"
+
+    @property
+    def messages(self) -> frozenset[str]:
+        """Every message about a tunnel."""
+        return frozenset(
+            (self.connect, self.connected, self.disconnect, self.carrier, *self.others)
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """How the columns of `messages` are found; a term that is None has no value for any message."""
@@ -180,9 +304,23 @@ class Meaning:
     """The application's bytes in a row; these stay in the struct as well."""
     sealed: tuple[str, ...] = ()
     """Which of the paths in `body` hold bytes that are encrypted on the wire."""
+    seal_mark: SealMark | None = None
+    """How sealed bytes are recognised; None when the paths in `sealed` are always sealed."""
+    cipher: CounterCipher | None = None
+    """The cipher of the paths in `sealed`, where readers can decrypt many messages at once."""
+    key_selector: KeySelector | None = None
+    """What messages say about the keys of their connection."""
     transformed: tuple[str, ...] = ()
     """Flags of the frame which say that the bytes of its stage are not as they are: without a key
     the stage stays closed."""
-    inner: tuple[str, str] | None = None
-    """A path whose value is a message of another protocol, and that protocol's stage: the message
-    has a row of its own, and is not repeated in the struct."""
+    sign_on: SignOn = field(default_factory=SignOn)
+    heartbeats: tuple[str, ...] = ()
+    """Messages that say "I am alive"; their answers are not among them."""
+    published_ms: tuple[str, ...] = ()
+    """Paths of the times at which notifications were published, in milliseconds since 1970, in the
+    order of the ids of their message."""
+    device: Device | None = None
+    resumption: Resumption | None = None
+    tunnels: Tunnels | None = None
+    """What the messages of a link do to tunnels. A carried message has a row of its own and is not
+    repeated in the struct of the carrier."""

@@ -412,7 +412,7 @@ class Layout:
         """The fewest bytes that it takes."""
         if self.protobuf:
             return 0
-        return sum(_part_size(p)[0] for p in self.parts)
+        return sum(part_size(p)[0] for p in self.parts)
 
     @property
     def fixed_size(self) -> int | None:
@@ -421,7 +421,7 @@ class Layout:
             return None
         total = 0
         for part in self.parts:
-            low, fixed = _part_size(part)
+            low, fixed = part_size(part)
             if not fixed:
                 return None
             total += low
@@ -444,7 +444,8 @@ def _is_transparent(layout: Layout) -> bool:
     return not bits and len(stored) == 1 and isinstance(stored[0], Body)
 
 
-def _part_size(part: Part) -> tuple[int, bool]:
+def part_size(part: Part) -> tuple[int, bool]:
+    """(fewest bytes, whether it is always that many)."""
     match part:
         case Field():
             if part.when is not None:

@@ -1,13 +1,15 @@
 """A protocol as a whole: its frame, its dialects, and the codec made from them.
 
-`Protocol` is what a layout module ends with, what the entry point `wirelake.protocols` names, and
-what every tool starts from. It is cheap to make: layouts are read and codecs loaded on first use.
+`Protocol` joins a layout and its meaning. The entry point `wirelake.protocols` names one, and every
+tool starts from one. It is cheap to make: layouts are read and codecs loaded on first use.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import struct
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from .model import Direction
 from .model import Layout as LayoutModel
 from .types import Layout
 
-__all__ = ["Decoded", "Protocol"]
+__all__ = ["Decoded", "Protocol", "Revision"]
 
 
 class Decoded(NamedTuple):
@@ -27,12 +29,22 @@ class Decoded(NamedTuple):
     stop: int
 
 
+class Revision(NamedTuple):
+    """A version of a protocol's document that has the same bytes and stricter rules."""
+
+    problems: str
+    """`module:function`; yields what a strict reader refuses in a message."""
+    unnamed: tuple[str, ...] = ()
+    """Names of numbers that have none in this revision."""
+
+
 class Protocol:
     """A named protocol, declared by its frame layout.
 
     `more` are layouts that no frame reaches by itself, such as what a stage yields. The first
     dialect is the default. `directed` tells whether a reader must know who speaks. `meaning` tells
-    what the columns of the table of messages are.
+    other packages what its messages mean. `opener` (`module:class`, imported when it is needed)
+    opens sealed parts: `Opener(keys, direction, dialect).open(message, raw)`.
     """
 
     def __init__(
@@ -45,6 +57,8 @@ class Protocol:
         dialects: tuple[str, ...] = ("seed",),
         port: int | None = None,
         meaning: Meaning | None = None,
+        opener: str | None = None,
+        revisions: Mapping[str, Revision] | None = None,
     ):
         self.name = name
         self.title = title
@@ -53,6 +67,8 @@ class Protocol:
         self.dialects = dialects
         self.port = port
         self.meaning = meaning if meaning is not None else Meaning()
+        self.revisions = {} if revisions is None else revisions
+        self._opener = opener
         self._functions: dict[tuple[str, str | None, Direction | None], Any] = {}
         self._models: dict[str, LayoutModel] = {}
 
@@ -98,6 +114,15 @@ class Protocol:
         """Whether the same bytes mean different things in the two directions."""
         body = self.model().body
         return body is not None and body.directed
+
+    @functools.cached_property
+    def opener(self) -> Any:
+        """The class that opens sealed parts of messages; None when nothing is ever sealed."""
+        return None if self._opener is None else _imported(self._opener)
+
+    def problems(self, message: Layout, revision: str) -> list[Exception]:
+        """What a strict reader of a revision refuses in a message."""
+        return list(_imported(self.revisions[revision].problems)(message))
 
     def codec(self, dialect: str | None = None) -> ModuleType:
         """The generated module of a dialect."""
@@ -166,3 +191,9 @@ class Protocol:
         buf = bytes(data)
         args: tuple[Any, ...] = () if limit is None else (limit,)
         return int(scan(buf, start, len(buf), *args))
+
+
+def _imported(name: str) -> Any:
+    """The object at `module:attribute`."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)

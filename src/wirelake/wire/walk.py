@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from . import model as m
 
-__all__ = ["inner", "reachable"]
+if TYPE_CHECKING:
+    from .protocol import Protocol
+
+__all__ = ["dynamics", "inner", "offset_in_frame", "reachable"]
 
 
 def inner(layout: m.Layout) -> Iterator[m.Layout]:
@@ -67,3 +72,22 @@ def dynamics(layouts: Iterable[m.Layout]) -> list[m.Dynamic]:
             if isinstance(kind, m.Dynamic):
                 found[kind.cls] = kind
     return list(found.values())
+
+
+@functools.cache
+def offset_in_frame(protocol: Protocol, dialect: str, path: str) -> int:
+    """How many bytes of a frame come before a field; all of them must have a fixed size."""
+    layout, offset = protocol.model(dialect), 0
+    for name in path.split("."):
+        for part in layout.parts:
+            if isinstance(part, m.Field) and part.name == name:
+                layout = part.type.layout if isinstance(part.type, m.Nested) else layout
+                break
+            if isinstance(part, m.Body):
+                layout = next(a.layout for a in part.alternatives if a.layout.name == name)
+                break
+            size, fixed = m.part_size(part)
+            if not fixed:
+                raise ValueError(f"{protocol.name}: {path} has no fixed place in the frame")
+            offset += size
+    return offset

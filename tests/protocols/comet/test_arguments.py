@@ -13,7 +13,6 @@ from wirelake.protocols.comet.arguments import (
     is_topic,
 )
 from wirelake.protocols.comet.layout import (
-    PROTOCOL,
     Auth,
     Command,
     Error,
@@ -26,6 +25,7 @@ from wirelake.protocols.comet.layout import (
     Subscribe,
     Unsubscribe,
 )
+from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.wire.errors import DecodeError
 
 LONE = b"\xff".decode("utf-8", "surrogateescape")

@@ -8,7 +8,7 @@ import pytest
 
 from wirelake.protocols.comet import layout
 from wirelake.protocols.comet.arguments import check_arguments
-from wirelake.protocols.comet.layout import PROTOCOL
+from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.generate.single import compile_layout
 from wirelake.wire.model import Direction

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.comet.decryption import OPENS, Opener
+from wirelake.protocols.comet.decryption import Opener
 from wirelake.protocols.comet.layout import (
     MessageList,
     Notification,
     Ok,
 )
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.comet.sealing import ContentSealer, HipushContent
 from wirelake.wire import DecodeError
 
@@ -66,4 +67,4 @@ def test_nothing_to_open() -> None:
     (notification,) = sealed(b"hello")
     assert Opener({}, "s2c", "seed").open(notification, b"") == {}
     assert Opener(KEYS, "s2c", "seed").open(Ok(), b"") == {}
-    assert OPENS == ("comet",)
+    assert COMET.opener is Opener

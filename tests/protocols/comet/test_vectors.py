@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from wirelake.protocols.comet import layout
-from wirelake.protocols.comet.layout import PROTOCOL
+from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import (
     ContentSealer,
     HipushContent,

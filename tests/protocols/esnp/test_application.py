@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wirelake.protocols.esnp.application import Application
-from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
-    AnyVar,
-    LenString,
-    Message,
-    OpaqueRow,
-    Var,
-)
+from wirelake.protocols.esnp.layout import AnyVar, LenString, Message, OpaqueRow, Var
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.types import Layout, VarI32
 

@@ -19,7 +19,6 @@ from wirelake.protocols.esnp.address import (
 )
 from wirelake.protocols.esnp.basic import BASIC
 from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
     AddressKind,
     FlagType,
     Message,
@@ -29,6 +28,7 @@ from wirelake.protocols.esnp.layout import (
     Var,
     VarType,
 )
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.wire.errors import DecodeError
 
 END = bytes([0, 0, 0, 0])

@@ -8,16 +8,8 @@ from hypothesis import strategies as st
 
 from wirelake.protocols.esnp import layout, message
 from wirelake.protocols.esnp.address import Address
-from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
-    BrokenRow,
-    Flag,
-    FlagType,
-    Message,
-    OpaqueRow,
-    Row,
-    Var,
-)
+from wirelake.protocols.esnp.layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Row, Var
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.wire.errors import DecodeError
 
 NULL = Var(type=0)

@@ -14,7 +14,6 @@ from wirelake.protocols.esnp.events import Announced, Requested
 from wirelake.protocols.esnp.fast_path import Later
 from wirelake.protocols.esnp.heads import Head
 from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
     Address,
     AddressKind,
     Error,
@@ -32,6 +31,7 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import reply
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.esnp.values import var_of
 from wirelake.protocols.sansio import (

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
     BrokenRow,
     Data,
     Flag,
@@ -19,6 +18,7 @@ from wirelake.protocols.esnp.layout import (
     Var,
 )
 from wirelake.protocols.esnp.message import reply
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.replies import reply_to
 from wirelake.wire.views.strategy import messages
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols.esnp import codec_seed
-from wirelake.protocols.esnp.layout import PROTOCOL
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.routing import Router
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.views.strategy import messages as messages_of

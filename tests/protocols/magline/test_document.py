@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wirelake.protocols.magline import layout
-from wirelake.protocols.magline.layout import (
-    CONTROL,
-    DATA,
-    PROTOCOL,
-    VERSION,
-    Cmd,
-    Frame,
-)
+from wirelake.protocols.magline.layout import CONTROL, DATA, VERSION, Cmd, Frame
+from wirelake.protocols.magline.protocol import PROTOCOL
 from wirelake.wire.errors import DecodeError
 
 HMAC = bytes(range(16))

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.magline.decryption import OPENS, Opener
-from wirelake.protocols.magline.layout import (
-    PROTOCOL,
-    Ack,
-    Fin,
-    Frame,
-    Pin,
-    Rep,
-    Req,
-)
+from wirelake.protocols.magline.decryption import Opener
+from wirelake.protocols.magline.layout import Ack, Fin, Frame, Pin, Rep, Req
+from wirelake.protocols.magline.protocol import PROTOCOL
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
 from wirelake.wire import DecodeError
 
@@ -79,4 +72,4 @@ def test_what_has_no_key_stays_sealed() -> None:
 
 
 def test_the_protocols_it_is_for() -> None:
-    assert OPENS == ("magline",)
+    assert PROTOCOL.opener is Opener

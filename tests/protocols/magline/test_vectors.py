@@ -23,11 +23,8 @@ from wirelake.protocols.magline.handshake import (
     server_keys,
     x25519_public,
 )
-from wirelake.protocols.magline.layout import (
-    PROTOCOL,
-    Frame,
-    Resume,
-)
+from wirelake.protocols.magline.layout import Frame, Resume
+from wirelake.protocols.magline.protocol import PROTOCOL
 from wirelake.protocols.magline.records import RecordCipher
 from wirelake.protocols.magline.vectors import (
     CLASSES,

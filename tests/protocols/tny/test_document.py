@@ -9,8 +9,6 @@ import pytest
 
 from wirelake.protocols.tny import layout
 from wirelake.protocols.tny.layout import (
-    PROTOCOL,
-    RELAY,
     Envelope,
     Message,
     Mode,
@@ -22,6 +20,7 @@ from wirelake.protocols.tny.layout import (
     RelayType,
 )
 from wirelake.protocols.tny.message import decode_message, encode_message
+from wirelake.protocols.tny.protocol import PROTOCOL, RELAY
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 from wirelake.wire.errors import DecodeError, EncodeError
 

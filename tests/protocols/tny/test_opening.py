@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.tny.decryption import OPENS, Opener
-from wirelake.protocols.tny.layout import (
-    PROTOCOL,
-    Envelope,
-    Message,
-    Packet,
-    Ping,
-)
+from wirelake.protocols.tny.decryption import Opener
+from wirelake.protocols.tny.layout import Envelope, Message, Packet, Ping
+from wirelake.protocols.tny.protocol import PROTOCOL
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 from wirelake.wire import DecodeError
 
@@ -67,4 +62,4 @@ def test_bytes_after_the_message() -> None:
 
 
 def test_the_protocols_it_is_for() -> None:
-    assert OPENS == ("tny",)
+    assert PROTOCOL.opener is Opener

@@ -23,13 +23,14 @@ from wirelake.protocols.tny.fast_path import (
     AtOnce,
     Later,
 )
-from wirelake.protocols.tny.layout import PROTOCOL, Message
+from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import (
     LAST_NUMBER,
     ClientOptions,
     ServerOptions,
 )
 from wirelake.protocols.tny.packets import PLAIN
+from wirelake.protocols.tny.protocol import PROTOCOL
 from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import ClientSession, ServerSession
 from wirelake.protocols.tny.templates import Kind, learn

@@ -12,15 +12,9 @@ import pytest
 from wirelake.protocols.conform import Case, Suite
 from wirelake.protocols.expectation import Context, VectorFailure
 from wirelake.protocols.tny import layout
-from wirelake.protocols.tny.layout import (
-    PROTOCOL,
-    RELAY,
-    Envelope,
-    Message,
-    Packet,
-    RelayPacket,
-)
+from wirelake.protocols.tny.layout import Envelope, Message, Packet, RelayPacket
 from wirelake.protocols.tny.message import encode_message
+from wirelake.protocols.tny.protocol import PROTOCOL, RELAY
 from wirelake.protocols.tny.transform import (
     Dialect,
     PacketContext,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wirelake.protocols.comet import codec_seed
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.wire import Layout, Protocol
 from wirelake.wire.generate import module
 from wirelake.wire.generate.load import (

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import RELAY
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import Layout, Protocol
 from wirelake.wire.declare import DeclarationError
 from wirelake.wire.generate.__main__ import sources, stale

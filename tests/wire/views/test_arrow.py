@@ -15,10 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wirelake.protocols.comet import layout as comet
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.protocols.esnp import layout as esnp
-from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP_PROTOCOL
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE_PROTOCOL
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY_PROTOCOL
 from wirelake.wire import Layout, Protocol
 from wirelake.wire import model as m
 from wirelake.wire.declare import build
@@ -120,7 +123,7 @@ def test_every_layout_has_a_schema(protocol: Protocol, dialect: str) -> None:
 
 
 def test_comet_has_a_column_for_each_command() -> None:
-    schema = arrow.protocol_schema(comet.PROTOCOL)
+    schema = arrow.protocol_schema(COMET_PROTOCOL)
     assert schema.names[:3] == ["body", "auth", "exchange_key"]
     assert len(schema.names) == 1 + 15
     assert not schema.field("body").nullable
@@ -141,12 +144,12 @@ def test_widths_are_exact() -> None:
         "ts": "int64",
     }
     assert types_of(arrow.schema(build(esnp.MessageId))) == {"value": "uint64"}
-    frame = types_of(arrow.protocol_schema(magline.PROTOCOL))
+    frame = types_of(arrow.protocol_schema(MAGLINE_PROTOCOL))
     assert (frame["seq"], frame["auth"]) == ("uint32", "fixed_size_binary[16]")
     assert frame["unknown_options"] == (
         "list<item: struct<bit: uint16 not null, data: binary not null> not null>"
     )
-    packet = types_of(arrow.protocol_schema(tny.PROTOCOL))
+    packet = types_of(arrow.protocol_schema(TNY_PROTOCOL))
     assert (packet["waste"], packet["reserved"]) == ("bool", "uint8")
 
 
@@ -182,7 +185,7 @@ def test_the_type_of_a_var() -> None:
 
 def test_secrets_are_null_unless_asked_for() -> None:
     auth = comet.Auth(client_id="c", token="hush")
-    model = comet.PROTOCOL.model()
+    model = COMET_PROTOCOL.model()
     hidden = arrow.to_record(model, auth)
     assert hidden["auth"] == {"client_id": "c", "token": None}
     assert arrow.to_record(model, auth, reveal=True)["auth"]["token"] == "hush"
@@ -192,7 +195,7 @@ def test_secrets_are_null_unless_asked_for() -> None:
 
 
 def test_a_body_fills_its_own_column() -> None:
-    model = comet.PROTOCOL.model()
+    model = COMET_PROTOCOL.model()
     ok, list_ = arrow.to_table(model, [comet.Ok(), comet.TopicList(topics=("@a",))]).to_pylist()
     assert {key for key, value in ok.items() if value is not None} == {"body", "ok"}
     assert (ok["body"], ok["ok"]) == ("ok", True)
@@ -209,7 +212,7 @@ def test_rows() -> None:
             esnp.BrokenRow(type=0x1F, data=b"x", code="short", field="version.minor", offset=1),
         )
     )
-    (record,) = arrow.to_table(esnp.PROTOCOL.model(), [message]).to_pylist()
+    (record,) = arrow.to_table(ESNP_PROTOCOL.model(), [message]).to_pylist()
     flag, opaque, broken = (
         {key: value for key, value in row.items() if value is not None} for row in record["rows"]
     )
@@ -221,8 +224,8 @@ def test_rows() -> None:
 
 def test_bytes_that_are_no_text_become_a_replacement() -> None:
     data = b"\x00\x06\x03\x01\x00\x02\xff@"
-    message, _ = comet.PROTOCOL.decode(data, direction="c2s")
-    (record,) = arrow.to_table(comet.PROTOCOL.model(), [message]).to_pylist()
+    message, _ = COMET_PROTOCOL.decode(data, direction="c2s")
+    (record,) = arrow.to_table(COMET_PROTOCOL.model(), [message]).to_pylist()
     assert record["subscribe"] == {"topics": ["\ufffd@"]}
 
 
@@ -245,10 +248,10 @@ def test_a_var_survives_a_table(data: Any) -> None:
 )
 def test_float32_bits_survive(bits: str) -> None:
     wire = bytes.fromhex(f"15000007026b0d{bits}00000000")
-    message, _ = esnp.PROTOCOL.decode(wire)
-    (record,) = arrow.to_table(esnp.PROTOCOL.model(), [message]).to_pylist()
+    message, _ = ESNP_PROTOCOL.decode(wire)
+    (record,) = arrow.to_table(ESNP_PROTOCOL.model(), [message]).to_pylist()
     found = arrow.from_var_rows(VAR, record["rows"][0]["data"]["value"])
-    assert esnp.PROTOCOL.encode(esnp.Message(rows=(esnp.Data(name="k", value=found),))) == wire
+    assert ESNP_PROTOCOL.encode(esnp.Message(rows=(esnp.Data(name="k", value=found),))) == wire
 
 
 @given(st.integers(0, (1 << 52) - 1).filter(bool), st.booleans())

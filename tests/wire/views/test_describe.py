@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from view_cases import CASES, Case, name_of
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
 from wirelake.protocols.comet.layout import Auth
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
 from wirelake.protocols.tny.layout import LinkOpen, Message
 from wirelake.wire import model as m
 from wirelake.wire.declare import build

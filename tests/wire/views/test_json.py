@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from view_cases import CASES, Case, name_of
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
 from wirelake.protocols.comet.layout import (
     Auth,
     Heartbeat,
     Subscribe,
 )
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.esnp.layout import (
     Data,
     Message,
@@ -25,15 +24,12 @@ from wirelake.protocols.esnp.layout import (
     Var,
     VarType,
 )
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
 from wirelake.protocols.magline.layout import Frame, Pin
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import (
-    RELAY,
-    LinkOpen,
-    Packet,
-    RelayPacket,
-)
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
+from wirelake.protocols.tny.layout import LinkOpen, Packet, RelayPacket
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import EncodeError
 from wirelake.wire.declare import build
 from wirelake.wire.views.json import (

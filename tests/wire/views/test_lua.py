@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 
 import pytest
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
 from wirelake.protocols.registry import BUILT_IN, find
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import RELAY
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import CODES, Protocol
 from wirelake.wire import model as m
 from wirelake.wire.types import (

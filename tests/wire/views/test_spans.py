@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from view_cases import BUILT_IN_CASES, CASES, Case, damage, name_of
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.esnp.layout import BrokenRow
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import RELAY
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import DecodeError, NeedMore
 from wirelake.wire.views.spans import Span, trace
 from wirelake.wire.views.strategy import messages

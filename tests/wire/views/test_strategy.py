@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from view_cases import CASES, Case, name_of
 
-from wirelake.protocols.comet.layout import PROTOCOL as COMET
 from wirelake.protocols.comet.layout import (
     Auth,
     MessageAck,
     Notification,
 )
-from wirelake.protocols.esnp.layout import PROTOCOL as ESNP
+from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.esnp.layout import (
     BrokenRow,
     Data,
@@ -25,14 +24,12 @@ from wirelake.protocols.esnp.layout import (
     Var,
     VarType,
 )
-from wirelake.protocols.magline.layout import PROTOCOL as MAGLINE
+from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
 from wirelake.protocols.magline.layout import Frame, Syn
-from wirelake.protocols.tny.layout import PROTOCOL as TNY
-from wirelake.protocols.tny.layout import (
-    RELAY,
-    Message,
-    TunnelConnect,
-)
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
+from wirelake.protocols.tny.layout import Message, TunnelConnect
+from wirelake.protocols.tny.protocol import PROTOCOL as TNY
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire.declare import build
 from wirelake.wire.types import (
     F32,

@@ -8,11 +8,8 @@ a capture may begin anywhere and have gaps.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from wirelake.protocols.comet.layout import Auth
-from wirelake.protocols.magline.layout import Frame, Syn
 from wirelake.records.message import Describer
 from wirelake.wire import model as m
 from wirelake.wire.errors import WireError
@@ -23,10 +20,9 @@ from .keys import (
     KeyRing,
     Keys,
     Selector,
-    opener_class,
 )
 
-__all__ = ["Opened", "Openings", "Remembered", "keys_told"]
+__all__ = ["Opened", "Openings", "Remembered"]
 
 
 class Opened(NamedTuple):
@@ -63,29 +59,6 @@ class _Remembering(_Opener, Protocol):
     memory: Any
 
 
-def _magline_name(message: Any) -> tuple[str, str] | None:
-    if isinstance(message, Frame) and isinstance(message.body, Syn):
-        return "client_random", message.body.random.hex()
-    return None
-
-
-def _comet_name(message: Any) -> tuple[str, str] | None:
-    return ("client_id", message.client_id) if isinstance(message, Auth) else None
-
-
-_NAMES: Final[dict[str, Callable[[Any], tuple[str, str] | None]]] = {
-    "magline": _magline_name,
-    "comet": _comet_name,
-}
-"""How a message tells which keys its connection has."""
-
-
-def keys_told(protocol: WireProtocol, message: Any) -> tuple[str, str] | None:
-    """What a message says about its connection's keys: what key logs call it, and its value."""
-    name = _NAMES.get(protocol.name)
-    return None if name is None else name(message)
-
-
 class Openings:
     """The sealed parts of one connection."""
 
@@ -94,8 +67,9 @@ class Openings:
         self._describer = describer
         name = describer.protocol.name
         self._selectors: list[Selector] = [(name, "connection", connection), (name, "", "")]
-        self._name = _NAMES.get(name)
-        self._opener = opener_class(describer.protocol)
+        selector = describer.protocol.meaning.key_selector
+        self._selector_name = None if selector is None else selector.name
+        self._opener = describer.protocol.opener
         self._version = -1
         self._keys: list[Keys] = []
         self._openers: dict[Direction, list[_Opener]] = {}
@@ -123,9 +97,10 @@ class Openings:
         return Opened(parts, None, stage is not None and stage not in parts)
 
     def _recognise(self, message: Any) -> None:
-        told = None if self._name is None else self._name(message)
-        if told is not None:
-            self._select((self._describer.protocol.name, *told))
+        if self._selector_name is not None:
+            value = self._describer.key_name(message)
+            if value is not None:
+                self.told(self._selector_name, value)
         if self._version != self._ring.version:
             self._version = self._ring.version
             keys = self._ring.candidates(self._selectors)
@@ -193,17 +168,14 @@ class Openings:
         assert first is not None
         raise first
 
-    def _in_clear(self, content: bytes) -> bool:
-        """Content of comet is sealed on some connections only, and tells by its first bytes.
-
-        A sealed one is a 1, a counter of 8 bytes that stays below 2^32, and at least a tag. The
-        original's dialect has no such mark: there, whoever has the key knows that it is sealed.
-        """
-        if self._describer.protocol.name != "comet":
+    def _in_clear(self, body: bytes) -> bool:
+        """Whether a body that may be sealed is not, as far as that can be told."""
+        mark = self._describer.protocol.meaning.seal_mark
+        if mark is None:
             return False
-        if self._describer.dialect == "hipush":
+        if self._describer.dialect in mark.unmarked_dialects:
             return not self._keys
-        return len(content) < 25 or content[:4] != b"\1\0\0\0"
+        return len(body) < mark.overhead_bytes or not body.startswith(mark.prefix)
 
 
 def _memory(opener: _Opener) -> Any:

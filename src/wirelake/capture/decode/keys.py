@@ -7,17 +7,14 @@ that protocol wants them (`wirelake.protocols.*.opening`):
     {"protocol": "comet", "client_id": "...", "content_key": "hex"}
     {"protocol": "tny", "security_keys": ["..."]}
 
-What it is for: a `connection` by its id, else the `client_random` of a magline SYN or the
-`client_id` of a comet sign-on; without any of these, every connection of the protocol. Several
+What it is for: a `connection` by its id, else the field that the protocol declares as its
+`KeySelector`; without either, every connection of the protocol. Several
 lines may fit (a phone signs on again and again, each time with a new key): they are tried, first
 the one that opened something before, then the newest.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import importlib.util
 import json
 import os
 from collections import deque
@@ -28,13 +25,13 @@ from wirelake.protocols import registry
 from wirelake.wire.errors import WireError
 from wirelake.wire.protocol import Protocol
 
-__all__ = ["KEPT_SECRETS", "KeyRing", "Keys", "Secret", "Selector", "opener_class"]
+__all__ = ["KEPT_SECRETS", "KeyRing", "Keys", "Secret", "Selector"]
 
 KEPT_SECRETS: Final = 65_536
 """Lines from captures that are kept, the newest: a recording has one for each of its connections,
 shortly before it is needed. Lines of key logs are all kept."""
 
-_SELECTORS: Final = ("connection", "client_random", "client_id")
+_CONNECTION: Final = "connection"
 
 Selector: TypeAlias = tuple[str, str, str | int]
 """The name of a protocol, what tells a connection, and its value; ("tny", "", "") is for all."""
@@ -42,17 +39,6 @@ Keys: TypeAlias = dict[str, Any]
 """What an opener is made with."""
 Secret: TypeAlias = tuple[Selector, Keys]
 """A line that a capture holds."""
-
-
-@functools.cache
-def opener_class(protocol: Protocol) -> Any:
-    """The class that opens the messages of a protocol: `decryption.Opener` beside its layout."""
-    package = protocol.frame.__module__.rpartition(".")[0]
-    name = f"{package}.decryption"
-    if not package or importlib.util.find_spec(name) is None:
-        return None
-    module = importlib.import_module(name)
-    return module.Opener if protocol.name in module.OPENS else None
 
 
 class KeyRing:
@@ -150,32 +136,35 @@ def _parse(line: str) -> tuple[Selector, Keys]:
     if not isinstance(found, dict) or not isinstance(found.get("protocol"), str):
         raise ValueError("wanted a JSON object with the name of a protocol")
     name = found.pop("protocol")
-    given = {each: found.pop(each) for each in _SELECTORS if each in found}
-    _check(name, found)
-    for what, value in given.items():
-        return (name, what, _value(what, value)), found
-    return (name, "", ""), found
-
-
-def _value(what: str, value: Any) -> str | int:
-    if what == "connection":
-        if type(value) is not int:
-            raise ValueError("connection: wanted a whole number")
-        return value
-    if not isinstance(value, str):
-        raise ValueError(f"{what}: wanted a text")
-    return value.lower() if what == "client_random" else value
-
-
-def _check(name: str, keys: Keys) -> None:
-    """Refuses keys that no dialect of the protocol can use."""
     try:
         protocol = registry.find(name)
     except registry.RegistryError as error:
         raise ValueError(str(error)) from error
-    opener = opener_class(protocol)
+    selector = protocol.meaning.key_selector
+    fields = (_CONNECTION,) if selector is None else (_CONNECTION, selector.name)
+    given = {each: found.pop(each) for each in fields if each in found}
+    _check(protocol, found)
+    for field, value in given.items():
+        return (name, field, _value(protocol, field, value)), found
+    return (name, "", ""), found
+
+
+def _value(protocol: Protocol, field: str, value: Any) -> str | int:
+    if field == _CONNECTION:
+        if type(value) is not int:
+            raise ValueError("connection: wanted a whole number")
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{field}: wanted a text")
+    selector = protocol.meaning.key_selector
+    return value.lower() if selector is not None and selector.hexadecimal else value
+
+
+def _check(protocol: Protocol, keys: Keys) -> None:
+    """Refuses keys that no dialect of the protocol can use."""
+    opener = protocol.opener
     if opener is None or not keys:
-        raise ValueError(f"{name} has no keys" if opener is None else "there are no keys")
+        raise ValueError(f"{protocol.name} has no keys" if opener is None else "there are no keys")
     wrong = ""
     for dialect in protocol.dialects:
         try:

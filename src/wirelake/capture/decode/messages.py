@@ -8,23 +8,20 @@ of the message alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from wirelake.protocols import registry
-from wirelake.protocols.tny.layout import RelayPacket, TunnelRelay
 from wirelake.records.message import Describer
 from wirelake.records.tunnels import tunnel_connection
 from wirelake.wire.protocol import Protocol
+from wirelake.wire.walk import offset_in_frame
 
 from ..format.items import Direction
 from .decryption import Opened
 from .protocol_selector import Chooser
 from .streams import Frame
 
-__all__ = ["TUNNEL_HEAD", "MessageRows"]
-
-TUNNEL_HEAD: Final = 36
-"""Bytes before the message in a TUNNEL_RELAY: all its other fields have a fixed size."""
+__all__ = ["MessageRows"]
 
 
 class MessageRows:
@@ -56,17 +53,19 @@ class MessageRows:
         describer = self.describer(protocol)
         said = describer(frame.message, opened.parts, body=opened.body, sealed=opened.sealed)
         yield self._row(protocol, frame, 0, said, connection, direction, None)
-        inner = describer.inner(frame.message)
-        if inner is None:
+        carrier = describer.carrier(frame.message)
+        if carrier is None:
             return
-        assert isinstance(frame.message, RelayPacket)
-        assert isinstance(frame.message.arguments, TunnelRelay)
-        tunnel = frame.message.arguments
-        assert protocol.meaning.inner is not None
-        carried = registry.find(protocol.meaning.inner[1])
-        said = self.describer(carried, describer.dialect)(None, {"message": inner})
-        number = tunnel_connection(tunnel.instance_id, tunnel.tunnel_id)
-        yield self._row(carried, frame, TUNNEL_HEAD, said, number, direction, connection)
+        tunnels = protocol.meaning.tunnels
+        assert tunnels is not None
+        carried = registry.find(tunnels.protocol)
+        message = getattr(carrier, tunnels.message)
+        said = self.describer(carried, describer.dialect)(None, {tunnels.message: message})
+        number = tunnel_connection(
+            getattr(carrier, tunnels.instance_id), getattr(carrier, tunnels.tunnel_id)
+        )
+        start = offset_in_frame(protocol, describer.dialect, tunnels.inner)
+        yield self._row(carried, frame, start, said, number, direction, connection)
 
     def _row(
         self,

@@ -33,7 +33,7 @@ A file of keys is JSON:
 @click.argument("file", required=False)
 @click.option("--hex", "hex_text", metavar="TEXT", help="The bytes, as hexadecimal text.")
 @click.option("--direction", type=click.Choice(["c2s", "s2c"]), help="Who speaks.")
-@click.option("--revision", type=click.Choice(["frames", "lines"]), help="Of ESNP.")
+@click.option("--revision", metavar="NAME", help="Check a revision's rules (ESNP: frames, lines).")
 @click.option("--dialect", metavar="NAME", help="Dialect; the first if not given.")
 @click.option("--keys", "keys_file", metavar="FILE", help="Keys that open sealed parts, as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

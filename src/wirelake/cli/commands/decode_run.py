@@ -44,8 +44,9 @@ def decode(
 ) -> int:
     """Decode all there is; the exit code is 1 if any of it is bad."""
     found = find_protocol(protocol)
-    if revision is not None and found.name != "esnp":
-        raise click.UsageError(f"--revision is for esnp, not for {found.name}")
+    if revision is not None and revision not in found.revisions:
+        known = ", ".join(found.revisions) or "none"
+        raise click.UsageError(f"--revision {revision}: {found.name} has revisions: {known}")
     if hex_text is not None and file is not None:
         raise click.UsageError("give a file or --hex, not both")
     name, way = check_dialect(found, dialect), check_direction(found, direction)
@@ -63,18 +64,15 @@ def decode(
             click.echo(f"wirelake: {why}", err=True)
             code = BAD_DATA
         if revision is not None:
-            _warn(each, revision)
+            _warn(found, each, revision)
     return code
 
 
-def _warn(found: Found, revision: str) -> None:
-    """What a strict reader of an ESNP revision would refuse."""
-    from wirelake.protocols.esnp.layout import BrokenRow
-    from wirelake.protocols.esnp.message import problems
-
-    if found.error is not None or any(isinstance(r, BrokenRow) for r in found.message.rows):
+def _warn(protocol: Protocol, found: Found, revision: str) -> None:
+    """Print what a strict reader of a revision would refuse."""
+    if found.error is not None:
         return
-    for problem in problems(found.message, "frames" if revision == "frames" else "lines"):
+    for problem in protocol.problems(found.message, revision):
         where = f"message {found.number} at byte {found.start}"
         click.echo(f"wirelake: warning: {where}: {problem}", err=True)
 
@@ -119,8 +117,8 @@ class _Tree:
         """The lines of a message, as far as it can be read."""
         stages = {name: value for name, value in opened.items() if isinstance(value, bytes)}
         root = trace(self.layout, data, found.start, direction=self.direction, stages=stages)
-        if self.revision == "frames":
-            _forget_async(root)
+        if self.revision is not None:
+            _remove_names(root, self.protocol.revisions[self.revision].unnamed)
         if found.number > 1:
             yield ""
         size = found.stop - found.start
@@ -141,8 +139,8 @@ def _name(root: Span) -> str:
     return body or root.layout
 
 
-def _forget_async(root: Span) -> None:
-    """Revision *frames* has no flag 7: there it is a number like any other."""
+def _remove_names(root: Span, names: tuple[str, ...]) -> None:
+    """Show numbers as numbers that have no name in a revision."""
     for span in root.walk():
-        if span.label == "ASYNC":
+        if span.label in names:
             span.names = None

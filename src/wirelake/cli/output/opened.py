@@ -1,14 +1,10 @@
 """Sealed parts: what `decode --keys` opens.
 
-A protocol that seals parts of its messages has a module `opening` beside its layout, with a class
-`Opener(keys, direction, dialect)` whose `open(message, raw)` gives the opened parts by name, and a
-tuple `OPENS` of the protocols that it is for. It may also open what was never sealed.
+The class that opens them is declared by the protocol: `Protocol(opener=...)`.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,25 +50,15 @@ def find_opener(
     protocol: WireProtocol, keys_file: str | None, direction: Direction | None, dialect: str
 ) -> Opening:
     """What opens the messages of a protocol, given its keys."""
-    module = _opening_module(protocol)
-    if module is None:
+    if protocol.opener is None:
         if keys_file is not None:
             raise click.UsageError(f"--keys: {protocol.name} has nothing that keys open")
         return Opening(None)
     keys = {} if keys_file is None else _read_keys(keys_file)
     try:
-        return Opening(module.Opener(keys, direction, dialect))
+        return Opening(protocol.opener(keys, direction, dialect))
     except (WireError, ValueError, TypeError) as error:
         raise click.UsageError(f"--keys {keys_file}: {error}") from error
-
-
-def _opening_module(protocol: WireProtocol) -> Any:
-    package = protocol.frame.__module__.rpartition(".")[0]
-    name = f"{package}.decryption"
-    if not package or importlib.util.find_spec(name) is None:
-        return None
-    module = importlib.import_module(name)
-    return module if protocol.name in module.OPENS else None
 
 
 def _read_keys(file: str) -> dict[str, Any]:

@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from wirelake.capture.decode.messages import TUNNEL_HEAD
 from wirelake.protocols import registry
 from wirelake.records.message import SEMANTIC
 from wirelake.records.schema import COMMON
 from wirelake.records.structs import messages_schema, struct_type
+from wirelake.wire.meaning import Tunnels
 from wirelake.wire.protocol import Protocol
+from wirelake.wire.walk import offset_in_frame
 
 from ..tcp.pieces import (
     PLACE,
@@ -144,7 +145,8 @@ class MessageBuilder:
                 odd |= unopened
         struct = self._with_stages(struct, found)
         batch = self._batch(slices, found, struct, body, stayed)
-        inner = self._inner(slices, found, ~odd) if self.protocol.meaning.inner else None
+        tunnels = self.protocol.meaning.tunnels
+        inner = None if tunnels is None else self._inner(tunnels, slices, found, ~odd)
         kept = np.flatnonzero(~odd)
         if len(kept) < rows:
             batch = batch.take(pa.array(kept))
@@ -308,31 +310,32 @@ class MessageBuilder:
     # -- messages inside messages ------------------------------------------------------------
 
     def _inner(
-        self, slices: Slices, found: Found, good: NDArray[np.bool_]
+        self, tunnels: Tunnels, slices: Slices, found: Found, good: NDArray[np.bool_]
     ) -> tuple[Protocol, pa.RecordBatch, NDArray[np.intp]] | None:
         """The messages of tunnels, as rows of their own protocol."""
-        assert self.protocol.meaning.inner is not None
-        path, name = self.protocol.meaning.inner
-        carrier, _, stage = path.rpartition(".")
-        if carrier not in found.structs:
+        if tunnels.carrier not in found.structs:
             return None
-        rows, values = found.structs[carrier]
+        rows, values = found.structs[tunnels.carrier]
         assert rows is not None
         picked = np.flatnonzero(good[rows])
         if len(picked) < len(rows):
             rows, values = rows[picked], values.take(pa.array(picked))
         if not len(rows):
             return None
-        carried = registry.find(name)
+        carried = registry.find(tunnels.protocol)
         if self._carried is None:
             self._carried = MessageBuilder(carried, self.dialect, self._files, reveal=self._reveal)
-        batch = self._carried.in_tunnels(slices.take(rows), values, stage)
+        start = offset_in_frame(self.protocol, self.dialect, tunnels.inner)
+        batch = self._carried.in_tunnels(slices.take(rows), values, tunnels, start)
         return carried, batch, rows
 
-    def in_tunnels(self, links: Slices, tunnels: pa.StructArray, stage: str) -> pa.RecordBatch:
-        """Rows of messages that came in tunnels, without frames of their own."""
+    def in_tunnels(
+        self, links: Slices, carriers: pa.StructArray, tunnels: Tunnels, start: int
+    ) -> pa.RecordBatch:
+        """Rows of messages that came in tunnels, `start` bytes into the frames of their links."""
         found = Found(len(links))
-        messages = tunnels.field(stage)
+        stage = tunnels.message
+        messages = carriers.field(stage)
         found.structs = {stage: (None, messages)}
         nulls = {
             field.name: pa.nulls(len(links), field.type)
@@ -341,13 +344,14 @@ class MessageBuilder:
         children = list({**nulls, stage: messages}.values())
         struct = pa.StructArray.from_arrays(children, fields=list(self._whole))
         number = tunnel_connections(
-            tunnels.field("instance_id").to_numpy(), tunnels.field("tunnel_id").to_numpy()
+            carriers.field(tunnels.instance_id).to_numpy(),
+            carriers.field(tunnels.tunnel_id).to_numpy(),
         )
         slices = Slices(
             links.data,
             links.pieces,
-            _pieces_behind(links),
-            links.starts + TUNNEL_HEAD,
+            _pieces_behind(links, start),
+            links.starts + start,
             links.stops,
             links.ways,
             links.ts_ns,
@@ -362,9 +366,9 @@ class MessageBuilder:
 # -- arrays ----------------------------------------------------------------------------------
 
 
-def _pieces_behind(links: Slices) -> Ints:
-    """The pieces with the first byte behind the head of a tunnel's packet."""
-    places = links.starts + TUNNEL_HEAD
+def _pieces_behind(links: Slices, start: int) -> Ints:
+    """The pieces with the first byte of the messages that carriers hold."""
+    places = links.starts + start
     ends = np.append(links.pieces.numbers[START, 1:], np.iinfo(np.int64).max)
     piece = links.piece.copy()
     later = places >= ends[piece]

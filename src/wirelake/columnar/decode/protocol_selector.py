@@ -99,7 +99,7 @@ class Tongues:
                 return number
         dialect = self._chooser.dialect(protocol)
         builder = MessageBuilder(protocol, dialect, self._front.paths, reveal=self._reveal)
-        keys = ConnectionKeys(protocol, self._ring) if protocol.meaning.sealed else None
+        keys = ConnectionKeys(protocol, self._ring, dialect) if protocol.meaning.sealed else None
         if keys is not None:
             self.told[protocol.name] = keys.told
         self.all.append(Spoken(protocol, builder, keys, bool(protocol.meaning.transformed)))

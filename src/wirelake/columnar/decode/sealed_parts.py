@@ -1,4 +1,4 @@
-"""What is sealed in a batch, and the opening of magline's data frames, all of a key at once.
+"""What is sealed in a batch, and the opening of data frames in counter mode, all of a key at once.
 
 AES-CTR is AES of counter blocks, combined with the data. The blocks of all frames are made in one
 array, each key encrypts its stretch of it in one call, and one kernel combines the result with the
@@ -21,9 +21,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from wirelake.capture.decode.decryption import keys_told
 from wirelake.capture.decode.keys import KeyRing
+from wirelake.records.message import Describer
 from wirelake.wire.errors import WireError
+from wirelake.wire.meaning import CounterCipher
 from wirelake.wire.protocol import Protocol
 
 from ..jit.options import (
@@ -44,14 +45,10 @@ __all__ = ["ConnectionKeys", "OpenRow", "Sealed", "opened_singly", "unsealed"]
 OpenRow: TypeAlias = Callable[[int], bytes | None]
 """Opens the body of a row; None when it stays sealed. Raises WireError when it is a fault."""
 
-_MARK: Final = 1
-"""How sealed comet content begins, before a counter that stays below 2^32."""
-_OVERHEAD: Final = 25
-"""The least bytes of sealed comet content."""
 _KEPT_CIPHERS: Final = 32_768
 """Connections whose ciphers are kept."""
-_TELLING: Final = (("syn", "random", "client_random"), ("auth", "client_id", "client_id"))
-"""Messages that tell which keys a connection has: by which field, and what key logs call it."""
+_BLOCK_BYTES: Final = 16
+"""A block of AES."""
 
 
 class Sealed:
@@ -59,10 +56,13 @@ class Sealed:
 
     def __init__(self, protocol: Protocol, dialect: str):
         self._names = [path.split(".") for path in protocol.meaning.sealed]
-        self._marked = protocol.name == "comet" and dialect != "hipush"
-        self.always = bool(self._names) and protocol.name != "comet"
+        mark = protocol.meaning.seal_mark
+        self.always = bool(self._names) and mark is None
         """Whether a body that may be sealed always is: without a key there are no bodies."""
-        self._never = protocol.name == "comet" and dialect == "hipush"
+        # Without a mark only a key tells; kernels have none, so they take such bodies as they are.
+        self._never = mark is not None and dialect in mark.unmarked_dialects
+        self._overhead = 0 if mark is None else mark.overhead_bytes
+        self._prefix = None if mark is None else np.frombuffer(mark.prefix, np.uint8)
 
     def mask(self, slices: Slices, columns: Columns, assembler: Assembler) -> NDArray[np.bool_]:
         """Rows that are sealed."""
@@ -76,21 +76,20 @@ class Sealed:
             rows, _ = assembler.chosen[name]
             shape = dict(choice.shapes[choice.names.index(name)].fields)[field]
             assert isinstance(shape, Binary)
-            found[rows] = self._looks_sealed(columns, shape) if self._marked else True
+            found[rows] = (
+                True if self._prefix is None else self._looks_sealed(columns, shape, self._prefix)
+            )
         return found
 
-    def _looks_sealed(self, columns: Columns, shape: Binary) -> NDArray[np.bool_]:
+    def _looks_sealed(
+        self, columns: Columns, shape: Binary, prefix: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
         """As `wirelake.capture.decode.decryption` sees it."""
         starts, sizes = columns[shape.start], columns[shape.size]
-        sealed = np.asarray(sizes >= _OVERHEAD)
+        sealed = np.asarray(sizes >= self._overhead)
         places = starts[sealed].astype(np.int64)
-        buf = columns.buf
-        sealed[sealed] = (
-            (buf[places] == _MARK)
-            & (buf[places + 1] == 0)
-            & (buf[places + 2] == 0)
-            & (buf[places + 3] == 0)
-        )
+        begins = columns.buf[places[:, np.newaxis] + np.arange(len(prefix))]
+        sealed[sealed] = (begins == prefix).all(axis=1)
         return sealed
 
 
@@ -105,9 +104,10 @@ class _Chosen(NamedTuple):
 class ConnectionKeys:
     """Which keys the connections of a protocol have, as far as messages have told."""
 
-    def __init__(self, protocol: Protocol, ring: KeyRing):
+    def __init__(self, protocol: Protocol, ring: KeyRing, dialect: str | None = None):
         self.protocol = protocol
         self.ring = ring
+        self._describer = Describer(protocol, dialect)
         self.told: dict[int, tuple[str, str]] = {}
         """By connection: what its messages said about its keys, and what key logs call that."""
         self._ciphers: OrderedDict[int, list[_Chosen | None]] = OrderedDict()
@@ -115,22 +115,26 @@ class ConnectionKeys:
 
     def learn(self, slices: Slices, found: Found) -> None:
         """Notes what tells a connection's keys."""
-        for name, field, selector in _TELLING:
-            if name not in found.structs:
-                continue
-            rows, values = found.structs[name]
-            told = values.field(field).to_pylist()
-            for connection, value in zip(slices.connection[rows].tolist(), told, strict=True):
-                text = value if isinstance(value, str) else value.hex()
-                self.told[connection] = selector, text
-                self._ciphers.pop(connection, None)
+        selector = self.protocol.meaning.key_selector
+        part = None if selector is None else found.at(selector.path)
+        if selector is None or part is None:
+            return
+        rows, values = part
+        connections = slices.connection if rows is None else slices.connection[rows]
+        for connection, value in zip(connections.tolist(), values.to_pylist(), strict=True):
+            if value is not None:
+                self._learn(connection, selector.name, value)
 
     def learn_from(self, connection: int, message: Any) -> None:
         """Notes what one message tells."""
-        told = keys_told(self.protocol, message)
-        if told is not None:
-            self.told[connection] = told
-            self._ciphers.pop(connection, None)
+        selector = self.protocol.meaning.key_selector
+        value = self._describer.key_name(message)
+        if selector is not None and value is not None:
+            self._learn(connection, selector.name, value)
+
+    def _learn(self, connection: int, name: str, value: str | bytes) -> None:
+        self.told[connection] = name, value.hex() if isinstance(value, bytes) else value
+        self._ciphers.pop(connection, None)
 
     def forget(self, connections: Iterable[int]) -> None:
         """These connections are gone."""
@@ -164,15 +168,18 @@ class ConnectionKeys:
     def _chosen(self, connection: int, way: str, before: _Chosen | None) -> _Chosen:
         """The first keys that fit; if they are those from `before`, so is the cipher."""
         version = self.ring.version
+        cipher = self.protocol.meaning.cipher
+        assert cipher is not None
+        key, iv_name, mac = (f"{way}_{name}" for name in (cipher.key, cipher.iv, cipher.mac))
         for keys in self.candidates(connection):
-            if f"{way}_enc" not in keys or f"{way}_iv" not in keys:
+            if key not in keys or iv_name not in keys:
                 continue
-            if f"{way}_mac" in keys:
+            if mac in keys:
                 break
             if before is not None and keys is before.keys:
                 return before._replace(version=version)
             try:
-                encrypt, iv = bytes.fromhex(keys[f"{way}_enc"]), bytes.fromhex(keys[f"{way}_iv"])
+                encrypt, iv = bytes.fromhex(keys[key]), bytes.fromhex(keys[iv_name])
                 return _Chosen(version, keys, (Cipher(AES(encrypt), ECB()).encryptor(), iv))
             except (TypeError, ValueError):
                 continue
@@ -189,7 +196,8 @@ def unsealed(
     """Opens what can be: the bodies, the rows that stay sealed, the rows for the scalar opener."""
     unopened = np.zeros(len(slices), np.bool_)
     rows = np.flatnonzero(stayed)
-    if keys.protocol.name != "magline":
+    cipher = keys.protocol.meaning.cipher
+    if cipher is None:
         unopened[rows] = True
         return body, stayed, unopened
     connections, place = np.unique(slices.connection[rows], return_inverse=True)
@@ -203,7 +211,8 @@ def unsealed(
     rows, group = rows[known][order], group[known][order]
     if not len(rows):
         return body, stayed & ~unopened, unopened
-    opened = _opened(body, rows, group, ciphers, found.fields["seq"].to_numpy())
+    numbers = found.fields[cipher.number].to_numpy()
+    opened = _opened(cipher, body, rows, group, ciphers, numbers)
     stayed = stayed & ~unopened
     stayed[rows] = False
     return opened, stayed, unopened
@@ -231,41 +240,48 @@ def opened_singly(
 
 
 def _opened(
+    cipher: CounterCipher,
     body: pa.Array,
     rows: NDArray[np.intp],
     group: NDArray[np.intp],
     ciphers: list[tuple[Any, bytes] | None],
-    seqs: NDArray[np.int64],
+    numbers: NDArray[np.int64],
 ) -> pa.Array:
     """The bodies of some rows, sorted by group, combined with the key stream of each."""
     valid, offset_buffer, data_buffer = body.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[body.offset : body.offset + len(body) + 1]
     data = np.array(np.frombuffer(data_buffer, np.uint8), copy=True)
     sizes = offsets[rows + 1] - offsets[rows]
-    blocks = (sizes.astype(np.int64) + 15) // 16
+    blocks = (sizes.astype(np.int64) + _BLOCK_BYTES - 1) // _BLOCK_BYTES
     stops = np.cumsum(blocks)
-    counters = np.zeros((int(stops[-1]), 16), np.uint8)
+    counters = np.zeros((int(stops[-1]), _BLOCK_BYTES), np.uint8)
     block_row = np.repeat(np.arange(len(rows)), blocks)
-    ivs = np.frombuffer(b"".join(c[1] if c is not None else bytes(12) for c in ciphers), np.uint8)
-    counters[:, :12] = ivs.reshape(-1, 12)[group][block_row]
-    counters[:, 8:12] ^= seqs[rows].astype(">u4").view(np.uint8).reshape(-1, 4)[block_row]
+    iv_end, number_start = cipher.iv_bytes, cipher.iv_bytes - cipher.number_bytes
+    ivs = b"".join(bytes(iv_end) if each is None else each[1] for each in ciphers)
+    counters[:, :iv_end] = np.frombuffer(ivs, np.uint8).reshape(-1, iv_end)[group][block_row]
+    counters[:, number_start:iv_end] ^= _big_endian(numbers[rows], cipher.number_bytes)[block_row]
     inside = np.arange(len(block_row)) - np.repeat(stops - blocks, blocks)
-    counters[:, 12:] = inside.astype(">u4").view(np.uint8).reshape(-1, 4)
+    counters[:, iv_end:] = _big_endian(inside, cipher.block_number_bytes)
     stream = np.empty(counters.size + 15, np.uint8)  # the cipher asks for room it does not use
     last = np.flatnonzero(np.append(group[1:] != group[:-1], True))
     begin = 0
     for place in last:
         end = int(stops[place])
-        cipher = ciphers[group[place]]
-        assert cipher is not None
+        encryptor = ciphers[group[place]]
+        assert encryptor is not None
         if end > begin:
             room = stream[16 * begin : 16 * end + 15]
-            cipher[0].update_into(counters[begin:end].reshape(-1), room.data)
+            encryptor[0].update_into(counters[begin:end].reshape(-1), room.data)
         begin = end
     firsts = ((stops - blocks) * 16).astype(np.int64)
     _combine(readonly(stream), firsts, offsets[rows].astype(np.int64), sizes, data)
     parts = [valid, offset_buffer, pa.py_buffer(data)]
     return pa.Array.from_buffers(body.type, len(body), parts, offset=body.offset)
+
+
+def _big_endian(numbers: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
+    """The low bytes of numbers, a row each."""
+    return numbers.astype(f">u{size}").view(np.uint8).reshape(-1, size)
 
 
 @kernel

@@ -13,10 +13,7 @@ from wirelake.wire.model import Direction
 
 from .layout import MessageList, Notification
 
-__all__ = ["OPENS", "Opener", "key_line"]
-
-OPENS = ("comet",)
-"""The protocols whose messages it opens."""
+__all__ = ["Opener", "key_line"]
 
 _NAMES = {"seed": "content_key", "hipush": "des_key"}
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirelake.wire import Protocol
 from wirelake.wire.types import (
     I64,
     U8,
@@ -29,7 +28,10 @@ from wirelake.wire.types import (
     Tag8,
 )
 
-from .meaning import MEANING
+SEALED_PREFIX = b"\x01\0\0\0"
+"""Sealed content begins with a version, 1, and a counter of 8 bytes that stays below 2^32."""
+CONTENT_OVERHEAD = 25
+"""Bytes that sealing adds to content: version, counter and tag."""
 
 
 class NetworkType(IntEnum):
@@ -259,14 +261,3 @@ class Frame(Layout):
         ),
     ]
     """The command itself."""
-
-
-PROTOCOL = Protocol(
-    name="comet",
-    title="comet: mobile push",
-    frame=Frame,
-    dialects=("seed", "hipush"),
-    port=9620,
-    meaning=MEANING,
-)
-"""comet as the command line and the views know it."""

@@ -13,8 +13,7 @@ import msgspec
 
 from ..sansio import SessionError
 from .arguments import is_id
-from .layout import Notification
-from .sealing import CONTENT_OVERHEAD
+from .layout import CONTENT_OVERHEAD, Notification
 
 __all__ = [
     "MAX_CONTENT",

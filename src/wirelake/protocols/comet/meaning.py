@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from wirelake.wire.meaning import (
     At,
+    Device,
     Each,
     First,
+    KeySelector,
     Meaning,
     Named,
+    SealMark,
+    SignOn,
     Text,
+    Values,
 )
+
+from .layout import CONTENT_OVERHEAD, SEALED_PREFIX, Isp, NetworkType
 
 __all__ = ["MEANING"]
 
@@ -48,5 +55,22 @@ MEANING = Meaning(
     ),
     body=("message.content",),
     sealed=("message.content",),
+    # The original's dialect seals without a mark: only a key tells that content is sealed.
+    seal_mark=SealMark(SEALED_PREFIX, CONTENT_OVERHEAD, unmarked_dialects=("hipush",)),
+    key_selector=KeySelector("client_id", "auth.client_id"),
+    sign_on=SignOn(confirmed_by=("auth_success",)),
+    heartbeats=("heartbeat",),
+    published_ms=("message.ts", "message_list.messages[].ts"),
+    device=Device(
+        "report_environ",
+        network_type=Values(
+            At("report_environ.network_type"),
+            {int(each): each.name.lower() for each in NetworkType},
+            digits=True,
+        ),
+        isp=Values(
+            At("report_environ.isp"), {int(each): each.name.lower() for each in Isp}, digits=True
+        ),
+        phone_type=At("report_environ.phone_type"),
+    ),
 )
-"""How the columns of `messages` are found."""

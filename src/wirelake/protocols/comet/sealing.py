@@ -44,8 +44,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
+from .layout import CONTENT_OVERHEAD, SEALED_PREFIX
+
 __all__ = [
-    "CONTENT_OVERHEAD",
     "MAX_SEALED",
     "ContentOpener",
     "ContentSealer",
@@ -66,15 +67,13 @@ __all__ = [
 Suite = Literal["x25519", "rsa-oaep", "hipush"]
 """How the secret travels; `hipush` is the original's RSA-512 and DES."""
 
-CONTENT_OVERHEAD: Final = 25
-"""What sealing adds to content: a version byte, a counter of 8 bytes, a tag of 16."""
 MAX_SEALED: Final = 1 << 32
 """A connection closes after this many sealed notifications."""
 
 _SECRET_SIZE: Final = 32
 _DES_KEY_SIZE: Final = 8
 _TAG_SIZE: Final = 16
-_VERSION: Final = b"\x01"
+_VERSION: Final = SEALED_PREFIX[:1]
 _X25519_SPKI: Final = bytes.fromhex("302a300506032b656e032100")
 _HIPUSH_BITS: Final = 512
 # Below 2048 bits a key can be broken; above 8192 one operation is a way to stall the other side.

@@ -33,13 +33,8 @@ from .arguments import (
     BAD_KEY_REPLY,
     check_arguments,
 )
-from .layout import (
-    PROTOCOL,
-    AuthSuccess,
-    ExchangeKey,
-    MessageList,
-    Notification,
-)
+from .layout import AuthSuccess, ExchangeKey, MessageList, Notification
+from .protocol import PROTOCOL
 from .sealing import (
     ContentOpener,
     ContentSealer,

@@ -27,12 +27,8 @@ from ..expectation import (
     Expect,
     VectorFailure,
 )
-from .layout import (
-    PROTOCOL,
-    Auth,
-    AuthSuccess,
-    ExchangeKey,
-)
+from .layout import Auth, AuthSuccess, ExchangeKey
+from .protocol import PROTOCOL
 from .sealing import (
     RsaServerKey,
     ServerKey,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirelake.wire import Protocol
 from wirelake.wire.types import (
     U8,
     U64,
@@ -34,8 +33,6 @@ from wirelake.wire.types import (
     VarI32,
     Varint,
 )
-
-from .meaning import MEANING
 
 
 class RowType(IntEnum):
@@ -339,14 +336,3 @@ class Message(Layout):
         ),
     ] = ()
     """The rows, without END."""
-
-
-PROTOCOL = Protocol(
-    name="esnp",
-    title="ESNP: service calls and events",
-    frame=Message,
-    dialects=("seed", "go"),
-    port=9600,
-    meaning=MEANING,
-)
-"""ESNP as the command line and the views know it."""

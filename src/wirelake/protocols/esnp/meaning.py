@@ -10,17 +10,26 @@ from wirelake.wire.meaning import (
     Meaning,
     Named,
     RowField,
+    SignOn,
 )
+
+from .layout import AddressKind, FlagType
 
 __all__ = ["MEANING"]
 
-# Flags and kinds of address, as `layout.py` numbers them.
-_TRACE_INFO = HasRow("flag", ("value", 2))
-_RESP = HasRow("flag", ("value", 3))
-_REQUEST = HasRow("flag", ("value", 4))
-_INFO = HasRow("flag", ("value", 5))
-_SERVICE = RowField("address", "value", ("kind", 30))
-_OP = RowField("address", "value", ("kind", 20))
+
+def _flag(flag: FlagType) -> HasRow:
+    return HasRow("flag", ("value", int(flag)))
+
+
+def _address(kind: AddressKind) -> RowField:
+    return RowField("address", "value", ("kind", int(kind)))
+
+
+_TRACE_INFO = _flag(FlagType.TRACE_INFO)
+_RESP = _flag(FlagType.RESP)
+_REQUEST = _flag(FlagType.REQUEST)
+_INFO = _flag(FlagType.INFO)
 
 _LAST = Equal(RowField("seq_no", "current"), RowField("seq_no", "maximum"))
 _ANSWER = If(HasRow("seq_no"), If(_LAST, "response", "part"), "response")
@@ -39,9 +48,9 @@ MEANING = Meaning(
     ),
     message_id=RowField("message_id", "value"),
     reply_to=RowField("source_message_id", "value"),
-    target=Join("/", _SERVICE, _OP),
+    target=Join("/", _address(AddressKind.SERVICE), _address(AddressKind.OP)),
     status=If(_TRACE_INFO, None, If(_RESP, If(HasRow("error"), "error", "ok"))),
     reason=RowField("error", "value"),
     body_row=RowField("payload", "data"),
+    sign_on=SignOn(targets=("hub/auth",)),
 )
-"""How the columns of `messages` are found."""

@@ -247,6 +247,22 @@ def problems(message: Message, revision: Revision = "lines") -> Iterator[DecodeE
             yield DecodeError("seq_range", field, None, _at(index, f"{row.current}/{row.maximum}"))
 
 
+def frames_problems(message: Message) -> Iterator[DecodeError]:
+    """What a strict reader of revision *frames* refuses, apart from broken rows."""
+    return _order_problems(message, "frames")
+
+
+def lines_problems(message: Message) -> Iterator[DecodeError]:
+    """What a strict reader of revision *lines* refuses, apart from broken rows."""
+    return _order_problems(message, "lines")
+
+
+def _order_problems(message: Message, revision: Revision) -> Iterator[DecodeError]:
+    # A broken row is an error of its own; the rules between rows say nothing about such a message.
+    if not any(isinstance(row, BrokenRow) for row in message.rows):
+        yield from problems(message, revision)
+
+
 def _at(index: int, more: str) -> str:
     return f"row {index}: {more}"
 

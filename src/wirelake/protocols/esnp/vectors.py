@@ -32,18 +32,8 @@ from ..expectation import (
     difference,
 )
 from . import message as view
-from .layout import (
-    PROTOCOL,
-    BrokenRow,
-    Data,
-    Error,
-    Flag,
-    FlagType,
-    Message,
-    Row,
-    RowType,
-    Version,
-)
+from .layout import BrokenRow, Data, Error, Flag, FlagType, Message, Row, RowType, Version
+from .protocol import PROTOCOL
 from .vectors_bare import (
     bare_value,
     bytes_of_rule,

@@ -37,15 +37,8 @@ from .address import (
     parse_url,
 )
 from .basic import BASIC, Basic
-from .layout import (
-    PROTOCOL,
-    Message,
-    OpaqueRow,
-    Row,
-    RowType,
-    Var,
-    VarType,
-)
+from .layout import Message, OpaqueRow, Row, RowType, Var, VarType
+from .protocol import PROTOCOL
 
 __all__ = ["bare_value", "bytes_of_rule", "payload_of_name", "url"]
 

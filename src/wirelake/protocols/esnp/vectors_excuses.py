@@ -11,7 +11,8 @@ from typing import Any, Final
 from wirelake.wire.errors import NeedMore, WireError
 
 from ..expectation import Alteration, Excuse
-from .layout import PROTOCOL, RowType
+from .layout import RowType
+from .protocol import PROTOCOL
 from .vectors_rows import (
     DIALECTS,
     NAMED_KINDS,

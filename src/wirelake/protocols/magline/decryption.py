@@ -23,10 +23,7 @@ from .layout import (
     Syn,
 )
 
-__all__ = ["OPENS", "Opener"]
-
-OPENS = ("magline",)
-"""The protocols whose messages it opens."""
+__all__ = ["Opener"]
 
 _WAYS: Final[dict[type, Direction]] = {
     Syn: "c2s",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirelake.wire import Protocol
 from wirelake.wire.types import (
     U32,
     Bytes16Fixed,
@@ -32,8 +31,6 @@ from wirelake.wire.types import (
     UnknownOptions,
 )
 
-from .meaning import MEANING
-
 CONTROL = 0x7F
 """Magic of SYN, ACK, ERR, PIN, PON and FIN."""
 DATA = 0x7E
@@ -44,6 +41,14 @@ HANDSHAKE_LIMIT = 512
 """No frame before the end of the handshake is larger."""
 FRAME_LIMIT = 1 << 20
 """Message Length that a reader accepts by default."""
+
+
+SEQ_BYTES = 4
+"""Size of Seq."""
+IV_BYTES = 12
+"""Size of an IV; Seq is combined with its last bytes."""
+BLOCK_NUMBER_BYTES = 4
+"""The rest of a counter block of AES-CTR: it counts the blocks of one frame."""
 
 
 class Cmd(IntEnum):
@@ -256,14 +261,3 @@ class Frame(Layout, kw_only=True):
         ),
     ]
     """The command."""
-
-
-PROTOCOL = Protocol(
-    name="magline",
-    title="magline: encrypted long-lived connections",
-    frame=Frame,
-    dialects=("seed",),
-    port=9757,
-    meaning=MEANING,
-)
-"""magline as the command line and the views know it."""

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from wirelake.wire.meaning import (
     At,
+    CounterCipher,
     First,
     If,
     Is,
+    KeySelector,
     Meaning,
     Named,
+    Resumption,
+    SignOn,
     Text,
     Values,
 )
 
+from .layout import BLOCK_NUMBER_BYTES, IV_BYTES, SEQ_BYTES, Reason
+
 __all__ = ["MEANING"]
 
-_REASONS = {
-    0: "normal",
-    1: "protocol",
-    2: "handshake",
-    3: "auth",
-    4: "idle",
-    5: "shutdown",
-    6: "replaced",
-    7: "resume",
-    8: "rekey",
-    9: "busy",
-    10: "internal",
-}
 _OF_CONNECTION = 0
+"""The business command of an error that is about the connection."""
 _BUSINESS = ("req", "rep", "psh")
 
 MEANING = Meaning(
@@ -51,8 +45,22 @@ MEANING = Meaning(
     reply_to=At("reply_to"),
     target=First(*(Text(At(f"{name}.business_cmd")) for name in (*_BUSINESS, "err"))),
     status=First(Named({"rep": "ok"}), Text(At("err.error_number"))),
-    reason=Values(At("fin.reason_number"), _REASONS, digits=True),
+    reason=Values(
+        At("fin.reason_number"), {int(each): each.name.lower() for each in Reason}, digits=True
+    ),
     body=tuple(f"{name}.data" for name in _BUSINESS),
     sealed=tuple(f"{name}.data" for name in _BUSINESS),
+    cipher=CounterCipher(
+        key="enc",
+        iv="iv",
+        mac="mac",
+        number="seq",
+        iv_bytes=IV_BYTES,
+        number_bytes=SEQ_BYTES,
+        block_number_bytes=BLOCK_NUMBER_BYTES,
+    ),
+    key_selector=KeySelector("client_random", "syn.random", hexadecimal=True),
+    sign_on=SignOn(targets=("10",)),
+    heartbeats=("pin",),
+    resumption=Resumption("syn", "resume.sid"),
 )
-"""How the columns of `messages` are found."""

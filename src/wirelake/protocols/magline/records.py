@@ -26,6 +26,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
+from .layout import BLOCK_NUMBER_BYTES, SEQ_BYTES
+
 __all__ = [
     "AUTH_OPTION",
     "DIRECTION_BYTES_LIMIT",
@@ -51,6 +53,7 @@ AuthState = Literal["valid", "unverified", "absent"]
 
 TAG_SIZE: Final = 16
 """Every tag is an HMAC-SHA256 cut to this many bytes."""
+_FIRST_BLOCK: Final = bytes(BLOCK_NUMBER_BYTES)
 AUTH_OPTION: Final = 0x0001
 """The bit of Head Optional for a control frame's tag."""
 SEQ_LIMIT: Final = 0xFFFF_0000
@@ -173,8 +176,8 @@ class RecordCipher:
         # One context for all frames: making one per frame costs nearly twenty times as much.
         # CTR is its own inverse, so an encryptor serves both ways.
         self._stream = Cipher(AES(keys.enc), CTR(bytes(16))).encryptor()
-        self._iv_start = keys.iv[:8]
-        self._iv_seq = int.from_bytes(keys.iv[8:], "big")
+        self._iv_start = keys.iv[:-SEQ_BYTES]
+        self._iv_seq = int.from_bytes(keys.iv[-SEQ_BYTES:], "big")
         self._mac = keys.mac
         self._last_sealed = -1
 
@@ -239,8 +242,8 @@ class RecordCipher:
 
     def _crypt(self, seq: int, data: bytes) -> bytes:
         # The last four bytes count blocks: 2^32 of them, so two Seqs never meet.
-        low = (self._iv_seq ^ seq).to_bytes(4, "big")
-        self._stream.reset_nonce(self._iv_start + low + b"\0\0\0\0")
+        low = (self._iv_seq ^ seq).to_bytes(SEQ_BYTES, "big")
+        self._stream.reset_nonce(self._iv_start + low + _FIRST_BLOCK)
         return self._stream.update(data)
 
 

@@ -35,17 +35,8 @@ from .handshake import (
     x25519_public,
     x25519_shared,
 )
-from .layout import (
-    PROTOCOL,
-    Ack,
-    Cmd,
-    ErrorNumber,
-    Frame,
-    Psh,
-    Rep,
-    Req,
-    Syn,
-)
+from .layout import Ack, Cmd, ErrorNumber, Frame, Psh, Rep, Req, Syn
+from .protocol import PROTOCOL
 from .records import (
     AuthState,
     RecordCipher,

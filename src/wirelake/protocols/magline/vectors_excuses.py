@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..expectation import Alteration, Excuse
-from .layout import PROTOCOL
+from .protocol import PROTOCOL
 
 __all__ = ["EXCUSES"]
 

@@ -32,12 +32,8 @@ from .handshake import (
     open_sid,
     x25519_public,
 )
-from .layout import (
-    PROTOCOL,
-    Ack,
-    Frame,
-    Syn,
-)
+from .layout import Ack, Frame, Syn
+from .protocol import PROTOCOL
 
 __all__ = ["REFERENCE", "Handshake", "agree", "keys_of", "keys_view", "private_for"]
 

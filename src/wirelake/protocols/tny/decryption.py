@@ -11,11 +11,8 @@ from typing import Any
 from wirelake.wire.errors import DecodeError
 from wirelake.wire.model import Direction
 
-from .layout import (
-    PROTOCOL,
-    Envelope,
-    Packet,
-)
+from .layout import Envelope, Packet
+from .protocol import PROTOCOL
 from .transform import (
     MAX_SKIP_STEP,
     Dialect,
@@ -23,10 +20,7 @@ from .transform import (
     TransformConfig,
 )
 
-__all__ = ["OPENS", "Opener"]
-
-OPENS = ("tny",)
-"""The protocols whose messages it opens."""
+__all__ = ["Opener"]
 
 _FLAGS = ("verify", "encrypt", "waste")
 _NUMBERS = ("max_waste_bits", "skip_step")

@@ -14,7 +14,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
-from wirelake.wire import Protocol
 from wirelake.wire.types import (
     I32LE,
     I64LE,
@@ -52,8 +51,6 @@ from wirelake.wire.types import (
     Varint,
     When,
 )
-
-from .meaning import MEANING, RELAY_MEANING
 
 
 class PacketType(IntEnum):
@@ -418,25 +415,3 @@ class RelayPacket(Layout, kw_only=True):
         ),
     ]
     """PacketArguments."""
-
-
-PROTOCOL = Protocol(
-    name="tny",
-    title="tny: game server messages",
-    frame=Packet,
-    more=(Message, ForwardHeader, OriginalMessageIdHeader, TracingHeader),
-    dialects=("seed", "upstream"),
-    port=9610,
-    meaning=MEANING,
-)
-"""tny packets as the command line and the views know them."""
-
-RELAY = Protocol(
-    name="relay",
-    title="RelayPack: gateway links and tunnels of tny",
-    frame=RelayPacket,
-    dialects=("seed", "upstream"),
-    port=9611,
-    meaning=RELAY_MEANING,
-)
-"""RelayPack as the command line and the views know it."""

@@ -11,15 +11,18 @@ from wirelake.wire.meaning import (
     Meaning,
     Name,
     Named,
+    SignOn,
     Text,
+    Tunnels,
     Values,
 )
 
+from .layout import SUCCESS, Mode
+
 __all__ = ["MEANING", "RELAY_MEANING"]
 
-_MODE = Values(At("message.mode"), {0: "request", 1: "response", 2: "push"})
-_IS_RESPONSE = Is(At("message.mode"), 1)
-_SUCCESS = 100
+_MODE = Values(At("message.mode"), {int(each): each.name.lower() for each in Mode})
+_IS_RESPONSE = Is(At("message.mode"), int(Mode.RESPONSE))
 
 MEANING = Meaning(
     kind=First(
@@ -32,32 +35,42 @@ MEANING = Meaning(
     target=Text(At("message.protocol")),
     status=If(
         _IS_RESPONSE,
-        Values(At("message.code"), {_SUCCESS: "ok"}, digits=True),
+        Values(At("message.code"), {SUCCESS: "ok"}, digits=True),
     ),
     body=("message.body",),
     transformed=("waste", "encrypt", "verify"),
+    sign_on=SignOn(targets=("10",)),
+    heartbeats=("ping",),
 )
-"""How the columns of `messages` are found, for packets and for messages in tunnels."""
+"""Packets, and messages in tunnels."""
 
-_TUNNELS = (
-    "tunnel_connect",
-    "tunnel_connected",
-    "tunnel_disconnect",
-    "tunnel_switch_link",
-    "tunnel_relay",
+_TUNNELS = Tunnels(
+    protocol="tny",
+    carrier="tunnel_relay",
+    message="message",
+    instance_id="instance_id",
+    tunnel_id="tunnel_id",
+    connect="tunnel_connect",
+    connected="tunnel_connected",
+    disconnect="tunnel_disconnect",
+    others=("tunnel_switch_link",),
+    address="tunnel_connect.ip",
+    port="tunnel_connect.port",
+    accepted="tunnel_connected.result",
 )
 
 RELAY_MEANING = Meaning(
     kind=Named(
-        {"link_ping": "heartbeat", "link_pong": "heartbeat", "tunnel_relay": "relay"}, "control"
+        {"link_ping": "heartbeat", "link_pong": "heartbeat", _TUNNELS.carrier: "relay"}, "control"
     ),
     message_id=At("id"),
     target=First(
         *(
             Join("/", Text(At(f"{name}.instance_id")), Text(At(f"{name}.tunnel_id")))
-            for name in _TUNNELS
+            for name in sorted(_TUNNELS.messages)
         )
     ),
-    inner=("tunnel_relay.message", "tny"),
+    heartbeats=("link_ping",),
+    tunnels=_TUNNELS,
 )
-"""How the columns of `messages` are found, for packets of a link."""
+"""Packets of a link between a gateway and a server."""

@@ -24,14 +24,9 @@ from ..expectation import (
     check_prefixes,
     difference,
 )
-from .layout import (
-    PROTOCOL,
-    RELAY,
-    Envelope,
-    Message,
-    Packet,
-)
+from .layout import Envelope, Message, Packet
 from .message import decode_message, encode_message
+from .protocol import PROTOCOL, RELAY
 from .transform import (
     Dialect,
     PacketContext,

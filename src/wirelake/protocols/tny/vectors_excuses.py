@@ -15,11 +15,8 @@ from ..expectation import (
     Expect,
     Vector,
 )
-from .layout import (
-    PROTOCOL,
-    RELAY,
-    Envelope,
-)
+from .layout import Envelope
+from .protocol import PROTOCOL, RELAY
 from .vectors_connection import DIALECTS, Connection
 from .vectors_views import (
     arguments_view,

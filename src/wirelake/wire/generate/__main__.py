@@ -26,9 +26,9 @@ def sources() -> dict[Path, str]:
     """Return the committed files with the content that each should have."""
     wanted = {}
     for package, names in FAMILIES.items():
-        layout = importlib.import_module(f"wirelake.protocols.{package}.layout")
-        protocols = [getattr(layout, name) for name in names]
-        folder = Path(str(layout.__file__)).parent
+        module = importlib.import_module(f"wirelake.protocols.{package}.protocol")
+        protocols = [getattr(module, name) for name in names]
+        folder = Path(str(module.__file__)).parent
         default = protocols[0].dialects[0]
         wanted[folder / f"codec_{default}.py"] = codec_source(protocols, default)
     return wanted
