@@ -24,7 +24,6 @@ from tests.playbooks.comet.peer import (
 from wirelake.protocols.comet import codec_seed
 from wirelake.protocols.comet.endpoint import ANSWERS
 from wirelake.protocols.comet.layout import (
-    PROTOCOL,
     Auth,
     AuthSuccess,
     Command,
@@ -43,6 +42,7 @@ from wirelake.protocols.comet.layout import (
     Unsubscribe,
 )
 from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import (
     ContentSealer,
     HipushContent,

@@ -32,7 +32,6 @@ from wirelake.hub.rpc.services import (
     Services,
 )
 from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
     Data,
     FlagType,
     Header,
@@ -46,6 +45,7 @@ from wirelake.protocols.esnp.layout import (
     XData,
 )
 from wirelake.protocols.esnp.message import source_message_id
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.values import values_of, var_of
 
 

@@ -16,17 +16,9 @@ from wirelake.hub.listeners.esnp import (
 )
 from wirelake.hub.pubsub.notification import Notification
 from wirelake.hub.rpc.services import Reply
-from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
-    Address,
-    Data,
-    Flag,
-    FlagType,
-    Payload,
-    VarType,
-    XData,
-)
+from wirelake.protocols.esnp.layout import Address, Data, Flag, FlagType, Payload, VarType, XData
 from wirelake.protocols.esnp.message import check
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.values import values_of, var_of
 
 

@@ -16,16 +16,9 @@ from typing import Any
 from tests.playbooks.playbook import Emits, EmitsKind, Pair, Playbook
 
 from wirelake.protocols.comet import codec_seed
-from wirelake.protocols.comet.layout import (
-    PROTOCOL,
-    Auth,
-    AuthSuccess,
-    Error,
-    ExchangeKey,
-    Notification,
-    Ok,
-)
+from wirelake.protocols.comet.layout import Auth, AuthSuccess, Error, ExchangeKey, Notification, Ok
 from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
+from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import (
     ContentOpener,
     ContentSealer,

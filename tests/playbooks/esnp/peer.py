@@ -16,7 +16,6 @@ from typing import Any
 from tests.playbooks.playbook import EmitsKind, Pair, Playbook
 
 from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
     Address,
     AddressKind,
     Data,
@@ -31,6 +30,7 @@ from wirelake.protocols.esnp.layout import (
     VarType,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.session import (
     Call,
     EsnpSession,

@@ -34,7 +34,6 @@ from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
 from wirelake.protocols.esnp import codec_seed
 from wirelake.protocols.esnp.layout import (
-    PROTOCOL,
     Address,
     Data,
     Flag,
@@ -56,6 +55,7 @@ from wirelake.protocols.esnp.message import (
     error_text,
     kind,
 )
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.session import (
     Announced,
     Answered,

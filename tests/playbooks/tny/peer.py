@@ -14,17 +14,9 @@ from typing import Any
 
 from tests.playbooks.playbook import Playbook
 
-from wirelake.protocols.tny.layout import (
-    PROTOCOL,
-    RELAY,
-    Envelope,
-    Message,
-    Mode,
-    Packet,
-    Ping,
-    Pong,
-)
+from wirelake.protocols.tny.layout import Envelope, Message, Mode, Packet, Ping, Pong
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.protocol import PROTOCOL, RELAY
 from wirelake.protocols.tny.session import ClientSession, ServerSession
 from wirelake.protocols.tny.transform import (
     Dialect,

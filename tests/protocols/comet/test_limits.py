@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols.comet import codec_seed
-from wirelake.protocols.comet.layout import (
-    PROTOCOL,
-    MessageList,
-    Notification,
-    TopicList,
-)
+from wirelake.protocols.comet.layout import MessageList, Notification, TopicList
 from wirelake.protocols.comet.limits import (
     SEND_COUNT,
     SEND_FRAME,
@@ -25,6 +20,7 @@ from wirelake.protocols.comet.limits import (
     page,
     topics_fit,
 )
+from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import CONTENT_OVERHEAD, HipushContent
 from wirelake.protocols.sansio import SessionError
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from wirelake.protocols.comet.layout import (
-    PROTOCOL,
     Error,
     GetMessageList,
     GetTopicList,
@@ -27,6 +26,7 @@ from wirelake.protocols.comet.layout import (
 )
 from wirelake.protocols.comet.layout import Notification as Message
 from wirelake.protocols.comet.limits import Dialect, ServerOptions, content_limit
+from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import X25519ServerKey
 from wirelake.protocols.comet.session import (
     AuthRequested,

@@ -36,7 +36,6 @@ from .events import (
     Replied,
 )
 from .layout import (
-    PROTOCOL,
     Auth,
     AuthSuccess,
     Command,
@@ -48,6 +47,7 @@ from .layout import (
     Ok,
 )
 from .limits import ClientOptions, Dialect
+from .protocol import PROTOCOL
 from .sealing import (
     ContentOpener,
     HipushContent,

@@ -17,7 +17,6 @@ from ..sansio import (
     SessionError,
 )
 from .layout import (
-    PROTOCOL,
     Auth,
     AuthSuccess,
     Command,
@@ -42,6 +41,7 @@ from .limits import (
     SEND_FRAME,
     Dialect,
 )
+from .protocol import PROTOCOL
 from .sealing import (
     ContentOpener,
     ContentSealer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE
 from wirelake.wire.meaning import (
     Equal,
     HasRow,
@@ -52,5 +53,5 @@ MEANING = Meaning(
     status=If(_TRACE_INFO, None, If(_RESP, If(HasRow("error"), "error", "ok"))),
     reason=RowField("error", "value"),
     body_row=RowField("payload", "data"),
-    sign_on=SignOn(targets=("hub/auth",)),
+    sign_on=SignOn(targets=(f"{HUB_SERVICE}/{AUTH.name}",)),
 )

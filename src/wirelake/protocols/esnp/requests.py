@@ -36,17 +36,7 @@ from ..sansio import (
 )
 from .application import ROW_TYPES
 from .events import Call, Requested
-from .layout import (
-    PROTOCOL,
-    BrokenRow,
-    Flag,
-    FlagType,
-    Message,
-    OpaqueRow,
-    Payload,
-    Row,
-    SeqNo,
-)
+from .layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Payload, Row, SeqNo
 from .limits import SessionOptions
 from .message import check, ordered
 from .message_summary import (
@@ -58,6 +48,7 @@ from .message_summary import (
     facts_of,
     modern,
 )
+from .protocol import PROTOCOL
 from .replies import reply_to
 from .sequences import (
     Numbers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wirelake.protocols.hub_calls import AUTH
 from wirelake.wire.meaning import (
     At,
     CounterCipher,
@@ -60,7 +61,7 @@ MEANING = Meaning(
         block_number_bytes=BLOCK_NUMBER_BYTES,
     ),
     key_selector=KeySelector("client_random", "syn.random", hexadecimal=True),
-    sign_on=SignOn(targets=("10",)),
+    sign_on=SignOn(targets=(str(AUTH.number),)),
     heartbeats=("pin",),
     resumption=Resumption("syn", "resume.sid"),
 )

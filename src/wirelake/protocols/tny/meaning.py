@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wirelake.protocols.hub_calls import AUTH
 from wirelake.wire.meaning import (
     At,
     First,
@@ -39,7 +40,7 @@ MEANING = Meaning(
     ),
     body=("message.body",),
     transformed=("waste", "encrypt", "verify"),
-    sign_on=SignOn(targets=("10",)),
+    sign_on=SignOn(targets=(str(AUTH.number),)),
     heartbeats=("ping",),
 )
 """Packets, and messages in tunnels."""

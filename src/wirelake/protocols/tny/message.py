@@ -10,7 +10,8 @@ from typing import cast
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from .layout import PROTOCOL, Message
+from .layout import Message
+from .protocol import PROTOCOL
 from .transform import Dialect
 
 __all__ = ["decode_message", "encode_message"]

@@ -22,20 +22,13 @@ from wirelake.wire.errors import (
 
 from ..sansio import SessionError
 from . import codec_seed
-from .layout import (
-    PROTOCOL,
-    Envelope,
-    Message,
-    Packet,
-    PacketType,
-    Ping,
-    Pong,
-)
+from .layout import Envelope, Message, Packet, PacketType, Ping, Pong
 from .limits import (
     PAYLOAD_LIMITS,
     SessionOptions,
     SpokenDialect,
 )
+from .protocol import PROTOCOL
 from .transform import Dialect, PacketContext
 
 __all__ = [

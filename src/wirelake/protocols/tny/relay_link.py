@@ -33,7 +33,6 @@ from ..sansio import (
     Side,
 )
 from .layout import (
-    RELAY,
     Arguments,
     LinkClose,
     LinkOpen,
@@ -50,6 +49,7 @@ from .layout import (
     TunnelSwitchLink,
 )
 from .limits import LinkOptions
+from .protocol import RELAY
 from .relay_events import (
     LinkPinged,
     LinkPonged,
