@@ -119,6 +119,7 @@ test: system setup node lint docs ## everything that must hold: lint, docs, test
 .PHONY: soak
 soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	@mkdir -p soak
+	$(BIN)/python -m pytest -m soak -n $(PYTEST_WORKERS) --dist loadfile
 	$(BIN)/python tests/fuzz/soak.py --executions $(SOAK_EXECUTIONS) --json soak/wire.json
 	$(BIN)/python tests/fuzz/session_soak.py --inputs $(SOAK_INPUTS) --json soak/sessions.json
 	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json

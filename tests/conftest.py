@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile(
     "ci",
@@ -42,8 +47,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Removes that folder."""
+    """Remove that folder, and end the Spark session that tests shared."""
+    if "pyspark" in sys.modules:
+        from tests import spark_sessions
+
+        spark_sessions.stop()
     shutil.rmtree(config.stash[_FOLDER], ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    """The Spark session that all tests of this process share."""
+    from tests import spark_sessions
+
+    return spark_sessions.local()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

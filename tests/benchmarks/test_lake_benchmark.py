@@ -32,19 +32,10 @@ from benchmarks.lake_stream import Arrivals
 from benchmarks.lake_worker import Taken, Worker
 
 from wirelake.columnar.read.reader import ReadOptions, read_batches
-from wirelake.lake import session
 from wirelake.tables.inputs import discover
 from wirelake.traffic import simulate
 
 ONLY_REPORTED = ("stream", "calls")
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A session on two cores."""
-    found = session("wirelake tests")
-    yield found
-    found.stop()
 
 
 class Here:

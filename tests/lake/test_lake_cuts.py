@@ -8,13 +8,17 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.lake.cut_examples import at_every_commit, cut_here, cut_with_spark, tunnels_here
 
+SOAK = pytest.mark.soak
+SOME_OF_FOUR = [0, 1, *(pytest.param(seed, marks=SOAK) for seed in (2, 3))]
+SOME_OF_SIX = [0, 1, 2, *(pytest.param(seed, marks=SOAK) for seed in (3, 4, 5))]
 
-@pytest.mark.parametrize("seed", range(4))
+
+@pytest.mark.parametrize("seed", SOME_OF_FOUR)
 def test_cut_at_random(tmp_path: Path, seed: int) -> None:
     assert cut_here(tmp_path, seed) == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", SOME_OF_SIX)
 def test_tunnels_that_move_from_link_to_link(tmp_path: Path, seed: int) -> None:
     assert tunnels_here(tmp_path, seed) == []
 
@@ -23,6 +27,6 @@ def test_what_is_in_is_all_there_is_at_every_commit(tmp_path: Path) -> None:
     assert at_every_commit(tmp_path, 1) == []
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_streams_and_runs_that_take_turns(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     assert cut_with_spark(spark, tmp_path, seed) == []

@@ -1,8 +1,8 @@
 """Runs that are killed: each leaves the lake as it was or as it was to be, and the next goes on.
 
-One lake, killed again and again. What a writer does when it is killed at each part of a commit is
-tested without Spark (`tests/tables/test_tables_kills.py`), many kills at random moments by
-`make soak`.
+Two kills here, every named step in `make soak`, which also kills at random moments. What a writer
+does when it is killed at each part of a commit is tested without Spark
+(`tests/tables/test_tables_kills.py`).
 """
 
 from __future__ import annotations
@@ -44,38 +44,53 @@ def damaged(lake: Path) -> list[str]:
     return [str(each) for each in check(lake) if not each.harmless] + miscounted(lake)
 
 
-def test_killed_again_and_again(order: Order, tmp_path: Path) -> None:
+def at(order: Order, step: str) -> Order:
+    """The same run, which kills itself at a step."""
+    return msgspec.structs.replace(order, die_at=step)
+
+
+def finishes(order: Order, tmp_path: Path) -> None:
+    """A run whose first worker is killed finishes the lake, and the lake is right."""
     lake = Path(order.lake)
-
-    def at(step: str) -> Order:
-        return msgspec.structs.replace(order, die_at=step)
-
-    assert killed_writing(order, tmp_path / "work1")
-    assert killed_at(at("join"), tmp_path / "work2")
-    assert left_over(lake)
-    assert Log(lake).last() == 0
-
-    assert killed_at(at("forward:calls"), tmp_path / "work3")
-    assert left_over(lake)
-    assert Log(lake).last() == 1
-    assert damaged(lake) == []
-
-    assert killed_at(at("link"), tmp_path / "work4")
-    assert Log(lake).last() == 1
-    assert damaged(lake) == []
-
-    impatient = msgspec.structs.replace(order, master="local[2]")  # no task may fail
-    with started(impatient, tmp_path / "work5") as driver:
-        assert worker_killed(driver)
-        assert driver.wait() == 1
-        assert "Spark failed: " in driver.last_words()
-        assert "Python worker exited unexpectedly (crashed);" in driver.last_words()
-    assert Log(lake).last() == 1
-
-    with started(order, tmp_path / "work6") as driver:
+    with started(order, tmp_path / "last") as driver:
         assert worker_killed(driver)
         assert driver.done().waiting == []
     assert unlike_engines(lake, captures_in(tmp_path / "sim"), order.keys, without=PLACES) == []
     assert check(lake) == []
     assert verify(lake, keys=order.keys, shares=1) == []
     assert left_over(lake) == []
+
+
+def test_killed_while_writing_and_while_committing(order: Order, tmp_path: Path) -> None:
+    lake = Path(order.lake)
+    assert killed_writing(order, tmp_path / "work1")
+    assert Log(lake).last() == 0
+    assert killed_at(at(order, "forward:calls"), tmp_path / "work2")
+    assert left_over(lake)
+    assert Log(lake).last() == 1
+    assert damaged(lake) == []
+    finishes(order, tmp_path)
+
+
+@pytest.mark.soak
+def test_killed_at_every_step(order: Order, tmp_path: Path) -> None:
+    lake = Path(order.lake)
+    assert killed_at(at(order, "join"), tmp_path / "work1")
+    assert left_over(lake)
+    assert Log(lake).last() == 0
+
+    assert killed_at(at(order, "forward:calls"), tmp_path / "work2")
+    assert Log(lake).last() == 1
+
+    assert killed_at(at(order, "link"), tmp_path / "work3")
+    assert Log(lake).last() == 1
+    assert damaged(lake) == []
+
+    impatient = msgspec.structs.replace(order, master="local[2]")  # no task may fail
+    with started(impatient, tmp_path / "work4") as driver:
+        assert worker_killed(driver)
+        assert driver.wait() == 1
+        assert "Spark failed: " in driver.last_words()
+        assert "Python worker exited unexpectedly (crashed);" in driver.last_words()
+    assert Log(lake).last() == 1
+    finishes(order, tmp_path)

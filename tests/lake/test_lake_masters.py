@@ -1,21 +1,25 @@
-"""One lake, wherever Spark runs: every table is the simulation's truth.
+"""One lake, wherever Spark runs: every table equals the simulation's truth.
 
-On two cores it is the command, in several steps. On executors of their own, and over Spark Connect,
-a run takes the first captures of each source and a stream the rest.
+On executors in processes of their own, and over Spark Connect, a run takes the first captures of
+each source and a stream the rest; the data source is read there as well. `make soak` adds the
+command on two cores in several steps, and a standalone cluster (`test_standalone.py`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
+from tests import spark_sessions
+from tests.lake import connect_client
 from tests.lake.connecting import connect_server
 from tests.lake.cut_captures import age
 from tests.lake.cut_examples import unread
@@ -23,7 +27,7 @@ from tests.lake.killing import started
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import untrue
 
-from wirelake.lake import session
+from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake.engine import tasks as planning
 from wirelake.lake.engine.run import run
 from wirelake.lake.verify.verify import verify
@@ -39,17 +43,18 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[SparkSession]:
-    """A session whose executors are not this process; their folders are removed afterwards."""
-    work = Path(pyspark.__file__).parent / "work"
-    before = set(work.glob("*"))
-    light = {"spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"]}
-    found = session("wirelake cluster", master="local-cluster[2,1,1024]", **light)
-    yield found
-    found.stop()
-    for each in set(work.glob("*")) - before:
-        shutil.rmtree(each, ignore_errors=True)
+    """A session whose executors are not this process."""
+    with spark_sessions.executors() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of Spark Connect."""
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
 
 
 def key_logs(captures: Path) -> list[str]:
@@ -87,6 +92,7 @@ def is_true(lake: Path, captures: Path) -> None:
     assert verify(lake, keys=key_logs(captures), shares=1) == []
 
 
+@pytest.mark.soak
 def test_on_two_cores(simulated: Path, tmp_path: Path) -> None:
     three_a_step = ("--max-files", "3")
     command(simulated, simulated, tmp_path / "lake", "--master", "local[2]", *three_a_step)
@@ -112,20 +118,61 @@ def test_on_two_executors(
     is_true(lake, simulated)
 
 
-def test_over_spark_connect(simulated: Path, tmp_path: Path) -> None:
+def test_executors_read_what_the_driver_would(cluster: SparkSession, simulated: Path) -> None:
+    reader = cluster.read.format("wirelake").option("partitions", "4")
+    reader = reader.option("keys", f"{simulated}/*.keys")
+    found = reader.option("columns", "file,offset,connection").load(str(simulated)).collect()
+    keys = sorted(simulated.glob("*.keys"))
+    options = ReadOptions(columns=("file", "offset", "connection"), keys=keys)
+    wanted = [
+        tuple(row.values())
+        for batch in read_batches(sorted(simulated.glob("*.pcap*")), options)
+        for row in batch.to_pylist()
+    ]
+    assert len(wanted) > 100
+    assert sorted(map(tuple, found)) == sorted(wanted)
+
+
+def test_over_spark_connect(connect: str, simulated: Path, tmp_path: Path) -> None:
     lake, folder = tmp_path / "lake", tmp_path / "in"
-    with connect_server(tmp_path) as address:
-        come(simulated, folder, 0)
-        command(simulated, folder, lake, "--remote", address)
-        come(simulated, folder, 1)
-        order = Order(
-            lake=str(lake),
-            captures=str(folder),
-            keys=key_logs(simulated),
-            remote=address,
-            stream=True,
-        )
-        with started(order, tmp_path / "work") as driver:
-            done = driver.done()
-        assert (done.commits, done.refused, done.waiting) == (1, [], [])
+    come(simulated, folder, 0)
+    command(simulated, folder, lake, "--remote", connect)
+    come(simulated, folder, 1)
+    order = Order(
+        lake=str(lake), captures=str(folder), keys=key_logs(simulated), remote=connect, stream=True
+    )
+    with started(order, tmp_path / "work") as driver:
+        done = driver.done()
+    assert (done.commits, done.refused, done.waiting) == (1, [], [])
     is_true(lake, simulated)
+
+
+def direct(captures: Path, **options: Any) -> list[list[Any]]:
+    """The rows of each source, without Spark."""
+    return sorted(
+        list(row.values())
+        for style in ("edge-a-*.pcapng", "tap-a-*.pcap")
+        for batch in read_batches(sorted(captures.glob(style)), ReadOptions(**options))
+        for row in batch.to_pylist()
+    )
+
+
+def test_a_client_reads_batches_and_streams(connect: str, captures: Path, tmp_path: Path) -> None:
+    program = [sys.executable, connect_client.__file__, connect, str(captures), str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    wanted = direct(captures, columns=connect_client.COLUMNS)
+    assert len(wanted) > 100
+    assert found["batch"] == wanted
+    assert found["stream"] == wanted
+    assert found["calls"] == len(
+        [
+            row
+            for batch in read_batches(sorted(captures.glob("*.pcap*")), ReadOptions(table="calls"))
+            for row in batch.to_pylist()
+        ]
+    )
+    assert found["auths"] == len([row for row in wanted if row[-1] == "auth"]) > 0
+    assert found["steps"] == [{"edge-a": 1}, {"edge-a": 1, "tap-a": 1}]
+    assert found["zone"] == "UTC"

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from wirelake.lake.spark.java import java_home
 from wirelake.traffic import simulate
@@ -81,6 +82,7 @@ def cluster(work: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.soak
 def test_a_lake_that_two_workers_made_is_true(tmp_path: Path) -> None:
     captures, lake = tmp_path / "captures", tmp_path / "lake"
     simulate(captures, size="300kB", seed=11, faults=0.003, jobs=1)

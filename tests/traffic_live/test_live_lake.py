@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import SparkSession
 from tests.traffic_live.performed import Performed
 
-from wirelake.lake import session
 from wirelake.lake.engine.run import run
 from wirelake.lake.engine.settings import Settings
 from wirelake.traffic.live import compare
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """A session on two cores."""
-    found = session("wirelake tests")
-    yield found
-    found.stop()
 
 
 def test_a_lake_finds_the_truth(
