@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -61,6 +65,45 @@ def test_a_change_in_a_compiled_helper_changes_the_name_of_a_kernel(
     helper.write_text(helper.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
     monkeypatch.setattr(jit, "__path__", [str(copy)])
     assert _helper_version.__wrapped__() != before
+
+
+READ_ONLY = """
+    import sys
+    import tempfile
+    from pathlib import Path
+
+    create = tempfile.TemporaryFile
+
+    def refuse(*args, **kwargs):
+        if not Path(kwargs["dir"]).is_relative_to(tempfile.gettempdir()):
+            raise PermissionError(13, "Permission denied")
+        return create(*args, **kwargs)
+
+    tempfile.TemporaryFile = refuse  # how Numba finds out whether a folder can be written
+
+    from wirelake.columnar.decode.kernel import load
+    from wirelake.protocols import registry
+
+    kernels = load(registry.find("comet"), "hipush")
+    kernels.scan(*(__import__("numpy").empty(0, kind) for kind in ("u1", "i8", "i8")))
+    print(kernels._module.__file__)
+"""
+
+
+def test_kernels_work_when_neither_cache_nor_installation_can_be_written(tmp_path: Path) -> None:
+    """Permissions do not stop root, so Numba's own test is made to fail."""
+    places = {"HOME": "/proc/none", "WIRELAKE_CACHE": "/proc/none", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(READ_ONLY)],
+        env={k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"} | places,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).is_relative_to(tmp_path)
+    assert list(tmp_path.rglob("numba/**/*.nbi"))
 
 
 def test_a_protocol_of_another_package_has_kernels_as_well() -> None:

@@ -31,7 +31,10 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numba import njit
+from numba.core import config
 from numpy.typing import NDArray
+
+from wirelake.wire.generate.load import temporary_cache_folder
 
 __all__ = ["Int", "S", "U", "inline", "kernel", "readonly"]
 
@@ -55,12 +58,23 @@ U: Any = np.uint64
 
 def kernel(function: _Function) -> _Function:
     """Compile a function that Python calls, at its first call or from the cache."""
-    return cast(_Function, njit(**_OPTIONS)(function))
+    return cast(_Function, _compile(function, _OPTIONS))
 
 
 def inline(function: _Function) -> _Function:
     """Compile a helper of kernels, whose body is put into theirs."""
-    return cast(_Function, njit(**_OPTIONS, forceinline=True)(function))
+    return cast(_Function, _compile(function, {**_OPTIONS, "forceinline": True}))
+
+
+def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    try:
+        return njit(**options)(function)
+    except RuntimeError as error:
+        if "cannot cache function" not in str(error):
+            raise
+        # Neither the folder of the source nor the user's cache folder can be written.
+        config.CACHE_DIR = str(temporary_cache_folder() / "numba")
+        return njit(**options)(function)
 
 
 def readonly(data: NDArray[np.uint8] | bytes | memoryview) -> NDArray[np.uint8]:
