@@ -148,7 +148,7 @@ demo: setup ## a hub, simulated clients, a lake and a report; every figure compa
 
 .PHONY: pages
 pages: setup ## write the generated pages anew: references, performance
-	$(BIN)/python -m wirelake.cli.reference docs/reference
+	$(BIN)/python -m tools.pages docs/reference
 	$(BIN)/python -m benchmarks.performance_pages docs/guides
 
 .PHONY: screenshots

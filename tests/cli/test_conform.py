@@ -1,4 +1,4 @@
-"""`wirelake conform`: the files and the flag go to the runner, its exit code comes back."""
+"""`wirelake conform`: the files go to the runner, its exit code comes back."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ from collections.abc import Sequence
 
 import pytest
 
-from wirelake.protocols import conform
+from wirelake.conformance import runner
 
 from .conftest import Run
 
 
 @pytest.mark.parametrize("code", [0, 1])
-@pytest.mark.parametrize("mutate", [False, True])
-def test_it_runs_the_vectors(
-    run: Run, monkeypatch: pytest.MonkeyPatch, mutate: bool, code: int
-) -> None:
-    calls: list[tuple[Sequence[str], bool]] = []
+def test_it_runs_the_vectors(run: Run, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    calls: list[Sequence[str]] = []
 
-    def main(files: Sequence[str], mutate: bool) -> int:
-        calls.append((list(files), mutate))
+    def main(files: Sequence[str]) -> int:
+        calls.append(list(files))
         return code
 
-    monkeypatch.setattr(conform, "main", main)
-    found = run("conform", "a.jsonl", "b.jsonl", *(["--mutate"] if mutate else []))
-    assert found.code == code
-    assert calls == [(["a.jsonl", "b.jsonl"], mutate)]
+    monkeypatch.setattr(runner, "main", main)
+    assert run("conform", "a.jsonl", "b.jsonl").code == code
+    assert calls == [["a.jsonl", "b.jsonl"]]
 
 
 def test_a_missing_file_is_a_failure(run: Run) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import click
+from tools.pages.commands import commands, pages
 
-from wirelake.cli.command_pages import commands, pages
 from wirelake.cli.main import COMMANDS
 
 

@@ -7,12 +7,12 @@ import inspect
 import re
 
 import pytest
-
-from wirelake.cli.python_pages import (
+from tools.pages.python import (
     PUBLIC,
     Public,
     pages,
 )
+
 from wirelake.lake.datasource.options import OPTIONS
 
 TEXT = pages()["python.md"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from wirelake.cli import reference
+from tools.pages import __main__ as reference
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

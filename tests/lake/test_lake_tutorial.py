@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.docs.page_runner import run_page
+from tools.pages.table_texts import EXAMPLES, MADE
 
 from wirelake.columnar.read.reader import ReadOptions, read_batches
-from wirelake.records.page_texts import EXAMPLES, MADE
 from wirelake.records.schema import schema
 from wirelake.tables.query import open_lake
 

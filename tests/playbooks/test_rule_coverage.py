@@ -24,11 +24,11 @@ from pathlib import Path
 import pytest
 from tests.playbooks.playbook import PROVEN
 
+from wirelake.conformance.comet import CLASSES as COMET_CLASSES
+from wirelake.conformance.esnp import CLASSES as ESNP_CLASSES
+from wirelake.conformance.tny import CLASSES as TNY_CLASSES
 from wirelake.protocols.comet.layout import ErrorCode
-from wirelake.protocols.comet.vectors import CLASSES as COMET_CLASSES
-from wirelake.protocols.esnp.vectors import CLASSES as ESNP_CLASSES
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
-from wirelake.protocols.tny.vectors import CLASSES as TNY_CLASSES
 
 HERE = Path(__file__).parent
 DECISIONS = HERE.parents[1] / "docs" / "decisions"

@@ -31,6 +31,7 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import EmitsKind, Eof, rule
 
+from wirelake.conformance.esnp import CLASSES
 from wirelake.protocols.esnp.layout import (
     BrokenRow,
     Data,
@@ -40,7 +41,6 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
 from wirelake.protocols.esnp.session import Announced
-from wirelake.protocols.esnp.vectors import CLASSES
 from wirelake.protocols.sansio import (
     Role,
     SessionError,

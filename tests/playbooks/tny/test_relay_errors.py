@@ -17,6 +17,7 @@ from tests.playbooks.tny.relay_peer import (
     server_link,
 )
 
+from wirelake.conformance.tny import class_of
 from wirelake.protocols.sansio import (
     Closed,
     Failed,
@@ -25,7 +26,6 @@ from wirelake.protocols.sansio import (
 from wirelake.protocols.tny.layout import RelayPacket
 from wirelake.protocols.tny.relay import ReconnectSchedule
 from wirelake.protocols.tny.transform import Dialect
-from wirelake.protocols.tny.vectors_errors import class_of
 from wirelake.wire.errors import DecodeError
 
 

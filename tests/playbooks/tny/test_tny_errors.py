@@ -23,6 +23,7 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
+from wirelake.conformance.tny import class_of
 from wirelake.protocols.sansio import (
     Closed,
     Failed,
@@ -37,7 +38,6 @@ from wirelake.protocols.tny.session import (
     Unmatched,
 )
 from wirelake.protocols.tny.transform import Dialect, TransformConfig
-from wirelake.protocols.tny.vectors_errors import class_of
 from wirelake.wire.errors import DecodeError
 
 MOVE = 2002

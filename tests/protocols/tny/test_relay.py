@@ -20,6 +20,7 @@ from tests.playbooks.tny.relay_peer import (
 )
 from tests.protocols.tny.vector_views import cases, view, wanted
 
+from wirelake.conformance.tny import class_of
 from wirelake.protocols.sansio import (
     CLOSED,
     Closed,
@@ -59,7 +60,6 @@ from wirelake.protocols.tny.relay import (
     TunnelSwitched,
 )
 from wirelake.protocols.tny.transform import Dialect
-from wirelake.protocols.tny.vectors_errors import class_of
 from wirelake.wire.errors import DecodeError
 
 VECTORS = cases(relay=True)

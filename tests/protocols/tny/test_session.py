@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.playbooks.tny.peer import CODECS, DIALECTS, Peer, filler
 from tests.protocols.tny.vector_views import cases, config_of, view, wanted
 
+from wirelake.conformance.tny import class_of
 from wirelake.protocols.sansio import (
     CLOSED,
     Closed,
@@ -38,7 +39,6 @@ from wirelake.protocols.tny.session import (
     Unmatched,
 )
 from wirelake.protocols.tny.transform import Dialect, TransformConfig
-from wirelake.protocols.tny.vectors_errors import class_of
 from wirelake.wire.errors import DecodeError
 
 MESSAGES = cases(relay=False)

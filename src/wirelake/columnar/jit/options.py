@@ -73,7 +73,7 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         if "cannot cache function" not in str(error):
             raise
         # Neither the folder of the source nor the user's cache folder can be written.
-        config.CACHE_DIR = str(temporary_cache_folder() / "numba")
+        setattr(config, "CACHE_DIR", str(temporary_cache_folder() / "numba"))  # noqa: B010
         return njit(**options)(function)
 
 

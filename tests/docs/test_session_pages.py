@@ -1,4 +1,4 @@
-"""The page of all sessions: complete, up to date, and what the tables say."""
+"""The page of sessions: complete, and equal to the state tables."""
 
 from __future__ import annotations
 
@@ -6,22 +6,12 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
-from pathlib import Path
 
 import pytest
+from tools.pages.sessions import SESSIONS, Drawn, page
 
 import wirelake.protocols
-from wirelake.protocols import diagrams
-from wirelake.protocols.diagrams import (
-    FILE,
-    SESSIONS,
-    Drawn,
-    page,
-)
 from wirelake.protocols.sansio import CLOSED, Session
-
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def every_session() -> set[type[Session]]:
@@ -33,12 +23,6 @@ def every_session() -> set[type[Session]]:
             if inspect.isclass(each) and issubclass(each, Session) and not inspect.isabstract(each):
                 found.add(each)
     return {cls for cls in found if hasattr(cls, "TABLES")}
-
-
-def test_the_committed_page_is_up_to_date() -> None:
-    assert (REFERENCE / FILE).read_text("utf-8") == page(), (
-        "run: python -m wirelake.protocols.diagrams docs/reference"
-    )
 
 
 def test_every_session_is_drawn() -> None:
@@ -72,17 +56,3 @@ def test_every_happening_is_on_the_page(drawn: Drawn) -> None:
                 re.M,
             ), (state, happening)
     assert section.count("```dot\ndigraph {") == 1
-
-
-def test_writing_and_checking(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = [str(tmp_path)]
-    assert diagrams.main([*folder, "--check"]) == 1
-    assert diagrams.main(folder) == 0
-    assert (tmp_path / FILE).read_text("utf-8") == page()
-    monkeypatch.setattr(sys, "argv", ["diagrams", *folder, "--check"])
-    assert diagrams.main() == 0
-    out = capsys.readouterr()
-    assert "wrote" in out.out
-    assert "stale" in out.err

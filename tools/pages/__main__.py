@@ -1,8 +1,4 @@
-"""`python -m wirelake.cli.reference docs/reference [--check]`: every generated page at once.
-
-Each page is made where the thing that it describes lives; here they are put together, because only
-this room may know all of them. `make pages` runs it.
-"""
+"""`python -m tools.pages docs/reference [--check]`: write every generated page of the reference."""
 
 from __future__ import annotations
 
@@ -14,28 +10,26 @@ __all__ = ["main", "pages", "stale"]
 
 
 def pages() -> dict[str, str]:
-    """All pages of the reference, by their paths in its folder."""
+    """Return all pages of the reference, by their paths in its folder."""
     from wirelake.hub import config_pages
     from wirelake.hub.admin import http_pages
-    from wirelake.protocols import diagrams
-    from wirelake.records import pages as table_pages
     from wirelake.wire.views import markdown
 
-    from . import command_pages, python_pages
+    from . import commands, python, sessions, tables
 
     return {
         **markdown.pages(),
-        diagrams.FILE: diagrams.page(),
-        **table_pages.pages(),
-        **command_pages.pages(),
+        **sessions.pages(),
+        **tables.pages(),
+        **commands.pages(),
         **config_pages.pages(),
         **http_pages.pages(),
-        **python_pages.pages(),
+        **python.pages(),
     }
 
 
 def stale(folder: Path) -> dict[str, str]:
-    """The pages in a folder that are missing or out of date, and what they should say."""
+    """Return the pages that are missing or out of date in a folder, with their new content."""
     return {name: text for name, text in pages().items() if _text(folder / name) != text}
 
 
@@ -44,12 +38,12 @@ def _text(path: Path) -> str | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the pages; with --check only says which are out of date."""
-    parser = argparse.ArgumentParser(
-        prog="python -m wirelake.cli.reference", description=main.__doc__
+    """Write the pages that are out of date; with --check, only list them."""
+    parser = argparse.ArgumentParser(prog="python -m tools.pages", description=main.__doc__)
+    parser.add_argument("folder", type=Path, help="folder of the pages, such as docs/reference")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if a page is out of date"
     )
-    parser.add_argument("folder", type=Path, help="where the pages are, such as docs/reference")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when out of date")
     chosen = parser.parse_args(arguments)
     found = stale(chosen.folder)
     for name, text in found.items():

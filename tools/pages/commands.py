@@ -1,4 +1,4 @@
-"""The page of the reference on the command line: every command, made from what click knows."""
+"""The page of the command line: every command with its help and options, from click."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 
 import click
 
-from .app import TOP
-from .main import COMMANDS
+from wirelake.cli.app import TOP
+from wirelake.cli.main import COMMANDS
 
 __all__ = ["commands", "pages"]
 

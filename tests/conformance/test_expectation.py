@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirelake.protocols.expectation import (
+from wirelake.conformance.expectation import (
     Context,
     ErrorClass,
     Expect,

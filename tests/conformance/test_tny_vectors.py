@@ -8,9 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.conformance.excuses import EXCUSES
+from tests.conformance.mutation import check
 
-from wirelake.protocols.conform import Case, Suite
-from wirelake.protocols.expectation import Context, VectorFailure
+from wirelake.conformance.expectation import Context, VectorFailure
+from wirelake.conformance.runner import Case, Suite
+from wirelake.conformance.tny import (
+    CLASSES,
+    ERRORS,
+    run,
+)
 from wirelake.protocols.tny import layout
 from wirelake.protocols.tny.layout import Envelope, Message, Packet, RelayPacket
 from wirelake.protocols.tny.message import encode_message
@@ -19,12 +26,6 @@ from wirelake.protocols.tny.transform import (
     Dialect,
     PacketContext,
     TransformConfig,
-)
-from wirelake.protocols.tny.vectors import (
-    CLASSES,
-    ERRORS,
-    EXCUSES,
-    run,
 )
 
 MESSAGE = Message(id=1, protocol=2, code=100, time=3, body=b"hi")
@@ -258,7 +259,7 @@ def test_other_errors_of_the_same_classes(name: str) -> None:
 def test_alterations_of_them_are_noticed() -> None:
     raws = [vector({"error": error}, data, **more) for data, error, more in REFUSED.values()]
     cases = [Case("file", n, raw) for n, raw in enumerate([*GOOD.values(), *raws], 1)]
-    report = Suite(cases).check(cases, mutate=True)
+    report = check(Suite(cases), cases)
     assert report.failures == []
     assert report.tried > 1000
 
@@ -311,4 +312,4 @@ def test_classes_and_excuses_are_named_once() -> None:
         for field in ("packet.head", "envelope.length", "message.body", "message.id", "number"):
             for name in (field, f"relay:{field}"):
                 assert sum(line.covers(code, name) for line in ERRORS) <= 1
-    assert all(excuse.name.startswith("tny-") and excuse.reason for excuse in EXCUSES)
+    assert all(excuse.name.startswith("tny-") and excuse.reason for excuse in EXCUSES["tny"])

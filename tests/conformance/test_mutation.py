@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wirelake.protocols.mutation import altered_versions, is_positive
+from .mutation import altered_versions, is_positive
 
 CLASSES = ("short", "long")
 

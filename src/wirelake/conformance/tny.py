@@ -1,52 +1,259 @@
-"""One direction of a tny connection, as a vector describes it; for `vectors.py`.
+"""Run the tny vectors: `run(vector, context)` raises VectorFailure when the code disagrees.
 
-A packet is written again by a writer that has sent as many packets, with the waste bytes that it
+A vector of dialect `common` must hold in both dialects. `config` contains the configuration of the
+receiver and intermediate results (`packet_code`, `access_key_md5`). Every vector starts a new
+connection; a number above 1 means that packets before it were lost, which is legal.
+
+A packet is encoded again by a writer that has sent as many packets, with the waste bytes that it
 carries, so that the bytes must be equal although waste is random.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from wirelake.wire.errors import (
-    DecodeError,
-    EncodeError,
-    NeedMore,
-    WireError,
+from wirelake.protocols.tny import layout
+from wirelake.protocols.tny.headers import KEYS, Header, decode_header, type_of
+from wirelake.protocols.tny.layout import (
+    Envelope,
+    Message,
+    Mode,
+    Packet,
+    Ping,
+    RelayPacket,
+    RelayType,
 )
+from wirelake.protocols.tny.message import decode_message, encode_message
+from wirelake.protocols.tny.protocol import PROTOCOL, RELAY
+from wirelake.protocols.tny.transform import Dialect, PacketContext, TransformConfig, check_code
+from wirelake.wire.errors import DecodeError, EncodeError, NeedMore, WireError
 
-from ..expectation import (
+from .expectation import (
     Context,
+    ErrorClass,
     Expect,
     Vector,
     VectorFailure,
     check_prefixes,
+    classify,
     difference,
 )
-from .layout import Envelope, Message, Packet
-from .message import decode_message, encode_message
-from .protocol import PROTOCOL, RELAY
-from .transform import (
-    Dialect,
-    PacketContext,
-    TransformConfig,
-    check_code,
-)
-from .vectors_errors import (
-    CLASSES,
-    INCOMPLETE,
-    class_of,
-)
-from .vectors_views import (
-    OPTIONAL,
-    arguments_view,
-    message_view,
-    option_of,
-    relay_view,
-)
 
-__all__ = ["DIALECTS", "Connection"]
+__all__ = [
+    "CLASSES",
+    "DIALECTS",
+    "ERRORS",
+    "INCOMPLETE",
+    "OPTIONAL",
+    "Connection",
+    "arguments_view",
+    "class_of",
+    "message_view",
+    "option_of",
+    "relay_view",
+    "run",
+]
+
+_LENGTH = ("length_overrun", "negative_length")
+_CUT = ("short", "varint_truncated")
+_VARINT = ("varint_overflow", "int_range")
+
+ERRORS: Final = (
+    ErrorClass("bad_magic", ("bad_magic",), r"packet\.head"),
+    ErrorClass("reserved_type", ("unknown_type",), r"packet\.type"),
+    ErrorClass("payload_too_long", ("too_large",), r"envelope\.length"),
+    ErrorClass("payload_truncated", _CUT, r"envelope\..*|check_code|waste"),
+    ErrorClass("bad_varint", _VARINT, r"(envelope|message)\..*|number"),
+    ErrorClass("number_replayed", ("number_replayed",), "number"),
+    ErrorClass("number_skipped", ("number_skipped",), "number"),
+    ErrorClass("verify_required", ("verify_required",), "option"),
+    ErrorClass("encrypt_required", ("encrypt_required",), "option"),
+    ErrorClass("waste_required", ("waste_required",), "option"),
+    ErrorClass("verify_failed", ("verify_failed",), "check_code"),
+    ErrorClass("message_truncated", _CUT, r"message\..*"),
+    ErrorClass("bad_mode", ("reserved_value",), r"message\.mode"),
+    ErrorClass("header_length", _LENGTH, r"message\.(forward_header|headers)"),
+    ErrorClass("body_length", _LENGTH, r"message\.body"),
+    ErrorClass("trailing_bytes", ("trailing_bytes",), "message"),
+    # The same errors inside a relay packet, whose fields are named after `relay:` here.
+    ErrorClass("relay_bad_magic", ("bad_magic",), r"relay:relay_packet\.head"),
+    ErrorClass("relay_length", ("bad_length", "too_large"), r"relay:relay_packet\.length"),
+    ErrorClass("relay_unknown_type", ("unknown_type",), r"relay:relay_packet\.(mark|sub_id)"),
+    ErrorClass(
+        "relay_bad_arguments",
+        (
+            *_LENGTH,
+            *_CUT,
+            *_VARINT,
+            "bad_arguments",
+            "bad_length",
+            "invalid_utf8",
+            "reserved_value",
+            "too_deep",
+            "trailing_bytes",
+        ),
+        r"relay:(?!relay_packet\.(head|length|mark|sub_id)).*",
+    ),
+)
+"""Classes of the vectors, and our codes and fields."""
+INCOMPLETE: Final = "incomplete"
+"""The class of *need more*."""
+CLASSES: Final = (INCOMPLETE, *(line.name for line in ERRORS))
+"""Every class that a vector may name."""
+
+
+def class_of(error: WireError, relay: bool) -> str:
+    """The class of an error, told apart by the decoder that raised it."""
+    field = f"relay:{error.field}" if relay else error.field
+    return classify(ERRORS, WireError(error.code, field))
+
+
+# -- messages and packets as vectors describe them -------------------------------------------------
+
+
+OPTIONAL: Final = frozenset(
+    {
+        "check_code",
+        "headers_decoded",
+        "message_hex",
+        "packet_length",
+        "payload_length",
+        "unknown",
+        "waste_bits",
+        "waste_bytes",
+    }
+)
+"""What a vector may leave out: it follows from the rest."""
+
+_RELAY_TYPES: Final[dict[type, RelayType]] = {
+    layout.LinkOpen: RelayType.LINK_OPEN,
+    layout.LinkOpened: RelayType.LINK_OPENED,
+    layout.LinkClose: RelayType.LINK_CLOSE,
+    layout.LinkPing: RelayType.LINK_PING,
+    layout.LinkPong: RelayType.LINK_PONG,
+    layout.TunnelConnect: RelayType.TUNNEL_CONNECT,
+    layout.TunnelConnected: RelayType.TUNNEL_CONNECTED,
+    layout.TunnelDisconnect: RelayType.TUNNEL_DISCONNECT,
+    layout.TunnelSwitchLink: RelayType.TUNNEL_SWITCH_LINK,
+    layout.TunnelRelay: RelayType.TUNNEL_RELAY,
+}
+
+
+def option_of(packet: Packet) -> tuple[int, int]:
+    """The type of a packet, and its option byte."""
+    kind = 0 if isinstance(packet.body, Envelope) else 1 if isinstance(packet.body, Ping) else 2
+    flags = packet.waste << 4 | packet.encrypt << 3 | packet.verify << 2
+    return kind, packet.reserved << 5 | flags | kind
+
+
+def message_view(message: Message) -> dict[str, Any]:
+    """A message, with its option byte and, where it has headers, what they mean."""
+    forward, headers = message.forward_header, message.headers
+    has_header = forward is not None or headers is not None
+    view: dict[str, Any] = {
+        "id": message.id,
+        "option": (
+            message.reserved << 7
+            | has_header << 6
+            | message.line << 3
+            | (message.body is not None) << 2
+            | message.mode
+        ),
+        "mode": Mode(message.mode).name.lower(),
+        "line": message.line,
+        "protocol": message.protocol,
+        "code": message.code,
+        "to_message": message.to_message,
+        "time": message.time,
+        "body": None if message.body is None else message.body.hex(),
+    }
+    if forward is not None:
+        view["forward_header"] = forward.hex()
+    if headers is not None:
+        view["headers"] = [header.hex() for header in headers]
+        view["headers_decoded"] = [_decoded(header) for header in headers]
+    return view
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        header = decode_header(data)
+    except WireError as error:
+        return {"error": str(error)}
+    number = type_of(header)
+    view = {"type_id": number, "key": KEYS.get(number), **_header_fields(header)}
+    return {key: value for key, value in view.items() if value is not None}
+
+
+def _header_fields(header: Header) -> dict[str, Any]:
+    match header:
+        case layout.ForwardHeader():
+            return {
+                "from": _point(header.from_),
+                "sender": _contact(header.sender),
+                "to": _point(header.to),
+                "receiver": _contact(header.receiver),
+                "from_forwarder": _point(header.from_forwarder),
+                "to_forwarder": _point(header.to_forwarder),
+            }
+        case layout.OriginalMessageIdHeader():
+            return {"message_id": header.message_id}
+        case layout.TracingHeader():
+            return {"attributes": {item.key: item.value for item in header.attributes}}
+        case _:
+            return {"hex": header.data.hex()}
+
+
+def _point(point: layout.Point | None) -> dict[str, Any] | None:
+    if point is None:
+        return None
+    view: dict[str, Any] = {"service_type_id": point.service_type_id}
+    if point.access_id is not None:
+        view["access_id"] = point.access_id.id
+    return view
+
+
+def _contact(contact: layout.Contact | None) -> dict[str, Any] | None:
+    if contact is None:
+        return None
+    return {"contact_id": contact.contact_id, "contact_type_id": contact.contact_type_id}
+
+
+def relay_view(packet: RelayPacket, size: int) -> dict[str, Any]:
+    """A relay packet without its arguments; `size` is the whole packet's."""
+    kind = _RELAY_TYPES[type(packet.arguments)]
+    return {
+        "packet": "relay",
+        "type": kind.name,
+        "option": packet.reserved << 5 | kind,
+        "mark": kind >> 4,
+        "sub_id": kind & 0xF,
+        "id": packet.id,
+        "time": packet.time,
+        "packet_length": size - 7,
+    }
+
+
+def arguments_view(arguments: layout.Arguments) -> dict[str, Any]:
+    """The arguments of a relay packet by field; an address is written the usual way."""
+    view: dict[str, Any] = {}
+    for name in arguments.__struct_fields__:
+        value = getattr(arguments, name)
+        if isinstance(value, Message):
+            view[name] = message_view(value)
+        elif name == "ip":
+            view[name] = str(ipaddress.ip_address(value)) if value else ""
+        elif name == "unknown":
+            view["unknown"] = value.hex()
+        else:
+            view[name] = value
+    return view
+
+
+# -- one vector on one connection ------------------------------------------------------------------
+
 
 DIALECTS: Final[dict[str, tuple[Dialect, ...]]] = {
     "common": ("seed", "upstream"),
@@ -353,3 +560,17 @@ def read_config(config: Expect) -> TransformConfig:
         return TransformConfig(tuple(keys), **flags, max_waste_bits=bits)
     except EncodeError as error:
         raise VectorFailure(f"config: {error}") from None
+
+
+def run(raw: dict[str, Any], context: Context) -> None:
+    """Checks one vector in each of its dialects."""
+    vector = Vector(raw)
+    dialects = DIALECTS[vector.top.text("dialect", DIALECTS)]
+    config = Expect(vector.top.get("config", {}), "config")
+    for dialect in dialects:
+        try:
+            Connection(vector, config, dialect, context).run()
+        except VectorFailure as failure:
+            raise VectorFailure(f"{failure} (dialect {dialect})") from None
+    config.done()
+    vector.done()

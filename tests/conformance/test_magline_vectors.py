@@ -10,9 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.excuses import EXCUSES
+from tests.conformance.mutation import check
 
-from wirelake.protocols.conform import Case, Suite
-from wirelake.protocols.expectation import Context, VectorFailure
+from wirelake.conformance.expectation import Context, VectorFailure
+from wirelake.conformance.magline import (
+    CLASSES,
+    COMMANDS,
+    ERRORS,
+    REFERENCE,
+    head_view,
+    keys_of,
+    keys_view,
+    run,
+)
+from wirelake.conformance.runner import Case, Suite
 from wirelake.protocols.magline import layout
 from wirelake.protocols.magline.handshake import (
     Mode,
@@ -26,20 +38,8 @@ from wirelake.protocols.magline.handshake import (
 from wirelake.protocols.magline.layout import Frame, Resume
 from wirelake.protocols.magline.protocol import PROTOCOL
 from wirelake.protocols.magline.records import RecordCipher
-from wirelake.protocols.magline.vectors import (
-    CLASSES,
-    ERRORS,
-    EXCUSES,
-    run,
-)
-from wirelake.protocols.magline.vectors_frames import COMMANDS, head_view
-from wirelake.protocols.magline.vectors_keys import (
-    REFERENCE,
-    keys_of,
-    keys_view,
-)
 
-FILE = Path(__file__).parents[2] / "vectors" / "magline.jsonl"
+FILE = Path(__file__).parents[1] / "vectors" / "magline.jsonl"
 VECTORS = {
     raw["name"]: raw for raw in map(json.loads, FILE.read_text(encoding="utf-8").splitlines())
 }
@@ -243,7 +243,7 @@ def test_alterations_of_them_are_noticed() -> None:
     checked = [raw for name, raw in GOOD.items() if name != "tag that nobody can check"]
     raws = [*checked, *pinned_resumption()]
     cases = [Case("file", n, raw) for n, raw in enumerate(raws, 1)]
-    report = Suite(cases, context=Context(vectors={"magline": raws})).check(cases, mutate=True)
+    report = check(Suite(cases, context=Context(vectors={"magline": raws})), cases)
     assert report.failures == []
     assert report.tried > 1000
 
@@ -297,4 +297,6 @@ def test_classes_and_excuses_are_named_once() -> None:
     assert len(CLASSES) == len(set(CLASSES))
     codes = [code for line in ERRORS for code in line.codes]
     assert len(codes) == len(set(codes))
-    assert all(excuse.name.startswith("magline-") and excuse.reason for excuse in EXCUSES)
+    assert all(
+        excuse.name.startswith("magline-") and excuse.reason for excuse in EXCUSES["magline"]
+    )

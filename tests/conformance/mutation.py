@@ -1,6 +1,7 @@
-"""Alters vectors, to find out whether running them would notice.
+"""Alter vectors, to find out whether running them would notice.
 
-A test that cannot fail is a defect. Every leaf of `expect` is changed, one at a time: numbers by
+A test that cannot fail is a defect: an alteration that goes unnoticed is a failure, unless
+`excuses.py` has a reason for it. Every leaf of `expect` is changed, one at a time: numbers by
 one, hexadecimal text by one digit, other text by a character, the name of an error class to another
 class, booleans to their opposite, null to a number, an empty list or object to one that is not. In
 vectors that decode, bytes of `hex` are changed too, one at a time: all of them in a small vector,
@@ -10,12 +11,17 @@ an even sample of a large one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
-from .expectation import Alteration
+from wirelake.conformance.runner import DEFECT, Case, Report, Suite, adapter, load
 
-__all__ = ["altered_versions", "is_positive"]
+from .excuses import EXCUSES, Alteration
+
+__all__ = ["MutationReport", "altered_versions", "check", "is_positive", "main"]
 
 _CLASS_KEYS: Final = ("error", "strict_error", "encode_error", "also_acceptable")
 _HEX: Final = re.compile("(?:[0-9a-f]{2})+")
@@ -23,6 +29,70 @@ _FLIPS: Final = (0x01, 0x80)
 """The bits of a byte that are flipped: the lowest, and the one that means *continue* or *minus*."""
 _ALL_BYTES: Final = 256
 _SAMPLE: Final = 96
+
+
+@dataclass(slots=True)
+class MutationReport(Report):
+    """What came out; reports of parts of a run add up."""
+
+    tried: int = 0
+    caught: int = 0
+    excused: Counter[str] = field(default_factory=Counter)
+    """How often each excuse was needed."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report: failures, alterations, then the counts."""
+        *failures, counts = Report.lines(self)
+        yield from failures
+        why = ", ".join(f"{name} {n}" for name, n in sorted(self.excused.items()))
+        unnoticed = self.tried - self.caught - self.excused.total()
+        yield (
+            f"alterations: {self.tried} tried, {self.caught} caught, "
+            f"{self.excused.total()} excused{f' ({why})' if why else ''}, {unnoticed} unnoticed"
+        )
+        yield counts
+
+
+def check(suite: Suite, cases: Iterable[Case]) -> MutationReport:
+    """Run some cases, and all alterations of those that pass."""
+    report = MutationReport()
+    for case in cases:
+        one = suite.check([case])
+        if not one.failed:
+            one.failures += [f"{case}: {missed}" for missed in _unnoticed(suite, case, report)]
+            one.failed, one.passed = int(bool(one.failures)), int(not one.failures)
+        report += one
+    return report
+
+
+def main(files: Iterable[Path], out: Callable[[str], object] = print) -> int:
+    """Run files with all alterations, as `wirelake conform` runs them without."""
+    suite = load(files)
+    report = check(suite, suite.cases)
+    report.failed += len(suite.problems)
+    report.failures[:0] = suite.problems
+    for line in report.lines():
+        out(line)
+    return 1 if report.failed else 0
+
+
+def _unnoticed(suite: Suite, case: Case, report: MutationReport) -> Iterator[str]:
+    """Yield the alterations that nothing noticed."""
+    for alteration, altered in altered_versions(case.vector, adapter(case.vector).CLASSES):
+        report.tried += 1
+        found = suite.failure(altered, thorough=False)
+        if found and not found.startswith(DEFECT):
+            report.caught += 1
+            continue
+        if found:
+            yield f"altered {alteration}: {found}"
+            continue
+        excuses = EXCUSES[case.protocol]
+        excuse = next((e for e in excuses if e.covers(case.vector, altered, alteration)), None)
+        if excuse is None:
+            yield f"altered {alteration}, and it still passes"
+        else:
+            report.excused[excuse.name] += 1
 
 
 def is_positive(vector: dict[str, Any]) -> bool:

@@ -19,10 +19,8 @@ from typing import Any, Final
 from wirelake.wire.errors import NeedMore, WireError
 
 __all__ = [
-    "Alteration",
     "Context",
     "ErrorClass",
-    "Excuse",
     "Expect",
     "Vector",
     "VectorFailure",
@@ -309,30 +307,3 @@ def check_hash(expect: Expect, data: bytes) -> None:
 
 
 # -- alterations ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Alteration:
-    """One thing changed in a vector: a leaf of `expect` (by path), or a byte of `hex`."""
-
-    path: tuple[str | int, ...] = ()
-    offset: int | None = None
-    flip: int = 0
-    """The bits of the byte that are the other way round."""
-
-    def __str__(self) -> str:
-        if self.offset is not None:
-            return f"byte {self.offset} of hex by {self.flip:#04x}"
-        return "expect" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class Excuse:
-    """A kind of alteration that no reader of the vector can notice, by name, with the reason.
-
-    `covers(vector, altered, alteration)` must be as narrow as the reason.
-    """
-
-    name: str
-    reason: str
-    covers: Callable[[dict[str, Any], dict[str, Any], Alteration], bool]

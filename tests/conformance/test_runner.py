@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from wirelake.protocols import conform
-from wirelake.protocols.conform import (
-    ADAPTERS,
-    Report,
-    excuses,
-    load,
-    main,
-)
+from wirelake.conformance.runner import ADAPTERS, Report, Suite, load, main
+
+from . import mutation
+from .excuses import EXCUSES
+from .mutation import MutationReport
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 FILES = [FOLDER / f"{protocol}.jsonl" for protocol in ADAPTERS]
@@ -43,7 +40,7 @@ def run(tmp_path: Path) -> Runner:
         lines = [v if isinstance(v, str) else json.dumps(v) for v in vectors]
         file.write_text("\n".join(lines), encoding="utf-8")
         out: list[str] = []
-        return main([file], mutate, out.append), out
+        return (mutation.main if mutate else main)([file], out=out.append), out
 
     return runner
 
@@ -60,25 +57,25 @@ def test_a_file_passes(file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def altered() -> Report:
+def altered() -> MutationReport:
     """What comes out when everything is altered."""
     suite = load(FILES)
-    return suite.check(suite.cases, mutate=True)
+    return mutation.check(suite, suite.cases)
 
 
-def test_every_alteration_is_noticed_or_excused(altered: Report) -> None:
+def test_every_alteration_is_noticed_or_excused(altered: MutationReport) -> None:
     assert altered.failures == []
     assert altered.tried == altered.caught + altered.excused.total()
     assert altered.tried > 20_000
     assert altered.excused.total() < altered.tried / 20
-    *_, summary, last = altered.lines(mutate=True)
+    *_, summary, last = altered.lines()
     assert summary.startswith(f"alterations: {altered.tried} tried, {altered.caught} caught, ")
     assert summary.endswith(", 0 unnoticed")
     assert last == f"{sum(map(count, FILES))} passed, 0 failed, 0 skipped"
 
 
-def test_every_excuse_is_needed(altered: Report) -> None:
-    known = {excuse.name for protocol in ADAPTERS for excuse in excuses(protocol)}
+def test_every_excuse_is_needed(altered: MutationReport) -> None:
+    known = {excuse.name for protocol in ADAPTERS for excuse in EXCUSES[protocol]}
     # These two are needed by kinds of vectors that the files have no example of.
     assert known - set(altered.excused) == {"esnp-nan-bits", "tny-unknown-field-not-mentioned"}
 
@@ -93,7 +90,7 @@ def test_every_vector_alone_finds_what_it_refers_to() -> None:
     """Files may be run by themselves: the handshakes that vectors refer to are known."""
     suite = load(FILES)
     for case in suite.cases:
-        alone = conform.Suite([case])
+        alone = Suite([case])
         alone.context.vectors = {case.protocol: [case.vector]}
         assert alone.check([case]).failures == []
 
@@ -161,7 +158,7 @@ def test_blank_lines_do_not_count(run: Runner) -> None:
 def test_an_alteration_that_goes_unnoticed_is_a_failure(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirelake.protocols.esnp.vectors.run", lambda *_: None)
+    monkeypatch.setattr("wirelake.conformance.esnp.run", lambda *_: None)
     code, out = run({**GOOD, "hex": "", "expect": {"rows": []}}, mutate=True)
     assert code == 1
     assert out == [
@@ -179,7 +176,7 @@ def test_a_defect_of_the_runner_is_one_line_and_never_counts_as_noticed(
         if vector["expect"] != GOOD["expect"]:
             raise TypeError("two\nlines")
 
-    monkeypatch.setattr("wirelake.protocols.esnp.vectors.run", fall_over)
+    monkeypatch.setattr("wirelake.conformance.esnp.run", fall_over)
     code, out = run({**GOOD, "hex": ""}, mutate=True)
     assert code == 1
     assert "altered expect.rows: the runner fell over: TypeError: two lines" in out[0]
@@ -196,6 +193,6 @@ def test_reports_add_up() -> None:
 
 @pytest.mark.parametrize("protocol", ADAPTERS)
 def test_excuses_have_a_reason(protocol: str) -> None:
-    for excuse in excuses(protocol):
+    for excuse in EXCUSES[protocol]:
         assert re.fullmatch(f"{protocol}-[a-z-]+", excuse.name)
         assert len(excuse.reason) > 20

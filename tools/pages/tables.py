@@ -1,35 +1,31 @@
-"""`python -m wirelake.records.pages docs/reference [--check]`: a page for each table, and a list.
+"""The pages of tables: one for each table, generated from its schema, and a list.
 
-The pages are made from the schemas, column by column, so that they cannot lag behind them. What
-they say besides is in `page_texts.py`.
+Texts and example queries are in `table_texts.py`.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from wirelake.protocols import registry
+from wirelake.records.schema import (
+    COMMON,
+    TABLES,
+    VERSION,
+)
+from wirelake.records.structs import struct_type
 
-from .page_texts import (
+from .table_texts import (
     EXAMPLES,
     MADE,
     NOTES,
     ROWS,
 )
-from .schema import (
-    COMMON,
-    TABLES,
-    VERSION,
-)
-from .structs import struct_type
 
-__all__ = ["main", "pages"]
+__all__ = ["pages"]
 
 _INDEX: Final = f"""# Tables
 
@@ -40,7 +36,7 @@ Integers are signed; an unsigned 64-bit number is the int64 of the same bits. Ho
 told in [From captures to tables](../concepts/captures.md), [Matching](../concepts/matching.md) and
 [The lake](../concepts/lake.md).
 
-*Made from the schemas by `python -m wirelake.records.pages`.*
+*Generated from the schemas by `make pages`.*
 """
 
 _ROLLUPS: Final = """## Roll-ups
@@ -134,7 +130,7 @@ def _page(name: str) -> Iterator[str]:
         yield from _made(name)
     if name == "messages":
         yield from _structs()
-    yield "*Made from the schema by `python -m wirelake.records.pages`.*"
+    yield "*Generated from the schema by `make pages`.*"
 
 
 def _columns(columns: pa.Schema) -> Iterator[str]:
@@ -208,33 +204,3 @@ def _doc(metadata: dict[bytes, bytes] | None) -> str:
 
 
 # -- the command -------------------------------------------------------------------------------
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Writes the pages; with --check only says which are out of date."""
-    parser = argparse.ArgumentParser(prog="python -m wirelake.records.pages", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when out of date")
-    chosen = parser.parse_args(arguments)
-    stale = [
-        (chosen.folder / name, text)
-        for name, text in pages().items()
-        if _text(chosen.folder / name) != text
-    ]
-    for path, text in stale:
-        name = path.relative_to(chosen.folder)
-        if chosen.check:
-            print(f"{name} is out of date")
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(f"wrote {name}")
-    return 1 if chosen.check and stale else 0
-
-
-def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,17 +6,18 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from tests.conformance.excuses import EXCUSES
+from tests.conformance.mutation import check
 
-from wirelake.protocols.conform import Case, Suite
-from wirelake.protocols.esnp.vectors import (
+from wirelake.conformance.esnp import (
     CLASSES,
     ERRORS,
-    EXCUSES,
     FIRST_FLAG_ONLY,
+    bytes_of_rule,
     run,
 )
-from wirelake.protocols.esnp.vectors_bare import bytes_of_rule
-from wirelake.protocols.expectation import Context, VectorFailure
+from wirelake.conformance.expectation import Context, VectorFailure
+from wirelake.conformance.runner import Case, Suite
 
 END = "00000000"
 
@@ -203,7 +204,7 @@ def test_other_errors_of_the_same_classes(name: str) -> None:
 def test_alterations_of_them_are_noticed() -> None:
     raws = [vector({"error": error}, text) for text, error in REFUSED.values()]
     cases = suite(*GOOD.values(), *raws)
-    report = cases.check(cases.cases, mutate=True)
+    report = check(cases, cases.cases)
     assert report.failures == []
     assert report.tried > 500
 
@@ -292,4 +293,4 @@ def test_classes_and_excuses_are_named_once() -> None:
     assert len(CLASSES) == len(set(CLASSES))
     keys = [(code, line.fields) for line in ERRORS for code in line.codes]
     assert len(keys) == len(set(keys))
-    assert all(excuse.name.startswith("esnp-") and excuse.reason for excuse in EXCUSES)
+    assert all(excuse.name.startswith("esnp-") and excuse.reason for excuse in EXCUSES["esnp"])

@@ -17,7 +17,20 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
+from tests.conformance.excuses import EXCUSES
+from tests.conformance.mutation import check
 
+from wirelake.conformance.comet import (
+    CLASSES,
+    COMMANDS,
+    ERRORS,
+    REFERENCE,
+    content_keys,
+    des_key,
+    run,
+)
+from wirelake.conformance.expectation import Context, VectorFailure
+from wirelake.conformance.runner import Case, Suite
 from wirelake.protocols.comet import layout
 from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import (
@@ -25,22 +38,8 @@ from wirelake.protocols.comet.sealing import (
     HipushContent,
     wrap_secret,
 )
-from wirelake.protocols.comet.vectors import (
-    CLASSES,
-    ERRORS,
-    EXCUSES,
-    run,
-)
-from wirelake.protocols.comet.vectors_fields import COMMANDS
-from wirelake.protocols.comet.vectors_keys import (
-    REFERENCE,
-    content_keys,
-    des_key,
-)
-from wirelake.protocols.conform import Case, Suite
-from wirelake.protocols.expectation import Context, VectorFailure
 
-FILE = Path(__file__).parents[2] / "vectors" / "comet.jsonl"
+FILE = Path(__file__).parents[1] / "vectors" / "comet.jsonl"
 VECTORS = {
     raw["name"]: raw for raw in map(json.loads, FILE.read_text(encoding="utf-8").splitlines())
 }
@@ -176,7 +175,7 @@ def test_the_dialect_may_stand_beside_expect() -> None:
 
 def test_alterations_of_them_are_noticed() -> None:
     cases = [Case("file", n, raw) for n, raw in enumerate(GOOD.values(), 1)]
-    report = Suite(cases).check(cases, mutate=True)
+    report = check(Suite(cases), cases)
     assert report.failures == []
     assert report.tried > 500
 
@@ -267,4 +266,4 @@ def test_classes_and_excuses_are_named_once() -> None:
     assert len(CLASSES) == len(set(CLASSES))
     codes = [code for line in ERRORS for code in line.codes]
     assert len(codes) == len(set(codes))
-    assert all(excuse.name.startswith("comet-") and excuse.reason for excuse in EXCUSES)
+    assert all(excuse.name.startswith("comet-") and excuse.reason for excuse in EXCUSES["comet"])

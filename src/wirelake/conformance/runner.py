@@ -1,0 +1,177 @@
+"""Run files of test vectors and report which of them this implementation fails.
+
+    main(["esnp.jsonl", "comet.jsonl"])
+
+prints a line for each vector that fails, and last `N passed, M failed, K skipped`.
+
+Each protocol has an adapter, `conformance/<protocol>.py`: `run(vector, context)` raises
+VectorFailure, `CLASSES` lists the error classes that vectors may name. A vector may refer to others
+(`keys_of`, `answers`), which are looked up in all files of the run.
+
+Nothing is skipped: a key that this runner does not know is a failure.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from .expectation import Context, VectorFailure
+
+__all__ = ["ADAPTERS", "DEFECT", "Case", "Report", "Suite", "adapter", "load", "main"]
+
+ADAPTERS: Final[dict[str, str]] = {
+    "esnp": "wirelake.conformance.esnp",
+    "tny": "wirelake.conformance.tny",
+    "magline": "wirelake.conformance.magline",
+    "comet": "wirelake.conformance.comet",
+}
+"""The module of each protocol's adapter."""
+DEFECT: Final = "the runner fell over:"
+"""How the line of a vector begins on which the adapter itself failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One vector, with its file and line."""
+
+    file: str
+    line: int
+    vector: dict[str, Any]
+
+    @property
+    def protocol(self) -> str:
+        """The name of the vector's protocol."""
+        return str(self.vector.get("protocol"))
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.vector.get('name', '(no name)')}"
+
+
+@dataclass(slots=True)
+class Report:
+    """The results of a run; reports of parts of a run add up."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+    """One line each."""
+    notes: Counter[str] = field(default_factory=Counter)
+    """Named reasons why vectors passed that a strict reading would refuse."""
+
+    def __iadd__(self, other: Report) -> Self:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+        self.notes += other.notes
+        return self
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report: failures, then the counts."""
+        yield from self.failures
+        yield f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+@dataclass(slots=True)
+class Suite:
+    """The vectors of some files; `check` runs any part of them."""
+
+    cases: list[Case] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """Files and lines that contain no vector."""
+    context: Context = field(default_factory=Context)
+
+    def check(self, cases: Iterable[Case]) -> Report:
+        """Run some cases."""
+        report = Report()
+        for case in cases:
+            found = self.failure(case.vector, thorough=True)
+            report.notes.update(self.context.notes)
+            if found:
+                report.failures.append(f"{case}: {found}")
+            report.failed += bool(found)
+            report.passed += not found
+        return report
+
+    def failure(self, vector: dict[str, Any], thorough: bool) -> str | None:
+        """Return why a vector fails, in one line; None when it passes."""
+        self.context.notes.clear()
+        self.context.thorough = thorough
+        try:
+            adapter(vector).run(vector, self.context)
+        except VectorFailure as failure:
+            return str(failure) or "failed"
+        except Exception as error:  # a defect of ours, but still one line and not the end
+            return f"{DEFECT} {type(error).__name__}: {' '.join(str(error).split())}"
+        return None
+
+
+def adapter(vector: dict[str, Any]) -> Any:
+    """Return the adapter module of a vector's protocol."""
+    protocol = vector.get("protocol")
+    if not isinstance(protocol, str) or protocol not in ADAPTERS:
+        raise VectorFailure(f"no protocol is called {protocol!r}; there are {', '.join(ADAPTERS)}")
+    return importlib.import_module(ADAPTERS[protocol])
+
+
+def load(files: Iterable[str | Path]) -> Suite:
+    """Read files of vectors; a line that is no vector becomes a problem and does not raise."""
+    suite = Suite()
+    for file in files:
+        path = Path(file)
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            suite.problems.append(f"{path}: cannot be read: {why}")
+            continue
+        before = len(suite.cases) + len(suite.problems)
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                _add(suite, path, number, line)
+        if len(suite.cases) + len(suite.problems) == before:
+            suite.problems.append(f"{path}: holds no vector")
+    by_protocol: dict[str, list[dict[str, Any]]] = {}
+    for case in suite.cases:
+        by_protocol.setdefault(case.protocol, []).append(case.vector)
+    suite.context = Context(vectors=by_protocol)
+    return suite
+
+
+def _add(suite: Suite, path: Path, number: int, line: str) -> None:
+    try:
+        vector = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        suite.problems.append(f"{path}:{number}: not JSON: {' '.join(str(error).split())}")
+        return
+    if not isinstance(vector, dict):
+        suite.problems.append(f"{path}:{number}: not an object")
+        return
+    missing = [key for key in ("name", "protocol", "hex", "expect") if key not in vector]
+    if missing:
+        suite.problems.append(f"{path}:{number}: has no {', '.join(missing)}")
+        return
+    if not isinstance(vector["expect"], dict) or not isinstance(vector["hex"], str):
+        suite.problems.append(f"{path}:{number}: expect must be an object, and hex a text")
+        return
+    suite.cases.append(Case(path.name, number, vector))
+
+
+def main(
+    files: Iterable[str | Path],
+    out: Callable[[str], object] = print,
+) -> int:
+    """Run files and write the report line by line to `out`; return 1 when anything failed."""
+    suite = load(files)
+    report = Report(failed=len(suite.problems), failures=list(suite.problems))
+    report += suite.check(suite.cases)
+    for line in report.lines():
+        out(line)
+    return 1 if report.failed else 0
