@@ -76,26 +76,12 @@ def test_next_to_nothing_is_remembered_when_all_is_over(tmp_path: Path) -> None:
     for window in windows_of(sorted(map(str, tmp_path.glob("*.pcap*")))):
         list(fold.window(window))
     known = fold.save({}).memory
-    ended = known.connections["closed_ns"] >= 0
-    assert not ended.any()
-    assert set(known.calls["slot"]) <= set(range(len(known.connections)))
-
-
-@pytest.mark.parametrize("data", [b"", b"something else", b"wirelake fold \0\0\0\1"])
-def test_foreign_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="state of a fold"):
-        FoldState.from_bytes(data)
-
-
-def test_another_version_is_refused() -> None:
-    data = bytearray(_saved().to_bytes())
-    data[len(b"wirelake fold ") + 3] += 1
-    with pytest.raises(ValueError, match="has version"):
-        FoldState.from_bytes(bytes(data))
+    assert not (known.connections["closed_ns"].to_numpy() >= 0).any()
+    known.check()
 
 
 def test_the_state_of_another_fold_is_refused() -> None:
-    with pytest.raises(ValueError, match="not the state of a fold"):
+    with pytest.raises(ValueError, match="expected state of kind 'fold', found b'tunnels'"):
         FoldState.from_bytes(TunnelFold().save())
-    with pytest.raises(ValueError, match="share 0 of 2 is none of share 1 of 2"):
+    with pytest.raises(ValueError, match="expected the state of share 1 of 2, found share 0 of 2"):
         TunnelFold(1, 2, TunnelFold(0, 2).save())

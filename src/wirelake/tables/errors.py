@@ -10,7 +10,7 @@ class LakeError(ValueError):
 
 
 class DamagedError(LakeError):
-    """A file of the log cannot be read."""
+    """A file of the log or of the state cannot be used."""
 
 
 class NewerError(LakeError):

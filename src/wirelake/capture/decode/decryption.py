@@ -46,7 +46,7 @@ class Remembered(NamedTuple):
     keys: list[Keys]
     openers: dict[Direction, list[tuple[int, Any]]]
     """In the order in which they are tried: the number of each as they were made of the keys, and
-    what it remembers."""
+    its memory, which is plain data (numbers, texts, bytes, lists) so that it can be saved."""
 
 
 class _Opener(Protocol):
@@ -121,7 +121,7 @@ class Openings:
             direction: [(made.index(each), _memory(each)) for each in self._openers[direction]]
             for direction, made in self._as_made.items()
         }
-        return Remembered(self._selectors, self._keys, openers)
+        return Remembered(list(self._selectors), list(self._keys), openers)
 
     def go_on(self, remembered: Remembered) -> None:
         """Others have read the messages so far, and this is what they knew."""

@@ -39,6 +39,7 @@ __all__ = [
     "Fault",
     "Frame",
     "FrameReader",
+    "OpenFault",
     "Piece",
     "Place",
     "Read",
@@ -109,7 +110,7 @@ Read: TypeAlias = Frame | Fault
 """What a stream holds."""
 
 
-class _OpenFault:
+class OpenFault:
     """A fault whose end is not yet found."""
 
     __slots__ = ("code", "detail", "field", "missing", "place", "present", "sample", "start")
@@ -171,7 +172,7 @@ class FrameReader:
         self._wanted = 0
         """There is nothing to be learnt before the buffer has so many bytes."""
         self._resume: int | None = None
-        self._fault: _OpenFault | None = None
+        self._fault: OpenFault | None = None
         self._latest = (-1, 0)
         """The packet, by arrival and time, with which the last piece could be delivered."""
         self.ignored_bytes = 0
@@ -351,11 +352,11 @@ class FrameReader:
 
     def _open(
         self, code: str, field: str | None, detail: str, otherwise: Place | None = None
-    ) -> _OpenFault:
+    ) -> OpenFault:
         start = self._base + self._at
         if otherwise is None or self._at < len(self._buffer):
             otherwise = _place(self._pieces, start)
-        return _OpenFault(start, otherwise, code, field or None, detail)
+        return OpenFault(start, otherwise, code, field or None, detail)
 
     def _absorb(self, stop: int) -> None:
         """The bytes up to a place of the buffer belong to the open fault."""

@@ -384,6 +384,18 @@ class Held:
         self._bytes = bytearray()
         self._gaps: list[tuple[int, int]] = []
 
+    def save(self) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return a copy of the bytes and of the gaps."""
+        return bytes(self._bytes), list(self._gaps)
+
+    @classmethod
+    def restored(cls, data: bytes, gaps: list[tuple[int, int]]) -> Held:
+        """Return what `save` described."""
+        found = cls()
+        found._bytes += data
+        found._gaps = list(gaps)
+        return found
+
     def add(self, payload: bytes) -> None:
         """Bytes that follow."""
         self._bytes += payload[-HELD_BYTES:]

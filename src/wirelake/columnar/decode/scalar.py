@@ -7,9 +7,11 @@ is sealed. So the two readers cannot disagree about what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from wirelake.capture.decode.decryption import Openings, Remembered
@@ -21,7 +23,9 @@ from wirelake.capture.decode.streams import (
     Fault,
     Frame,
     FrameReader,
+    OpenFault,
     Piece,
+    Place,
     frame_fault,
 )
 from wirelake.capture.format.items import Direction
@@ -37,10 +41,92 @@ from ..tcp.pieces import (
 )
 from ..tcp.window import DIRECTIONS, Window
 from .messages import Slices, pieces_of
-from .resumable_reader import Reader
 from .sealed_parts import OpenRow
 
-__all__ = ["Outcome", "Scalar"]
+__all__ = ["Outcome", "ReaderState", "ResumableReader", "Scalar"]
+
+
+class FaultState(msgspec.Struct, frozen=True):
+    """An open fault as it is saved; the fields are those of `OpenFault`."""
+
+    start: int
+    place: Place
+    code: str
+    field: str | None
+    detail: str
+    present: int
+    missing: int
+    sample: bytes
+
+
+class ReaderState(msgspec.Struct, frozen=True):
+    """A `ResumableReader` as it is saved; the fields are those of `FrameReader`."""
+
+    buffer: bytes
+    base: int
+    at: int
+    pieces: list[Piece]
+    wanted: int
+    resume: int | None
+    latest: tuple[int, int]
+    ignored_bytes: int
+    fault: FaultState | None
+
+    def files(self) -> set[int]:
+        """Return the numbers of the files that it refers to."""
+        found = {piece.file for piece in self.pieces}
+        return found if self.fault is None else found | {self.fault.place.file}
+
+
+class ResumableReader(FrameReader):
+    """The reference's reader of a stream with faults, which can be saved and restored."""
+
+    __slots__ = ()
+
+    def save(self) -> ReaderState:
+        """Return a copy of everything that it knows."""
+        fault = self._fault
+        return ReaderState(
+            bytes(self._buffer),
+            self._base,
+            self._at,
+            list(self._pieces),
+            self._wanted,
+            self._resume,
+            self._latest,
+            self.ignored_bytes,
+            None
+            if fault is None
+            else FaultState(
+                fault.start,
+                fault.place,
+                fault.code,
+                fault.field,
+                fault.detail,
+                fault.present,
+                fault.missing,
+                bytes(fault.sample),
+            ),
+        )
+
+    @staticmethod
+    def restored(state: ReaderState, framing: Framing, files: Mapping[int, int]) -> ResumableReader:
+        """Return the reader that was saved; `files` maps saved file numbers to present ones."""
+        found = ResumableReader(framing)
+        found._buffer += state.buffer
+        found._base, found._at = state.base, state.at
+        found._pieces = deque(each._replace(file=files[each.file]) for each in state.pieces)
+        found._wanted, found._resume = state.wanted, state.resume
+        found._latest = state.latest
+        found.ignored_bytes = state.ignored_bytes
+        saved = state.fault
+        if saved is not None:
+            place = saved.place._replace(file=files[saved.place.file])
+            fault = OpenFault(saved.start, place, saved.code, saved.field, saved.detail)
+            fault.present, fault.missing = saved.present, saved.missing
+            fault.sample += saved.sample
+            found._fault = fault
+        return found
 
 
 class Outcome(NamedTuple):
@@ -180,9 +266,9 @@ class Scalar:
 
     # -- streams -----------------------------------------------------------------------------
 
-    def reader(self, protocol: Protocol, way: int) -> Reader:
+    def reader(self, protocol: Protocol, way: int) -> ResumableReader:
         """A reader for a stream with faults."""
-        return Reader(self.framing(protocol, way))
+        return ResumableReader(self.framing(protocol, way))
 
     def framing(self, protocol: Protocol, way: int) -> Framing:
         """How the frames of a stream are told apart."""

@@ -52,7 +52,7 @@ from .output import (
     sign_ons_batch,
 )
 from .pending import held_sources, of_connections
-from .state import FoldState
+from .state import FoldState, PendingEvents
 from .tables import KNOWN, NO
 from .tunnel_events import tunnel_rows
 
@@ -80,13 +80,16 @@ class Fold:
         """How many were told so far."""
         self._calls_left = 0
         """Calls that were remembered after idle connections were last looked through."""
+        for each in state:
+            each.check()
         wanted = [each.hashes % shares == share for each in state]
         self._memory.restore(
             [(each.memory, mine) for each, mine in zip(state, wanted, strict=True)]
         )
         waiting = set(self._memory.waiting().tolist())
         for each in state:
-            self._held += of_connections(each.held, waiting)
+            pending = [events.source() for events in each.pending]
+            self._held += of_connections(pending, waiting)
 
     def window(self, items: Iterable[Item]) -> Yields:
         """Takes what a pipeline yields for a window, and yields what is final now.
@@ -105,7 +108,8 @@ class Fold:
         memory = self._memory.save()
         known = memory.connections["connection"].tolist()
         found = [hashes[each] if each in hashes else id_hash(each) for each in known]
-        return FoldState(np.array(found, np.int64), memory, list(self._held))
+        pending = [PendingEvents.of(source) for source in self._held]
+        return FoldState(np.array(found, np.int64), memory, pending)
 
     def finish(self) -> Yields:
         """Yields what would be, if the input ended here; the fold is spent afterwards."""

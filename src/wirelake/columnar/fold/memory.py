@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..jit.options import (
@@ -14,6 +15,8 @@ from ..jit.options import (
     U,
     kernel,
 )
+from ..state_format import batch_of, check, column, fill
+from .calls import OUTCOMES
 from .tables import (
     BORN,
     CALL,
@@ -30,6 +33,7 @@ from .tables import (
     GAVE_UP,
     NO,
     NOTHING,
+    OPEN,
     ORDER,
     SIGNED,
     Tables,
@@ -56,16 +60,41 @@ for _name in CONNECTION.names or ():
 _BLANK["since"] = NEVER
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """What is remembered of connections, and of their calls: each list in its order."""
 
-    connections: NDArray[Any]
+    connections: pa.RecordBatch
+    """The fields of `CONNECTION`."""
     oldest: NDArray[np.int64]
-    calls: NDArray[Any]
-    """`slot` is a place in `connections`."""
+    """Two for each connection, one after the other."""
+    calls: pa.RecordBatch
+    """The fields of `CALL`; `slot` is a place in `connections`."""
     texts: list[str]
     gave_up: bool
+
+    def check(self) -> None:
+        """Raise StateError when columns are missing or numbers out of range."""
+        for batch, dtype in ((self.connections, CONNECTION), (self.calls, CALL)):
+            check(tuple(batch.schema.names) == dtype.names, "columns")
+        count = self.connections.num_rows
+        check(len(self.oldest) == 2 * count, "oldest")
+        check(np.all(column(self.connections, "used", CONNECTION) == 1), "used")
+        # Kernels use these as indices: the slot and the list of a call, outcomes and texts.
+        for name, first, last in (
+            ("slot", 0, count - 1),
+            ("state", OPEN, ORDER),
+            ("way", 0, 1),
+            ("outcome", NO, len(OUTCOMES) - 1),
+        ):
+            numbers = column(self.calls, name, CALL)
+            check(np.all((numbers >= first) & (numbers <= last)), name)
+        for batch, dtype, names in (
+            (self.connections, CONNECTION, CONNECTION_TEXTS),
+            (self.calls, CALL, CALL_TEXTS),
+        ):
+            for name in names:
+                codes = column(batch, name, dtype)
+                check(np.all((codes >= NO) & (codes < len(self.texts))), name)
 
 
 class Memory:
@@ -250,7 +279,13 @@ class Memory:
             for name in names:
                 table[name] = moved[table[name]]
         words = [texts[code] for code in kept.tolist()]
-        return Saved(connections, oldest, calls, words, bool(self._counts[GAVE_UP]))
+        return Saved(
+            batch_of(connections),
+            oldest.ravel(),
+            batch_of(calls),
+            words,
+            bool(self._counts[GAVE_UP]),
+        )
 
     def restore(self, states: Sequence[tuple[Saved, NDArray[np.bool_]]]) -> list[NDArray[np.int32]]:
         """Goes on from several states, each with those of its connections that are wanted.
@@ -259,26 +294,28 @@ class Memory:
         """
         found = []
         for saved, wanted in states:
+            saved.check()
             kept = np.flatnonzero(wanted)
-            calls = saved.calls[wanted[saved.calls["slot"]]]
+            places_of_calls = column(saved.calls, "slot", CALL)
+            calls = np.flatnonzero(wanted[places_of_calls])
             self.reserve(len(kept), len(calls))
             slots = self._taken(self._free_slots, FREE_SLOTS, len(kept))
             places = np.full(len(wanted), NO, np.int32)
             places[kept] = slots
             born = self._counts[BORN] + 1 + np.arange(len(kept))
             self._counts[BORN] += len(kept)
-            self._connections[slots] = saved.connections[kept]
+            fill(self._connections, slots, saved.connections, kept)
             self._connections["born"][slots] = born
             self._connections["since"][slots] = NEVER
-            self._oldest[slots] = saved.oldest[kept]
+            self._oldest[slots] = saved.oldest.reshape(-1, 2)[kept]
             numbers = self._taken(self._free_calls, FREE_CALLS, len(calls))
-            self._calls[numbers] = calls
-            self._calls["slot"][numbers] = places[calls["slot"]]
+            fill(self._calls, numbers, saved.calls, calls)
+            self._calls["slot"][numbers] = places[places_of_calls[calls]]
             codes = np.append(self.texts.coded(saved.texts), np.int32(NO))
             for name in CONNECTION_TEXTS:
-                self._connections[name][slots] = codes[saved.connections[name][kept]]
+                self._connections[name][slots] = codes[self._connections[name][slots]]
             for name in CALL_TEXTS:
-                self._calls[name][numbers] = codes[calls[name]]
+                self._calls[name][numbers] = codes[self._calls[name][numbers]]
             self._counts[GAVE_UP] |= saved.gave_up
             _link(self.tables(), numbers)
             self._waiting = np.append(self._waiting, slots[self._connections["waits"][slots] != 0])

@@ -21,12 +21,13 @@ from wirelake.records.engine import EngineLimits
 from wirelake.records.schema import schema
 
 from ..decode.meaning import Coded
+from ..state_format import StateError, batch_of, check, records_of
 from . import event_arrays as k
 from .calls import STILL_OPEN
 from .event_builder import id_hash
 from .memory import Memory
 from .output import calls_batch, integers
-from .state import packed, unpacked
+from .state import TunnelState
 from .tables import NO, NOTHING
 from .tunnel_events import tunnels_told
 from .tunnel_kernels import (
@@ -101,9 +102,14 @@ class TunnelFold:
     def save(self) -> bytes:
         """All that is remembered. To be called when everything is taken; changes nothing."""
         slots = self._memory.live_slots
-        rows = self._rows[slots]
-        place = (self._share, self._shares)
-        return packed((place, self._memory.save(), rows, self._counts[1], self._closed_links))
+        return TunnelState(
+            share=self._share,
+            shares=self._shares,
+            memory=self._memory.save(),
+            rows=batch_of(self._rows, slots),
+            ended=int(self._counts[1]),
+            closed_links=self._closed_links,
+        ).to_bytes()
 
     def finish(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yields what would be, if the input ended here; the fold is spent afterwards."""
@@ -138,17 +144,21 @@ class TunnelFold:
                 forget_tunnels(self._memory.tables(), self.records(), oldest.astype(np.int32))
 
     def _restore(self, state: bytes) -> None:
-        place, memory, rows, ended, closed_links = unpacked(state)
-        if place != (self._share, self._shares):
-            raise ValueError(
-                f"the state of share {place[0]} of {place[1]} is none of "
-                f"share {self._share} of {self._shares}"
+        saved = TunnelState.from_bytes(state)
+        if (saved.share, saved.shares) != (self._share, self._shares):
+            raise StateError(
+                f"expected the state of share {self._share} of {self._shares},"
+                f" found share {saved.share} of {saved.shares}"
             )
-        [slots] = self._memory.restore([(memory, np.ones(len(rows), np.bool_))])
+        rows = records_of(saved.rows, TUNNEL_RECORD)
+        check(len(rows) == saved.memory.connections.num_rows, "tunnels")
+        check(np.all((rows["outcome"] >= NO) & (rows["outcome"] < len(OUTCOMES))), "outcome")
+        check(np.all((rows["closed_by"] >= NO) & (rows["closed_by"] < len(_ENDS))), "closed_by")
+        [slots] = self._memory.restore([(saved.memory, np.ones(len(rows), np.bool_))])
         self._make_room()
         self._rows[slots] = rows
-        self._counts[1] = ended
-        self._closed_links = closed_links
+        self._counts[1] = saved.ended
+        self._closed_links = saved.closed_links
 
 
 def _distinct(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -14,7 +14,6 @@ The rules are in `docs/concepts/captures.md`; the reference is `wirelake.capture
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -45,9 +44,9 @@ from ..decode.messages import (
     pieces_of,
 )
 from ..decode.protocol_selector import Spoken, Tongues
-from ..decode.resumable_reader import Reader
-from ..decode.scalar import Outcome, Scalar
+from ..decode.scalar import Outcome, ResumableReader, Scalar
 from ..jit.memory import keep_memory_flat
+from ..state_format import batch_of, check, column
 from ..tcp.frontend import WINDOW_BYTES, FrontEnd
 from ..tcp.pieces import (
     Delivered,
@@ -55,6 +54,7 @@ from ..tcp.pieces import (
     order,
     pieces_in_order,
 )
+from ..tcp.slots import CONNECTION
 from ..tcp.window import (
     DIRECTIONS,
     ENDINGS,
@@ -63,12 +63,7 @@ from ..tcp.window import (
 from .faults import FaultRows
 from .lifecycle import Lifecycle
 from .packet_table import packet_batch
-from .resuming import LEDGER_COLUMNS, Resumed
-from .state import (
-    Odd,
-    PipelineState,
-    columns,
-)
+from .state import PipelineState, RestoredPipeline
 from .window_rows import WindowRows, chunks
 
 __all__ = ["TABLES", "CapturePipeline", "Item"]
@@ -114,7 +109,7 @@ class CapturePipeline:
         for path in keys:
             self._ring.load(path)
         states = [state] if isinstance(state, PipelineState) else state
-        resumed = Resumed(states, share, shares) if states else None
+        resumed = RestoredPipeline(states, share, shares) if states else None
         self._front = FrontEnd(
             paths,
             ports=self._chooser.ports,
@@ -123,7 +118,7 @@ class CapturePipeline:
             shares=shares,
             facts=bool(self._tables & {"facts", "faults"}),
             all_facts=all_facts,
-            resumed=resumed,
+            resumed=None if resumed is None else resumed.front,
         )
         self._share, self._shares = share, shares
         self._reveal = reveal
@@ -135,7 +130,7 @@ class CapturePipeline:
         self._faults = FaultRows(self._files)
         self._spoken = Tongues(self._chooser, self._ring, self._front, self._ledger, reveal=reveal)
         self._scalar.told = self._spoken.told
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, ResumableReader] = {}
         """Readers of streams that have an open fault."""
         self._lifecycle = Lifecycle()
         self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
@@ -173,46 +168,47 @@ class CapturePipeline:
     def save(self) -> PipelineState:
         """What is needed to go on with the next files, when all windows but the last were read."""
         self._must_be_read("save")
-        front, streams = self._front.save()
-        places = {stream: at for at, stream in enumerate(streams.tolist())} if self._readers else {}
-        odd = Odd(
-            {places[stream]: reader for stream, reader in self._readers.items()},
-            self._spoken.told,
-            self._scalar.save(),
-            self._ring.secrets() if self._share == 0 else None,
+        saved = {stream: reader.save() for stream, reader in self._readers.items()}
+        front, streams = self._front.save(
+            {file for each in saved.values() for file in each.files()}
         )
-        files = {number for reader in self._readers.values() for number in reader.files()}
+        places = {stream: at for at, stream in enumerate(streams.tolist())} if saved else {}
         self._ledger.reach(len(self._front.streams))
+        lines, names = self._ring.secrets()
         return PipelineState(
-            self._share,
-            self._shares,
-            front,
-            {number: self._files[number] for number in sorted(files)},
-            self._spoken.names,
-            columns(self._ledger.entries, streams, LEDGER_COLUMNS),
-            self._lifecycle.save(front.connections["id"].tolist()),
-            pickle.dumps(odd, protocol=pickle.HIGHEST_PROTOCOL),
+            share=self._share,
+            shares=self._shares,
+            front=front,
+            protocols=self._spoken.names,
+            ledger=batch_of(self._ledger.entries, streams),
+            lives=self._lifecycle.save(column(front.connections, "id", CONNECTION).tolist()),
+            readers={places[stream]: each for stream, each in saved.items()},
+            key_names={name: dict(found) for name, found in self._spoken.told.items()},
+            openings=self._scalar.save(),
+            secrets=(lines, sorted(names)) if self._share == 0 else None,
         )
 
     def _must_be_read(self, what: str) -> None:
         if self._stage != "read":
             raise ValueError(f"{what}: wanted after the windows were read, without the last one")
 
-    def _resume(self, resumed: Resumed) -> None:
+    def _resume(self, resumed: RestoredPipeline) -> None:
         """Take over what is known from earlier files."""
-        self._ring.restore(*resumed.secrets)
+        lines, names = resumed.secrets
+        self._ring.restore(lines, set(names))
         self._ledger.restore(resumed.ledger)
         for name in resumed.protocols:
             self._spoken.number(registry.find(name))
-            self._spoken.told.get(name, {}).update(resumed.told(name))
+            self._spoken.told.get(name, {}).update(resumed.key_names(name))
         undecided = np.flatnonzero(resumed.ledger["protocol"] == UNDECIDED).astype(np.int32)
         self._spoken.choose_by_port(undecided)
         self._front.undecided = self._spoken.undecided()
-        for stream, (reader, files) in resumed.readers.items():
+        for stream, (saved, files) in resumed.readers.items():
             spoken = self._spoken.of(stream)
+            check(spoken is not None, "readers")
             assert spoken is not None
-            reader.go_on(self._scalar.framing(spoken.protocol, stream & 1), files)
-            self._readers[stream] = reader
+            framing = self._scalar.framing(spoken.protocol, stream & 1)
+            self._readers[stream] = ResumableReader.restored(saved, framing, files)
         self._scalar.restore(resumed.openings())
         for connections, lives in resumed.lives:
             self._lifecycle.restore(connections, lives)

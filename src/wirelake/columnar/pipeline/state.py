@@ -1,172 +1,151 @@
-"""What a pipeline knows when its files are read: enough to go on with the next ones.
+"""What a pipeline knows when its files are read: enough to continue with the next ones.
 
     pipeline = CapturePipeline(["a-1.pcap"])
     ...                                                   # pipeline.windows(last=False)
     kept = pipeline.save().to_bytes()
     pipeline = CapturePipeline(["a-2.pcap"], state=PipelineState.from_bytes(kept))
 
-A state is that of one share of the connections. Those of all shares, taken at the same place, can
-be given to pipelines of any number of shares: each takes its own connections over (`resuming.py`).
+A state is that of one share of the connections. Those of all shares, saved after the same file, can
+be given to pipelines of any number of shares: each restores its own connections. The numbers of
+connections and streams are those of `tcp/state.py`, the file format is that of `state_format.py`.
 
-Connections are numbered by last use, the longest silent first; connection n of a state has the
-streams 2n (c2s) and 2n + 1 (s2c). What all of them have is in arrays. What only odd streams have
-is pickled at once, because the pipeline goes on to change it.
+A state holds keys: those that were in captures, and those that fitted a connection. Who writes one
+to a file protects the file (`docs/guides/security.md`).
 """
 
 from __future__ import annotations
 
-import pickle
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
-import zstandard
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from wirelake.capture.decode.decryption import Remembered
 from wirelake.capture.decode.keys import Secret
 
-from ..tcp.pieces import Pieces
+from ..decode.coverage import ENTRY, UNSEEN
+from ..decode.scalar import ReaderState
+from ..state_format import StateError, check, column, decode, encode, fill
+from ..tcp import slots
+from ..tcp.state import (
+    FrontState,
+    Restored,
+    RestoredFront,
+    mapped,
+    renumbered,
+)
 
-if TYPE_CHECKING:
-    from ..decode.resumable_reader import Reader
+__all__ = ["PipelineState", "RestoredPipeline"]
 
-__all__ = [
-    "CarryState",
-    "Columns",
-    "FrontState",
-    "Odd",
-    "PipelineState",
-    "columns",
-    "fill",
-    "share_of",
-]
+_KIND: Final = "pipeline"
 
-_FORMAT: Final = 1
-"""Goes up whenever anything in a state changes, the records of connections and streams included."""
-_HEAD: Final = struct.Struct(">4sI")
-_MAGIC: Final = b"WHPS"
-_LEVEL: Final = 1
-"""Of zstandard: most of a state is small numbers, which even this level finds."""
-_MASK: Final = (1 << 64) - 1
-
-Columns = dict[str, NDArray[Any]]
-"""Arrays of the same length, by name."""
+_Value = TypeVar("_Value")
 
 
-def columns(records: NDArray[Any], at: NDArray[Any], names: Sequence[str]) -> Columns:
-    """Some fields of some records."""
-    return {name: records[name][at] for name in names}
-
-
-def fill(records: NDArray[Any], at: NDArray[Any], found: Columns, of: NDArray[Any]) -> None:
-    """Write rows `of` some columns to records."""
-    for name, values in found.items():
-        records[name][at] = values[of]
-
-
-def share_of(connection: int, shares: int) -> int:
-    """The share of a connection that a recorder has numbered."""
-    value = connection & _MASK
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        value = (value ^ value >> 33) * factor & _MASK
-    return ((value ^ value >> 33) >> 32) % shares
-
-
-@dataclass(frozen=True)
-class CarryState:
-    """Bytes of unfinished frames, one row for each stream that has some."""
-
-    stream: NDArray[np.int64]
-    start: NDArray[np.int64]
-    stop: NDArray[np.int64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    data: NDArray[np.uint8]
-    pieces: Pieces
-
-
-@dataclass(frozen=True)
-class FrontState:
-    """What the front end knows of the connections of its share."""
-
-    now_ns: int
-    """The latest time that was seen."""
-    packets: int
-    """Packets so far, of all shares."""
-    held: int
-    """Connections that are held, of all shares."""
-    place: NDArray[np.int32]
-    """Of each connection: its number among those of all shares."""
-    connections: Columns
-    streams: Columns
-    carry: CarryState
-    assemblers: bytes
-    """Pickled, by stream: those of streams that were ever out of order."""
-    files: dict[int, str]
-    """The files that something in here refers to, by number."""
-
-
-@dataclass(frozen=True)
-class PipelineState:
+class PipelineState(msgspec.Struct, frozen=True):
     """What a pipeline knows of the connections of its share."""
 
     share: int
     shares: int
     front: FrontState
-    files: dict[int, str]
-    """The files that something in `odd` refers to, by number."""
     protocols: tuple[str, ...]
     """What the numbers in `ledger` mean."""
-    ledger: Columns
+    ledger: pa.RecordBatch
     lives: NDArray[np.uint8]
     """Of each connection: what `lifecycle.py` knows."""
-    odd: bytes
-    """Pickled: an `Odd`."""
-
-    def hashes(self) -> dict[int, int]:
-        """The connections that are held, by id, and the hash that tells the share of each.
-
-        Its share, of any number of them, is the remainder of the hash.
-        """
-        found = self.front.connections
-        return dict(zip(found["id"].tolist(), found["hash"].tolist(), strict=True))
-
-    def to_bytes(self) -> bytes:
-        """The state, compressed."""
-        packed = pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
-        return _HEAD.pack(_MAGIC, _FORMAT) + zstandard.ZstdCompressor(_LEVEL).compress(packed)
-
-    @staticmethod
-    def from_bytes(data: bytes) -> PipelineState:
-        """What `to_bytes` gave. Raises ValueError when it is none, or of another version."""
-        magic, number = _HEAD.unpack(data[: _HEAD.size].ljust(_HEAD.size, b"\0"))
-        if magic != _MAGIC:
-            raise ValueError("not the state of a pipeline")
-        if number != _FORMAT:
-            raise ValueError(
-                f"the state of a pipeline has format {number}, and this version of Wirelake "
-                f"reads {_FORMAT}: read the captures from the beginning"
-            )
-        try:
-            found = pickle.loads(zstandard.ZstdDecompressor().decompress(data[_HEAD.size :]))
-        except (zstandard.ZstdError, pickle.UnpicklingError) as error:
-            raise ValueError(f"the state of a pipeline is damaged: {error}") from error
-        assert isinstance(found, PipelineState)
-        return found
-
-
-@dataclass(frozen=True)
-class Odd:
-    """What only some streams and connections have."""
-
-    readers: dict[int, Reader]
+    readers: dict[int, ReaderState]
     """By stream: the readers of those with an open fault."""
-    told: dict[str, dict[int, tuple[str, str]]]
+    key_names: dict[str, dict[int, tuple[str, str]]]
     """By protocol and connection: what messages said about keys."""
     openings: dict[int, Remembered]
     """By connection: what its openings remember."""
-    secrets: tuple[list[Secret], set[str]] | None
-    """The keys that were in captures; share 0 has them for all."""
+    secrets: tuple[list[Secret], list[str]] | None
+    """The keys that were in captures, and for which protocols; only in share 0, for all."""
+
+    def hashes(self) -> dict[int, int]:
+        """Return the hashes of the connections that are held, by id.
+
+        The share of a connection, of any number of shares, is the remainder of its hash.
+        """
+        found = self.front.connections
+        ids, hashes = (column(found, name, slots.CONNECTION) for name in ("id", "hash"))
+        return dict(zip(ids.tolist(), hashes.tolist(), strict=True))
+
+    def to_bytes(self) -> bytes:
+        """Return the state in the file format."""
+        return encode(_KIND, self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> PipelineState:
+        """Return what `to_bytes` was given. Raises StateError, which is a ValueError."""
+        return decode(_KIND, data, PipelineState)
+
+    def check(self) -> None:
+        """Raise StateError when a number is out of range."""
+        streams = self.front.streams.num_rows
+        check(self.ledger.num_rows == streams and len(self.lives) == len(self.front.place), "rows")
+        numbers = column(self.ledger, "protocol", ENTRY)
+        check(np.all((numbers >= UNSEEN) & (numbers < len(self.protocols))), "protocol")
+        check(all(0 <= stream < streams for stream in self.readers), "readers")
+        referred = {file for each in self.readers.values() for file in each.files()}
+        check(referred <= self.front.files.keys(), "files")
+
+
+class RestoredPipeline:
+    """What is known from earlier files, by one share of the connections."""
+
+    def __init__(self, states: Sequence[PipelineState], share: int, shares: int):
+        numbers = sorted(state.share for state in states)
+        if numbers != list(range(states[0].shares)) or len({each.shares for each in states}) > 1:
+            raise StateError("state: expected those of all shares, saved after the same file")
+        for state in states:
+            state.check()
+        self.front = RestoredFront([state.front for state in states], share, shares)
+        self.ledger = np.zeros(len(self.front.streams), ENTRY)
+        self.ledger["protocol"] = UNSEEN
+        self.protocols: list[str] = []
+        """What the numbers in `ledger` mean."""
+        self.readers: dict[int, tuple[ReaderState, dict[int, int]]] = {}
+        """By stream; with the present numbers of files."""
+        self.lives: list[tuple[list[int], list[int]]] = []
+        """Connections, and what `lifecycle.py` knows of each."""
+        self._states = states
+        ids = self.front.connections["id"]
+        self._mine = set(ids[self.front.connections["ours"] == 1].tolist())
+        for state, part in zip(states, self.front.parts, strict=True):
+            self._restore(state, part)
+
+    @property
+    def secrets(self) -> tuple[list[Secret], list[str]]:
+        """The keys that were in captures, and the protocols that had any."""
+        found = [state.secrets for state in self._states if state.secrets is not None]
+        return found[0] if found else ([], [])
+
+    def openings(self) -> dict[int, Remembered]:
+        """Return what the openings of our connections remember."""
+        return self._ours(each for state in self._states for each in state.openings.items())
+
+    def key_names(self, protocol: str) -> dict[int, tuple[str, str]]:
+        """Return what the messages of our connections said about keys."""
+        return self._ours(
+            each for state in self._states for each in state.key_names.get(protocol, {}).items()
+        )
+
+    def _ours(self, found: Iterable[tuple[int, _Value]]) -> dict[int, _Value]:
+        return {connection: value for connection, value in found if connection in self._mine}
+
+    def _restore(self, state: PipelineState, part: Restored) -> None:
+        mine = np.flatnonzero(part.streams >= 0)
+        fill(self.ledger, part.streams[mine], state.ledger, mine)
+        numbers: NDArray[Any] = column(state.ledger, "protocol", ENTRY)[mine]
+        names = {at: state.protocols[at] for at in np.unique(numbers).tolist() if at >= 0}
+        protocols = renumbered(names, self.protocols)
+        self.ledger["protocol"][part.streams[mine]] = mapped(protocols, numbers)
+        ids = column(state.front.connections, "id", slots.CONNECTION)[part.ours].tolist()
+        self.lives.append((ids, state.lives[part.ours].tolist()))
+        for at, reader in state.readers.items():
+            if part.streams[at] >= 0:
+                self.readers[int(part.streams[at])] = reader, part.files

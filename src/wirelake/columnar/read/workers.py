@@ -1,7 +1,8 @@
 """The processes behind `parallel.py`: each decodes a share of the connections and sends windows.
 
 What goes over a worker's pipe: for each window a mark, its items and another mark, after the last
-window `_END`, instead of any of them an error. Batches travel as Arrow streams, events as pickles.
+window `_END`, instead of any of them an error. Batches are sent as Arrow streams, all else as
+msgpack.
 A worker makes the next window while the last one waits to be sent, and then waits itself, so that
 memory is bounded however slow the reader is.
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import queue
 import signal
 import threading
@@ -23,10 +23,12 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from wirelake.records.rows import WANTED, MessageRow
 
+from ..fold.state import EventList
 from ..pipeline.pipeline import CapturePipeline, Item
 from .reader import (
     PLAIN,
@@ -66,6 +68,43 @@ def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterab
         shares=options.shares,
     )
     yield from pipeline.windows()
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """An exception as it is sent: one of the classes that callers of `read_parallel` expect."""
+
+    kind: str
+    text: str
+    errno: int | None = None
+    filename: str | None = None
+
+    @staticmethod
+    def of(error: Exception) -> _Failure:
+        """Describe an exception."""
+        match error:
+            case OSError():
+                name = None if error.filename is None else os.fsdecode(error.filename)
+                return _Failure("os", error.strerror or str(error), error.errno, name)
+            case LookupError():
+                return _Failure("lookup", str(error.args[0]) if error.args else "")
+            case ValueError():
+                return _Failure("value", str(error))
+            case _:
+                return _Failure("", f"{type(error).__name__}: {error}")
+
+    def error(self) -> Exception:
+        """Return the exception; OSError chooses its subclass by `errno`."""
+        match self.kind:
+            case "os":
+                if self.errno is None:
+                    return OSError(self.text)
+                return OSError(self.errno, self.text, self.filename)
+            case "lookup":
+                return LookupError(self.text)
+            case "value":
+                return ValueError(self.text)
+            case _:
+                return RuntimeError(self.text)
 
 
 class Workers:
@@ -129,7 +168,7 @@ class _Worker:
         """The items of the window."""
         while (table := self._receive()) != _DONE:
             data = self._bytes()
-            yield table, _unpacked(data)
+            yield table, _unpacked(table, data)
 
     def end(self) -> None:
         """Ends the process, whatever it is doing."""
@@ -141,8 +180,7 @@ class _Worker:
     def _receive(self) -> str:
         word = self._bytes().decode()
         if word == _ERROR:
-            error: Exception = pickle.loads(self._bytes())
-            raise error
+            raise msgspec.msgpack.decode(self._bytes(), type=_Failure).error()
         return word
 
     def _bytes(self) -> bytes:
@@ -168,10 +206,8 @@ def _work(pipe: Connection, files: Sequence[str], options: ReadOptions) -> None:
         for window in open_windows(files, options):
             outbox.put([(table, _pack(found)) for table, found in _slim(window, options)])
         outbox.put(None)
-    except (OSError, ValueError, LookupError) as error:
+    except Exception as error:  # whatever it is, the reader raises it
         outbox.put(error)
-    except Exception as error:  # of any class, perhaps one that cannot be sent
-        outbox.put(RuntimeError(f"{type(error).__name__}: {error}"))
     sender.join()
 
 
@@ -187,7 +223,7 @@ def _send(pipe: Connection, outbox: queue.Queue[_Packed | Exception | None]) -> 
             pipe.send_bytes(_END.encode())
         else:
             pipe.send_bytes(_ERROR.encode())
-            pipe.send_bytes(pickle.dumps(window))
+            pipe.send_bytes(msgspec.msgpack.encode(_Failure.of(window)))
     except OSError:
         os._exit(1)  # nobody reads any more, and the other thread may wait for room in the outbox
 
@@ -219,15 +255,19 @@ def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
 
 
 def _pack(found: Any) -> bytes | pa.Buffer:
+    if isinstance(found, dict):  # `waiting`
+        return msgspec.msgpack.encode(found)
     if not isinstance(found, pa.RecordBatch):
-        return pickle.dumps(found)
+        return msgspec.msgpack.encode(EventList.of(found))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema) as writer:
         writer.write_batch(found)
     return sink.getvalue()
 
 
-def _unpacked(data: bytes) -> Any:
-    if data[:4] == b"\xff\xff\xff\xff":  # an Arrow stream begins so, a pickle does not
+def _unpacked(table: str, data: bytes) -> Any:
+    if data[:4] == b"\xff\xff\xff\xff":  # an Arrow stream begins so; no map of msgpack does
         return pa.ipc.open_stream(data).read_next_batch()
-    return pickle.loads(data)
+    if table == "waiting":
+        return msgspec.msgpack.decode(data, type=dict[int, int])
+    return msgspec.msgpack.decode(data, type=EventList).events()

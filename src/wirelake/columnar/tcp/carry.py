@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ..jit.options import readonly
-from ..pipeline.state import CarryState
+from ..state_format import check
 from .pieces import (
     START,
     TIME,
@@ -20,9 +21,34 @@ from .pieces import (
     move,
 )
 
-__all__ = ["Carry", "joined"]
+__all__ = ["Carry", "CarryState", "joined"]
 
 Ints = NDArray[np.int64]
+
+
+class CarryState(msgspec.Struct, frozen=True):
+    """A `Carry` as it is saved: one row for each stream that has an unfinished frame."""
+
+    stream: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    data: bytes
+    numbers: NDArray[np.int64]
+    """The four rows of `Pieces.numbers`, one after the other."""
+    file: NDArray[np.int32]
+    cut: NDArray[np.uint8]
+
+    def check(self, streams: int) -> None:
+        """Raise StateError when a range is outside of the bytes or of the pieces."""
+        rows, pieces = len(self.stream), len(self.file)
+        ranges = self.start, self.stop, self.first, self.last
+        check({rows} == {len(each) for each in ranges}, "carry")
+        check(len(self.cut) == pieces and len(self.numbers) == 4 * pieces, "carry")
+        check(np.all((self.stream >= 0) & (self.stream < streams)), "carry")
+        for first, last, size in ((*ranges[:2], len(self.data)), (*ranges[2:], pieces)):
+            check(np.all((first >= 0) & (first <= last) & (last <= size)), "carry")
 
 
 class Carry:
@@ -54,9 +80,16 @@ class Carry:
 
     def renamed(self, numbers: Ints) -> CarryState:
         """The same with other numbers of streams, to be saved."""
-        stream = numbers[self.stream]
         return CarryState(
-            stream, self.start, self.stop, self.first, self.last, self.data, self.pieces
+            numbers[self.stream],
+            self.start,
+            self.stop,
+            self.first,
+            self.last,
+            self.data.tobytes(),
+            self.pieces.numbers.ravel(),
+            self.pieces.file,
+            self.pieces.cut,
         )
 
     def renewed(

@@ -13,7 +13,6 @@ The work is done by kernels: block scan (`scan.py`), headers (`segments.py`), co
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -25,24 +24,25 @@ from wirelake.capture.format.items import Fact, Secrets
 from wirelake.capture.format.limits import Limits
 from wirelake.capture.tcp.connections import LIMIT
 
-from ..pipeline.resuming import (
-    CONNECTION_COLUMNS,
-    STREAM_COLUMNS,
-    Resumed,
-)
-from ..pipeline.state import FrontState, columns
 from ..scan.scanner import (
     Part,
     Rows,
     Scanner,
     Told,
 )
+from ..state_format import batch_of
 from . import slots
 from . import stream_order as order
 from .carry import Carry, joined
 from .gather import Gathered, gather
 from .packets import Packets
 from .reassembly import Patcher
+from .state import (
+    CONNECTION_COLUMNS,
+    STREAM_COLUMNS,
+    FrontState,
+    RestoredFront,
+)
 from .tracker import Tracker, both_streams
 from .window import Streams, Window
 
@@ -82,7 +82,7 @@ class FrontEnd:
         part: Part | None = None,
         facts: bool = True,
         all_facts: bool = False,
-        resumed: Resumed | None = None,
+        resumed: RestoredFront | None = None,
     ):
         if not 0 <= share < shares:
             raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
@@ -184,8 +184,11 @@ class FrontEnd:
 
     # -- to go on later ----------------------------------------------------------------------
 
-    def save(self) -> tuple[FrontState, NDArray[np.int32]]:
-        """What is known between two windows; and the streams in there, by number."""
+    def save(self, also: Collection[int] = ()) -> tuple[FrontState, NDArray[np.int32]]:
+        """Return what is known between two windows, and the streams in there, by number.
+
+        `also` are numbers of files that the caller refers to.
+        """
         self._renew()
         held = self._tracker.by_last_use()
         connections, table = self._tracker.connections, self._tracker.streams
@@ -195,17 +198,17 @@ class FrontEnd:
         places[numbers] = np.arange(len(numbers))
         assemblers = {int(places[at]): each for at, each in self._patcher.assemblers.items()}
         begun = numbers[table["packets"][numbers] > 0]
-        files = set(np.unique(table["file"][begun]).tolist()) | self._carry.files()
+        files = {*also, *np.unique(table["file"][begun]).tolist(), *self._carry.files()}
         files = files.union(*(each.files() for each in assemblers.values()))
         saved = FrontState(
             self._tracker.now_ns,
             self._packets,
             len(held),
             place,
-            columns(connections, held[place], CONNECTION_COLUMNS),
-            columns(table, numbers, STREAM_COLUMNS),
+            batch_of(connections, held[place], CONNECTION_COLUMNS),
+            batch_of(table, numbers, STREAM_COLUMNS),
             self._carry.renamed(places),
-            pickle.dumps(assemblers, protocol=pickle.HIGHEST_PROTOCOL),
+            {at: each.save() for at, each in assemblers.items()},
             {number: self.paths[number] for number in sorted(files)},
         )
         return saved, numbers

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +22,7 @@ from wirelake.capture.tcp.assembly import (
     Data,
     Event,
     Gap,
+    Held,
     StreamAssembler,
 )
 
@@ -30,6 +32,7 @@ from .packets import Packets
 
 __all__ = [
     "Assembler",
+    "AssemblerState",
     "Patch",
     "Patcher",
     "Record",
@@ -92,10 +95,60 @@ class Record:
         return Counters(self.new, self.duplicate, self.gap, self.ignored)
 
 
+class AssemblerState(msgspec.Struct, frozen=True):
+    """An assembler as it is saved between two files."""
+
+    position: int
+    counters: tuple[int, int, int, int]
+    base: int | None
+    arrivals: int
+    waiting: list[Data]
+    oldest_ns: int
+    held: tuple[bytes, list[tuple[int, int]]] | None
+    """The last bytes that were delivered, and the gaps between them."""
+    fin_at: int | None
+    reach: Gap | None
+    over: bool
+
+
 class Assembler(StreamAssembler):
     """An assembler that can be told about segments which the kernel followed."""
 
     __slots__ = ()
+
+    def save(self) -> AssemblerState:
+        """Return a copy of everything that it knows."""
+        counters = msgspec.structs.astuple(self.counters)
+        held = None if self._held is None else self._held.save()
+        return AssemblerState(
+            self.position,
+            counters,
+            self._base,
+            self._arrivals,
+            list(self._waiting),
+            self._oldest_ns,
+            held,
+            self._fin_at,
+            self._reach,
+            self._over,
+        )
+
+    @staticmethod
+    def restored(state: AssemblerState, files: Mapping[int, int]) -> Assembler:
+        """Return the assembler that was saved; `files` maps saved file numbers to present ones."""
+        found = Assembler(
+            position=state.position, arrivals=state.arrivals, counters=Counters(*state.counters)
+        )
+        found._base = state.base
+        found._waiting = [each._replace(file=files[each.file]) for each in state.waiting]
+        found._waiting_bytes = sum(len(each.payload) for each in state.waiting)
+        found._oldest_ns = state.oldest_ns
+        found._held = None if state.held is None else Held.restored(*state.held)
+        found._fin_at = state.fin_at
+        if state.reach is not None:
+            found._reach = state.reach._replace(file=files[state.reach.file])
+        found._over = state.over
+        return found
 
     @staticmethod
     def of(record: Record) -> Assembler:
@@ -115,12 +168,6 @@ class Assembler(StreamAssembler):
         """The numbers of the files that it refers to."""
         found = {piece.file for piece in self._waiting}
         return found if self._reach is None else found | {self._reach.file}
-
-    def renumber(self, files: Mapping[int, int]) -> None:
-        """Files have other numbers now."""
-        self._waiting = [each._replace(file=files[each.file]) for each in self._waiting]
-        if self._reach is not None:
-            self._reach = self._reach._replace(file=files[self._reach.file])
 
     def number(self, arrival: int) -> None:
         """Give the next segment a number, by which pieces are compared in time."""

@@ -19,6 +19,9 @@ import pyarrow as pa
 from wirelake.columnar.fold import Fold, FoldState
 from wirelake.columnar.pipeline.pipeline import CapturePipeline, Item
 from wirelake.columnar.pipeline.state import PipelineState
+from wirelake.columnar.state_format import NewerStateError, StateError
+from wirelake.columnar.state_format import decode as decode_state
+from wirelake.columnar.state_format import encode as encode_state
 from wirelake.tables.entries import AddedFile
 
 from .outputs import Outputs
@@ -35,8 +38,16 @@ FOLDED: Final = frozenset(
 """Tables for which messages are folded, not only decoded."""
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a disk that is full, or of what one may have of it."""
+_KIND: Final = "source"
 _CONNECTIONS: Final = "_connections"
 """Rows of connections that lack what only all connections together tell."""
+
+
+class SourceState(msgspec.Struct, frozen=True):
+    """What a task leaves for the next step: a file of the table `_fold`."""
+
+    pipeline: PipelineState
+    fold: FoldState | None
 
 
 class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +72,8 @@ class Failure(msgspec.Struct, frozen=True):
     text: str
     path: str | None = None
     code: str | None = None
+    state: bool = False
+    """Whether the state of an earlier step is to blame."""
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +98,8 @@ def decode(task: DecodeTask) -> Decoded:
         with Outputs(task.work, written_tables(task.settings.tables)) as outputs:
             _decode(task, outputs, latest)
             written = outputs.close()
+    except StateError as error:
+        return _failed(task, Failure(unusable(error), state=True))
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
@@ -128,7 +143,7 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
         reveal=settings.reveal,
         share=task.share,
         shares=task.shares,
-        state=[pipeline for pipeline, _ in before],
+        state=[each.pipeline for each in before],
         all_facts=True,
         **options,
     )
@@ -136,7 +151,7 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
         Fold(
             share=task.share,
             shares=task.shares,
-            state=[state for _, state in before if state is not None],
+            state=[each.fold for each in before if each.fold is not None],
         )
         if folds
         else None
@@ -144,7 +159,8 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
     for window in pipeline.windows(last=False):
         _write(outputs, window, fold, latest)
     saved = pipeline.save()
-    outputs.state(STATE, _packed(saved, None if fold is None else fold.save(saved.hashes())))
+    folded = None if fold is None else fold.save(saved.hashes())
+    outputs.state(STATE, encode_state(_KIND, SourceState(saved, folded)))
     outputs.provisional = True
     for window in pipeline.end():
         _write(outputs, window, fold, latest)
@@ -175,14 +191,22 @@ def _passed(outputs: Outputs, window: Iterable[Item], latest: Latest) -> Iterato
         yield table, found
 
 
-def _packed(pipeline: PipelineState, fold: FoldState | None) -> bytes:
-    return msgspec.msgpack.encode((pipeline.to_bytes(), None if fold is None else fold.to_bytes()))
+def _load(path: str) -> SourceState:
+    """Read a state that an earlier step wrote. Raises StateError, which names the file."""
+    try:
+        return decode_state(_KIND, Path(path).read_bytes(), SourceState)
+    except StateError as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
-def _load(path: str) -> tuple[PipelineState, FoldState | None]:
-    """A state that an earlier step wrote. It holds pickles: the lake's folder is to be trusted."""
-    pipeline, fold = msgspec.msgpack.decode(
-        Path(path).read_bytes(), type=tuple[bytes, bytes | None]
+def unusable(error: StateError) -> str:
+    """Return what to do about a state that cannot be continued from, in one line.
+
+    The tables of such a lake stay readable; only a new lake can take more captures.
+    """
+    if isinstance(error, NewerStateError):
+        return str(error)
+    return (
+        f"{error}; rebuild the lake from its captures:"
+        " wirelake lake run --from CAPTURES --to NEW_LAKE"
     )
-    folded = None if fold is None else FoldState.from_bytes(fold)
-    return PipelineState.from_bytes(pipeline), folded

@@ -25,7 +25,7 @@ from wirelake.tables.entries import (
     Input,
     Record,
 )
-from wirelake.tables.errors import LakeError
+from wirelake.tables.errors import DamagedError, LakeError
 from wirelake.tables.parquet import ParquetOut, stats
 from wirelake.tables.writer import Writer
 
@@ -248,6 +248,9 @@ class Engine:
             for share in range(SHARES)
         ]
         done = run_tasks(self._spark, tunnel, tasks, Tunnelled)
+        for each in done:
+            if each.failure is not None:
+                raise DamagedError(each.failure)
         step.remove([*states.values(), *waited, *final])
         step.remove(step.kept("tunnels", provisional=True))
         step.remove(file for file in step.kept("calls", provisional=True) if file.source is None)
@@ -296,6 +299,8 @@ def _check(done: Decoded) -> None:
         return
     if failure.path is not None and failure.code is not None:
         raise _UnreadableError(failure.path, failure.code)
+    if failure.state:
+        raise DamagedError(failure.text)
     raise LakeError(f"{failure.text}; nothing was committed: make room and run it again")
 
 

@@ -6,6 +6,7 @@ Their paths are those of a task's folder; the commit gives them another one.
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from pathlib import Path
 from types import TracebackType
@@ -39,9 +40,10 @@ class Outputs:
             self._out(table, batch).write(batch)
 
     def state(self, table: str, data: bytes) -> None:
-        """Adds a file with a task's state."""
+        """Add a file with a task's state, which only its owner may read: it may hold keys."""
         path = self._folder / f"{table.strip('_')}.state"
-        path.write_bytes(data)
+        with open(path, "xb", opener=_private) as out:
+            out.write(data)
         self._written.append(AddedFile(table=table, path=str(path), rows=0, bytes=len(data)))
 
     def close(self) -> list[AddedFile]:
@@ -92,6 +94,10 @@ class Outputs:
         for _, out in self._open.values():
             with contextlib.suppress(Exception):
                 out.close()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _schema(table: str, protocol: str | None) -> pa.Schema:

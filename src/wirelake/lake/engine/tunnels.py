@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.columnar.fold import TunnelFold, events_of_share
+from wirelake.columnar.state_format import StateError
 from wirelake.records.cross_connection import CROSSING
 from wirelake.tables.entries import AddedFile
 
+from .decoding import unusable
 from .outputs import Outputs
 
 __all__ = [
@@ -167,13 +169,18 @@ class Tunnelled(msgspec.Struct, frozen=True, kw_only=True):
     """What a task says when it is done."""
 
     share: int
-    written: list[AddedFile]
+    written: list[AddedFile] = []
+    failure: str | None = None
+    """Why the state of an earlier step cannot be continued from."""
 
 
 def tunnel(task: TunnelTask) -> Tunnelled:
     """Does the task."""
     before = None if task.state is None else Path(task.state).read_bytes()
-    fold = TunnelFold(share=task.share, shares=SHARES, state=before)
+    try:
+        fold = TunnelFold(share=task.share, shares=SHARES, state=before)
+    except StateError as error:
+        return Tunnelled(share=task.share, failure=unusable(type(error)(f"{task.state}: {error}")))
     happened = EventFiles([*task.waiting, *task.final], task.share, SHARES)
     every = EventFiles([*task.waiting, *task.final, *task.provisional], task.share, SHARES)
     with Outputs(task.work, frozenset({*task.tables, EVENTS})) as outputs:

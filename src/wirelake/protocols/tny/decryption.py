@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from wirelake.wire.errors import DecodeError
 from wirelake.wire.model import Direction
 
@@ -16,6 +18,7 @@ from .protocol import PROTOCOL
 from .transform import (
     MAX_SKIP_STEP,
     Dialect,
+    PacketCodes,
     PacketContext,
     TransformConfig,
 )
@@ -43,13 +46,18 @@ class Opener:
         self._context = PacketContext(known, _config(keys)) if keys else None
 
     @property
-    def memory(self) -> PacketContext | None:
-        """What the packets so far have told; another opener with these keys can go on with it."""
-        return self._context
+    def memory(self) -> list[int] | None:
+        """The packet-code generator at the last packet, as data; None before the first packet.
+
+        Another opener with the same keys can continue from it.
+        """
+        codes = None if self._context is None else self._context.codes
+        return None if codes is None else list(msgspec.structs.astuple(codes))
 
     @memory.setter
-    def memory(self, context: PacketContext) -> None:
-        self._context = context
+    def memory(self, saved: list[int]) -> None:
+        if self._context is not None:
+            self._context.resume(PacketCodes(*saved))
 
     def open(self, message: Any, raw: bytes) -> dict[str, object]:  # noqa: ARG002
         """`content`, the plaintext, and `message`, the Message that it holds."""

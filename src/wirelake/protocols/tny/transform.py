@@ -276,6 +276,17 @@ class PacketContext:
         return self._codes.number + self._behind if self._codes else 0
 
     @property
+    def codes(self) -> PacketCodes | None:
+        """The packet-code generator at the last packet; None before the first."""
+        self._catch_up()
+        return self._codes
+
+    def resume(self, codes: PacketCodes) -> None:
+        """Continue from the generator of another context with the same keys."""
+        self._codes, self._behind = codes, 0
+        self._key_md5 = self._digest(codes.access_id)
+
+    @property
     def packet_code(self) -> int:
         """The packet code of the last packet; 0 before the first."""
         self._catch_up()
@@ -390,8 +401,11 @@ class PacketContext:
         if self._codes is not None:
             return self._codes.advance(number), self._key_md5
         key = key_string(access_id, self.config.security_keys)
-        digest = hashlib.md5(key.encode(), usedforsecurity=False).digest()
-        return PacketCodes.start(access_id, key).advance(number), digest
+        return PacketCodes.start(access_id, key).advance(number), self._digest(access_id)
+
+    def _digest(self, access_id: int) -> bytes:
+        key = key_string(access_id, self.config.security_keys)
+        return hashlib.md5(key.encode(), usedforsecurity=False).digest()
 
     def _key(self, number: int) -> bytes:
         keys = self.config.security_keys
