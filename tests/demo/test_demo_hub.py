@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.capture.format.output import sealed_files
-from wirelake.cli.demo.hub import DOORS, DemoHub
+from wirelake.cli.demo.hub import LISTENERS, DemoHub
 from wirelake.cli.demo.processes import Family
 from wirelake.cli.demo.watch import HubWatch
 from wirelake.cli.errors import CommandError
@@ -28,8 +28,8 @@ def test_it_comes_back_where_it_was(tmp_path: Path) -> None:
         hub.start()
         until(hub.is_ready)
         addresses = dict(hub.addresses)
-        assert sorted(addresses) == sorted(DOORS)
-        assert sorted(hub.ports.values()) == sorted(set(DOORS) - {"admin"})
+        assert sorted(addresses) == sorted(LISTENERS)
+        assert sorted(hub.ports.values()) == sorted(set(LISTENERS) - {"admin"})
         watch = HubWatch(hub.admin)
         assert watch.look()["recording"] == "on"
         watch.start()

@@ -74,7 +74,7 @@ def test_volumes_are_declared_and_the_lake_reads_what_the_hub_records() -> None:
 def test_ports_are_those_of_open_doors_and_on_loopback() -> None:
     config = load_config(CONFIGS["compose"])
     doors = ("esnp", "tny", "relay", "magline", "comet", "admin")
-    wanted = {getattr(config, each).port for each in doors if getattr(config, each).enabled}
+    wanted = {config.table(each).port for each in doors if config.table(each).enabled}
     published = [each.split(":") for each in SERVICES["hub"]["ports"]]
     assert {host for host, _, _ in published} == {"127.0.0.1"}
     assert {int(outside) for _, outside, _ in published} == wanted

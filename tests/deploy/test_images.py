@@ -68,7 +68,7 @@ def test_the_hub_says_how_it_is_and_where_it_listens() -> None:
     probe = json.loads(made["HEALTHCHECK"].partition("CMD ")[2])
     assert probe == ["python", "/opt/wirelake/health.py", "/healthz"]
     config = Config()
-    assert set(map(int, made["EXPOSE"].split())) == {getattr(config, each).port for each in DOORS}
+    assert set(map(int, made["EXPOSE"].split())) == {config.table(each).port for each in DOORS}
 
 
 def test_what_is_installed_are_extras_that_exist() -> None:

@@ -123,7 +123,7 @@ def test_secrets_are_named_and_not_shipped() -> None:
 def test_ports_are_those_of_open_doors() -> None:
     config = load_config(CONFIGS["kubernetes"])
     doors = ("esnp", "tny", "relay", "magline", "comet", "admin")
-    wanted = {each: getattr(config, each).port for each in doors if getattr(config, each).enabled}
+    wanted = {each: config.table(each).port for each in doors if config.table(each).enabled}
     [hub] = PODS["StatefulSet"]["spec"]["containers"]
     assert {each["name"]: each["containerPort"] for each in hub["ports"]} == wanted
     served = {

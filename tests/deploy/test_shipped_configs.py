@@ -14,11 +14,8 @@ import pytest
 from tests.hub.certificates import make_certificate
 from tests.hub.cli.started_hub import HubProcess, hub_process
 
-from wirelake.hub.config import (
-    ConfigError,
-    is_loopback,
-    load_config,
-)
+from wirelake.hub.config import ConfigError, load_config
+from wirelake.protocols.binding import is_loopback
 
 from .shipped import CONFIGS, DEPLOY, here
 
@@ -75,12 +72,12 @@ def test_the_probe_looks_at_the_default_port_and_folder() -> None:
 def test_off_loopback_every_door_wants_a_token(name: str) -> None:
     config = load_config(CONFIGS[name])
     doors = {"esnp", "tny", "magline", "comet", "admin"}
-    outside = {each for each in doors if not is_loopback(getattr(config, each).host)}
+    outside = {each for each in doors if not is_loopback(config.table(each).host)}
     assert outside == (set() if name == "systemd" else doors)
     for each in ("esnp", "tny", "magline"):
-        assert getattr(config, each).auth == "token"
+        assert config.table(each).auth == "token"
     assert not config.magline.anonymous
-    assert all((getattr(config, each).tls is not None) == (name == "kubernetes") for each in doors)
+    assert all((config.table(each).tls is not None) == (name == "kubernetes") for each in doors)
 
 
 @pytest.mark.parametrize("name", ["compose", "kubernetes"])

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from wirelake.hub.config import Config
+from wirelake.hub.config import Config, make_config
 from wirelake.hub.errors import HubError
 from wirelake.hub.hub import Hub
 from wirelake.hub.pubsub.topics import Publication, Published
@@ -74,7 +72,7 @@ def free_config(listeners: Iterable[str] = LISTENERS, **tables: Any) -> Config:
         data[name]["enabled"] = name in tuple(listeners)
     for name, changes in tables.items():
         data.setdefault(name, {}).update(changes)
-    return msgspec.convert(data, Config)
+    return make_config(data)
 
 
 @asynccontextmanager

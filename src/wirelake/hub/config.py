@@ -1,45 +1,42 @@
 """The hub's configuration: one struct for each table of `hub.toml`, unknown keys refused.
 
-Each field's docstring is its comment in the file that `wirelake hub init` writes
-(`config_text.py`), so the two cannot disagree.
+The table of a listener is declared in the binding of its protocol
+(`wirelake.protocols.binding.Binding.settings`); the tables below are the hub's own. Each field's
+docstring is its comment in the file that `wirelake hub init` writes, so the two cannot disagree.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import ipaddress
 import json
-import sys
 import textwrap
 import tomllib
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
+from wirelake.protocols import registry
+from wirelake.protocols.binding import ListenerSettings, Table, TlsSettings
+
 from .limits import Limits
 
 __all__ = [
     "AdminSettings",
     "Backend",
-    "CometSettings",
     "Config",
     "ConfigError",
-    "EsnpSettings",
     "GatewaySettings",
-    "ListenerSettings",
-    "MaglineSettings",
     "RecordSettings",
-    "RelaySettings",
     "StoreSettings",
-    "TlsSettings",
-    "TnySettings",
     "config_text",
-    "is_loopback",
     "load_config",
+    "make_config",
     "meanings",
+    "tables",
 ]
 
 
@@ -47,124 +44,7 @@ class ConfigError(Exception):
     """The configuration cannot work; the message says which key, and what is wanted."""
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file."""
-
-
-class TlsSettings(_Table, frozen=True, kw_only=True):
-    """Where the certificates are; read again on SIGHUP."""
-
-    certificate: str
-    """A file with the certificate and its chain, PEM."""
-    key: str
-    """A file with the private key, PEM."""
-    client_ca: str = ""
-    """A file with the authorities whose clients may come in; empty asks for no certificate."""
-
-
-class ListenerSettings(_Table, frozen=True, kw_only=True):
-    """What every listener has."""
-
-    enabled: bool = True
-    """Whether the listener is open."""
-    host: str | tuple[str, ...] = "127.0.0.1"
-    """Where to listen: an address, or several, of either family."""
-    port: int = 0
-    """Which port; 0 takes any that is free."""
-    tls: TlsSettings | None = None
-    """Certificates, to speak the protocol inside TLS."""
-
-
-Auth = Literal["token", "none"]
-
-
-class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
-    """ESNP, both revisions."""
-
-    port: int = 9600
-    auth: Auth = "token"
-    """`token`: a connection must call hub/auth first. `none`: anybody may do anything; on
-    loopback only."""
-    dialect: Literal["seed", "go"] = "seed"
-    """How Map and List count their items; `go` for the original's Go programs."""
-    revision: Literal["lines", "frames"] = "lines"
-    """Which document is followed: row order, and the flag ASYNC."""
-    strict: bool = False
-    """Refuse what the rules merely warn of."""
-    idle_s: float = 0.0
-    """Close when nothing is heard for so long; 0 never does: the protocol has no heartbeat."""
-
-
-class TnySettings(ListenerSettings, frozen=True, kw_only=True):
-    """tny, for clients."""
-
-    port: int = 9610
-    auth: Auth = "token"
-    """`token`: a connection must ask protocol 10 first. `none`: anybody may do anything; on
-    loopback only."""
-    dialect: Literal["seed", "upstream", "auto"] = "seed"
-    """Which form ticks, headers, check codes and waste bytes have."""
-    idle_s: float = 180.0
-    """Close when nothing is heard for so long; 0 never does."""
-    security_keys: tuple[str, ...] = ()
-    """Keys of the security options."""
-    verify: bool = False
-    """Demand and write check codes."""
-    encrypt: bool = False
-    """Demand and write obscured messages; needs keys. It hides nothing from who has read the
-    document."""
-    waste: bool = False
-    """Demand and write waste bytes."""
-
-
-class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
-    """The tny relay: links of gateways come in here, and their tunnels are clients."""
-
-    port: int = 9611
-    auth: Auth = "token"
-    """What a tunnel must do before anything else, as for a client of its own."""
-    dialect: Literal["seed", "upstream", "auto"] = "seed"
-    """Which form packets have."""
-    allow: tuple[str, ...] = ()
-    """Addresses or networks of gateways. A link proves nothing of itself, so off loopback either
-    this or tls.client_ca is needed."""
-
-
-class MaglineSettings(ListenerSettings, frozen=True, kw_only=True):
-    """magline."""
-
-    port: int = 9757
-    auth: Auth = "token"
-    """`token`: business command 10 comes first. `none`: anybody may do anything; on loopback
-    only."""
-    anonymous: bool = False
-    """Let clients in that do not know the server's key: no protection from a man in the middle."""
-    static_key: str = ""
-    """A file with the server's X25519 key, 64 hex digits; by default `magline.key` in the data
-    directory, made when it is not there. Its public half is in `magline.pub`."""
-    psk: tuple[str, ...] = ()
-    """Files with shared keys, 64 hex digits each."""
-
-
-class CometSettings(ListenerSettings, frozen=True, kw_only=True):
-    """comet."""
-
-    port: int = 9620
-    dialect: Literal["seed", "hipush"] = "seed"
-    """Which layout a notification has."""
-    key: Literal["x25519", "none"] = "x25519"
-    """Whether clients are offered to have contents sealed."""
-    static_key: str = ""
-    """A file with a static X25519 key, 64 hex digits, that clients may pin."""
-    require_encryption: bool = False
-    """Refuse lists, and push nothing, before a key exchange."""
-    push_after: Literal["auth", "list"] = "auth"
-    """When pushes begin: after signing on, or after the first list, like the original."""
-    on_duplicate: Literal["replace", "reject"] = "replace"
-    """What becomes of a client that comes a second time."""
-
-
-class AdminSettings(_Table, frozen=True, kw_only=True):
+class AdminSettings(Table, frozen=True, kw_only=True):
     """The HTTP side: publish, health, metrics, a look inside."""
 
     enabled: bool = True
@@ -177,7 +57,7 @@ class AdminSettings(_Table, frozen=True, kw_only=True):
     """Certificates, to speak HTTPS."""
 
 
-class Backend(_Table, frozen=True, kw_only=True):
+class Backend(Table, frozen=True, kw_only=True):
     """A relay to dial."""
 
     host: str
@@ -188,7 +68,7 @@ class Backend(_Table, frozen=True, kw_only=True):
     """Whether to speak TLS to it."""
 
 
-class GatewaySettings(_Table, frozen=True, kw_only=True):
+class GatewaySettings(Table, frozen=True, kw_only=True):
     """Be a tny gateway: what comes in at the tny listener goes through tunnels to backends."""
 
     enabled: bool = False
@@ -207,7 +87,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     """Which form packets have."""
 
 
-class StoreSettings(_Table, frozen=True, kw_only=True):
+class StoreSettings(Table, frozen=True, kw_only=True):
     """What survives."""
 
     path: str = ""
@@ -220,7 +100,7 @@ class StoreSettings(_Table, frozen=True, kw_only=True):
     ones."""
 
 
-class RecordSettings(_Table, frozen=True, kw_only=True):
+class RecordSettings(Table, frozen=True, kw_only=True):
     """Recording of what crosses the hub."""
 
     folder: str = ""
@@ -237,75 +117,100 @@ class RecordSettings(_Table, frozen=True, kw_only=True):
     """Keep calls, deliveries and connections up to date while traffic flows; costs a decoding."""
 
 
-class Config(_Table, frozen=True, kw_only=True):
-    """Everything."""
+class Config(Table, frozen=True, kw_only=True):
+    """The configuration of a hub: one listener table per protocol, and the hub's own tables.
 
-    esnp: EsnpSettings = EsnpSettings()
-    tny: TnySettings = TnySettings()
-    relay: RelaySettings = RelaySettings()
-    magline: MaglineSettings = MaglineSettings()
-    comet: CometSettings = CometSettings()
+    `Config()` has every built-in protocol with its defaults. A protocol of another package listens
+    only when it is named, in the file or in `listeners`.
+    """
+
+    listeners: dict[str, ListenerSettings] = msgspec.field(default_factory=dict)
+    """Settings of the listeners by protocol; built-in protocols not named here have defaults."""
     admin: AdminSettings = AdminSettings()
+    """The HTTP server."""
     gateway: GatewaySettings = GatewaySettings()
+    """Relaying tny to backends."""
     store: StoreSettings = StoreSettings()
+    """The database."""
     record: RecordSettings = RecordSettings()
+    """Recording."""
     limits: Limits = Limits()
+    """Limits."""
 
     def __post_init__(self) -> None:
-        for name in ("esnp", "tny", "relay", "magline"):
-            listener = getattr(self, name)
-            if listener.enabled and listener.auth == "none" and not is_loopback(listener.host):
-                raise ConfigError(
-                    f'{name}.auth: "none" is for loopback addresses only; '
-                    f'set auth = "token", or host = "127.0.0.1"'
-                )
-        self._check_relay()
+        defaults = {name: registry.binding(name).settings() for name in registry.BUILT_IN}
+        msgspec.structs.force_setattr(self, "listeners", {**defaults, **self.listeners})
+        for name, listener in self.listeners.items():
+            try:
+                listener.check(name)
+            except ValueError as error:
+                raise ConfigError(str(error)) from error
         if self.gateway.enabled and not self.gateway.backends:
             raise ConfigError("gateway.backends: a gateway needs at least one backend")
         if not 0 <= self.store.server <= 0xFF:
-            raise ConfigError("store.server: wanted 0 to 255")
+            raise ConfigError("store.server: expected 0 to 255")
 
-    def _check_relay(self) -> None:
-        relay = self.relay
-        known = relay.allow or (relay.tls is not None and relay.tls.client_ca)
-        if relay.enabled and not known and not is_loopback(relay.host):
-            raise ConfigError(
-                "relay.host: a link proves nothing of itself; off loopback set relay.allow "
-                "to the addresses of your gateways, or relay.tls.client_ca"
-            )
+    def table(self, name: str) -> Any:
+        """A table by its name in the file: a listener's settings, or one of the hub's own."""
+        return self.listeners[name] if name in self.listeners else getattr(self, name)
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The configured port of every listener and of the HTTP server, by table."""
+        found = {name: settings.port for name, settings in self.listeners.items()}
+        return {**found, "admin": self.admin.port}
+
+    def with_listener(self, name: str, **changes: Any) -> Config:
+        """A copy with changed settings of one listener."""
+        changed = msgspec.structs.replace(self.listeners[name], **changes)
+        return msgspec.structs.replace(self, listeners={**self.listeners, name: changed})
 
 
-def is_loopback(host: str | tuple[str, ...]) -> bool:
-    """Whether these addresses can be reached from this machine alone."""
-    for each in (host,) if isinstance(host, str) else host:
+_OWN_TABLES: Final = {
+    field.name: field.type for field in msgspec.structs.fields(Config) if field.name != "listeners"
+}
+"""Tables of the file that belong to the hub itself."""
+
+
+def make_config(data: Mapping[str, Any]) -> Config:
+    """The configuration of decoded TOML; ConfigError names the table and key that are wrong."""
+    listeners: dict[str, ListenerSettings] = {}
+    own: dict[str, Any] = {}
+    for name, values in data.items():
+        kind: Any = _OWN_TABLES.get(name) or _listener_table(name)
         try:
-            if not ipaddress.ip_address(each).is_loopback:
-                return False
-        except ValueError:
-            if each != "localhost":
-                return False
-    return True
+            settings = msgspec.convert(values, kind)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"[{name}]: {error}") from error
+        (own if name in _OWN_TABLES else listeners)[name] = settings
+    return Config(listeners=listeners, **own)
+
+
+def _listener_table(name: str) -> type[ListenerSettings]:
+    try:
+        return registry.binding(name).settings
+    except registry.BrokenProtocolError as error:
+        raise ConfigError(f"[{name}]: {error}") from error
+    except registry.RegistryError:
+        expected = ", ".join((*registry.all_bindings(), *_OWN_TABLES))
+        raise ConfigError(f"unknown table [{name}]; expected one of {expected}") from None
 
 
 def load_config(path: str | Path | None) -> Config:
-    """Reads a file; ConfigError names the key that is wrong."""
+    """Read a file; ConfigError names the key that is wrong."""
     if path is None:
         return Config()
     try:
         with Path(path).open("rb") as file:
             data = tomllib.load(file)
+        return make_config(data)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    try:
-        return msgspec.convert(data, Config)
-    except msgspec.ValidationError as error:
+    except (tomllib.TOMLDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
-# The configuration as a commented file, made from the structs of `config.py`.
-
+# -- the configuration as a commented file -------------------------------------------------------
 
 _WIDTH: Final = 96
 _HEAD: Final = """\
@@ -315,16 +220,25 @@ Every key is here with its meaning and its default. Take the # away to change on
 are refused. Limits and certificates are read again on SIGHUP; the rest needs a restart.
 """
 _EXAMPLES: Final = {
-    "tls": ('{ certificate = "cert.pem", key = "key.pem" }', "TlsSettings"),
-    "backends": ('[{ host = "10.0.0.7", port = 9611 }]', "Backend"),
+    "tls": ('{ certificate = "cert.pem", key = "key.pem" }', TlsSettings),
+    "backends": ('[{ host = "10.0.0.7", port = 9611 }]', Backend),
 }
 """Keys that hold tables: how one is written, and what the tables are made of."""
 
 
+def tables(protocols: Iterable[str]) -> dict[str, type[Table]]:
+    """The tables of the file, in its order: those of the listeners, then the hub's own."""
+    listeners = {name: registry.binding(name).settings for name in protocols}
+    return {**listeners, **_OWN_TABLES}
+
+
 def config_text() -> str:
-    """The whole file."""
+    """The whole file. The tables of other packages' protocols are commented out as a whole: naming
+    one opens its listener."""
     parts = [_comment(_HEAD)]
-    parts += [_table(field.name, field.default) for field in msgspec.structs.fields(Config)]
+    for name, kind in tables(registry.all_bindings()).items():
+        optional = name not in _OWN_TABLES and name not in registry.BUILT_IN
+        parts.append(_table(name, kind(), "#" if optional else ""))
     return "\n".join(parts)
 
 
@@ -332,7 +246,7 @@ def meanings(kind: type) -> dict[str, str]:
     """By key: what its docstring says, inherited ones included."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
-        if each.__module__.startswith("wirelake."):
+        if not each.__module__.startswith(("builtins", "msgspec")):
             found |= _documented(each)
     return found
 
@@ -351,10 +265,10 @@ def _documented(kind: type) -> dict[str, str]:
     return found
 
 
-def _table(name: str, defaults: Any) -> str:
+def _table(name: str, defaults: Any, mark: str) -> str:
     kind = type(defaults)
     texts = meanings(kind)
-    lines = [_comment(inspect.cleandoc(kind.__doc__ or "")), f"[{name}]\n"]
+    lines = [_comment(inspect.cleandoc(kind.__doc__ or "")), f"{mark}[{name}]\n"]
     for field in msgspec.structs.fields(kind):
         lines.append("\n")
         lines.append(_comment(texts[field.name]))
@@ -366,7 +280,7 @@ def _key(name: str, default: Any) -> str:
     if name not in _EXAMPLES:
         return f"#{name} = {_value(default)}\n"
     example, kind = _EXAMPLES[name]
-    texts = meanings(getattr(sys.modules[Config.__module__], kind))
+    texts = meanings(kind)
     inner = "".join(_comment(f"  {key}: {text}") for key, text in texts.items())
     return f"{inner}#{name} = {example}\n"
 

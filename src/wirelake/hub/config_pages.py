@@ -14,13 +14,11 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from .config import (
-    Backend,
-    Config,
-    TlsSettings,
-    meanings,
-)
-from .errors import ANSWERS
+from wirelake.protocols import registry
+from wirelake.protocols.binding import TlsSettings
+
+from .config import Backend, meanings, tables
+from .errors import ERRORS
 
 __all__ = ["pages"]
 
@@ -46,8 +44,6 @@ message; comet with its error code; tny with a result code; magline with an erro
 with a status and the JSON `{"error": code, "message": text}`. Errors in the bytes of a protocol
 are [elsewhere](errors.md).
 
-| code | meaning | comet | tny | magline | HTTP |
-|---|---|---|---|---|---|
 """
 _INNER: Final = {"tls": TlsSettings, "backends": Backend}
 _WORDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
@@ -60,8 +56,8 @@ def pages() -> dict[str, str]:
 
 def _config() -> Iterator[str]:
     yield _CONFIG
-    for field in msgspec.structs.fields(Config):
-        yield from _table(f"[{field.name}]", type(field.default))
+    for name, table in tables(registry.BUILT_IN).items():
+        yield from _table(f"[{name}]", table)
     for name, kind in _INNER.items():
         yield from _table(f"{name} = {{ … }}", kind)
 
@@ -97,9 +93,11 @@ def _value(value: Any) -> str:
 
 
 def _errors() -> str:
-    rows = (
-        f"| `{code}` | {answer.meaning} | {answer.comet} | {answer.tny} | {answer.magline} "
-        f"| {answer.http} |\n"
-        for code, answer in ANSWERS.items()
-    )
-    return _ERRORS + "".join(rows)
+    """The hub's error codes, with a column for every protocol that sends numbers."""
+    bound = {name: registry.binding(name) for name in registry.BUILT_IN}
+    numbered = {name: binding for name, binding in bound.items() if binding.errors}
+    rows = [("code", "meaning", *numbered, "HTTP"), ("---",) * (3 + len(numbered))]
+    for code, error in ERRORS.items():
+        numbers = (str(binding.error_number(code)) for binding in numbered.values())
+        rows.append((f"`{code}`", error.meaning, *numbers, str(error.http)))
+    return _ERRORS + "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -20,13 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from wirelake.protocols.binding import TlsSettings
 from wirelake.protocols.sansio import Side
 
-from .config import (
-    Config,
-    ConfigError,
-    TlsSettings,
-)
+from .config import Config, ConfigError
 from .listeners import make_listeners
 from .net.auth import Authority
 from .net.deadline_scan import DeadlineScan

@@ -12,6 +12,7 @@ itself: `find` raises `RegistryError` with one line that says what is wrong with
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
@@ -20,10 +21,22 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.wire.protocol import Protocol
 
+from .binding import Binding, load_reference
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["BUILT_IN", "GROUP", "BrokenProtocolError", "RegistryError", "find", "load_all", "names"]
+__all__ = [
+    "BUILT_IN",
+    "GROUP",
+    "BrokenProtocolError",
+    "RegistryError",
+    "all_bindings",
+    "binding",
+    "find",
+    "load_all",
+    "names",
+]
 
 GROUP: Final = "wirelake.protocols"
 """The entry point group."""
@@ -69,6 +82,38 @@ def find(name: str) -> Protocol:
             f"protocol {name!r} is brought by several packages: {_packages(points)}"
         )
     return _load(points[0])
+
+
+@functools.lru_cache(maxsize=64)
+def binding(name: str) -> Binding:
+    """How a protocol goes live; RegistryError when it is decoded only."""
+    protocol = find(name)
+    if protocol.binding is None:
+        raise RegistryError(f"protocol {name!r} has no listener and no client")
+    if name in BUILT_IN:
+        return _checked(load_reference(protocol.binding), protocol.binding)
+    try:
+        return _checked(load_reference(protocol.binding), protocol.binding)
+    except Exception as error:  # whatever a foreign module raises must not end the program
+        raise BrokenProtocolError(
+            f"binding {protocol.binding} of protocol {name!r} does not load: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def all_bindings() -> dict[str, Binding]:
+    """The binding of every protocol that has one, built-in ones first; broken ones are left out."""
+    found: dict[str, Binding] = {}
+    for protocol in load_all()[0]:
+        with contextlib.suppress(RegistryError):
+            found[protocol.name] = binding(protocol.name)
+    return found
+
+
+def _checked(found: object, reference: str) -> Binding:
+    if not isinstance(found, Binding):
+        raise TypeError(f"{reference} is not a wirelake.protocols.binding.Binding")
+    return found
 
 
 def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:

@@ -44,7 +44,8 @@ class Protocol:
     `more` are layouts that no frame reaches by itself, such as what a stage yields. The first
     dialect is the default. `directed` tells whether a reader must know who speaks. `meaning` tells
     other packages what its messages mean. `opener` (`module:class`, imported when it is needed)
-    opens sealed parts: `Opener(keys, direction, dialect).open(message, raw)`.
+    opens sealed parts: `Opener(keys, direction, dialect).open(message, raw)`. `binding` names, in
+    the same way, how it goes live (`wirelake.protocols.binding`); without one it is decoded only.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Protocol:
         port: int | None = None,
         meaning: Meaning | None = None,
         opener: str | None = None,
+        binding: str | None = None,
         revisions: Mapping[str, Revision] | None = None,
     ):
         self.name = name
@@ -69,6 +71,7 @@ class Protocol:
         self.meaning = meaning if meaning is not None else Meaning()
         self.revisions = {} if revisions is None else revisions
         self._opener = opener
+        self.binding = binding
         self._functions: dict[tuple[str, str | None, Direction | None], Any] = {}
         self._models: dict[str, LayoutModel] = {}
 

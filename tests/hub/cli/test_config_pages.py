@@ -6,20 +6,22 @@ import re
 from typing import Literal
 
 import msgspec
+import pytest
 
-from wirelake.hub.config import Config
+from wirelake.hub.config import Config, tables
 from wirelake.hub.config_pages import pages, type_words
-from wirelake.hub.errors import ANSWERS
+from wirelake.hub.errors import ERRORS
+from wirelake.protocols import registry
 
 
 def test_every_key_is_in_the_section_of_its_table() -> None:
     text = pages()["config.md"]
-    for table in msgspec.structs.fields(Config):
-        section = text.partition(f"\n## [{table.name}]\n")[2].partition("\n## ")[0]
-        for field in msgspec.structs.fields(type(table.default)):
+    for name, kind in tables(registry.BUILT_IN).items():
+        section = text.partition(f"\n## [{name}]\n")[2].partition("\n## ")[0]
+        for field in msgspec.structs.fields(kind):
             row = re.search(rf"^\| `{field.name}` \|(.*)\|$", section, re.MULTILINE)
-            assert row is not None, f"{table.name}.{field.name}"
-            assert row[1].rpartition("|")[2].strip(), f"{table.name}.{field.name}"
+            assert row is not None, f"{name}.{field.name}"
+            assert row[1].rpartition("|")[2].strip(), f"{name}.{field.name}"
 
 
 def test_defaults_are_those_of_the_hub() -> None:
@@ -38,6 +40,12 @@ def test_types_are_in_words() -> None:
 
 def test_every_refusal_is_there_with_its_answers() -> None:
     text = pages()["hub-errors.md"]
-    for code, answer in ANSWERS.items():
-        numbers = f"{answer.comet} | {answer.tny} | {answer.magline} | {answer.http} |"
-        assert f"| `{code}` | {answer.meaning} | {numbers}" in text
+    assert "| code | meaning | tny | magline | comet | HTTP |" in text
+    assert "| `not_found` | no such service, client or notification | 205 | 14 | 4 | 404 |" in text
+    for code, error in ERRORS.items():
+        assert f"| `{code}` | {error.meaning} |" in text
+
+
+@pytest.mark.parametrize("name", ["tny", "magline", "comet"])
+def test_every_error_has_a_number_in_protocols_with_numbers(name: str) -> None:
+    assert set(registry.binding(name).errors) == set(ERRORS)

@@ -249,7 +249,7 @@ def test_an_address_that_is_none_is_named() -> None:
 
 
 def test_tunnels_that_need_not_sign_on_are_for_loopback() -> None:
-    with pytest.raises(ConfigError, match=r'relay.auth: "none" is for loopback'):
+    with pytest.raises(ConfigError, match=r'relay.auth: "none" is allowed on loopback'):
         free_config(["relay"], relay={**OPEN, "host": "0.0.0.0", "allow": ["10.0.0.1"]})
 
 

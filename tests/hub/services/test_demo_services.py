@@ -25,13 +25,17 @@ from wirelake.protocols.esnp.values import var_of
 def test_names_and_numbers() -> None:
     services = demo_services()
     for number, op in enumerate(("echo", "add", "sleep", "fail"), 1):
-        service = services.esnp("test", op)
+        service = services.named("test", op)
         assert service is not None
-        assert services.tny(1000 + number) is services.magline(0x1000 + number) is service
+        assert (
+            services.numbered("tny").get(1000 + number)
+            is services.numbered("magline").get(0x1000 + number)
+            is service
+        )
 
 
 def now(op: str, call: Call, given: Any) -> Any:
-    service = demo_services().esnp("test", op)
+    service = demo_services().named("test", op)
     assert service is not None
     return service.now(call, given)
 
@@ -66,7 +70,7 @@ def test_sleep() -> None:
             self.work.append(asyncio.ensure_future(work))
 
     async def run() -> list[Any]:
-        service = demo_services().tny(1003)
+        service = demo_services().numbered("tny").get(1003)
         assert service is not None
         line, answers = Line(), []
         for given in (b'{"ms": 1}', b'{"ms": -1}', b'{"ms": 1000000}'):

@@ -43,7 +43,7 @@ class Line:
 def made(function: Callable[..., Any], **options: Any) -> tuple[Services, Service]:
     services = Services()
     services.service("test", "it", **options)(function)
-    found = services.esnp("test", "it")
+    found = services.named("test", "it")
     assert found is not None
     return services, found
 
@@ -293,11 +293,16 @@ def test_a_stream_ends_with_its_connection() -> None:
 def test_names_and_numbers() -> None:
     services = Services()
     assert services.service("test", "add", tny=1002, magline=0x1002)(add) is add
-    found = services.esnp("test", "add")
+    found = services.named("test", "add")
     assert found is not None
     assert found.name == "test/add"
-    assert services.tny(1002) is services.magline(0x1002) is found
-    assert services.esnp("test", "sub") is services.tny(1) is services.magline(1002) is None
+    assert services.numbered("tny").get(1002) is services.numbered("magline").get(0x1002) is found
+    assert (
+        services.named("test", "sub")
+        is services.numbered("tny").get(1)
+        is services.numbered("magline").get(1002)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -306,12 +311,12 @@ def test_names_and_numbers() -> None:
         ({"service": "hub", "op": "x"}, "not 'hub'"),
         ({"service": "", "op": "x"}, "wanted a service"),
         ({"service": "a", "op": ""}, "and an op"),
-        ({"service": "test", "op": "add"}, "one already"),
+        ({"service": "test", "op": "add"}, "already exists"),
         ({"service": "a", "op": "b", "tny": 1}, "tny=1 is test/add"),
         ({"service": "a", "op": "b", "magline": 2}, "magline=2 is test/add"),
-        ({"service": "a", "op": "b", "tny": 13}, "hub's own"),
-        ({"service": "a", "op": "b", "tny": 1 << 31}, "tny=2147483648: wanted 1 to 2147483647"),
-        ({"service": "a", "op": "b", "magline": 0}, "magline=0: wanted 1 to 4294967295"),
+        ({"service": "a", "op": "b", "tny": 13}, "reserved"),
+        ({"service": "a", "op": "b", "tny": 1 << 31}, "tny=2147483648: expected 1 to 2147483647"),
+        ({"service": "a", "op": "b", "magline": 0}, "magline=0: expected 1 to 4294967295"),
     ],
 )
 def test_what_cannot_be_declared(where: dict[str, Any], words: str) -> None:
@@ -319,7 +324,7 @@ def test_what_cannot_be_declared(where: dict[str, Any], words: str) -> None:
     services.service("test", "add", tny=1, magline=2)(add)
     with pytest.raises(ServiceDefinitionError, match=words):
         services.service(**where)(number)
-    assert services.esnp("a", "b") is None
+    assert services.named("a", "b") is None
 
 
 def test_functions_of_the_wrong_kind() -> None:
@@ -338,6 +343,6 @@ def test_sets_can_be_put_together() -> None:
     one.service("test", "add", tny=1)(add)
     two.service("test", "number", tny=2)(number)
     one.include(two)
-    assert one.tny(2) is not None
-    with pytest.raises(ServiceDefinitionError, match="one already"):
+    assert one.numbered("tny").get(2) is not None
+    with pytest.raises(ServiceDefinitionError, match="already exists"):
         one.include(two)

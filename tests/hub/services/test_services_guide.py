@@ -28,9 +28,9 @@ def services(monkeypatch: pytest.MonkeyPatch) -> Services:
 
 
 def test_the_first_example(services: Services) -> None:
-    price = services.tny(2001)
+    price = services.numbered("tny").get(2001)
     assert price is not None
-    assert price is services.esnp("shop", "price") is services.magline(0x2001)
+    assert price is services.named("shop", "price") is services.numbered("magline").get(0x2001)
     assert price.now(None, b'{"item": "apple", "count": 3}') == {"cents": 90}
     refusal = price.now(None, {"item": "plum"})
     assert isinstance(refusal, HubError)
@@ -41,7 +41,7 @@ def test_the_kinds_of_functions(services: Services) -> None:
     kinds = {
         op: service.kind
         for op in ("price", "who", "stock", "receipt", "watch")
-        if (service := services.esnp("shop", op)) is not None
+        if (service := services.named("shop", op)) is not None
     }
     assert kinds == {
         "price": "plain",

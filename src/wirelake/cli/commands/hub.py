@@ -123,12 +123,14 @@ def _config(config_file: str | None, record: str | None, demo: bool) -> Config:
     from msgspec.structs import replace
 
     from wirelake.hub.config import load_config
+    from wirelake.protocols import registry
 
     config = load_config(config_file)
     if record is not None:
         config = replace(config, record=replace(config.record, folder=record))
     if demo:
-        config = replace(config, magline=replace(config.magline, anonymous=True))
+        for name in config.listeners:
+            config = config.with_listener(name, **registry.binding(name).trial_settings)
     return config
 
 

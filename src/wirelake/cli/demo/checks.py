@@ -78,12 +78,10 @@ def check_page(page: Path) -> None:
 
 
 def usual_ports() -> dict[str, int]:
-    """The ports of a hub's doors, and of its HTTP side, by name."""
+    """The ports of a hub's listeners and of its HTTP server, by name."""
     from wirelake.hub.config import Config
 
-    config = Config()
-    doors = {name: getattr(config, name) for name in ("esnp", "tny", "relay", "magline", "comet")}
-    return {name: each.port for name, each in {**doors, "admin": config.admin}.items()}
+    return Config().ports
 
 
 def check_ports(ports: Mapping[str, int]) -> None:

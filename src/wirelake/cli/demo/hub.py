@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from wirelake.protocols import registry
+
 from ..errors import CommandError
 from .processes import Child
 
-__all__ = ["DOORS", "DemoHub"]
+__all__ = ["LISTENERS", "DemoHub"]
 
-DOORS: Final = ("esnp", "tny", "relay", "magline", "comet", "admin")
+LISTENERS: Final = (*registry.BUILT_IN, "admin")
 """What a hub listens for."""
 _CONFIG: Final = """\
 # The hub of the demo. Recordings are short, so that a lake can read them while more are written.
@@ -39,7 +41,7 @@ class DemoHub:
         self.addresses: dict[str, str] = {}
         """By name: where it listens, once it is ready."""
         self.recordings.mkdir(mode=0o700)
-        self._configure(dict.fromkeys(DOORS, 0) if any_port else {})
+        self._configure(dict.fromkeys(LISTENERS, 0) if any_port else {})
 
     def start(self) -> None:
         """Begins; `is_ready` says when it listens."""
@@ -69,7 +71,7 @@ class DemoHub:
 
     @property
     def ports(self) -> dict[int, str]:
-        """The doors by their ports."""
+        """The listeners by their ports."""
         return {
             int(address.rpartition(":")[2]): name
             for name, address in self.addresses.items()
@@ -102,5 +104,5 @@ class DemoHub:
             self._child = None
 
     def _configure(self, ports: Mapping[str, int]) -> None:
-        doors = "".join(f"\n[{name}]\nport = {port}\n" for name, port in ports.items())
-        self.config.write_text(_CONFIG + doors, encoding="utf-8")
+        listeners = "".join(f"\n[{name}]\nport = {port}\n" for name, port in ports.items())
+        self.config.write_text(_CONFIG + listeners, encoding="utf-8")

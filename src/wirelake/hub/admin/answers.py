@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from wirelake.protocols import registry
 
-from ..errors import HubError
+from ..errors import ERRORS, HubError
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -40,10 +40,11 @@ class JsonResponse(Response):
 
 def refusal(error: HubError) -> Response:
     """How a refusal looks."""
-    headers = {"www-authenticate": "Bearer"} if error.answer.http == 401 else None
+    status = ERRORS[error.code].http
+    headers = {"www-authenticate": "Bearer"} if status == 401 else None
     return JsonResponse(
         {"error": error.code, "message": error.text},
-        status_code=error.answer.http,
+        status_code=status,
         headers=headers,
     )
 

@@ -19,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..config import is_loopback
+from wirelake.protocols.binding import is_loopback
+
 from ..errors import HubError
 from . import (
     inboxes,

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from prometheus_client.core import Metric
 
-from ..config import Config
+from wirelake.protocols import registry
+
+from ..config import make_config
 from ..hub import Hub
 from .app import make_app
 from .metrics import HubCollector
@@ -61,7 +62,6 @@ bounded; a series with labels appears when there is something to count. What to 
 | series | type | labels | meaning |
 |---|---|---|---|
 """
-_LISTENERS: Final = ("esnp", "tny", "relay", "magline", "comet")
 _SUFFIX: Final = {"counter": "_total"}
 _ANYWHERE: Final = ("401", "500")
 """Refusals of every page, which the introduction tells."""
@@ -89,8 +89,8 @@ async def _looked_at() -> tuple[dict[str, Any], list[Metric]]:
     """The description and the metrics of a hub without listeners. It records, so that every metric
     appears."""
     with tempfile.TemporaryDirectory(prefix="wirelake-pages-") as folder:
-        closed = {name: {"enabled": False} for name in _LISTENERS}
-        config = msgspec.convert({**closed, "record": {"folder": f"{folder}/record"}}, Config)
+        closed = {name: {"enabled": False} for name in registry.BUILT_IN}
+        config = make_config({**closed, "record": {"folder": f"{folder}/record"}})
         hub = Hub(config, Path(folder))
         await hub.start()
         try:

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from wirelake import __version__
 
 from ..config import meanings
-from ..errors import ANSWERS
+from ..errors import ERRORS
 from .answers import JsonResponse
 from .described import (
     DESCRIBED,
@@ -123,9 +123,9 @@ def _responses(each: Described) -> dict[str, Any]:
     found = {"200": {"description": each.summary, "content": {each.media: {"schema": schema}}}}
     by_status: dict[int, list[str]] = {}
     for code in ("auth_required", *each.refusals, *_ANY):
-        by_status.setdefault(ANSWERS[code].http, []).append(code)
+        by_status.setdefault(ERRORS[code].http, []).append(code)
     for status, codes in sorted(by_status.items()):
-        words = "; ".join(f"`{code}`: {ANSWERS[code].meaning}" for code in codes)
+        words = "; ".join(f"`{code}`: {ERRORS[code].meaning}" for code in codes)
         content = {"application/json": {"schema": _schema(Refusal)}}
         found[str(status)] = {"description": words, "content": content}
     return found

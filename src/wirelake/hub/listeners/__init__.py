@@ -1,11 +1,26 @@
-"""One listener for each protocol: a listener, and what the hub does on its connections.
+"""One listener per protocol: what the hub does on the connections of that protocol.
 
-A listener's module is imported when the listener is opened, so a hub loads only what it speaks.
+    esnp.py      calls and events by name; notifications as events
+    tny.py       calls by number, pushes, for clients (`TnyPeer` also serves tunnels)
+    relay.py     links of gateways; relay_tunnel.py: one user behind a link
+    gateway/     the hub as a gateway: tny connections go through tunnels to backends
+    magline.py   encrypted calls by number, resumption
+    comet.py     push to phones: topics, lists, acknowledgements
+
+Read `hub/net/connection.py` first: it has what all connections share and says what a protocol
+provides. A listener knows its own protocol and the hub's interfaces, and no other protocol. Which
+listeners there are is not known here: `make_listeners` asks the bindings
+(`wirelake.protocols.binding`), and imports a listener's module only when it is enabled.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from wirelake.protocols import registry
+from wirelake.protocols.binding import load_reference
+
+from ..config import ConfigError
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -15,36 +30,14 @@ __all__ = ["make_listeners"]
 
 
 def make_listeners(hub: Hub) -> dict[str, Listener]:
-    """The listeners that the configuration opens, by name; none of them listens yet."""
-    config = hub.config
-    listeners: dict[str, Listener] = {}
-    if config.esnp.enabled:
-        from .esnp import EsnpListener
-
-        listeners["esnp"] = EsnpListener(hub, config.esnp)
-    if config.tny.enabled:
-        listeners["tny"] = _tny_listener(hub)
-    if config.relay.enabled:
-        from .relay import RelayListener
-
-        listeners["relay"] = RelayListener(hub, config.relay)
-    if config.magline.enabled:
-        from .magline import MaglineListener
-
-        listeners["magline"] = MaglineListener(hub, config.magline)
-    if config.comet.enabled:
-        from .comet import CometListener
-
-        listeners["comet"] = CometListener(hub, config.comet)
-    return listeners
-
-
-def _tny_listener(hub: Hub) -> Listener:
-    """Serves tny itself, or relays it when the hub is a gateway."""
-    if hub.config.gateway.enabled:
-        from .gateway.gateway import GatewayListener
-
-        return GatewayListener(hub, hub.config.tny)
-    from .tny import TnyListener
-
-    return TnyListener(hub, hub.config.tny)
+    """The enabled listeners by name; none of them listens yet."""
+    made: dict[str, Listener] = {}
+    for name, settings in hub.config.listeners.items():
+        if settings.enabled:
+            reference = registry.binding(name).listener
+            try:
+                make = load_reference(reference)
+            except (ImportError, AttributeError) as error:
+                raise ConfigError(f"[{name}]: cannot load {reference}: {error}") from error
+            made[name] = make(hub, settings)
+    return made

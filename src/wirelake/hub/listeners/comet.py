@@ -6,12 +6,14 @@ notifications of a type and a size. The codec makes the bytes that are kept.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from wirelake.protocols.comet.binding import BINDING, CometSettings
 from wirelake.protocols.comet.layout import (
     Error,
     GetMessageList,
@@ -37,7 +39,7 @@ from wirelake.protocols.comet.session import (
 )
 from wirelake.protocols.sansio import Event, SessionError
 
-from ..config import CometSettings, ConfigError
+from ..config import ConfigError
 from ..errors import HubError
 from ..key_files import static_key
 from ..net.connection import Connection
@@ -180,6 +182,11 @@ class CometConnection(Connection):
         elif kind is KeyExchanged:
             self._refile()
 
+    def key_log(self) -> dict[str, Any] | None:
+        """The content key, once it is agreed on."""
+        found = self.session.key_log()
+        return json.loads(found) if found else None
+
     def on_closed(self) -> None:
         """The client is no longer online here."""
         if self.client is not None:
@@ -196,7 +203,7 @@ class CometConnection(Connection):
         try:
             client = authority.try_sign_on(self, client_id, token)
         except HubError as error:
-            self.session.refuse(error.answer.comet)
+            self.session.refuse(BINDING.error_number(error.code))
             return
         if client is None:
             self.session.refuse()
@@ -209,7 +216,7 @@ class CometConnection(Connection):
         try:
             client = await self.hub.authority.sign_on(self, client_id, token)
         except HubError as error:
-            code = error.answer.comet
+            code = BINDING.error_number(error.code)
         if self.session.closed:
             return
         if client is None:
@@ -327,7 +334,8 @@ _DOES: Final[dict[type, Any]] = {
 
 
 def _error(error: HubError) -> Error:
-    return Error(error_code=error.answer.comet, reason=error.text[:_REASON_CHARACTERS])
+    number = BINDING.error_number(error.code)
+    return Error(error_code=number, reason=error.text[:_REASON_CHARACTERS])
 
 
 class CometListener(Listener):

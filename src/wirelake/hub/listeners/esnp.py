@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from wirelake.protocols.esnp.binding import EsnpSettings
 from wirelake.protocols.esnp.bodies import learn_body
 from wirelake.protocols.esnp.events import Announced, Requested
 from wirelake.protocols.esnp.events import Call as Request
@@ -62,7 +63,6 @@ from ..rpc.services import (
 )
 
 if TYPE_CHECKING:
-    from ..config import EsnpSettings
     from ..hub import Hub
     from ..pubsub.notification import Notification
     from ..pubsub.publication import Published
@@ -299,7 +299,7 @@ class EsnpConnection(Connection):
         """A plain service; True for the hub itself; False for what can wait for its turn."""
         if head.service == HUB_SERVICE:
             return (call := CALLS.get(head.op)) is not None and call.frequent
-        service = self.hub.services.esnp(head.service, head.op)
+        service = self.hub.services.named(head.service, head.op)
         return service if service is not None and service.immediate else False
 
     def _ask_hub(
@@ -400,7 +400,7 @@ class EsnpConnection(Connection):
         if target[0] == HUB_SERVICE:
             self.listener.calls.run(self, target[1], values_of(call.rows), answer)
             return
-        service = self.hub.services.esnp(*target)
+        service = self.hub.services.named(*target)
         if service is None:
             answer(HubError("not_found", f"there is no service {'/'.join(target)}"))
         else:

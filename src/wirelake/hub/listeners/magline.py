@@ -10,6 +10,7 @@ removed or changed meanwhile. If pushes went to its old connection they go to th
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from wirelake.protocols.hub_calls import AUTH, BY_NUMBER, NOTIFY_NUMBER, notification_json
+from wirelake.protocols.magline.binding import BINDING, MaglineSettings
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
 from wirelake.protocols.magline.limits import HALF_OPEN_PER_ADDRESS, ServerOptions
 from wirelake.protocols.magline.session import (
@@ -32,7 +34,6 @@ from wirelake.protocols.magline.session import (
 )
 from wirelake.protocols.sansio import Event, SessionError
 
-from ..config import MaglineSettings
 from ..errors import HubError
 from ..key_files import read_key, static_key
 from ..net.connection import Connection
@@ -138,6 +139,13 @@ class MaglineConnection(Connection):
         number = _REASONS.get(reason, Reason.NORMAL)
         self.session.close(number, resumable=number is not Reason.AUTH)
 
+    def key_log(self) -> dict[str, Any] | None:
+        """The traffic keys, once the handshake is done."""
+        if not self.session.established:
+            return {}
+        found = self.session.key_log()
+        return json.loads(found) if found else None
+
     def on_closed(self) -> None:
         """Gives the slot back, and notes where pushes went."""
         self._handshake_over()
@@ -188,7 +196,7 @@ class MaglineConnection(Connection):
             answer = self._signed_on(seq) if command == _AUTH else self._answer(seq)
             self.listener.calls.run(self, hub_call.name, data, answer)
             return
-        service = self.hub.services.magline(command)
+        service = self.listener.services.get(command)
         if service is None:
             self._give(seq, HubError("not_found"))
             return
@@ -228,7 +236,7 @@ class MaglineConnection(Connection):
                 if error.code != "too_large":
                     raise
                 outcome = HubError("too_large")
-        self.session.send(Failure(seq, outcome.answer.magline))
+        self.session.send(Failure(seq, BINDING.error_number(outcome.code)))
         return outcome.code
 
 
@@ -253,6 +261,7 @@ class MaglineListener(Listener):
             allow_anonymous=settings.anonymous,
         )
         self.tickets = MemoryStore()
+        self.services = hub.services.numbered("magline")
         self.calls = HubCalls(hub)
         self.by_session: dict[bytes, MaglineConnection] = {}
         """Connections by what their sessions are known by."""

@@ -18,6 +18,7 @@ from wirelake.protocols.sansio import (
     Session,
     SessionError,
 )
+from wirelake.protocols.tny.binding import RelaySettings
 from wirelake.protocols.tny.limits import RelayServerOptions
 from wirelake.protocols.tny.relay import (
     LinkRegistry,
@@ -31,7 +32,7 @@ from wirelake.protocols.tny.relay import (
     TunnelSwitched,
 )
 
-from ..config import ConfigError, RelaySettings
+from ..config import ConfigError
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notification import Notification

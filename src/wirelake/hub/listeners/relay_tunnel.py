@@ -20,6 +20,7 @@ from wirelake.protocols.sansio import (
     SessionError,
     Side,
 )
+from wirelake.protocols.tny.binding import BINDING
 from wirelake.protocols.tny.calls import response_to
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.relay import TunnelKey
@@ -129,7 +130,9 @@ class Tunnel(TnyPeer):
         error = self._send(self._response(request, code, body))
         if error == "too_large":
             refusal = HubError("too_large", "the answer does not fit a packet")
-            self._send(self._response(request, refusal.answer.tny, refusal_body(refusal)))
+            self._send(
+                self._response(request, BINDING.error_number(refusal.code), refusal_body(refusal))
+            )
 
     def refuse(self) -> None:
         """Says 210, which closes."""

@@ -16,7 +16,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ from wirelake.protocols.sansio import (
     Session,
     SessionError,
 )
+from wirelake.protocols.tny.binding import BINDING, TnySettings
 from wirelake.protocols.tny.events import Pushed, Requested
 from wirelake.protocols.tny.fast_path import Answer, Later
 from wirelake.protocols.tny.layout import Message
@@ -36,7 +37,7 @@ from wirelake.protocols.tny.templates import Kind
 from wirelake.protocols.tny.transform import TransformConfig
 from wirelake.wire.errors import EncodeError
 
-from ..config import ConfigError, TnySettings
+from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
@@ -60,6 +61,7 @@ __all__ = [
     "TnyListener",
     "TnyPeer",
     "epoch_ms",
+    "make_listener",
     "refusal",
     "refusal_body",
     "server_options",
@@ -99,11 +101,12 @@ class TnyPeer(Connection):
 
     protocol: ClassVar[str] = "tny"
 
-    __slots__ = ("_auth_by", "_calls", "_running")
+    __slots__ = ("_auth_by", "_calls", "_running", "_services")
 
     def __init__(self, listener: Listener, calls: HubCalls):
         super().__init__(listener)
         self._calls = calls
+        self._services = self.hub.services.numbered(self.protocol)
         self._running = 0
         self._auth_by = 0.0
 
@@ -116,7 +119,7 @@ class TnyPeer(Connection):
 
     def serve(self, request: Message) -> None:
         """Acts on a request."""
-        service = self.hub.services.tny(request.protocol)
+        service = self._services.get(request.protocol)
         if service is None or self.client is None:
             self._serve_other(request)
             return
@@ -154,13 +157,18 @@ class TnyPeer(Connection):
         if self.client is None:
             self.refuse()
             return
-        service = self.hub.services.tny(push.protocol)
+        service = self._services.get(push.protocol)
         if service is None or self._running >= self.hub.limits.calls:
             self.hub.counts.calls["tny", "not_found" if service is None else "too_busy"] += 1
             return
         body = push.body or b""
         self._running += 1
         service.run(Call("tny", self, body, is_event=True), body, self._event_done)
+
+    def key_log(self) -> dict[str, Any] | None:
+        """The security keys of the listener; a tunnel's messages are not transformed."""
+        keys = getattr(self.listener.settings, "security_keys", ())
+        return {"protocol": self.protocol, "security_keys": keys} if keys else {}
 
     @abstractmethod
     def refuse(self) -> None:
@@ -201,7 +209,7 @@ class TnyPeer(Connection):
 
 def refusal(error: HubError) -> Answer:
     """How a refusal is answered."""
-    return Answer(error.answer.tny, refusal_body(error))
+    return Answer(BINDING.error_number(error.code), refusal_body(error))
 
 
 def refusal_body(error: HubError) -> bytes:
@@ -305,7 +313,7 @@ class TnyConnection(TnyPeer):
 
     def _quick_target(self, protocol: int) -> Service | str | Literal[False]:
         """A plain service, or the name of a call of the hub; False for what can wait."""
-        service = self.hub.services.tny(protocol)
+        service = self._services.get(protocol)
         if service is not None:
             return service if service.immediate else False
         hub_call = BY_NUMBER.get(protocol)
@@ -388,3 +396,12 @@ class TnyListener(Listener):
         self.options = server_options(settings)
         self.calls = HubCalls(hub)
         self.bodies = PushBodies()
+
+
+def make_listener(hub: Hub, settings: TnySettings) -> Listener:
+    """The listener that serves tny, or the one that relays it when the hub is a gateway."""
+    if hub.config.gateway.enabled:
+        from .gateway.gateway import GatewayListener
+
+        return GatewayListener(hub, settings)
+    return TnyListener(hub, settings)

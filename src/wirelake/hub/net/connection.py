@@ -134,6 +134,11 @@ class Connection(asyncio.Protocol):
     def on_closed(self) -> None:
         """The connection is over: gives back what the protocol holds."""
 
+    def key_log(self) -> dict[str, Any] | None:
+        """The keys that a reader of recordings needs (`wirelake.capture.decode.keys`): {} when the
+        connection has none, None when it has none yet. Asked when a frame crosses."""
+        return {}
+
     # -- what asyncio calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

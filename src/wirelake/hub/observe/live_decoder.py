@@ -178,7 +178,7 @@ class Watching:
 
     def signed_on(self, connection: Connection, client: str, ts_ns: int) -> None:
         """The connection belongs to a client now. In comet the wire says so itself."""
-        if connection.protocol != "comet":
+        if not connection.acks_all:
             self._tell(Fact(ts_ns, "sign_on", recorded_id(connection), {"client": client}))
 
     def published(

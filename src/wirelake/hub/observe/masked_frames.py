@@ -8,10 +8,11 @@ carries one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from wirelake.capture.decode.messages import MessageRows
 from wirelake.capture.record.masking import Masker
+from wirelake.protocols import registry
 
 if TYPE_CHECKING:
     from wirelake.capture.decode.decryption import Opened
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from wirelake.wire.protocol import Protocol
 
 __all__ = ["FramedRows", "SeenFrame", "signs_on"]
-
-_SIGNING_ON: Final = {"esnp": "hub/auth", "tny": "10", "magline": "10"}
-"""Calls whose arguments are secret, by protocol: their target."""
 
 
 class SeenFrame:
@@ -75,5 +73,5 @@ class FramedRows(MessageRows):
 
 def signs_on(row: Mapping[str, Any]) -> bool:
     """Whether a message says who somebody is, and proves it."""
-    target: str | None = row["target"]
-    return target is not None and target == _SIGNING_ON.get(row["protocol"])
+    sign_on = registry.find(row["protocol"]).meaning.sign_on
+    return row["target"] in sign_on.targets

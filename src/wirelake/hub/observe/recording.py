@@ -92,7 +92,7 @@ class Recording:
     def signed_on(self, connection: Connection, client: str, ts_ns: int) -> None:
         """The connection belongs to a client now. In comet the wire says so itself."""
         recorder = self._recorder
-        if recorder is not None and connection.protocol != "comet":
+        if recorder is not None and not connection.acks_all:
             number = recorded_id(connection)
             self._try(ts_ns, lambda: recorder.fact("sign_on", ts_ns, number, client=client))
 

@@ -119,7 +119,7 @@ class Tap:
         alone, so a client that is here by another protocol is not named."""
         known = None if client is None else self._hub.topics.registry.clients.get(client)
         receiver = None if known is None else known.receiver
-        if receiver is not None and receiver.protocol != "comet":
+        if receiver is not None and not receiver.acks_all:
             client = None
         now = self._now()
         for each in self._observers:
@@ -173,19 +173,9 @@ class Tap:
 def keys_of(connection: Connection) -> str | None:
     """The line of a key log for a connection; empty when it will have none, None when it has none
     yet."""
-    if connection.protocol == "tny":
-        keys = getattr(connection.listener.settings, "security_keys", ())
-        return _line(connection, {"protocol": "tny", "security_keys": keys}) if keys else ""
-    if connection.protocol == "comet":
-        found = connection.session.key_log()
-    elif connection.protocol == "magline":
-        found = connection.session.key_log() if connection.session.established else ""
-    else:
-        return ""
-    return _line(connection, json.loads(found)) if found else None
-
-
-def _line(connection: Connection, keys: dict[str, Any]) -> str:
+    keys = connection.key_log()
+    if not keys:
+        return None if keys is None else ""
     return json.dumps({**keys, "connection": connection.id})
 
 

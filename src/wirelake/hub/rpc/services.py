@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from wirelake.protocols import registry
 from wirelake.protocols.hub_calls import HUB_SERVICE, RESERVED_NUMBERS
 
 from ..errors import HubError
@@ -197,24 +198,23 @@ class Services:
     def __init__(self) -> None:
         self.running = 0
         """Calls that are being worked on."""
-        self._esnp: dict[tuple[str, str], Service] = {}
-        self._tny: dict[int, Service] = {}
-        self._magline: dict[int, Service] = {}
-        self._declared: list[tuple[str, str, int | None, int | None, Callable[..., Any], bool]] = []
+        self._named: dict[tuple[str, str], Service] = {}
+        self._numbered: dict[str, dict[int, Service]] = {}
+        self._declared: list[tuple[str, str, dict[str, int], Callable[..., Any], bool]] = []
 
     def service(
         self,
         service: str,
         op: str,
         *,
-        tny: int | None = None,
-        magline: int | None = None,
         thread: bool = False,
+        **numbers: int,
     ) -> Callable[[_Function], _Function]:
-        """Makes a function callable as ESNP `service`/`op`, and by number where one is given."""
+        """Make a function callable as `service/op`, and by number with protocols that have numbers:
+        `tny=1002`."""
 
         def declare(function: _Function) -> _Function:
-            self._add(service, op, tny, magline, function, thread)
+            self._add(service, op, numbers, function, thread)
             return function
 
         return declare
@@ -227,26 +227,22 @@ class Services:
     @property
     def every(self) -> tuple[Service, ...]:
         """All of them."""
-        return tuple(self._esnp.values())
+        return tuple(self._named.values())
 
-    def esnp(self, service: str, op: str) -> Service | None:
-        """The service behind an ESNP address."""
-        return self._esnp.get((service, op))
+    def named(self, service: str, op: str) -> Service | None:
+        """The service that is called `service/op`."""
+        return self._named.get((service, op))
 
-    def tny(self, number: int) -> Service | None:
-        """The service behind a tny protocol number."""
-        return self._tny.get(number)
-
-    def magline(self, number: int) -> Service | None:
-        """The service behind a magline business command."""
-        return self._magline.get(number)
+    def numbered(self, protocol: str) -> Mapping[int, Service]:
+        """The services of a protocol by number. A listener keeps the mapping, so that a call costs
+        one lookup; services that are added later appear in it."""
+        return self._numbered.setdefault(protocol, {})
 
     def _add(
         self,
         service: str,
         op: str,
-        tny: int | None,
-        magline: int | None,
+        numbers: dict[str, int],
         function: Callable[..., Any],
         thread: bool,
     ) -> None:
@@ -255,28 +251,39 @@ class Services:
             raise ServiceDefinitionError(
                 f"{name}: wanted a service, not {HUB_SERVICE!r}, and an op"
             )
-        if (service, op) in self._esnp:
-            raise ServiceDefinitionError(f"{name}: there is one already")
-        _check_number(name, "tny", tny, self._tny, 1 << 31)
-        _check_number(name, "magline", magline, self._magline, 1 << 32)
+        if (service, op) in self._named:
+            raise ServiceDefinitionError(f"{name}: already exists")
+        for protocol, number in numbers.items():
+            _check_number(name, protocol, number, self.numbered(protocol))
         made = Service(self, name, function, thread)
-        self._esnp[service, op] = made
-        if tny is not None:
-            self._tny[tny] = made
-        if magline is not None:
-            self._magline[magline] = made
-        self._declared.append((service, op, tny, magline, function, thread))
+        self._named[service, op] = made
+        for protocol, number in numbers.items():
+            self._numbered[protocol][number] = made
+        self._declared.append((service, op, numbers, function, thread))
 
 
-def _check_number(
-    name: str, protocol: str, number: int | None, taken: Mapping[int, Service], end: int
-) -> None:
-    if number is None:
-        return
+def _max_number(protocol: str) -> int | None:
+    """The largest service number of a protocol; None when it has none."""
+    try:
+        binding = registry.binding(protocol)
+    except registry.RegistryError:
+        return None
+    return binding.max_number if binding.addressing == "numbers" else None
+
+
+def _check_number(name: str, protocol: str, number: int, taken: Mapping[int, Service]) -> None:
+    most = _max_number(protocol)
+    if most is None:
+        bindings = registry.all_bindings().items()
+        numbered = [each for each, binding in bindings if binding.addressing == "numbers"]
+        raise ServiceDefinitionError(
+            f"{name}: {protocol}={number}: expected a protocol with service numbers: "
+            f"{', '.join(numbered)}"
+        )
     if number in taken:
         raise ServiceDefinitionError(f"{name}: {protocol}={number} is {taken[number].name}")
-    if number in RESERVED_NUMBERS or not 0 < number < end:
+    if number in RESERVED_NUMBERS or not 0 < number <= most:
         raise ServiceDefinitionError(
-            f"{name}: {protocol}={number}: wanted 1 to {end - 1}, without "
-            f"{RESERVED_NUMBERS.start} to {RESERVED_NUMBERS.stop - 1}, which are the hub's own"
+            f"{name}: {protocol}={number}: expected 1 to {most}, without "
+            f"{RESERVED_NUMBERS.start} to {RESERVED_NUMBERS.stop - 1}, which are reserved"
         )

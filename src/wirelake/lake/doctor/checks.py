@@ -67,8 +67,6 @@ _HUB_PACKAGES: Final = (
 """As in the extra `hub`."""
 _REPORT_PACKAGES: Final = (_Needs("plotly", (6,)),)
 """As in the extra `report`."""
-_HUB_PORTS: Final = ("esnp", "tny", "relay", "magline", "comet", "admin")
-"""Tables of the hub's configuration that have a port."""
 _SPARK_PORTS: Final = {
     4040: "Spark's web pages would take the next one",
     15002: "a server of Spark Connect would need another: spark.connect.grpc.binding.port",
@@ -176,9 +174,8 @@ def _ports(wanted: Sequence[int]) -> Iterator[Check]:
 def _hub_ports() -> dict[int, str]:
     from wirelake.hub.config import Config
 
-    config = Config()
     return {
-        getattr(config, name).port: f"if that is no hub of yours: end what listens there, or set "
-        f"{name}.port in the hub's configuration"
-        for name in _HUB_PORTS
+        port: f"if it is not your hub: stop the process that listens there, or set {name}.port in "
+        "the hub's configuration"
+        for name, port in Config().ports.items()
     }

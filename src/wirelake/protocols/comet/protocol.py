@@ -15,6 +15,7 @@ PROTOCOL = Protocol(
     frame=Frame,
     dialects=("seed", "hipush"),
     port=9620,
+    binding="wirelake.protocols.comet.binding:BINDING",
     meaning=MEANING,
     opener="wirelake.protocols.comet.decryption:Opener",
 )

@@ -16,6 +16,7 @@ PROTOCOL = Protocol(
     frame=Message,
     dialects=("seed", "go"),
     port=9600,
+    binding="wirelake.protocols.esnp.binding:BINDING",
     meaning=MEANING,
     revisions={
         "frames": Revision(

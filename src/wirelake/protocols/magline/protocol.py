@@ -15,6 +15,7 @@ PROTOCOL = Protocol(
     frame=Frame,
     dialects=("seed",),
     port=9757,
+    binding="wirelake.protocols.magline.binding:BINDING",
     meaning=MEANING,
     opener="wirelake.protocols.magline.decryption:Opener",
 )

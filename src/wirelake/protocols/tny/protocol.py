@@ -23,6 +23,7 @@ PROTOCOL = Protocol(
     more=(Message, ForwardHeader, OriginalMessageIdHeader, TracingHeader),
     dialects=("seed", "upstream"),
     port=9610,
+    binding="wirelake.protocols.tny.binding:BINDING",
     meaning=MEANING,
     opener="wirelake.protocols.tny.decryption:Opener",
 )
@@ -34,6 +35,7 @@ RELAY = Protocol(
     frame=RelayPacket,
     dialects=("seed", "upstream"),
     port=9611,
+    binding="wirelake.protocols.tny.binding:RELAY_BINDING",
     meaning=RELAY_MEANING,
 )
 """Packets between a gateway and a server."""

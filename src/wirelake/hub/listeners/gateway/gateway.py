@@ -25,12 +25,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from wirelake.protocols.sansio import SessionError
+from wirelake.protocols.tny.binding import TnySettings
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import GatewayOptions
 from wirelake.protocols.tny.relay import GatewayLink, GatewayTunnels
 from wirelake.protocols.tny.results import ResultCode
 
-from ...config import ConfigError, TnySettings
+from ...config import ConfigError
 from ...net.connection import Connection
 from ...net.listener import Listener
 from ..tny import server_options
@@ -93,7 +94,7 @@ class GatewayListener(Listener):
     def _client_tls(self) -> ssl.SSLContext:
         """How to speak TLS to backends: with the certificates of `relay.tls`, where they are set,
         else with the system's authorities and no certificate of our own."""
-        tls = self.hub.config.relay.tls
+        tls = self.hub.config.listeners["relay"].tls
         try:
             context = ssl.create_default_context(cafile=tls.client_ca or None if tls else None)
             if tls is not None:

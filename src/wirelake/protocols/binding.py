@@ -1,0 +1,138 @@
+"""How a protocol goes live: the declaration that joins it to the hub and to the client.
+
+A `Binding` is data. It names the hub's listener and the client's connection as "module:attribute",
+so that a client imports no server and a reader of captures neither. The protocol names its binding
+in the same way, and the entry point `wirelake.protocols` names the protocol: nothing else has to
+know that it exists.
+
+    # parcel/layout.py
+    PROTOCOL = Protocol(name="parcel", ..., binding="parcel.binding:BINDING")
+
+    # parcel/binding.py
+    class ParcelSettings(ListenerSettings, frozen=True, kw_only=True):
+        port: int = PROTOCOL.port
+
+    BINDING = Binding(
+        settings=ParcelSettings,
+        listener="parcel.listener:ParcelListener",
+        client="parcel.client:ParcelConnection",
+        addressing="names",
+    )
+
+The hub then reads a table `[parcel]` of hub.toml into `ParcelSettings` and opens the listener; the
+client dials `parcel://host:port` and, inside TLS, `parcels://host:port`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "Addressing",
+    "Auth",
+    "Binding",
+    "ListenerSettings",
+    "Table",
+    "TlsSettings",
+    "is_loopback",
+    "load_reference",
+]
+
+Auth: TypeAlias = Literal["token", "none"]
+"""What a connection must do first: sign on with a token, or nothing."""
+Addressing: TypeAlias = Literal["names", "numbers", "none"]
+"""How a call names its service: `service/op`, a number, or not at all (no calls)."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of hub.toml. A field's docstring is its comment in the file."""
+
+
+class TlsSettings(Table, frozen=True, kw_only=True):
+    """Certificate files; read again on SIGHUP."""
+
+    certificate: str
+    """A file with the certificate and its chain, PEM."""
+    key: str
+    """A file with the private key, PEM."""
+    client_ca: str = ""
+    """A file with the authorities of client certificates; empty requires no client certificate."""
+
+
+class ListenerSettings(Table, frozen=True, kw_only=True):
+    """What every listener has; a protocol's own settings derive from it."""
+
+    enabled: bool = True
+    """Whether to listen."""
+    host: str | tuple[str, ...] = "127.0.0.1"
+    """Where to listen: an address or several, IPv4 or IPv6."""
+    port: int = 0
+    """Which port; 0 takes any that is free."""
+    tls: TlsSettings | None = None
+    """Certificates, to serve the protocol inside TLS."""
+
+    def check(self, table: str) -> None:
+        """Raise ValueError when the settings are unsafe; `table` is their name in the file."""
+        auth: Auth = getattr(self, "auth", "token")
+        if self.enabled and auth == "none" and not is_loopback(self.host):
+            raise ValueError(
+                f'{table}.auth: "none" is allowed on loopback addresses only; '
+                'set auth = "token", or host = "127.0.0.1"'
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """What hub, client and command line need to know of a protocol."""
+
+    settings: type[ListenerSettings]
+    """The table of hub.toml that has the protocol's name. Its default port is the protocol's."""
+    listener: str
+    """As "module:attribute", what makes the hub's listener, called with the hub and the settings: a
+    subclass of `wirelake.hub.net.listener.Listener`, or a function that returns one."""
+    client: str | None = None
+    """As "module:attribute", the client's connection, a subclass of
+    `wirelake.client.connection.ClientConnection`; None when clients cannot dial the protocol."""
+    client_options: frozenset[str] = frozenset()
+    """Options of `wirelake.client.connect` that only some protocols have."""
+    addressing: Addressing = "names"
+    """How a call names its service."""
+    max_number: int = (1 << 32) - 1
+    """The largest service number, with `addressing="numbers"`."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """The number on the wire of each error code of the hub (`wirelake.hub.errors`), for protocols
+    that send a number. What is not listed is sent as `internal`."""
+    inbox: bool = False
+    """Whether the protocol's own acknowledgements and sign-on are on the wire: every notification
+    is acknowledged, and signing on is enough to receive what waits (comet)."""
+    trial_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a hub for trying out (`wirelake hub --demo`)."""
+
+    def error_number(self, code: str) -> int:
+        """The number on the wire of an error code of the hub."""
+        number = self.errors.get(code)
+        return self.errors["internal"] if number is None else number
+
+
+def load_reference(reference: str) -> Any:
+    """The object that "module:attribute" names; ImportError or AttributeError if there is none."""
+    module, _, attribute = reference.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def is_loopback(host: str | tuple[str, ...]) -> bool:
+    """Whether these addresses can be reached from this machine only."""
+    for each in (host,) if isinstance(host, str) else host:
+        try:
+            if not ipaddress.ip_address(each).is_loopback:
+                return False
+        except ValueError:
+            if each != "localhost":
+                return False
+    return True

@@ -1,0 +1,57 @@
+"""comet live: its table of hub.toml, its listener, client connection and error codes.
+
+comet has no calls: it has commands of its own for sign-on, topics and acknowledgements.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from ..binding import Binding, ListenerSettings
+from .layout import ErrorCode
+from .protocol import PROTOCOL
+
+__all__ = ["BINDING", "CometSettings"]
+
+
+class CometSettings(ListenerSettings, frozen=True, kw_only=True):
+    """comet."""
+
+    port: int = PROTOCOL.port or 0
+    dialect: Literal["seed", "hipush"] = "seed"
+    """Which layout a notification has."""
+    key: Literal["x25519", "none"] = "x25519"
+    """Whether clients are offered a key to have contents sealed."""
+    static_key: str = ""
+    """A file with a static X25519 key, 64 hex digits, that clients may pin."""
+    require_encryption: bool = False
+    """Refuse lists, and push nothing, before a key exchange."""
+    push_after: Literal["auth", "list"] = "auth"
+    """When pushes begin: after sign-on, or after the first list, like the original."""
+    on_duplicate: Literal["replace", "reject"] = "replace"
+    """What happens when a client signs on a second time."""
+
+
+BINDING: Final = Binding(
+    settings=CometSettings,
+    listener="wirelake.hub.listeners.comet:CometListener",
+    client="wirelake.client.comet:CometConnection",
+    client_options=frozenset({"dialect", "pinned", "allow_plaintext"}),
+    addressing="none",
+    errors={
+        "auth_required": int(ErrorCode.AUTH_REQUIRED),
+        "auth_failed": int(ErrorCode.TOKEN_ILLEGAL),
+        "bad_arguments": int(ErrorCode.BAD_ARGUMENTS),
+        "not_found": int(ErrorCode.BAD_ARGUMENTS),
+        "forbidden": int(ErrorCode.BAD_ARGUMENTS),
+        "too_large": int(ErrorCode.BAD_ARGUMENTS),
+        "too_busy": int(ErrorCode.TOO_BUSY),
+        "storage_full": int(ErrorCode.TOO_BUSY),
+        "storage_failed": int(ErrorCode.SERVER_ERROR),
+        "closing": int(ErrorCode.TOO_BUSY),
+        "failed": int(ErrorCode.SERVER_ERROR),
+        "internal": int(ErrorCode.SERVER_ERROR),
+    },
+    inbox=True,
+)
+"""Error codes are those of the document and of rule 22."""

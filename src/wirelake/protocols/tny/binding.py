@@ -1,0 +1,91 @@
+"""tny and its relay live: tables of hub.toml, listeners, client connection, result codes."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from ..binding import Auth, Binding, ListenerSettings, is_loopback
+from .protocol import PROTOCOL, RELAY
+from .results import ResultCode
+
+__all__ = ["BINDING", "RELAY_BINDING", "RelaySettings", "TnySettings"]
+
+_FAILED: Final = 500
+"""The result code of errors that no code of the rules describes; it belongs to applications, so it
+never closes the connection."""
+
+
+class TnySettings(ListenerSettings, frozen=True, kw_only=True):
+    """tny, for clients."""
+
+    port: int = PROTOCOL.port or 0
+    auth: Auth = "token"
+    """`token`: a connection must call protocol 10 first. `none`: no sign-on; loopback only."""
+    dialect: Literal["seed", "upstream", "auto"] = "seed"
+    """Which form ticks, headers, check codes and waste bytes have."""
+    idle_s: float = 180.0
+    """Close after this time without a packet; 0: never."""
+    security_keys: tuple[str, ...] = ()
+    """Keys of the security options."""
+    verify: bool = False
+    """Require and write check codes."""
+    encrypt: bool = False
+    """Require and write obscured messages; needs keys. Obfuscation only."""
+    waste: bool = False
+    """Require and write waste bytes."""
+
+
+class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
+    """The tny relay: gateways connect here, and their tunnels are clients."""
+
+    port: int = RELAY.port or 0
+    auth: Auth = "token"
+    """What a tunnel must do first, like a tny client of its own."""
+    dialect: Literal["seed", "upstream", "auto"] = "seed"
+    """Which form packets have."""
+    allow: tuple[str, ...] = ()
+    """Addresses or networks of gateways. A link is not authenticated, so off loopback either this
+    or tls.client_ca is required."""
+
+    def check(self, table: str) -> None:
+        """Also require that gateways are known off loopback."""
+        ListenerSettings.check(self, table)
+        known = self.allow or (self.tls is not None and self.tls.client_ca)
+        if self.enabled and not known and not is_loopback(self.host):
+            raise ValueError(
+                f"{table}.host: a link is not authenticated; off loopback set {table}.allow "
+                f"to the addresses of your gateways, or {table}.tls.client_ca"
+            )
+
+
+ERRORS: Final = {
+    "auth_required": int(ResultCode.AUTH_FAILED),
+    "auth_failed": int(ResultCode.AUTH_FAILED),
+    "bad_arguments": _FAILED,
+    "not_found": int(ResultCode.NO_SUCH_PROTOCOL),
+    "forbidden": _FAILED,
+    "too_large": _FAILED,
+    "too_busy": _FAILED,
+    "storage_full": _FAILED,
+    "storage_failed": _FAILED,
+    "closing": _FAILED,
+    "failed": _FAILED,
+    "internal": _FAILED,
+}
+
+BINDING: Final = Binding(
+    settings=TnySettings,
+    listener="wirelake.hub.listeners.tny:make_listener",
+    client="wirelake.client.tny:TnyConnection",
+    client_options=frozenset({"dialect"}),
+    addressing="numbers",
+    max_number=(1 << 31) - 1,
+    errors=ERRORS,
+)
+
+RELAY_BINDING: Final = Binding(
+    settings=RelaySettings,
+    listener="wirelake.hub.listeners.relay:RelayListener",
+    addressing="none",
+)
+"""Clients do not dial the relay: gateways do, and the calls of their tunnels are tny's."""
