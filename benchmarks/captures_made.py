@@ -22,7 +22,7 @@ from wirelake.columnar.scan.blocks import OFFSET
 from wirelake.columnar.scan.scanner import Scanner
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
-from wirelake.traffic import PROTOCOLS, simulate
+from wirelake.traffic import simulate
 
 from .corpus import corpus
 
@@ -56,7 +56,7 @@ Bytes = NDArray[np.uint8]
 
 
 def simulated(
-    folder: Path, size: int, *, protocols: Sequence[str] = PROTOCOLS, seed: int = 1
+    folder: Path, size: int, *, protocols: Sequence[str] | None = None, seed: int = 1
 ) -> Path:
     """A capture as tcpdump makes it, about so large."""
     simulate(folder, size=size, seed=seed, protocols=protocols, style="tcpdump", force=True)

@@ -12,27 +12,27 @@ from wirelake.capture.tcp.connections import Endpoint, connection_id
 from wirelake.records.tunnels import tunnel_connection
 from wirelake.traffic.packets import hosts
 
-CASTS = np.arange(4_000, dtype=np.uint64) * np.uint64(65_537)
+COUNT = np.arange(4_000, dtype=np.uint64) * np.uint64(65_537)
 HOST = np.array([0, 0, 1, 7])
 PORT = np.array([0, 1, 0, 31])
 
 
 def test_no_two_connections_have_the_same_ends() -> None:
-    addresses = hosts.addresses(CASTS, HOST).reshape(-1, 4)
-    ports = hosts.ports(CASTS, HOST, PORT).ravel()
+    addresses = hosts.addresses(COUNT, HOST).reshape(-1, 4)
+    ports = hosts.ports(COUNT, HOST, PORT).ravel()
     ends = {(a.tobytes(), int(p)) for a, p in zip(addresses, ports, strict=True)}
     assert len(ends) == len(ports)
     assert ports.min() >= 10_000
 
 
 def test_connections_of_a_host_share_its_address() -> None:
-    addresses = hosts.addresses(CASTS, HOST)
+    addresses = hosts.addresses(COUNT, HOST)
     assert (addresses[:, 0] == addresses[:, 1]).all()
     assert (addresses[:, 0] != addresses[:, 2]).any()
 
 
 def test_addresses_as_text() -> None:
-    addresses = hosts.addresses(CASTS[:5], HOST)
+    addresses = hosts.addresses(COUNT[:5], HOST)
     for address, text in zip(
         addresses.reshape(-1, 4), hosts.address_text(addresses).reshape(-1, 14), strict=True
     ):
@@ -40,7 +40,7 @@ def test_addresses_as_text() -> None:
 
 
 def test_recorded_ids_are_distinct_and_of_one_width() -> None:
-    ids = hosts.connection_ids(CASTS, 8).ravel()
+    ids = hosts.connection_ids(COUNT, 8).ravel()
     assert len(set(ids.tolist())) == len(ids)
     assert ids.min() >= 10**18
 

@@ -14,25 +14,25 @@ from wirelake.traffic.packets.numbers import (
     Numbers,
     block,
     decimal,
+    encode,
     shown,
     varint6,
-    written,
 )
 
 NUMBERS = st.integers(0, (1 << 41) - 1)
-CASTS = st.integers(0, (1 << 28) - 1)
+COUNT = st.integers(0, (1 << 28) - 1)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(one=NUMBERS, two=NUMBERS)
 def test_numbers_differ_in_every_form(form: str, one: int, two: int) -> None:
-    first, second = written(form, one), written(form, two)
+    first, second = encode(form, one), encode(form, two)
     assert len(first) == len(second) == WIDTHS[form]
     assert (first == second) == (one == two)
 
 
-@given(one=CASTS, two=CASTS)
-def test_casts_have_blocks_of_their_own(one: int, two: int) -> None:
+@given(one=COUNT, two=COUNT)
+def test_instances_have_blocks_of_their_own(one: int, two: int) -> None:
     first, second = block(np.array([one, two], np.uint64)).tolist()
     assert first % BLOCK == 0
     assert first < 1 << 41
@@ -52,9 +52,9 @@ def test_decimal_digits(value: int) -> None:
 
 
 def test_ids_of_comet_look_like_its_own() -> None:
-    assert written("client", 7).decode()[0] == "c"
-    assert int(written("private", 7)[1:], 16) >= 0
-    token = written("token", 7).decode()
+    assert encode("client", 7).decode()[0] == "c"
+    assert int(encode("private", 7)[1:], 16) >= 0
+    token = encode("token", 7).decode()
     assert token[0] == "t"
     assert [len(part) for part in token[1:].split("-")] == [8, 4, 4, 4, 12]
 
@@ -62,7 +62,7 @@ def test_ids_of_comet_look_like_its_own() -> None:
 def test_tables_show_integers_and_texts() -> None:
     numbers = np.array([5, 6], np.uint64)
     assert np.diff(shown("varint", numbers)).tolist() == [1]
-    assert shown("client", numbers).tolist() == [written("client", 5), written("client", 6)]
+    assert shown("client", numbers).tolist() == [encode("client", 5), encode("client", 6)]
 
 
 def test_a_scene_knows_its_numbers_again() -> None:
@@ -77,5 +77,5 @@ def test_a_scene_knows_its_numbers_again() -> None:
 def test_a_block_has_an_end() -> None:
     numbers = Numbers(0)
     numbers.take(BLOCK)
-    with pytest.raises(ValueError, match="more numbers"):
+    with pytest.raises(ValueError, match="only 8192 numbers"):
         numbers.take()

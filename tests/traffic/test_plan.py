@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.traffic.plan import (
-    PROTOCOLS,
     STYLES,
     SimulateError,
     parse_size,
     plan,
 )
-from wirelake.traffic.scenes.template import SCENARIOS
+from wirelake.traffic.scenes.provider import built_in, scenario
 from wirelake.traffic.shard import FILES, Shard
+
+PROTOCOLS = built_in()
 
 
 def _plan(**other: Any) -> list[Shard]:
@@ -48,8 +49,8 @@ def test_shards_make_the_size(size: int, style: str, protocols: set[str]) -> Non
     assert max(shard.size for shard in shards) <= 64 << 20
     for shard in shards:
         assert abs(sum(part.share for part in shard.parts) - 1) < 1e-9
-        assert all(part.moulds for part in shard.parts)
-        seen = {name for part in shard.parts for name in SCENARIOS[part.scenario][0]}
+        assert all(part.templates for part in shard.parts)
+        seen = {name for part in shard.parts for name in scenario(part.scenario).protocols}
         assert seen == protocols
 
 
@@ -74,11 +75,14 @@ def test_users_of_a_gateway_are_seen_only_with_tny() -> None:
     [
         ({"size": 0}, "1 byte to 200 GB"),
         ({"size": 10**12}, "1 byte to 200 GB"),
-        ({"faults": 0.5}, "from 0 to 0.01"),
-        ({"faults": -1}, "from 0 to 0.01"),
+        ({"faults": 0.5}, "expected 0 to 0.01"),
+        ({"faults": -1}, "expected 0 to 0.01"),
         ({"style": "wireshark"}, "recorder, tcpdump, both"),
-        ({"protocols": ["comet", "http"]}, "'http'; there are comet, esnp, magline, relay, tny"),
-        ({"protocols": []}, "there are comet, esnp"),
+        (
+            {"protocols": ["comet", "http"]},
+            "'http'; expected one of comet, esnp, magline, relay, tny",
+        ),
+        ({"protocols": []}, "expected some of comet, esnp"),
     ],
 )
 def test_what_cannot_be_says_what_can(asked: dict[str, Any], words: str) -> None:

@@ -19,7 +19,7 @@ from wirelake.traffic.scenes.scene import (
     C2S,
     S2C,
     Closing,
-    Happening,
+    SceneEvent,
 )
 
 WRITES = st.lists(
@@ -28,27 +28,29 @@ WRITES = st.lists(
 ENDS = st.sampled_from(["client", "server", "reset", None])
 
 
-def _happenings(
+def _events(
     writes: list[tuple[int, int, float]], end: Closing | None
-) -> list[tuple[int, Happening]]:
+) -> list[tuple[int, SceneEvent]]:
     """What a tap saw: a connection opens, both ends write, it closes."""
-    found = [Happening(1.0, "open", None)]
+    found = [SceneEvent(1.0, "open", None)]
     at, sent = 1.1, [0, 0]
-    for way, size, pause in writes:
+    for direction, size, pause in writes:
         at += pause
-        found.append(Happening(at, "data", None, way, sent[way], sent[way] + size))
-        sent[way] += size
+        found.append(
+            SceneEvent(at, "data", None, direction, sent[direction], sent[direction] + size)
+        )
+        sent[direction] += size
     if end is not None:
-        found.append(Happening(at + 1.0, "close", None, how=end))
+        found.append(SceneEvent(at + 1.0, "close", None, how=end))
     return list(enumerate(found))
 
 
-def _fed(segments: list[Segment], way: int, text: bytes) -> tuple[bytes, StreamAssembler]:
+def _fed(segments: list[Segment], direction: int, text: bytes) -> tuple[bytes, StreamAssembler]:
     """A stream, reassembled by the reference."""
     assembler = StreamAssembler()
     out = b""
     for n, each in enumerate(segments):
-        if each.direction == way:
+        if each.direction == direction:
             data = text[max(0, each.start) : max(0, each.stop)]
             seq = (each.start + 4_000_000_000) % (1 << 32)
             for event in assembler.feed(seq, data, n, n, each.flags):
@@ -61,11 +63,11 @@ def _fed(segments: list[Segment], way: int, text: bytes) -> tuple[bytes, StreamA
 def test_reassembly_undoes_it(
     writes: list[tuple[int, int, float]], end: Closing | None, seed: int
 ) -> None:
-    segments = segments_of(_happenings(writes, end), 0.05, random.Random(seed))
-    for way in (C2S, S2C):
-        size = sum(size for w, size, _ in writes if w == way)
-        text = random.Random(way).randbytes(size)
-        found, assembler = _fed(segments, way, text)
+    segments = segments_of(_events(writes, end), 0.05, random.Random(seed))
+    for direction in (C2S, S2C):
+        size = sum(size for w, size, _ in writes if w == direction)
+        text = random.Random(direction).randbytes(size)
+        found, assembler = _fed(segments, direction, text)
         assert found == text
         assert assembler.counters.gap_bytes == assembler.counters.ignored_bytes == 0
 
@@ -74,10 +76,10 @@ def test_reassembly_undoes_it(
 def test_time_goes_on_and_packets_with_payload_have_their_own(
     writes: list[tuple[int, int, float]], end: Closing | None, seed: int
 ) -> None:
-    segments = segments_of(_happenings(writes, end), 0.05, random.Random(seed))
+    segments = segments_of(_events(writes, end), 0.05, random.Random(seed))
     times = [each.at for each in segments]
     assert times == sorted(times)
-    fresh = [each.at for each in segments if each.happening >= 0]
+    fresh = [each.at for each in segments if each.event >= 0]
     assert len(set(fresh)) == len(fresh)
 
 
@@ -85,7 +87,7 @@ def test_time_goes_on_and_packets_with_payload_have_their_own(
 def test_connections_open_and_close(
     writes: list[tuple[int, int, float]], end: Closing | None
 ) -> None:
-    segments = segments_of(_happenings(writes, end), 0.05, random.Random(0))
+    segments = segments_of(_events(writes, end), 0.05, random.Random(0))
     assert [each.flags for each in segments[:3]] == [SYN, SYN | ACK, ACK]
     ends = [(each.direction, each.flags & (FIN | RST)) for each in segments]
     ends = [each for each in ends if each[1]]
@@ -100,7 +102,7 @@ def test_connections_open_and_close(
 
 def test_disorders_occur() -> None:
     writes = [(S2C, 9_000, 1.0), (C2S, 60, 0.001), (C2S, 70, 0.0001)] * 200
-    segments = segments_of(_happenings(writes, "client"), 0.05, random.Random(3))
+    segments = segments_of(_events(writes, "client"), 0.05, random.Random(3))
     data = [each for each in segments if each.size]
     ends = [0, 0]
     early = copies = shared = 0

@@ -84,7 +84,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     _small(tmp_path / "run", force=True, protocols=["esnp"])
     assert not (tmp_path / "run" / "mine").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(SimulateError, match="not a folder"):
+    with pytest.raises(SimulateError, match="not a directory"):
         _small(tmp_path / "file")
 
 
@@ -116,9 +116,9 @@ def test_the_command_prints_a_summary(tmp_path: Path, capsys: pytest.CaptureFixt
     ("asked", "words"),
     [
         (["--size", "huge"], "200MB"),
-        (["--protocols", "comet,http"], "there are comet, esnp, magline, relay, tny"),
+        (["--protocols", "comet,http"], "expected one of comet, esnp, magline, relay, tny"),
         (["--style", "x"], "recorder, tcpdump, both"),
-        (["--faults", "2"], "from 0 to 0.01"),
+        (["--faults", "2"], "expected 0 to 0.01"),
         (["--jobs", "0"], "at least 1"),
     ],
 )

@@ -26,9 +26,9 @@ def clean(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module", params=["recorder", "tcpdump"])
-def spoilt(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def faulty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with many faults, and what is found in it."""
-    folder = tmp_path_factory.mktemp("spoilt")
+    folder = tmp_path_factory.mktemp("faulty")
     simulate(folder, size="900KB", seed=5, style=request.param, jobs=1, faults=0.01)
     return folder, found_in(folder)
 
@@ -42,15 +42,15 @@ def test_a_reader_finds_the_truth(clean: Run, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_reader_finds_the_truth_among_faults(spoilt: Run, table: str) -> None:
-    folder, found = spoilt
+def test_a_reader_finds_the_truth_among_faults(faulty: Run, table: str) -> None:
+    folder, found = faulty
     truth = truth_of(folder, table)
     assert differences(truth, found[table]) == ([], [])
     assert truth
 
 
-def test_every_kind_of_fault_occurs(spoilt: Run) -> None:
-    folder, found = spoilt
+def test_every_kind_of_fault_occurs(faulty: Run) -> None:
+    folder, found = faulty
     codes = Counter(row["code"] for row in truth_of(folder, "faults"))
     assert {"gap", "bad_block", "truncated_stream"} <= codes.keys()
     assert ("conflict" in codes) == any(row["file"].endswith(".pcap") for row in found["faults"])
@@ -68,8 +68,8 @@ def test_messages_are_counted(clean: Run) -> None:
     assert {tuple(row[name] for name in columns): row["messages"] for row in truth} == counted
 
 
-def test_messages_are_counted_among_faults(spoilt: Run) -> None:
-    folder, found = spoilt
+def test_messages_are_counted_among_faults(faulty: Run) -> None:
+    folder, found = faulty
     assert sum(row["messages"] for row in truth_of(folder, "message_counts")) == len(
         found["messages"]
     )
@@ -107,7 +107,7 @@ def _random(row: dict[str, Any]) -> bytes:
     return random
 
 
-def test_latencies_differ_from_cast_to_cast(clean: Run) -> None:
+def test_latencies_differ_from_instance_to_instance(clean: Run) -> None:
     folder, _ = clean
     latencies = [row["latency_ns"] for row in truth_of(folder, "calls")]
     known = [each for each in latencies if each is not None]
@@ -115,8 +115,8 @@ def test_latencies_differ_from_cast_to_cast(clean: Run) -> None:
     assert len(set(known)) > 0.9 * len(known)
 
 
-def test_the_summary_has_the_figures_of_the_tables(spoilt: Run) -> None:
-    folder, found = spoilt
+def test_the_summary_has_the_figures_of_the_tables(faulty: Run) -> None:
+    folder, found = faulty
     summary = json.loads((folder / "truth.json").read_text("utf-8"))
     assert summary["messages"] == len(found["messages"])
     assert summary["connections"] == len(found["connections"])

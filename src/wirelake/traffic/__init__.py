@@ -1,35 +1,42 @@
-"""Traffic: a simulated population, as captures with the truth beside them.
+"""Simulated traffic, with the truth about it: as captures, or live against a hub.
 
-    scene.py                  sessions in virtual time, with a tap beside the server
-    phones, services, games,  who acts in scenes: comet, ESNP, tny with and without a gateway,
-      devices                 magline
-    mould.py, frames.py       a scene that was performed, read with the protocols' own codecs
-    recorded.py, sniffed.py   its packets, as our recorder or tcpdump would have them: a plate
-    casting.py, sealing.py    many casts of a plate
-    press.py                  all packets of a shard in order of time, as files
-    wounds.py, injuries.py    faults that are put in on purpose
-    truth/                    what a reader must find
-    shard.py, plan.py,        a run
-      simulate.py
+Captures, in the order of the data (read them in this order):
 
-**Moulds and casts.** Sessions that talk for real manage some ten thousand messages a second. So a
-scene of each kind is performed some dozen times, and each performance is cast many times. A cast
-has its own addresses, ports, sequence numbers and connection ids, its own ids of clients, tokens,
-messages, notifications and tunnels, its own times and latencies, its own Randoms, session ids and
-keys; what is sealed is sealed anew. The same in all casts of a mould are who says what in which
-order, the lengths, bodies and contents, business commands and targets, the Seq of magline, the
-PackId of relay links, the users' addresses in tunnels, and the ephemeral X25519 keys.
+    scenes/       sessions that talk in virtual time; one module per protocol; `provider.py` is what
+                  a protocol declares, and how another package adds one
+    packets/      packets of a scene, and many instances of them
+    faults/       faults that are injected on purpose
+    truth/        what a reader must find
+    plan.py, shard.py, simulate.py, summary.py      a run
+
+Live clients, and the comparison of a lake with what they saw, are in `live/`.
+
+**Templates and instances.** Sessions that talk for real manage some ten thousand messages a second.
+So each scenario is played a few dozen times, and each of these templates is instantiated many
+times. An instance has its own addresses, ports, sequence numbers and connection ids; its own ids of
+clients, tokens, messages, notifications and tunnels; its own times and latencies; its own Randoms,
+session ids and keys: encrypted frames are encrypted anew. All instances of a template share who
+sends what in which order, lengths, bodies and contents, business commands and targets, the Seq of
+magline, the PackId of relay links, the users' addresses in tunnels, and the ephemeral X25519 keys.
+
+Names of protocols are in the modules of `scenes/` and `live/protocols/` alone. This package does
+not import `lake`, `console` or `cli`.
 """
 
 from __future__ import annotations
 
-from .plan import (
-    PROTOCOLS,
-    STYLES,
-    SimulateError,
-    parse_size,
-)
+from .plan import STYLES, SimulateError, parse_size
+from .scenes.provider import built_in, names
 from .simulate import simulate
 from .summary import Summary, Target
 
-__all__ = ["PROTOCOLS", "STYLES", "SimulateError", "Summary", "Target", "parse_size", "simulate"]
+__all__ = [
+    "STYLES",
+    "SimulateError",
+    "Summary",
+    "Target",
+    "built_in",
+    "names",
+    "parse_size",
+    "simulate",
+]

@@ -1,4 +1,4 @@
-"""What a run consists of: how its size is shared among shards, sources, styles and scenes."""
+"""The plan of a run: how its size is shared among shards, sources, styles and scenarios."""
 
 from __future__ import annotations
 
@@ -6,68 +6,57 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
-from .scenes.template import SCENARIOS
+from .scenes import provider
 from .shard import Part, Shard
 
-__all__ = ["PROTOCOLS", "STYLES", "SimulateError", "StyleChoice", "parse_size", "plan"]
+__all__ = ["STYLES", "SimulateError", "StyleChoice", "parse_size", "plan"]
 
 StyleChoice: TypeAlias = Literal["recorder", "tcpdump", "both"]
 STYLES: Final[tuple[str, ...]] = get_args(StyleChoice)
-PROTOCOLS: Final = ("comet", "esnp", "magline", "relay", "tny")
-"""What can be simulated."""
 
 _SHARD_BYTES: Final = 64 << 20
-"""Of one shard, at most: enough casts of each mould, few enough to be held in memory."""
-_MOST_BYTES: Final = 200 * 10**9
-"""Of a run: ids are distinct up to there."""
-_MOULD_BYTES: Final = 48_000
-"""What a mould is worth in a small run: about two casts of an average scene."""
-_MOULDS: Final = 48
-"""Of one shard, at most."""
+"""Maximum size of a shard: enough instances of each template, few enough to fit in memory."""
+_MAX_BYTES: Final = 200 * 10**9
+"""Maximum size of a run; ids are distinct up to there."""
+_TEMPLATE_BYTES: Final = 48_000
+"""Bytes of a small run per template: about two instances of an average scene."""
+_MAX_TEMPLATES: Final = 48
+"""Maximum templates per shard."""
 _SOURCES: Final = 2
-"""Of each style; further shards are later half hours of the same sources."""
-_SHARES: Final = {
-    "phone": (1.0, 1.5),
-    "sealed_phone": (0.12, 0.4),
-    "service": (1.2, 1.2),
-    "game": (0.7, 1.0),
-    "gateway": (1.3, 0.6),
-    "device": (0.4, 0.8),
-    "link": (1.0, 1.0),
-}
-"""How the bytes are shared among scenes, and how the moulds are, relative to each other. Scenes of
-many connections have few moulds: each is as much work as several of the others."""
-_MOST_FAULTS: Final = 0.01
+"""Sources per style; further shards are later half hours of the same sources."""
+_MAX_FAULTS: Final = 0.01
 """A scene has about a hundred messages and at most one fault."""
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 class SimulateError(ValueError):
-    """A run that cannot be made; the message says what is possible."""
+    """Invalid options, or a run that failed; the message says what is expected."""
 
 
 def parse_size(text: str) -> int:
-    """Bytes, from a number with or without one of B, KB, MB and GB."""
+    """Parse a number of bytes with an optional unit: B, KB, MB or GB."""
     digits = text.strip().rstrip("BbKkMmGg")
     unit = text.strip()[len(digits) :].upper()
     try:
         size = float(digits) * _UNITS[unit]
     except (ValueError, KeyError):
-        raise SimulateError(f"size {text!r}: wanted a number and KB, MB or GB, as 200MB") from None
+        raise SimulateError(
+            f"invalid size {text!r}; expected a number and KB, MB or GB, such as 200MB"
+        ) from None
     if not 1 <= size < math.inf:
-        raise SimulateError(f"size {text!r}: wanted at least 1 byte")
+        raise SimulateError(f"invalid size {text!r}; expected at least 1 byte")
     return int(size)
 
 
 def plan(
     *, size: int, seed: int, faults: float, protocols: Sequence[str], style: str
 ) -> list[Shard]:
-    """The shards of a run. SimulateError for what cannot be."""
+    """Return the shards of a run. Raises SimulateError."""
     _check(size, faults, protocols, style)
     styles = ("recorder", "tcpdump") if style == "both" else (style,)
     count = math.ceil(size / _SHARD_BYTES)
     count = math.ceil(count / len(styles)) * len(styles)
-    parts = _scenarios(protocols, min(_MOULDS, size // count // _MOULD_BYTES))
+    parts = _parts(protocols, min(_MAX_TEMPLATES, size // count // _TEMPLATE_BYTES))
     return [
         Shard(
             number=n,
@@ -84,31 +73,39 @@ def plan(
 
 
 def _check(size: int, faults: float, protocols: Sequence[str], style: str) -> None:
-    if not 1 <= size <= _MOST_BYTES:
-        raise SimulateError(f"size: wanted 1 byte to {_MOST_BYTES // 10**9} GB")
-    if not 0.0 <= faults <= _MOST_FAULTS:
-        raise SimulateError(f"faults: wanted a share of messages from 0 to {_MOST_FAULTS}")
+    if not 1 <= size <= _MAX_BYTES:
+        raise SimulateError(f"invalid size {size}; expected 1 byte to {_MAX_BYTES // 10**9} GB")
+    if not 0.0 <= faults <= _MAX_FAULTS:
+        raise SimulateError(f"invalid fault rate {faults}; expected 0 to {_MAX_FAULTS}")
     if style not in STYLES:
-        raise SimulateError(f"no style {style!r}; there are {', '.join(STYLES)}")
+        raise SimulateError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
+    known = provider.names()
     if not protocols:
-        raise SimulateError(f"no protocol is named; there are {', '.join(PROTOCOLS)}")
+        raise SimulateError(f"no protocols; expected some of {', '.join(known)}")
     for name in protocols:
-        if name not in PROTOCOLS:
-            raise SimulateError(f"no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
+        if name not in known:
+            raise SimulateError(f"unknown protocol {name!r}; expected one of {', '.join(known)}")
 
 
 def _source(style: str, number: int) -> str:
     return f"{'edge' if style == 'recorder' else 'tap'}-{'ab'[number]}"
 
 
-def _scenarios(protocols: Sequence[str], moulds: int) -> tuple[Part, ...]:
-    """The scenes in which only these protocols are seen, each with its part of the run."""
-    chosen = set(protocols)
-    fitting = [name for name, (seen, _) in SCENARIOS.items() if chosen.issuperset(seen)]
-    if "gateway" in fitting:
-        fitting.remove("link")
-    total, many = (sum(_SHARES[name][n] for name in fitting) for n in (0, 1))
+def _parts(protocols: Sequence[str], templates: int) -> tuple[Part, ...]:
+    """Return the scenarios in which only these protocols are seen, each with its share."""
+    try:
+        fitting = provider.scenarios(protocols).values()
+    except provider.ScenesError as error:
+        raise SimulateError(str(error)) from error
+    if not fitting:
+        raise SimulateError(f"no scenario has only {', '.join(protocols)}")
+    all_bytes = sum(each.byte_share for each in fitting)
+    all_templates = sum(each.template_share for each in fitting)
     return tuple(
-        Part(name, _SHARES[name][0] / total, max(1, round(moulds * _SHARES[name][1] / many)))
-        for name in fitting
+        Part(
+            each.name,
+            each.byte_share / all_bytes,
+            max(1, round(templates * each.template_share / all_templates)),
+        )
+        for each in fitting
     )

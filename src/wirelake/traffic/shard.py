@@ -1,6 +1,6 @@
-"""A shard: half an hour of one source, made all at once, by one process.
+"""A shard: half an hour of one source, generated as a whole by one process.
 
-Everything in a shard follows from the seed and its number, so that a run is the same however many
+Everything in a shard follows from the seed and its number, so a run is the same however many
 processes share the work. Its scenes begin and end within it.
 """
 
@@ -10,59 +10,54 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from .clock import EPOCH_NS, PERIOD_NS
-from .faults.fault_injection import fault_table, injure
-from .faults.fault_plan import Wound
-from .packets.instances import cast
+from .faults.fault_injection import fault_table, inject_faults
+from .faults.fault_plan import InjectedFault
+from .packets.instances import instantiate
 from .packets.numbers import Bytes
-from .packets.packet_template import Cast, Plate
+from .packets.packet_template import Instances, PacketTemplate
 from .packets.recorded import RecordedStyle
 from .packets.sniffed import SniffedStyle
 from .packets.writer import (
     Edits,
     Style,
-    press,
+    write_captures,
 )
+from .scenes.scene import EPOCH_NS, PERIOD_NS
 from .scenes.template import make
-from .truth.cells import filled
-from .truth.coverage import Kind
-from .truth.sheets import (
-    TABLES,
-    Sheets,
-    sheets,
-)
+from .truth.rows import expand
+from .truth.tables import TABLES, MessageKind, Truth, truth_of
 
 __all__ = ["FILES", "Made", "Part", "Shard", "run"]
 
 FILES: Final = 2
-"""Files of one shard."""
-CASTS: Final = 1 << 16
-"""Casts of one shard, at most."""
+"""Files per shard."""
+INSTANCES: Final = 1 << 16
+"""Maximum instances per shard."""
 
 
 class Part(NamedTuple):
-    """What one kind of scenes is of a shard."""
+    """The share of one scenario in a shard."""
 
     scenario: str
     share: float
-    """Of all bytes."""
-    moulds: int
+    """Share of the bytes."""
+    templates: int
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What to make."""
+    """What to generate."""
 
     number: int
     seed: int
     source: str
     period: int
-    """Which half hour of its source it is."""
+    """Index of the half hour of its source."""
     size: int
     parts: tuple[Part, ...]
     style: str = "recorder"
@@ -71,7 +66,7 @@ class Shard:
 
 @dataclass
 class Made:
-    """What became of a shard."""
+    """A shard that was generated."""
 
     number: int
     files: list[str]
@@ -79,69 +74,72 @@ class Made:
     packets: int
     tables: dict[str, Path]
     """Truth, as Arrow files."""
-    counts: Counter[Kind] = field(default_factory=Counter)
+    counts: Counter[MessageKind] = field(default_factory=Counter)
 
 
 def style_of(shard: Shard) -> Style:
-    """The style of a shard."""
+    """Return the capture style of a shard."""
     if shard.style == "recorder":
         return RecordedStyle()
     return SniffedStyle(resolution_ns=1000 if shard.source.endswith("a") else 1)
 
 
 def run(shard: Shard, folder: Path) -> Made:
-    """Makes the files of a shard in a folder, and its truth in `truth/.parts` below it."""
+    """Write the captures of a shard to a folder, and its truth to `truth/.parts` in it."""
     style = style_of(shard)
     rng = np.random.default_rng([shard.seed, shard.number])
-    plates = _plates(shard, style)
-    buffer, casts = _cast_all(shard, style, plates, rng)
+    templates = _packet_templates(shard, style)
+    buffer, groups = _instantiate_all(shard, style, templates, rng)
     sequences = range(shard.period * FILES, (shard.period + 1) * FILES)
     edits = Edits()
-    chance = random.Random(f"{shard.seed}/{shard.number}/faults")
-    wounds = injure(casts, shard.faults, style, edits, chance)
-    pressed = press(style, buffer, casts, folder, shard.source, sequences, edits)
-    _log_keys(casts, folder / f"{shard.source}-{shard.period:04d}.keys")
-    made = Made(shard.number, pressed.files, sum(pressed.sizes), pressed.packets, {})
-    _tell(made, casts, wounds, style, folder / "truth" / ".parts")
+    fault_rng = random.Random(f"{shard.seed}/{shard.number}/faults")
+    injected = inject_faults(groups, shard.faults, style, edits, fault_rng)
+    written = write_captures(style, buffer, groups, folder, shard.source, sequences, edits)
+    _write_key_log(groups, folder / f"{shard.source}-{shard.period:04d}.keys")
+    made = Made(shard.number, written.files, sum(written.sizes), written.packets, {})
+    _write_truth(made, groups, injected, style, folder / "truth" / ".parts")
     return made
 
 
-def _log_keys(casts: list[Cast], path: Path) -> None:
-    """Lines of a key log that a capture has no place for."""
+def _write_key_log(groups: list[Instances], path: Path) -> None:
+    """Write the key log lines that the capture format has no place for."""
     lines: list[bytes] = []
-    for each in casts:
-        for n, item in enumerate(each.plate.items):
+    for each in groups:
+        for n, item in enumerate(each.packets.items):
             if item.hidden and item.data:
-                start = int(each.plate.starts[n])
+                start = int(each.packets.starts[n])
                 found = each.rows[:, start : start + len(item.data)]
                 lines += [row.tobytes() + b"\n" for row in found]
     if lines:
         path.write_bytes(b"".join(lines))
 
 
-def _plates(shard: Shard, style: Style) -> list[tuple[Plate, float]]:
-    """Moulds of every kind, and the share of bytes that each of them gets."""
-    found: list[tuple[Plate, float]] = []
-    for scenario, share, moulds in shard.parts:
-        for n in range(moulds):
-            mould = make(scenario, f"{shard.seed}/{shard.number}/{scenario}/{n}")
-            found.append((style.plate(mould), share / moulds))
+def _packet_templates(shard: Shard, style: Style) -> list[tuple[PacketTemplate, float]]:
+    """Return templates of every scenario, each with its share of the bytes."""
+    found: list[tuple[PacketTemplate, float]] = []
+    for scenario, share, templates in shard.parts:
+        for n in range(templates):
+            template = make(scenario, f"{shard.seed}/{shard.number}/{scenario}/{n}")
+            found.append((style.packets(template), share / templates))
     return found
 
 
-def _cast_all(
-    shard: Shard, style: Style, plates: list[tuple[Plate, float]], rng: np.random.Generator
-) -> tuple[Bytes, list[Cast]]:
-    """All casts, one behind the other in one buffer."""
-    counts = [max(1, round(shard.size * share / len(plate.row))) for plate, share in plates]
-    sizes = [len(plate.row) * count for (plate, _), count in zip(plates, counts, strict=True)]
+def _instantiate_all(
+    shard: Shard,
+    style: Style,
+    templates: list[tuple[PacketTemplate, float]],
+    rng: np.random.Generator,
+) -> tuple[Bytes, list[Instances]]:
+    """Instantiate all templates, one after the other in one buffer."""
+    counts = [max(1, round(shard.size * share / len(each.row))) for each, share in templates]
+    sizes = [len(each.row) * count for (each, _), count in zip(templates, counts, strict=True)]
     buffer = np.empty(sum(sizes), np.uint8)
-    found: list[Cast] = []
-    at, number = 0, shard.number * CASTS
-    for (plate, _), count, size in zip(plates, counts, sizes, strict=True):
+    found: list[Instances] = []
+    at, number = 0, shard.number * INSTANCES
+    for (packets, _), count, size in zip(templates, counts, sizes, strict=True):
         rows = buffer[at : at + size].reshape(count, -1)
-        made = cast(
-            plate,
+        made = instantiate(
+            packets,
             rows,
             np.arange(number, number + count, dtype=np.uint64),
             rng,
@@ -154,35 +152,44 @@ def _cast_all(
     return buffer, found
 
 
-def _tell(made: Made, casts: list[Cast], wounds: list[Wound], style: Style, folder: Path) -> None:
-    """Writes what really happened: in casts that are whole, and in each that is wounded."""
-    hurt = {each.victim.key for each in wounds}
-    told: list[tuple[Cast, Sheets]] = []
-    for which, each in enumerate(casts):
-        whole = [k for k in range(len(each.times)) if (which, k) not in hurt]
+def _write_truth(
+    made: Made,
+    groups: list[Instances],
+    injected: list[InjectedFault],
+    style: Style,
+    folder: Path,
+) -> None:
+    """Write the truth: of all instances without a fault by template, of the others one by one."""
+    faulty = {each.target.key for each in injected}
+    found: list[tuple[Instances, Truth]] = []
+    for which, each in enumerate(groups):
+        whole = [k for k in range(len(each.times)) if (which, k) not in faulty]
         if whole:
             some = each if len(whole) == len(each.times) else each.only(whole)
-            told.append((some, sheets(each.plate, facts=style.numbered)))
-    wounded = [
-        (each, sheets(each.victim.cast.plate, facts=style.numbered, altered=each.altered))
-        for each in wounds
+            found.append((some, truth_of(each.packets, facts=style.numbered)))
+    with_fault = [
+        (
+            each,
+            truth_of(each.target.instances.packets, facts=style.numbered, altered=each.altered),
+        )
+        for each in injected
     ]
-    told += [(each.victim.cast.only([each.victim.k]), found) for each, found in wounded]
-    for each, found in told:
-        for kind, count in found.counts.items():
-            made.counts[kind] += count * len(each.times)
+    found += [(each.target.instances.only([each.target.k]), truth) for each, truth in with_fault]
+    for some, truth in found:
+        for kind, count in truth.counts.items():
+            made.counts[kind] += count * len(some.times)
     for table in TABLES:
-        parts = [(sheet, each) for each, found in told if (sheet := found.tables.get(table))]
-        if parts or (table == "faults" and wounded):
+        parts = [(rows, some) for some, truth in found if (rows := truth.tables.get(table))]
+        if parts or (table == "faults" and with_fault):
             made.tables[table] = folder / f"{table}-{made.number:05d}.arrow"
-            rows = (
-                filled(table, parts, made.files)
+            _save(
+                expand(table, parts, made.files)
                 if parts
-                else fault_table(wounded, style, made.files)
+                else fault_table(with_fault, style, made.files),
+                made.tables[table],
             )
-            _save(rows, made.tables[table])
 
 
-def _save(table: Any, path: Path) -> None:
+def _save(table: pa.Table, path: Path) -> None:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)

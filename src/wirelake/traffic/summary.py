@@ -1,4 +1,4 @@
-"""The truth of a whole run: the parts of its shards in one file for each table, and in figures."""
+"""The truth of a run: one file for each table, from the parts of all shards, and a summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from wirelake.records.schema import schema
 
 from .shard import Made
-from .truth.sheets import TABLES
+from .truth.tables import TABLES
 
 __all__ = ["Summary", "Target", "gather"]
 
@@ -34,20 +34,20 @@ _COUNTS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was called, how often, and how long it took."""
+    """Calls to one target."""
 
     protocol: str
     target: str
     calls: int
     answered: int
-    """Calls with a whole answer, failures included."""
+    """Calls with a complete response, failures included."""
     p50_ns: int | None
     p99_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run in figures."""
+    """Figures of a run."""
 
     files: int
     bytes: int
@@ -63,7 +63,7 @@ class Summary:
     targets: tuple[Target, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Return a JSON object."""
         return {
             "files": self.files,
             "bytes": self.bytes,
@@ -80,7 +80,7 @@ class Summary:
 
 
 def gather(folder: Path, made: Sequence[Made]) -> Summary:
-    """Writes the tables of truth, and counts."""
+    """Write the truth tables; return the figures."""
     outcomes: dict[str, Counter[str]] = {}
     latencies: dict[tuple[str, str], list[Any]] = {}
     rows: Counter[str] = Counter()
@@ -115,7 +115,7 @@ def gather(folder: Path, made: Sequence[Made]) -> Summary:
 
 
 def _writer(path: Path, columns: pa.Schema) -> pq.ParquetWriter:
-    """Only texts repeat; a dictionary of times would be as large as the times."""
+    """Open a Parquet file. Only text repeats: a dictionary of times would be as large as they."""
     texts = [field.name for field in columns if pa.types.is_string(field.type)]
     return pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=texts)
 
@@ -148,7 +148,7 @@ def _target(key: tuple[str, str], found: list[npt.NDArray[np.int64]]) -> Target:
 
 
 def _percentile(values: npt.NDArray[np.int64], share: int) -> int | None:
-    """The least value that so many of a hundred are not above."""
+    """Return a percentile: the smallest value with that share of values not above it."""
     if not len(values):
         return None
     return int(values[max(0, -(-len(values) * share // 100) - 1)])

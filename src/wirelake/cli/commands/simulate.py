@@ -109,12 +109,11 @@ def command(
         click.echo(json_line(live.as_json()) if as_json else _live_text(out, live))
         return
     from wirelake.traffic import (
-        PROTOCOLS,
         SimulateError,
         simulate,
     )
 
-    chosen = PROTOCOLS if protocols is None else tuple(filter(None, protocols.split(",")))
+    chosen = None if protocols is None else tuple(filter(None, protocols.split(",")))
     try:
         with _progress() as told:
             summary = simulate(

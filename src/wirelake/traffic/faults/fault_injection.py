@@ -1,4 +1,4 @@
-"""Wounds a share of a shard's messages, and tells what a reader must say of each wound."""
+"""Puts faults into a share of a shard's messages, and makes the rows of `faults`."""
 
 from __future__ import annotations
 
@@ -13,73 +13,75 @@ import pyarrow as pa
 from wirelake.capture.format.limits import FAULT_BYTES
 from wirelake.records.schema import schema
 
-from ..packets.packet_template import Cast
+from ..packets.packet_template import Instances
 from ..packets.writer import Edits, Style
-from ..truth.reading import Captured, StreamFault
-from ..truth.sheets import Sheets
-from ..truth.sightings import DIRECTIONS
+from ..scenes.provider import DIRECTIONS
+from ..truth.streams import CapturedStream, StreamFault
+from ..truth.tables import Truth
 from .fault_plan import (
     KINDS,
-    Victim,
-    Wound,
-    wound,
+    FaultTarget,
+    InjectedFault,
+    inject,
 )
 
-__all__ = ["fault_table", "injure"]
+__all__ = ["fault_table", "inject_faults"]
 
 _ATTEMPTS: Final = 4
-"""Kinds that are tried on one victim before another is taken."""
+"""Kinds of faults that are tried on one instance."""
 _LAST: Final = 0.97
-"""Blocks are damaged before this share of a shard's packets: a reader needs some behind them."""
+"""Blocks are damaged before this quantile of time: a reader needs packets behind them."""
 
 
-def injure(
-    casts: Sequence[Cast], share: float, style: Style, edits: Edits, rng: random.Random
-) -> list[Wound]:
-    """Wounds so many of all messages, each in another scene."""
+def inject_faults(
+    groups: Sequence[Instances], share: float, style: Style, edits: Edits, rng: random.Random
+) -> list[InjectedFault]:
+    """Put faults into a share of all messages, each in another instance."""
     if not share:
         return []
-    messages = sum(len(cast.times) * _messages(cast) for cast in casts)
-    victims = [(w, k) for w, cast in enumerate(casts) for k in range(len(cast.times))]
-    rng.shuffle(victims)
-    late = np.quantile(np.concatenate([cast.times[:, -1] for cast in casts]), _LAST)
+    messages = sum(len(instances.times) * _messages(instances) for instances in groups)
+    targets = [(w, k) for w, instances in enumerate(groups) for k in range(len(instances.times))]
+    rng.shuffle(targets)
+    late = np.quantile(np.concatenate([instances.times[:, -1] for instances in groups]), _LAST)
     kinds = cycle(KINDS)
-    found: list[Wound] = []
-    for w, k in victims:
+    found: list[InjectedFault] = []
+    for w, k in targets:
         if len(found) >= round(messages * share):
             break
         for kind in (next(kinds) for _ in range(_ATTEMPTS)):
-            if kind == "block" and casts[w].times[k, -1] > late:
+            if kind == "block" and groups[w].times[k, -1] > late:
                 continue
-            result = wound(Victim(w, casts[w], k), kind, style, edits, rng)
+            result = inject(FaultTarget(w, groups[w], k), kind, style, edits, rng)
             if result is not None:
                 found.append(result)
                 break
     return found
 
 
-def _messages(cast: Cast) -> int:
-    connections = cast.plate.mould.connections
+def _messages(instances: Instances) -> int:
+    connections = instances.packets.template.connections
     return sum(len(stream.frames) for each in connections for stream in each.streams)
 
 
-def fault_table(told: list[tuple[Wound, Sheets]], style: Style, files: Sequence[str]) -> pa.Table:
-    """The rows of `faults`."""
+def fault_table(
+    injected: list[tuple[InjectedFault, Truth]], style: Style, files: Sequence[str]
+) -> pa.Table:
+    """Return the rows of `faults`."""
     rows: list[dict[str, Any]] = []
-    for each, sheets in told:
+    for each, truth in injected:
         if each.damaged is not None:
             rows.append(_block_row(each, each.damaged, style, files))
-        for seen in sheets.seen.faults:
-            rows.append(_row(each, seen.connection, seen.direction, seen.fault, sheets, files))
+        for found in truth.read.faults:
+            rows.append(_row(each, found.connection, found.direction, found.fault, truth, files))
     return pa.Table.from_pylist(rows, schema=schema("faults"))
 
 
-def _block_row(each: Wound, n: int, style: Style, files: Sequence[str]) -> dict[str, Any]:
-    cast, k = each.victim.cast, each.victim.k
-    block = cast.rows[k, cast.plate.starts[n] : cast.plate.stops[n]].tobytes()
+def _block_row(each: InjectedFault, n: int, style: Style, files: Sequence[str]) -> dict[str, Any]:
+    instances, k = each.target.instances, each.target.k
+    block = instances.rows[k, instances.packets.starts[n] : instances.packets.stops[n]].tobytes()
     return {
-        "file": files[cast.files[k, n]],
-        "offset": int(cast.offsets[k, n]),
+        "file": files[instances.files[k, n]],
+        "offset": int(instances.offsets[k, n]),
         "present_bytes": len(block),
         "missing_bytes": 0,
         "code": "bad_block",
@@ -89,18 +91,18 @@ def _block_row(each: Wound, n: int, style: Style, files: Sequence[str]) -> dict[
 
 
 def _row(
-    each: Wound,
+    each: InjectedFault,
     place: int,
-    way: int,
+    direction: int,
     fault: StreamFault,
-    sheets: Sheets,
+    truth: Truth,
     files: Sequence[str],
 ) -> dict[str, Any]:
-    cast, k = each.victim.cast, each.victim.k
+    instances, k = each.target.instances, each.target.k
     row: dict[str, Any] = {
-        "connection": int(cast.connections[k, place]),
-        "direction": DIRECTIONS[way],
-        "protocol": cast.plate.mould.connections[place].protocol,
+        "connection": int(instances.connections[k, place]),
+        "direction": DIRECTIONS[direction],
+        "protocol": instances.packets.template.connections[place].protocol,
         "stream_offset": fault.start,
         "present_bytes": fault.present_bytes,
         "missing_bytes": fault.missing,
@@ -110,7 +112,7 @@ def _row(
     }
     if fault.code == "conflict":
         copy = each.copies[-1]
-        item = cast.plate.items[fault.item]
+        item = instances.packets.items[fault.item]
         size = item.payload_at + item.payload[1] - item.payload[0]
         return row | {
             "ts_ns": copy.time_ns,
@@ -118,23 +120,23 @@ def _row(
             "offset": copy.offset + copy.differs_at,
             "bytes": copy.data[copy.differs_at : size][:FAULT_BYTES],
         }
-    item = cast.plate.items[fault.item]
+    item = instances.packets.items[fault.item]
     inside = item.payload_at + fault.at - item.payload[0]
     return row | {
-        "ts_ns": int(cast.times[k, fault.item]),
-        "file": files[cast.files[k, fault.item]],
-        "offset": int(cast.offsets[k, fault.item]) + inside,
-        "bytes": _sample(cast, k, fault, sheets.seen.streams[place, way]),
+        "ts_ns": int(instances.times[k, fault.item]),
+        "file": files[instances.files[k, fault.item]],
+        "offset": int(instances.offsets[k, fault.item]) + inside,
+        "bytes": _sample(instances, k, fault, truth.read.streams[place, direction]),
     }
 
 
-def _sample(cast: Cast, k: int, fault: StreamFault, seen: Captured) -> bytes:
-    """The first of the bytes that would not decode."""
+def _sample(instances: Instances, k: int, fault: StreamFault, captured: CapturedStream) -> bytes:
+    """Return the first bytes that do not decode."""
     out = bytearray()
     for start, stop in fault.present:
         for position in range(start, min(stop, start + FAULT_BYTES)):
-            n = int(seen.owners[position])
-            item = cast.plate.items[n]
-            column = cast.plate.starts[n] + item.payload_at + position - item.payload[0]
-            out.append(cast.rows[k, column])
+            n = int(captured.owners[position])
+            item = instances.packets.items[n]
+            column = instances.packets.starts[n] + item.payload_at + position - item.payload[0]
+            out.append(instances.rows[k, column])
     return bytes(out[:FAULT_BYTES])

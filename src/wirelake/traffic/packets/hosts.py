@@ -1,7 +1,7 @@
-"""Addresses, ports and ids of simulated connections: no two alike, and all of one width.
+"""Addresses, ports and ids of simulated connections: all distinct, and all of one width.
 
-A scene has up to eight client machines, and each of these up to thirty-two connections. Addresses
-are 10.128.128.128 to 10.255.255.255, so that they have one length as text; ports have five digits.
+A scene has up to eight client hosts with up to 32 connections each. Addresses are 10.128.128.128 to
+10.255.255.255, so that they have the same length as text; ports have five digits.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _PRIME: Final = np.uint64(0x100000001B3)
 _FIRST_ID: Final = 10**18
 
 
-def _scrambled(casts: Ints, host: npt.NDArray[Any]) -> Ints:
-    """31 bits for each machine; an odd factor lets no two have the same."""
-    number = casts[:, None] * np.uint64(HOSTS) + host.astype(np.uint64)
+def _scrambled(instances: Ints, host: npt.NDArray[Any]) -> Ints:
+    """Return 31 distinct bits for each host; multiplication by an odd factor is a bijection."""
+    number = instances[:, None] * np.uint64(HOSTS) + host.astype(np.uint64)
     return number * np.uint64(_SPREAD | 1) & np.uint64((1 << _BITS) - 1)
 
 
-def addresses(casts: Ints, host: npt.NDArray[Any]) -> Bytes:
-    """IPv4 addresses by cast and connection; the last axis has their four bytes."""
-    scrambled = _scrambled(casts, host) >> np.uint64(10)
+def addresses(instances: Ints, host: npt.NDArray[Any]) -> Bytes:
+    """IPv4 addresses by instance and connection; the last axis is their four bytes."""
+    scrambled = _scrambled(instances, host) >> np.uint64(10)
     out = np.full((*scrambled.shape, 4), 10, np.uint8)
     for n, shift in enumerate((14, 7, 0)):
         out[..., n + 1] = 128 + ((scrambled >> np.uint64(shift)) & np.uint64(127)).astype(np.uint8)
@@ -55,7 +55,7 @@ def addresses(casts: Ints, host: npt.NDArray[Any]) -> Bytes:
 
 
 def address_text(found: Bytes) -> Bytes:
-    """Addresses as text of fourteen characters."""
+    """Format addresses as 14 characters."""
     out = np.full((*found.shape[:-1], 14), ord("."), np.uint8)
     out[..., 0:2] = np.frombuffer(b"10", np.uint8)
     for n in range(3):
@@ -63,24 +63,26 @@ def address_text(found: Bytes) -> Bytes:
     return out
 
 
-def ports(casts: Ints, host: npt.NDArray[Any], port: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:
-    """Ports by cast and connection."""
-    blocks = _scrambled(casts, host) & np.uint64(1023)
+def ports(
+    instances: Ints, host: npt.NDArray[Any], port: npt.NDArray[Any]
+) -> npt.NDArray[np.uint16]:
+    """Client ports by instance and connection."""
+    blocks = _scrambled(instances, host) & np.uint64(1023)
     return (np.uint64(_FIRST_PORT) + blocks * np.uint64(PORTS) + port.astype(np.uint64)).astype(
         np.uint16
     )
 
 
-def connection_ids(casts: Ints, count: int) -> npt.NDArray[np.int64]:
-    """Ids as a recorder gives them, of nineteen digits."""
+def connection_ids(instances: Ints, count: int) -> npt.NDArray[np.int64]:
+    """Connection ids as a recorder assigns them, of nineteen digits."""
     places: Ints = np.arange(count).astype(np.uint64)
-    number = casts[:, None] * np.uint64(256) + places
+    number = instances[:, None] * np.uint64(256) + places
     spread: Ints = number * np.uint64(0x9E3779B97F4A7C15) & np.uint64((1 << 62) - 1)
     return (spread + np.uint64(_FIRST_ID)).astype(np.int64)
 
 
 def fnv(parts: list[Bytes]) -> npt.NDArray[np.int64]:
-    """FNV-1a over the last axis, cut to 63 bits: how readers make the ids that nobody gave."""
+    """FNV-1a over the last axis, cut to 63 bits: how readers derive ids that nobody recorded."""
     value: Ints = np.full(parts[0].shape[:-1], _BASIS, np.uint64)
     for part in parts:
         for n in range(part.shape[-1]):
@@ -93,7 +95,7 @@ def fnv(parts: list[Bytes]) -> npt.NDArray[np.int64]:
 def hashed_ids(
     client: Bytes, client_port: npt.NDArray[Any], server_port: npt.NDArray[Any], first: Ints
 ) -> npt.NDArray[np.int64]:
-    """Ids of connections that no recorder named, from their ends and their first packet."""
+    """Connection ids without a recorder, from both endpoints and the time of the first packet."""
     shape = client.shape[:-1]
     server = np.broadcast_to(np.frombuffer(SERVER, np.uint8), (*shape, 4))
     return fnv(

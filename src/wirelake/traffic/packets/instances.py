@@ -1,11 +1,12 @@
-"""Casting: a matrix of a plate, with a row for each cast.
+"""Instances: a matrix of a packet template, with one row per instance.
 
-All rows have the bytes of the plate and, in the columns that differ, the cast's own addresses, ids
-and times. All of it is done by NumPy, for all rows at once; nothing is done packet by packet. What
-is sealed is sealed anew, cast by cast (`sealing.py`).
+Every row has the bytes of the template and, in the columns that vary, the instance's own addresses,
+ids and times. NumPy writes them for all rows at once; only encryption is done row by row
+(`sealing.py`). Sessions that talk for real reach some ten thousand messages a second, so this is
+what makes a large run possible.
 
-The times of a cast are its own as well: the pauses between the packets of the scene, each stretched
-or shortened at random, so that the order within a scene stays as it was and every latency differs.
+Times vary too: each pause between two packets of the scene is stretched or shortened at random. The
+order within a scene stays as it was, and every latency differs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..clock import PERIOD_NS
+from ..scenes.scene import PERIOD_NS
 from . import hosts
 from .numbers import (
     FORMS,
@@ -27,105 +28,104 @@ from .numbers import (
     varint6,
 )
 from .packet_template import (
-    Cast,
     Columns,
-    Plate,
+    Instances,
+    PacketTemplate,
 )
-from .recorded import server_port
-from .sealing import State, recipes
+from .sealing import State, resealers
 
-__all__ = ["cast"]
+__all__ = ["instantiate"]
 
 _SPREAD: Final = 0.3
-"""How much the pauses of casts differ: the deviation of the logarithm."""
+"""How much pauses vary: standard deviation of the logarithm."""
 _SHORTEST: Final = 0.35
-"""What a pause is shortened to, at most."""
+"""Smallest factor of a pause."""
 _LONGEST: Final = 3.0
-"""What a pause is stretched to, at most."""
+"""Largest factor of a pause."""
 _MS: Final = np.uint64(1_000_000)
 _Marks: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
-def cast(
-    plate: Plate,
+def instantiate(
+    packets: PacketTemplate,
     rows: Bytes,
-    casts: Ints,
+    numbers: Ints,
     rng: np.random.Generator,
     *,
     begin_ns: int,
     resolution_ns: int,
     numbered: bool,
-) -> Cast:
-    """Casts a plate into the rows of a matrix.
+) -> Instances:
+    """Write the instances of a template into the rows of a matrix.
 
-    `casts` are the numbers of the casts, which no other casts of the run have. They lie within a
-    period that begins at `begin_ns`. `numbered`: connections have ids by themselves; otherwise they
-    have those that readers make.
+    `numbers` identify the instances; no other instances of the run have the same. All times are in
+    the period that begins at `begin_ns`. `numbered`: connections have recorded ids; otherwise their
+    ids are those that readers derive.
     """
-    times = _times(plate, len(rows), rng) + begin_ns
+    times = _times(packets, len(rows), rng) + begin_ns
     times = times // resolution_ns * resolution_ns
-    connections = plate.mould.connections
+    connections = packets.template.connections
     host = np.array([each.host for each in connections])
-    addresses = hosts.addresses(casts, host)
-    ports = hosts.ports(casts, host, np.array([each.port for each in connections]))
+    addresses = hosts.addresses(numbers, host)
+    ports = hosts.ports(numbers, host, np.array([each.port for each in connections]))
     if numbered:
-        ids = hosts.connection_ids(casts, len(connections))
+        ids = hosts.connection_ids(numbers, len(connections))
     else:
-        ids = _hashed(plate, addresses, ports, times)
+        ids = _hashed(packets, addresses, ports, times)
     nowhere = np.zeros((0, 0), np.int64)
-    made = Cast(plate, rows, times, block(casts), addresses, ports, ids, nowhere, nowhere)
+    made = Instances(packets, rows, times, block(numbers), addresses, ports, ids, nowhere, nowhere)
     _write(made, rng.integers(0, 1 << 32, (len(rows), 2 * len(connections)), np.int64))
-    _seal(plate, rows, rng)
+    _seal(packets, rows, rng)
     return made
 
 
-def _times(plate: Plate, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """When each item of each cast is captured, since the period began."""
-    factors = np.exp(rng.standard_normal((count, len(plate.pauses)), np.float32) * _SPREAD)
+def _times(packets: PacketTemplate, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return when each item of each instance is captured, relative to the period."""
+    factors = np.exp(rng.standard_normal((count, len(packets.pauses)), np.float32) * _SPREAD)
     np.clip(factors, _SHORTEST, _LONGEST, out=factors)
-    times = np.cumsum(factors * plate.pauses, axis=1).astype(np.int64)
+    times = np.cumsum(factors * packets.pauses, axis=1).astype(np.int64)
     room = np.maximum(1, PERIOD_NS - times[:, -1])
     begins: npt.NDArray[np.int64] = (rng.random(count) * room).astype(np.int64)
     return times + begins[:, None]
 
 
 def _hashed(
-    plate: Plate, addresses: Bytes, ports: npt.NDArray[Any], times: npt.NDArray[np.int64]
+    packets: PacketTemplate, addresses: Bytes, ports: npt.NDArray[Any], times: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Ids as readers make them: from both ends and the time of the first packet."""
-    first = [-1] * len(plate.mould.connections)
-    for n, item in reversed(list(enumerate(plate.items))):
+    """Return connection ids as readers derive them."""
+    first = [-1] * len(packets.template.connections)
+    for n, item in reversed(list(enumerate(packets.items))):
         if item.is_packet:
             first[item.connection] = n
-    servers = np.array([server_port(each.protocol) for each in plate.mould.connections])
+    servers = np.array([each.scenes.server_port for each in packets.template.connections])
     return hosts.hashed_ids(addresses, ports, servers, times[:, first].astype(np.uint64))
 
 
-def _seal(plate: Plate, rows: Bytes, rng: np.random.Generator) -> None:
-    """Keys for every cast, where something is sealed."""
-    found = recipes(plate)
+def _seal(packets: PacketTemplate, rows: Bytes, rng: np.random.Generator) -> None:
+    """Encrypt every instance, where the scene has encrypted connections."""
+    found = resealers(packets)
     if found:
         for row in rows:
             state: State = {}
-            for recipe in found:
-                recipe.seal(row, rng.bytes, state)
+            for resealer in found:
+                resealer.seal(row, rng.bytes, state)
 
 
-# -- what is written -----------------------------------------------------------------------------
+# -- writing rows --------------------------------------------------------------------------------
 
 
-def _write(made: Cast, first_numbers: npt.NDArray[np.int64]) -> None:
-    """The plate in every row, then what each cast has of its own."""
-    plate, rows = made.plate, made.rows
-    rows[:] = plate.row
+def _write(made: Instances, first_numbers: npt.NDArray[np.int64]) -> None:
+    """Write the template to every row, then the values of each instance."""
+    packets, rows = made.packets, made.rows
+    rows[:] = packets.row
     times = made.times.astype(np.uint64)
-    for form, (columns, places) in plate.ids.items():
+    for form, (columns, places) in packets.ids.items():
         _stamp(rows, columns, FORMS[form](made.first[:, None] + places))
-    for form, (columns, items) in plate.times.items():
+    for form, (columns, items) in packets.times.items():
         _stamp(rows, columns, _TIMES[form](times[:, items]))
-    for what, (columns, connections) in plate.marks.items():
+    for what, (columns, connections) in packets.marks.items():
         _stamp(rows, columns, _MARKS[what](made)[:, connections])
-    for what, (columns, sources, added) in plate.numbers.items():
+    for what, (columns, sources, added) in packets.numbers.items():
         if what == "checksum":
             values = _checksums(made.hosts[:, sources], added)
         else:
@@ -143,7 +143,7 @@ def _bytes(values: npt.NDArray[Any], kind: str) -> Bytes:
 
 
 def _checksums(addresses: Bytes, added: npt.NDArray[np.int64]) -> Bytes:
-    """Of IP headers: all their words, those of the client's address among them."""
+    """Return IP header checksums: `added` is the sum of all words but the client's address."""
     total = np.ascontiguousarray(addresses).view(">u2").astype(np.int64).sum(axis=-1) + added
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
@@ -151,13 +151,13 @@ def _checksums(addresses: Bytes, added: npt.NDArray[np.int64]) -> Bytes:
 
 
 def _ts_pcap(times: Ints, resolution_ns: int) -> Bytes:
-    """Seconds, and what is left, as two little-endian words."""
+    """Encode pcap timestamps: seconds and fraction, as two little-endian words."""
     seconds, rest = np.divmod(times, np.uint64(1_000_000_000))
     return _bytes(seconds | (rest // np.uint64(resolution_ns)) << np.uint64(32), "<u8")
 
 
 def _ts_epb(times: Ints) -> Bytes:
-    """The high word, then the low one, both little-endian."""
+    """Encode pcapng timestamps: high word, then low word, both little-endian."""
     return _bytes(times >> np.uint64(32) | times << np.uint64(32), "<u8")
 
 
@@ -170,7 +170,7 @@ _TIMES: Final[dict[str, Callable[[Ints], Bytes]]] = {
     "i64be": lambda times: _bytes(times // _MS, ">u8"),
     "i64le": lambda times: _bytes(times // _MS, "<u8"),
 }
-_MARKS: Final[dict[str, Callable[[Cast], Bytes]]] = {
+_MARKS: Final[dict[str, Callable[[Instances], Bytes]]] = {
     "address": lambda made: made.hosts,
     "address_text": lambda made: hosts.address_text(made.hosts),
     "port": lambda made: _bytes(made.ports, ">u2"),

@@ -1,9 +1,13 @@
-"""Ids that differ in every cast and have the same width in all of them.
+"""Ids that differ in every instance and have the same width in all of them.
 
-All ids of a scene come from one block of numbers. A cast has a block of its own, so each id is
-written as `first + k` in some form: eight bytes, a varint of six, fifteen hexadecimal digits.
-Forms are functions of NumPy arrays: the ids of a thousand casts are written at once. That an id
-looks random where it should is the work of a multiplication that no two numbers share a result of.
+All ids of a scene come from one block of consecutive numbers, and every instance has a block of its
+own: an id is `first + k`, encoded in some *form*. The forms are chosen so that the encoded width
+never depends on the number (eight bytes, a varint of exactly six, fifteen hexadecimal digits), or
+else ids could not be replaced in place in the rows of a packet template.
+
+Forms are functions of NumPy arrays: the ids of a thousand instances are encoded at once. Ids that
+should look random are multiplied by an odd constant modulo a power of two, which is a bijection: no
+two numbers meet.
 """
 
 from __future__ import annotations
@@ -14,51 +18,64 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BLOCK", "FORMS", "WIDTHS", "Bytes", "Ints", "Numbers", "block", "shown", "written"]
+__all__ = [
+    "BLOCK",
+    "FORMS",
+    "TUNNEL_FORM",
+    "WIDTHS",
+    "Bytes",
+    "Ints",
+    "Numbers",
+    "block",
+    "encode",
+    "encode_integer",
+    "shown",
+]
 
 Ints: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-"""Many numbers, and many bytes."""
+"""Arrays of numbers and of bytes."""
 
 BLOCK: Final = 1 << 13
-"""Numbers of one scene; a scene of a thousand messages needs a quarter."""
-_CASTS: Final = 1 << 28
-"""Casts of one run: 4,096 shards of 65,536."""
+"""Numbers in the block of one scene; a scene of a thousand messages needs a quarter of them."""
+_INSTANCES: Final = 1 << 28
+"""Instances in one run: 4,096 shards of 65,536."""
 _SPREAD: Final = 0x9E3779B1
-"""Odd, so that multiplying modulo a power of two maps no two numbers to one."""
+"""Odd, so that multiplication modulo a power of two is a bijection."""
 _SPREAD_60: Final = 0x9E3779B97F4A7C1
 _SPREAD_64: Final = 0xD6E8FEB86659FD93
 _MASK_60: Final = (1 << 60) - 1
 _BASES: Final = {"u64be": 1 << 52, "i64le": 1 << 52, "varint": 1 << 41}
-"""What is added to a number of a form that is an integer; from 2^41 to twice that, varints have six
-bytes."""
+"""What integer forms add to a number. From 2^41 up to 2^42 varints have six bytes."""
+TUNNEL_FORM: Final = "i64le"
+"""Form of the instance and tunnel ids that identify a tunnel."""
 _HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-def block(casts: Ints) -> Ints:
-    """The first number of each cast."""
-    return casts * np.uint64(_SPREAD) % np.uint64(_CASTS) * np.uint64(BLOCK)
+def block(instances: Ints) -> Ints:
+    """Return the first number in the block of each instance."""
+    return instances * np.uint64(_SPREAD) % np.uint64(_INSTANCES) * np.uint64(BLOCK)
 
 
 class Numbers:
-    """Gives out the numbers of one block, and remembers in which forms they were used."""
+    """Hands out the numbers of one block and records the forms in which they were used."""
 
-    def __init__(self, cast: int):
-        self.first = int(block(np.array([cast], np.uint64))[0])
+    def __init__(self, instance: int):
+        self.first = int(block(np.array([instance], np.uint64))[0])
         self._next = 0
         self.used: dict[bytes, tuple[str, int]] = {}
-        """What may stand in the streams: form and place within the block, by the bytes."""
+        """Form and offset in the block, by encoded bytes."""
 
     def take(self, count: int = 1) -> int:
-        """So many numbers that nobody else has; the place of the first."""
+        """Reserve unused numbers; return the offset of the first."""
         place = self._next
         self._next += count
         if self._next > BLOCK:
-            raise ValueError("a scene needs more numbers than it has")
+            raise ValueError(f"a scene has only {BLOCK} numbers")
         return place
 
     def span(self, form: str, count: int = 1) -> int:
-        """So many numbers that follow each other, as integers; the first."""
+        """Reserve consecutive numbers for use as integers; return the first integer."""
         place = self.take(count)
         numbers = np.arange(self.first + place, self.first + place + count, dtype=np.uint64)
         for k, data in enumerate(FORMS[form](numbers)):
@@ -66,13 +83,13 @@ class Numbers:
         return self.first + place + _BASES[form]
 
     def place(self, form: str, value: int) -> int:
-        """The place of an integer that `span` gave."""
+        """Return the offset in the block of an integer from `span`."""
         return value - self.first - _BASES[form]
 
     def text(self, form: str) -> str:
-        """A number as text."""
+        """Reserve a number and return it as text."""
         place = self.take()
-        data = written(form, self.first + place)
+        data = encode(form, self.first + place)
         self.used[data] = (form, place)
         return data.decode()
 
@@ -93,7 +110,7 @@ def _little(values: Ints) -> Bytes:
 
 
 def varint6(values: Ints) -> Bytes:
-    """LEB128 of numbers that have six groups of seven bits."""
+    """Encode numbers of six 7-bit groups as LEB128."""
     shifts = np.arange(0, 42, 7, dtype=np.uint64)
     groups = ((values[..., None] >> shifts) & np.uint64(0x7F)).astype(np.uint8)
     groups[..., :5] |= 0x80
@@ -101,25 +118,25 @@ def varint6(values: Ints) -> Bytes:
 
 
 def _digits(values: Ints, width: int) -> Bytes:
-    """Hexadecimal digits."""
+    """Encode as hexadecimal digits."""
     shifts = np.arange(4 * (width - 1), -1, -4, dtype=np.uint64)
     return _HEX[((values[..., None] >> shifts) & np.uint64(15)).astype(np.intp)]
 
 
 def decimal(values: Ints, width: int = 19) -> Bytes:
-    """Decimal digits; numbers of 19 digits are what nanoseconds and connection ids are."""
+    """Encode as decimal digits; nanoseconds and connection ids have 19."""
     powers = np.array([10**k for k in range(width - 1, -1, -1)], np.uint64)
     return (values[..., None] // powers % np.uint64(10)).astype(np.uint8) + np.uint8(48)
 
 
 def _spread60(numbers: Ints) -> Ints:
-    """Sixty bits that look random; each step can be undone, so no two numbers meet."""
+    """Return sixty bits that look random; every step is a bijection."""
     mixed = (numbers ^ numbers >> np.uint64(17)) * np.uint64(_SPREAD_60) & np.uint64(_MASK_60)
     return mixed ^ mixed >> np.uint64(29)
 
 
 def _prefixed(letter: str) -> Callable[[Ints], Bytes]:
-    """An id of comet: a letter, and fifteen hexadecimal digits."""
+    """Return a form: a letter and fifteen hexadecimal digits."""
 
     def write(numbers: Ints) -> Bytes:
         digits = _digits(_spread60(numbers), 15)
@@ -130,7 +147,7 @@ def _prefixed(letter: str) -> Callable[[Ints], Bytes]:
 
 
 def _token(numbers: Ints) -> Bytes:
-    """A token of comet: `t` and the form of a UUID."""
+    """Encode as `t` and a UUID."""
     high = _digits(numbers * np.uint64(_SPREAD_64), 16)
     low = _digits(_spread60(numbers), 16)
     text = np.full((*numbers.shape, 37), ord("-"), np.uint8)
@@ -154,21 +171,32 @@ FORMS: Final[dict[str, Callable[[Ints], Bytes]]] = {
     "token": _token,
     "key16": lambda numbers: _digits(numbers * np.uint64(_SPREAD_64), 16),
 }
-"""How a number is written; the last axis of the result is its bytes."""
+"""Encoders by form; the last axis of the result is the bytes of one number."""
 
 WIDTHS: Final = {
     form: int(write(np.zeros(1, np.uint64)).shape[-1]) for form, write in FORMS.items()
 }
-"""Bytes of each form."""
+"""Bytes of an id in each form."""
 
 
-def written(form: str, number: int) -> bytes:
-    """One number in a form."""
+def encode_integer(form: str, value: int) -> bytes:
+    """Encode an integer as it is on the wire, in an integer form."""
+    if form == "varint":
+        out = bytearray()
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        return bytes((*out, value))
+    return value.to_bytes(8, "big" if form.endswith("be") else "little")
+
+
+def encode(form: str, number: int) -> bytes:
+    """Encode one number of the block."""
     return FORMS[form](np.array([number], np.uint64)).tobytes()
 
 
 def shown(form: str, numbers: Ints) -> npt.NDArray[Any]:
-    """Numbers as tables show them: integers, or texts."""
+    """Return numbers as tables show them: integers or text."""
     if form in _BASES:
         return _based(form, numbers).astype(np.int64)
     data = FORMS[form](numbers)

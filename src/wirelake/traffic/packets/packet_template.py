@@ -1,7 +1,7 @@
-"""A plate: the packets of a mould as bytes, with the columns in which casts differ.
+"""A packet template: the packets of a scene template as bytes, and the columns that vary.
 
-A style makes the items of a plate, `engraving.py` finds the columns, `casting.py` makes a matrix of
-it, with a row for each cast.
+A capture style makes the items, `placement.py` finds the columns in which instances differ, and
+`instances.py` makes a matrix of them, with one row per instance.
 """
 
 from __future__ import annotations
@@ -12,97 +12,98 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..scenes.template import Mould
+from ..scenes.template import SceneTemplate
 from .numbers import Bytes, Ints
 
-__all__ = ["SPACING_S", "Cast", "Columns", "Item", "Plate"]
+__all__ = ["SPACING_S", "Columns", "Instances", "Item", "PacketTemplate"]
 
 SPACING_S: Final = 0.000_004
-"""Between two packets of a connection with payload, at least: even when it is shortened, their
-times differ in every file, so that their order is no matter of opinion."""
+"""Minimum pause between two payload packets of a connection. Even when shortened, their timestamps
+differ in microseconds, so that the order of packets is the same for every reader."""
 
 Columns: TypeAlias = npt.NDArray[np.int64]
-"""Columns of a matrix, as many in each row as what stands there has bytes."""
+"""Columns of the matrix: one row for each value, one column number for each of its bytes."""
 
 
 @dataclass(slots=True)
 class Item:
-    """A packet or block of a plate; one without bytes only marks a time."""
+    """A packet or block of a template; one without bytes only marks a time."""
 
     at: float
     data: bytes = b""
     connection: int = -1
     direction: int = 0
     payload: tuple[int, int] = (0, 0)
-    """Which bytes of the stream it carries."""
+    """Range of the stream that it carries."""
     payload_at: int = 0
-    """Where in `data` they begin."""
-    happening: int = -1
+    """Offset of the payload in `data`."""
+    event: int = -1
     flags: int = 0
     columns: dict[str, int] = field(default_factory=dict)
-    """Where in `data` something of the cast's own stands, by what it is."""
+    """Offsets in `data` of values that vary, by what they are."""
     seq: int = 0
-    """Its sequence number and what it acknowledges, counted from the byte behind the SYN."""
+    """Sequence and acknowledgement number, relative to the first byte after the SYN."""
     ack: int = 0
     hidden: bool = False
-    """Whether its bytes are for others than the capture: a line of a key log."""
+    """Whether its bytes stay out of the capture: a key log line for a separate file."""
 
     @property
     def is_packet(self) -> bool:
-        """Whether it is a packet of a connection, and not a block about one."""
+        """Whether it is a packet of a connection, not a block about one."""
         return self.flags != 0
 
 
 @dataclass(slots=True)
-class Plate:
-    """What casting needs."""
+class PacketTemplate:
+    """Everything that instantiating needs."""
 
-    mould: Mould
+    template: SceneTemplate
     items: list[Item]
     row: Bytes
-    """All items, one behind the other, each beginning at a multiple of four."""
+    """All items one after the other, each starting at a multiple of four."""
     starts: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
     pauses: npt.NDArray[np.float64]
-    """Before each item, in nanoseconds."""
+    """Pause before each item, in nanoseconds."""
     ids: dict[str, tuple[Columns, npt.NDArray[np.uint64]]]
-    """Columns of ids by their form, and the place of each in the block of numbers."""
+    """Columns of ids by form, and the offset of each in the block of numbers."""
     times: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
-    """Columns of times by their form, and the item of which each is the time."""
+    """Columns of times by form, and the item whose time each is."""
     marks: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
-    """Columns of addresses, ports and connection ids, and which connection each belongs to."""
+    """Columns of addresses, ports and connection ids, and the connection of each."""
     numbers: dict[str, tuple[Columns, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-    """Columns of sequence numbers and checksums: which stream or connection, and what is added."""
+    """Columns of sequence numbers and checksums, the stream or connection of each, and what is
+    added."""
     at: dict[int, int]
-    """The item that stands for a happening."""
+    """The item of each event."""
     carriers: list[tuple[list[int], list[int]]]
-    """For each connection and direction, the items that carry payload, in order."""
+    """Items with payload, in order, by connection and direction."""
 
 
 @dataclass(slots=True)
-class Cast:
-    """All casts of one plate."""
+class Instances:
+    """All instances of one packet template."""
 
-    plate: Plate
+    packets: PacketTemplate
     rows: Bytes
     times: npt.NDArray[np.int64]
-    """When each item is captured, by cast and item."""
+    """Capture time of each item, by instance and item."""
     first: Ints
-    """The first number of each cast."""
+    """First number in the block of each instance."""
     hosts: npt.NDArray[Any]
-    """Address of each connection's client, by cast and connection."""
+    """Client address, by instance and connection."""
     ports: npt.NDArray[Any]
     connections: npt.NDArray[np.int64]
-    """Ids of connections."""
+    """Connection ids."""
     files: npt.NDArray[np.int64]
-    """In which file of the shard each item is, by cast and item."""
+    """File of the shard that has each item, by instance and item."""
     offsets: npt.NDArray[np.int64]
-    """Where in its file each item begins."""
+    """Offset of each item in its file."""
 
-    def only(self, some: list[int]) -> Cast:
-        """These of the casts."""
-        return Cast(
-            self.plate,
+    def only(self, some: list[int]) -> Instances:
+        """Return a selection of the instances."""
+        return Instances(
+            self.packets,
             self.rows,
             self.times[some],
             self.first[some],

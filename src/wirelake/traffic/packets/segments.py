@@ -1,10 +1,10 @@
-"""What TCP makes of a conversation: segments, acknowledgements, and small disorders.
+"""TCP segments of a connection: segmentation, acknowledgements, and small disorders.
 
-`segments_of` turns what the tap saw of one connection into packets: writes that follow each other
-closely go out together, long ones are cut, so that frames cross segments and segments hold several
-frames. Acknowledgements travel with data where they can and alone where they must. Now and then a
-segment is sent again although it arrived, or overtaken by its successor; a silent connection is
-probed. Whoever reassembles the streams sees none of this.
+`segments_of` turns what the tap saw of one connection into packets. Writes in quick succession are
+sent together and long ones are cut, so that frames cross segments and segments hold several frames.
+Acknowledgements travel with data where they can and alone where they must. Occasionally a segment
+is retransmitted although it arrived, or overtaken by its successor; an idle connection is probed.
+Reassembly removes all of this.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from wirelake.capture.tcp.synthesis import (
 from ..scenes.scene import (
     C2S,
     S2C,
-    Happening,
+    SceneEvent,
 )
 from .packet_template import SPACING_S
 
 __all__ = ["Segment", "segments_of"]
 
 _TOGETHER_S: Final = 0.003
-"""Writes that follow each other within this time may share a segment."""
+"""Writes within this time may share a segment."""
 _DELAYED_ACK_S: Final = 0.04
 _KEEP_ALIVE_S: Final = 45.0
 _AGAIN_S: Final = 0.21
-"""After this time a segment is sent again that seemed lost."""
+"""Retransmission timeout."""
 _AGAIN: Final = 0.004
-"""The share of segments that are sent twice."""
+"""Share of segments that are retransmitted."""
 _SWAPPED: Final = 0.08
-"""The share of pairs within a burst that overtake each other."""
+"""Share of pairs within a burst that arrive in the other order."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """One packet of a connection; numbers count from the byte behind the SYN."""
+    """One packet of a connection; numbers are relative to the first byte after the SYN."""
 
     at: float
     direction: int
     flags: int
     start: int
     stop: int
-    """The bytes of the stream that it carries; equal when it carries none."""
+    """Range of the stream that it carries; empty without payload."""
     ack: int = 0
-    happening: int = -1
+    event: int = -1
 
     @property
     def size(self) -> int:
@@ -69,23 +69,23 @@ class _Write:
     direction: int
     start: int
     stop: int
-    happening: int
+    event: int
 
 
 def segments_of(
-    happenings: list[tuple[int, Happening]], round_trip_s: float, rng: random.Random
+    events: list[tuple[int, SceneEvent]], round_trip_s: float, rng: random.Random
 ) -> list[Segment]:
-    """The packets of one connection, in order of time."""
+    """Return the packets of one connection, in order of time."""
     mss = rng.choice((1448, 1448, 1380, 1220, 536))
-    opened = next(each for _, each in happenings if each.kind == "open")
-    closed = next((each for _, each in happenings if each.kind == "close"), None)
+    opened = next(each for _, each in events if each.kind == "open")
+    closed = next((each for _, each in events if each.kind == "close"), None)
     found = [
         Segment(opened.at, C2S, SYN, -1, -1),
         Segment(opened.at + 0.000_03, S2C, SYN | ACK, -1, -1),
         Segment(opened.at + round_trip_s, C2S, ACK, 0, 0),
     ]
     clock = found[-1].at
-    for write in _writes(happenings, rng):
+    for write in _writes(events, rng):
         burst = list(_cut(write, mss))
         for segment in burst:
             clock = segment.at = max(segment.at, clock + SPACING_S)
@@ -102,10 +102,10 @@ def segments_of(
     return found
 
 
-def _writes(happenings: list[tuple[int, Happening]], rng: random.Random) -> Iterator[_Write]:
-    """What each end hands to TCP; close ones together."""
+def _writes(events: list[tuple[int, SceneEvent]], rng: random.Random) -> Iterator[_Write]:
+    """Yield what each end writes, joining writes in quick succession."""
     held: _Write | None = None
-    for n, each in happenings:
+    for n, each in events:
         if each.kind != "data":
             continue
         follows = (
@@ -128,11 +128,11 @@ def _cut(write: _Write, mss: int) -> Iterator[Segment]:
     for start in range(write.start, write.stop, mss):
         stop = min(start + mss, write.stop)
         flags = ACK | PSH if stop == write.stop else ACK
-        yield Segment(write.at, write.direction, flags, start, stop, happening=write.happening)
+        yield Segment(write.at, write.direction, flags, start, stop, event=write.event)
 
 
 def _swapped(burst: list[Segment], rng: random.Random) -> list[Segment]:
-    """Now and then the second of two comes first."""
+    """Swap some neighbours of a burst."""
     for one, two in pairwise(burst):
         if one.at < two.at and rng.random() < _SWAPPED:
             one.at, two.at = two.at, one.at
@@ -140,7 +140,7 @@ def _swapped(burst: list[Segment], rng: random.Random) -> list[Segment]:
 
 
 def _acknowledgements(data: list[Segment], round_trip_s: float, end: float) -> list[Segment]:
-    """Packets that acknowledge and carry nothing, where no data goes the other way in time."""
+    """Return pure acknowledgements, where no data goes the other way in time."""
     found: list[Segment] = []
     for n, segment in enumerate(data):
         other = 1 - segment.direction
@@ -153,7 +153,7 @@ def _acknowledgements(data: list[Segment], round_trip_s: float, end: float) -> l
 
 
 def _again(data: list[Segment], rng: random.Random, end: float) -> list[Segment]:
-    """Segments that are sent again although they arrived, alone or with their successor."""
+    """Return spurious retransmissions, some of them joined with their successor."""
     found: list[Segment] = []
     for n, segment in enumerate(data):
         at = segment.at + _AGAIN_S
@@ -174,7 +174,7 @@ def _again(data: list[Segment], rng: random.Random, end: float) -> list[Segment]
 
 
 def _probes(data: list[Segment], end: float) -> list[Segment]:
-    """A server asks a silent client whether it is there."""
+    """Return keep-alive probes of idle connections, and their answers."""
     found: list[Segment] = []
     for one, two in pairwise(data):
         at = one.at + _KEEP_ALIVE_S
@@ -184,7 +184,7 @@ def _probes(data: list[Segment], end: float) -> list[Segment]:
     return found
 
 
-def _ending(closed: Happening, end: float, round_trip_s: float) -> list[Segment]:
+def _ending(closed: SceneEvent, end: float, round_trip_s: float) -> list[Segment]:
     if closed.how == "reset":
         return [Segment(end, C2S, RST | ACK, -2, -2)]
     first = C2S if closed.how == "client" else S2C
@@ -197,21 +197,21 @@ def _ending(closed: Happening, end: float, round_trip_s: float) -> list[Segment]
 
 
 def _acknowledge(found: list[Segment], round_trip_s: float) -> None:
-    """Fills in numbers: what each end has sent, and what it has received by then."""
+    """Fill in sequence and acknowledgement numbers."""
     sent = [0, 0]
     arrived: list[list[tuple[float, int]]] = [[], []]
     fins = [0, 0]
     for segment in found:
-        way, other = segment.direction, 1 - segment.direction
+        direction, other = segment.direction, 1 - segment.direction
         if segment.start < -1:
-            here = sent[way] + (fins[way] if segment.start == -4 else 0)
+            here = sent[direction] + (fins[direction] if segment.start == -4 else 0)
             here -= 1 if segment.start == -3 else 0
             segment.start = segment.stop = here
         if segment.flags & FIN:
-            fins[way] = 1
-        delay = round_trip_s if way == C2S else 0.0
+            fins[direction] = 1
+        delay = round_trip_s if direction == C2S else 0.0
         known = [stop for at, stop in arrived[other][-64:] if at + delay <= segment.at]
         segment.ack = max(known, default=0) + (fins[other] if segment.flags & (FIN | RST) else 0)
-        if segment.stop > sent[way]:
-            sent[way] = segment.stop
-            arrived[way].append((segment.at, segment.stop))
+        if segment.stop > sent[direction]:
+            sent[direction] = segment.stop
+            arrived[direction].append((segment.at, segment.stop))

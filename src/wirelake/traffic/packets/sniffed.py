@@ -1,8 +1,8 @@
-"""The style of tcpdump: pcap, Ethernet, and TCP as it is on a wire (`segments.py`).
+"""Captures in the style of tcpdump: pcap, Ethernet, and TCP as on the wire (`segments.py`).
 
-Casts differ in addresses, ports and initial sequence numbers, which therefore wrap now and then.
-Checksums of IP headers are right; those of TCP are left to the interface, as on a machine whose
-network card computes them.
+Instances differ in addresses, ports and initial sequence numbers, which therefore wrap sometimes.
+IP header checksums are correct; TCP checksums are zero, as on a host whose network card computes
+them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from wirelake.capture.tcp.synthesis import (
     tcp,
 )
 
-from ..clock import SECOND_NS
-from ..scenes.scene import C2S, Happening
-from ..scenes.template import Connection, Mould
+from ..scenes.scene import C2S, SECOND_NS, SceneEvent
+from ..scenes.template import Connection, SceneTemplate
 from .hosts import SERVER
 from .numbers import Bytes
-from .packet_template import Item, Plate
-from .placement import engrave
-from .recorded import server_port
+from .packet_template import Item, PacketTemplate
+from .placement import build_packet_template
 from .segments import Segment, segments_of
 
 __all__ = ["SniffedStyle"]
@@ -33,9 +31,9 @@ __all__ = ["SniffedStyle"]
 _LINKTYPE_ETHERNET: Final = 1
 _SNAP: Final = 262_144
 _SMALLEST: Final = 60
-"""What arrives over Ethernet is at least so long; padding fills it."""
+"""Minimum size of a received Ethernet frame; padding fills it."""
 _LARGEST: Final = 16 << 20
-"""No record is longer: a length beyond it is wrong."""
+"""Largest plausible record; readers reject longer ones."""
 _ROUTER: Final = bytes.fromhex("02005e100001")
 _CARD: Final = bytes.fromhex("02005e100009")
 _NOBODY: Final = bytes(4)
@@ -43,7 +41,7 @@ _SYN_OPTIONS: Final = bytes.fromhex("020405a80103030701010402")
 
 
 class SniffedStyle:
-    """Makes plates and the heads of files; times have microseconds or nanoseconds."""
+    """Makes packet templates and file headers."""
 
     suffix: str = ".pcap"
     numbered: bool = False
@@ -53,24 +51,24 @@ class SniffedStyle:
         self._time = "ts_pcap_ns" if resolution_ns == 1 else "ts_pcap_us"
 
     def head(self, source: str, sequence: int) -> bytes:  # noqa: ARG002 - pcap has no room for it
-        """What a file begins with."""
+        """Return the header of a file."""
         magic = f.PCAP_MAGIC_NANO if self.resolution_ns == 1 else f.PCAP_MAGIC_MICRO
         return struct.pack("<IHHiIII", magic, 2, 4, 0, 0, _SNAP, _LINKTYPE_ETHERNET)
 
-    def plate(self, mould: Mould) -> Plate:
-        """The packets of a mould."""
-        rng = random.Random(f"{mould.seed}/tcp")
-        by_line: dict[int, list[tuple[int, Happening]]] = {}
+    def packets(self, template: SceneTemplate) -> PacketTemplate:
+        """Return the packets of a template."""
+        rng = random.Random(f"{template.seed}/tcp")
+        by_connection: dict[int, list[tuple[int, SceneEvent]]] = {}
         items: list[Item] = []
-        for n, happening in enumerate(mould.happenings):
-            if happening.kind in {"fact", "keys"}:
-                items.append(Item(happening.at, happening.text.encode(), happening=n, hidden=True))
-            elif happening.line is not None:
-                place = mould.places[happening.line.number]
-                by_line.setdefault(place, []).append((n, happening))
-        for place, happenings in by_line.items():
-            items += self._connection(mould, place, happenings, rng)
-        return engrave(mould, items)
+        for n, event in enumerate(template.events):
+            if event.kind in {"fact", "keys"}:
+                items.append(Item(event.at, event.text.encode(), event=n, hidden=True))
+            elif event.connection is not None:
+                place = template.places[event.connection.number]
+                by_connection.setdefault(place, []).append((n, event))
+        for place, events in by_connection.items():
+            items += self._connection(template, place, events, rng)
+        return build_packet_template(template, items)
 
     def introduction(
         self,
@@ -80,15 +78,15 @@ class SniffedStyle:
         number: int,  # noqa: ARG002
         ts_ns: int,  # noqa: ARG002
     ) -> bytes:
-        """Nothing: what a capture holds of a connection is its packets."""
+        """Return nothing: pcap has no place for it."""
         return b""
 
     def can_shorten(self, item: Item) -> bool:
-        """Whether no padding follows the payload."""
+        """Return whether the payload is not followed by padding."""
         return item.payload_at + item.payload[1] - item.payload[0] == len(item.data)
 
     def shortened(self, packet: bytes, size: int, *, on_wire: bool) -> bytes:
-        """A record whose packet has so many bytes less."""
+        """Return a record whose packet is `size` bytes shorter."""
         captured, original = struct.unpack_from("<II", packet, 8)
         frame = bytearray(packet[f.PCAP_RECORD_SIZE : -size])
         if on_wire:
@@ -105,13 +103,13 @@ class SniffedStyle:
         return packet[:8] + struct.pack("<II", captured - size, original) + bytes(frame)
 
     def retimed(self, packet: bytes, ts_ns: int) -> bytes:
-        """A packet that was captured at another time."""
+        """Return a packet with another timestamp."""
         seconds, rest = divmod(ts_ns, SECOND_NS)
         return struct.pack("<II", seconds, rest // self.resolution_ns) + packet[8:]
 
     def damage(self, packet: Bytes) -> bool:
-        """The captured length is beyond everything; the record must not hold what looks like the
-        head of another one."""
+        """Write an impossible captured length, unless the record holds what looks like the header
+        of another one: a reader would resume there."""
         data = packet.tobytes()
         for at in range(1, len(data) - f.PCAP_RECORD_SIZE + 1):
             _, parts, captured, original = struct.unpack_from("<IIII", data, at)
@@ -121,41 +119,41 @@ class SniffedStyle:
         return True
 
     def damage_detail(self, packet: bytes) -> str:
-        """What a reader says of it."""
+        """Return the detail that a reader reports."""
         return f"a record of {int.from_bytes(packet[8:12], 'little')} bytes"
 
     def _connection(
         self,
-        mould: Mould,
+        template: SceneTemplate,
         place: int,
-        happenings: list[tuple[int, Happening]],
+        events: list[tuple[int, SceneEvent]],
         rng: random.Random,
     ) -> list[Item]:
-        connection = mould.connections[place]
+        connection = template.connections[place]
         vlan = rng.randint(2, 4000) if rng.random() < 0.1 else None
-        found = segments_of(happenings, connection.line.round_trip_s, rng)
+        found = segments_of(events, connection.scene.round_trip_s, rng)
         return [self._item(connection, place, segment, vlan) for segment in found]
 
     def _item(self, connection: Connection, place: int, segment: Segment, vlan: int | None) -> Item:
-        way = segment.direction
-        port = server_port(connection.protocol)
-        ports = (0, port) if way == C2S else (port, 0)
-        ends = (_NOBODY, SERVER) if way == C2S else (SERVER, _NOBODY)
-        data = connection.streams[way].data[max(0, segment.start) : max(0, segment.stop)]
+        direction = segment.direction
+        port = connection.scenes.server_port
+        ports = (0, port) if direction == C2S else (port, 0)
+        ends = (_NOBODY, SERVER) if direction == C2S else (SERVER, _NOBODY)
+        data = connection.streams[direction].data[max(0, segment.start) : max(0, segment.stop)]
         options = _SYN_OPTIONS if segment.flags & SYN else b""
         packet = ipv4(*ends, tcp(*ports, flags=segment.flags, payload=data, options=options))
-        link = (_CARD + _ROUTER) if way == C2S else (_ROUTER + _CARD)
+        link = (_CARD + _ROUTER) if direction == C2S else (_ROUTER + _CARD)
         link += struct.pack(">HH", 0x8100, vlan) if vlan is not None else b""
         frame = link + b"\x08\x00" + packet
-        if way == C2S:
+        if direction == C2S:
             frame = frame.ljust(_SMALLEST, b"\0")
         record = struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame
         ip_at = f.PCAP_RECORD_SIZE + len(link) + 2
         columns = {
             self._time: 0,
             "checksum": ip_at + 10,
-            "address": ip_at + (12 if way == C2S else 16),
-            "port": ip_at + (20 if way == C2S else 22),
+            "address": ip_at + (12 if direction == C2S else 16),
+            "port": ip_at + (20 if direction == C2S else 22),
             "seq": ip_at + 24,
             "ack": ip_at + 28,
         }
@@ -165,10 +163,10 @@ class SniffedStyle:
             segment.at,
             record,
             place,
-            way,
+            direction,
             (max(0, segment.start), max(0, segment.stop)),
             ip_at + 40 + len(options),
-            segment.happening,
+            segment.event,
             segment.flags,
             columns,
             seq=segment.start,

@@ -1,11 +1,12 @@
-"""Services on ESNP: calls with values of every type, infos, events, traces, answers in parts.
+"""Services on ESNP: calls with values of every type, infos, events, traces, multi-part responses.
 
-Most calls carry FLAG_ASYNC, so that several are under way and answers overtake each other. Some
-fail, some are answered when nobody waits any more, some never. Now and then the server calls back.
+Most calls carry FLAG_ASYNC, so that several are in flight and responses overtake each other. Some
+fail, some are answered after the caller's timeout, some never. Sometimes the server calls back.
 """
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from typing import Final
 
@@ -13,17 +14,21 @@ from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
     Data,
+    Error,
     FlagType,
     Header,
+    MessageId,
     Payload,
     Row,
     SessionInfo,
     SourceAddress,
+    SourceMessageId,
     Var,
     VarType,
     XData,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
+from wirelake.protocols.esnp.message_summary import facts_of
 from wirelake.protocols.esnp.session import (
     Call,
     EsnpSession,
@@ -31,18 +36,18 @@ from wirelake.protocols.esnp.session import (
 )
 from wirelake.protocols.sansio import Event, Role
 
+from ..packets.numbers import encode_integer
+from .content import blob, sentence
+from .provider import Frame, MessageInfo, ProtocolScenes, Scenario
 from .scene import (
     Actor,
-    Line,
     Scene,
-)
-from .vocabulary import (
-    blob,
-    sentence,
-    value,
+    SceneConnection,
 )
 
-__all__ = ["service"]
+__all__ = ["SCENES", "service"]
+
+_ID_FORM: Final = "u64be"
 
 _TARGETS: Final = {
     ("room", "join"): 0.006,
@@ -53,16 +58,16 @@ _TARGETS: Final = {
     ("rank", "top"): 0.030,
     ("mail", "send"): 0.045,
 }
-"""What is called, and the median time that it takes."""
+"""Services and operations, with the median time of each."""
 _CALLBACK: Final = ("client", "notify")
 _LATE_S: Final = 7.0
-"""Longer than a caller waits."""
+"""Longer than the caller's timeout."""
 
 
 def service(scene: Scene) -> None:
-    """One connection between a caller and a server of services."""
+    """Play one connection between a caller and a service host."""
     calls = scene.rng.randint(12, 60)
-    first_id = scene.numbers.span("u64be", 2 * calls + 8)
+    first_id = scene.numbers.span(_ID_FORM, 2 * calls + 8)
     client = EsnpSession(Role.CLIENT, first_id=first_id, now=scene.now)
     server = EsnpSession(
         Role.SERVER,
@@ -70,56 +75,56 @@ def service(scene: Scene) -> None:
         first_id=first_id + calls + 4,
         now=scene.now,
     )
-    line = scene.dial("esnp", client, server, delay_s=scene.think(0.0006, 0.5))
-    work = _Work(scene, line)
-    line.on_server = lambda event: work.requested(server, event)
-    line.on_client = lambda event: work.requested(client, event)
-    scene.play(work.caller(client, calls))
-    scene.play(work.callbacks(server, max(1, calls // 12)))
+    connection = scene.connect("esnp", client, server, delay_s=scene.delay(0.0006, 0.5))
+    work = _Work(scene, connection)
+    connection.on_server = lambda event: work.requested(server, event)
+    connection.on_client = lambda event: work.requested(client, event)
+    scene.start(work.caller(client, calls))
+    scene.start(work.callbacks(server, max(1, calls // 12)))
 
 
 class _Work:
-    """What both programs do."""
+    """Behaviour of both ends."""
 
-    def __init__(self, scene: Scene, line: Line):
+    def __init__(self, scene: Scene, connection: SceneConnection):
         self.scene = scene
-        self.line = line
-        self.leisure_s = scene.think(0.08)
+        self.connection = connection
+        self.pause_s = scene.delay(0.08)
 
-    # -- asking ------------------------------------------------------------------------------
+    # -- calling -----------------------------------------------------------------------------
 
     def caller(self, client: EsnpSession, calls: int) -> Actor:
-        """Calls, events and infos, some of them in bursts."""
+        """Send calls, events and infos, some of them in bursts."""
         scene = self.scene
-        yield self.line.round_trip_s
+        yield self.connection.round_trip_s
         for _ in range(calls):
             what = scene.rng.random()
             if what < 0.12:
-                self.line.act(lambda: client.announce(self._event()))
+                self.connection.act(lambda: client.announce(self._event()))
             elif what < 0.20:
                 info = (
                     *self._address(("audit", "log")),
                     Payload(data=sentence(scene.rng).encode()),
                 )
-                self.line.act(partial(client.request, info, flag=FlagType.INFO))
+                self.connection.act(partial(client.request, info, flag=FlagType.INFO))
             else:
-                self.line.act(lambda: self._call(client))
+                self.connection.act(lambda: self._call(client))
             if scene.chance(0.6):
-                yield scene.think(self.leisure_s)
+                yield scene.delay(self.pause_s)
         yield _LATE_S + 4.0
-        self.line.act(client.close)
-        self.line.close("client")
+        self.connection.act(client.close)
+        self.connection.close("client")
 
     def callbacks(self, server: EsnpSession, count: int) -> Actor:
-        """The server asks and announces too."""
+        """Send calls and events from the server."""
         for _ in range(count):
-            yield self.scene.think(6 * self.leisure_s) + 2 * self.line.round_trip_s
-            if self.line.over:
+            yield self.scene.delay(6 * self.pause_s) + 2 * self.connection.round_trip_s
+            if self.connection.closed:
                 return
             rows = (*self._address(_CALLBACK), Payload(data=blob(self.scene.rng, 30)))
-            self.line.act(partial(server.request, rows, more_flags=(FlagType.ASYNC,)))
+            self.connection.act(partial(server.request, rows, more_flags=(FlagType.ASYNC,)))
             if self.scene.chance(0.5):
-                self.line.act(lambda: server.announce(self._event()))
+                self.connection.act(lambda: server.announce(self._event()))
 
     def _call(self, client: EsnpSession) -> None:
         scene = self.scene
@@ -159,23 +164,23 @@ class _Work:
     # -- answering ---------------------------------------------------------------------------
 
     def requested(self, session: EsnpSession, event: Event) -> None:
-        """Somebody asks: answer in time, in parts, with an error, too late, or not at all."""
+        """Answer a request: in time, in parts, with an error, too late, or not at all."""
         if not isinstance(event, Requested):
             return
         call, scene = event.call, self.scene
         median_s = next((s for (_, op), s in _TARGETS.items() if self._op(call) == op), 0.004)
-        delay_s = scene.think(median_s, 0.5)
-        fate = scene.rng.random()
-        if fate < 0.02 and call.concurrent:
+        delay_s = scene.delay(median_s, 0.5)
+        outcome = scene.rng.random()
+        if outcome < 0.02 and call.concurrent:
             return
-        if fate < 0.03 and call.concurrent:
-            delay_s = _LATE_S + scene.think(0.5)
-        if fate < 0.08:
-            self.line.later(delay_s, lambda: session.answer(call, error="not now, try again"))
-        elif fate < 0.20 and call.concurrent:
+        if outcome < 0.03 and call.concurrent:
+            delay_s = _LATE_S + scene.delay(0.5)
+        if outcome < 0.08:
+            self.connection.later(delay_s, lambda: session.answer(call, error="not now, try again"))
+        elif outcome < 0.20 and call.concurrent:
             self._answer_in_parts(session, call, delay_s)
         else:
-            self.line.later(delay_s, lambda: session.answer(call, self._result()))
+            self.connection.later(delay_s, lambda: session.answer(call, self._result()))
 
     def _op(self, call: Call) -> str:
         rows = call.message.rows
@@ -185,11 +190,11 @@ class _Work:
 
     def _answer_in_parts(self, session: EsnpSession, call: Call, delay_s: float) -> None:
         parts = self.scene.rng.randint(2, 5)
-        told = self.scene.chance(0.7)
+        counted = self.scene.chance(0.7)
         for part in range(1, parts + 1):
-            seq = (part, parts if told or part == parts else 0)
+            seq = (part, parts if counted or part == parts else 0)
             rows = (Payload(data=blob(self.scene.rng, 80)),)
-            self.line.later(delay_s * part, partial(session.answer, call, rows, seq=seq))
+            self.connection.later(delay_s * part, partial(session.answer, call, rows, seq=seq))
 
     def _result(self) -> tuple[Row, ...]:
         rng = self.scene.rng
@@ -197,3 +202,98 @@ class _Work:
         if rng.random() < 0.5:
             rows.append(Payload(data=blob(rng, 60, 9000)))
         return tuple(rows)
+
+
+# -- values ------------------------------------------------------------------------------------
+
+_RANGES: Final = {
+    VarType.INT: (-1000, 1000),
+    VarType.INT8: (-128, 127),
+    VarType.INT16: (-(1 << 15), (1 << 15) - 1),
+    VarType.INT32: (-(1 << 31), (1 << 31) - 1),
+    VarType.INT64: (-(1 << 63), (1 << 63) - 1),
+    VarType.UINT: (0, 100_000),
+    VarType.UINT8: (0, 255),
+    VarType.UINT16: (0, (1 << 16) - 1),
+    VarType.UINT32: (0, (1 << 32) - 1),
+    VarType.UINT64: (0, (1 << 64) - 1),
+}
+_SCALARS: Final = [kind for kind in VarType if kind not in {VarType.MAP, VarType.LIST}]
+
+
+def value(rng: random.Random, depth: int = 0) -> Var:
+    """Return a random value of any type."""
+    kind = rng.choice(list(VarType) if depth < 2 else _SCALARS)
+    return Var(type=kind, value=_value_of(kind, rng, depth))
+
+
+def _value_of(kind: VarType, rng: random.Random, depth: int) -> object:
+    match kind:
+        case VarType.NULL:
+            return None
+        case VarType.BOOL:
+            return rng.random() < 0.5
+        case VarType.FLOAT32:
+            return rng.randint(-4096, 4096) / 16
+        case VarType.FLOAT64:
+            return rng.uniform(-1e6, 1e6)
+        case VarType.LEN_BYTES:
+            return blob(rng, 16, 64)
+        case VarType.LEN_STRING:
+            return sentence(rng, 20)
+        case VarType.MAP:
+            return tuple((f"k{n}", value(rng, depth + 1)) for n in range(rng.randint(0, 3)))
+        case VarType.LIST:
+            return tuple(value(rng, depth + 1) for _ in range(rng.randint(0, 3)))
+        case _:
+            return rng.randint(*_RANGES[kind])
+
+
+# -- reading back ------------------------------------------------------------------------------
+
+_KINDS: Final = {
+    "REQUEST": ("request", "request"),
+    "INFO": ("request", "info"),
+    "EVENT": ("event", "event"),
+    "NONE": ("event", "event"),
+    "TRACE_INFO": ("trace", "trace_info"),
+    "RESPONSE": ("response", "response"),
+    "INFO_RESPONSE": ("response", "info_response"),
+}
+
+
+def _describe(_: ProtocolScenes, frame: Frame) -> None:
+    facts = facts_of(frame.message)
+    kind, name = _KINDS[facts.kind]
+    info = frame.info = MessageInfo(kind, name, facts.id, facts.source_id)
+    if kind == "response":
+        info.status = "error" if facts.failed else "ok"
+        if facts.seq is not None and facts.seq[0] != facts.seq[1]:
+            info.kind = "part"
+    address: dict[int, str] = {}
+    for row in frame.message.rows:
+        match row:
+            case MessageId() | SourceMessageId():
+                frame.ids.append(encode_integer(_ID_FORM, row.value))
+            case Address():
+                address.setdefault(row.kind, row.value)
+            case Error():
+                info.reason = row.value
+            case Payload() if info.body_bytes is None:
+                info.body_bytes = len(row.data)
+    kinds = (AddressKind.SERVICE, AddressKind.OP)
+    info.target = "/".join(address[kind] for kind in kinds if kind in address) or None
+
+
+SCENES: Final = (
+    ProtocolScenes(
+        "esnp",
+        scenarios=(Scenario("service", service, ("esnp",), 1.2, 1.2, position=3),),
+        describe=_describe,
+        id_form=_ID_FORM,
+        # A reader scans rows up to the END row, whatever they hold: no byte of a row can break the
+        # body and leave the end of the message known.
+        head_bytes=1 << 30,
+    ),
+)
+"""Simulated ESNP traffic."""

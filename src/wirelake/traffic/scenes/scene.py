@@ -1,13 +1,13 @@
-"""A scene: real sessions that talk in memory, in virtual time, with a tap beside the server.
+"""A scene: real protocol sessions that talk in memory, in virtual time, beside a packet tap.
 
-    scene = Scene(random.Random(1))
-    line = scene.dial("comet", client, server)
-    scene.play(actor(scene, line))      # a generator that yields how many seconds it waits
+    scene = Scene(random.Random(1), Numbers(0))
+    connection = scene.connect("comet", client, server)
+    scene.start(actor(scene, connection))   # a generator that yields the seconds it waits
     scene.run()
 
-The tap sees what the edge would: what the client says when it arrives, what the server says when it
-leaves. What it saw is in `scene.happenings`, in order of time; the bytes are in `line.streams`.
-Nothing here reads a clock: an hour of a phone's sleep takes no time at all.
+The tap stands next to the server: it sees client data when it arrives and server data when it
+leaves. `scene.events` lists what it saw in order of time; the bytes are in `connection.streams`.
+Nothing reads a clock, so an hour of silence costs nothing, and a scene follows from its seed alone.
 """
 
 from __future__ import annotations
@@ -17,168 +17,254 @@ import random
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from wirelake.protocols.sansio import Event, Session
+from wirelake.wire import protocol as wire
+from wirelake.wire.errors import NeedMore
+from wirelake.wire.model import Direction
 
 from ..packets.numbers import Numbers
 
-__all__ = ["C2S", "S2C", "Actor", "Closing", "Happening", "Line", "Scene"]
+__all__ = [
+    "C2S",
+    "EPOCH_MS",
+    "EPOCH_NS",
+    "PERIOD_NS",
+    "S2C",
+    "SECOND_NS",
+    "Actor",
+    "Closing",
+    "CodecSession",
+    "Scene",
+    "SceneConnection",
+    "SceneEvent",
+    "SceneSession",
+]
+
+SECOND_NS: Final = 1_000_000_000
+EPOCH_NS: Final = 1_767_621_600 * SECOND_NS
+"""Start of the simulated day: 2026-01-05 14:00:00 UTC."""
+EPOCH_MS: Final = EPOCH_NS // 1_000_000
+PERIOD_NS: Final = 1_800 * SECOND_NS
+"""Time covered by one shard: half an hour, long enough for a client to sleep and reconnect."""
 
 C2S: Final = 0
-"""From the client."""
+"""Direction: client to server."""
 S2C: Final = 1
-"""From the server."""
+"""Direction: server to client."""
 
 Actor: TypeAlias = Generator[float, None, None]
-"""What somebody does; yields the seconds until it goes on."""
+"""Behaviour of one participant; yields the seconds until it continues."""
 Closing: TypeAlias = Literal["client", "server", "reset"]
-"""Who ends a connection: one of the two with FIN, or the client with RST."""
+"""How a connection ends: FIN by the client, FIN by the server, or RST by the client."""
 Kind: TypeAlias = Literal["open", "data", "close", "fact", "keys"]
 
 
 @dataclass(slots=True)
-class Happening:
-    """Something that the tap saw, or that the server told its recorder."""
+class SceneEvent:
+    """Something the tap saw, or something the server reported to its recorder."""
 
     at: float
-    """Seconds since the scene began."""
+    """Seconds since the start of the scene."""
     kind: Kind
-    line: Line | None
+    connection: SceneConnection | None
     direction: int = C2S
     start: int = 0
-    """Of data: where in the stream."""
+    """data: offset in the stream."""
     stop: int = 0
     how: Closing = "client"
-    """Of a close: who ended it."""
+    """close: who closed."""
     reason: str = ""
-    """Of a close: what the server tells its recorder."""
+    """close: the reason that the server reports to its recorder."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """Of a fact: what it says."""
+    """fact: its content."""
+    protocol: str = ""
+    """fact: the protocol it is about."""
     text: str = ""
-    """Of keys: a line of a key log."""
+    """keys: one key log line."""
 
 
-def _ignore(event: Event) -> None:
-    """Nobody listens."""
+class SceneSession(Protocol):
+    """What a scene needs of a sans-IO session; every `wirelake.protocols` session has it."""
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take bytes from the peer."""
+
+    def events(self) -> list[Any]:
+        """Return what happened since the last call."""
+
+    def to_send(self) -> bytes:
+        """Return bytes for the peer."""
+
+    def next_timer(self) -> float | None:
+        """Return when `on_timer` is due."""
+
+    def on_timer(self, now: float) -> None:
+        """Let time pass."""
+
+
+class CodecSession:
+    """A session without state, for a protocol that has no session: it encodes and decodes.
+
+    Its events are the decoded messages. `sends` is the direction of what it sends.
+    """
+
+    def __init__(self, protocol: wire.Protocol, sends: Direction):
+        self._protocol = protocol
+        receives: Direction = "s2c" if sends == "c2s" else "c2s"
+        self._receives = receives if protocol.directed else None
+        self._received = b""
+        self._out: list[bytes] = []
+
+    def send(self, message: Any) -> None:
+        """Encode a message for the peer."""
+        self._out.append(self._protocol.encode(message))
+
+    def receive(self, data: bytes, now: float) -> None:  # noqa: ARG002 - time is of no interest
+        """Take bytes from the peer."""
+        self._received += data
+
+    def events(self) -> list[Any]:
+        """Return the messages that are complete."""
+        found: list[Any] = []
+        while self._received:
+            try:
+                message, stop = self._protocol.decode(self._received, direction=self._receives)
+            except NeedMore:
+                break
+            found.append(message)
+            self._received = self._received[stop:]
+        return found
+
+    def to_send(self) -> bytes:
+        """Return the encoded messages."""
+        data, self._out = b"".join(self._out), []
+        return data
+
+    def next_timer(self) -> float | None:
+        """Return None: there are no timers."""
+        return None
+
+    def on_timer(self, now: float) -> None:
+        """Do nothing."""
+
+
+def _ignore(event: Any) -> None:
+    """Default event handler."""
 
 
 @dataclass(eq=False)
-class Line:
-    """One connection of a scene."""
+class SceneConnection:
+    """One connection of a scene: both sessions and the bytes between them."""
 
     scene: Scene
     number: int
-    """Its place among the connections of the scene."""
+    """Index among all connections of the scene."""
     protocol: str
-    client: Session
-    server: Session
+    client: SceneSession
+    server: SceneSession
     host: int
-    """Which of the scene's client machines dials."""
+    """Index of the client host."""
     delay_s: float
-    """From the tap to the client, one way."""
-    seen: bool = True
+    """One-way delay between tap and client."""
+    captured: bool = True
     """Whether the tap sees it."""
     streams: tuple[bytearray, bytearray] = field(default_factory=lambda: (bytearray(), bytearray()))
-    on_client: Callable[[Event], None] = _ignore
-    on_server: Callable[[Event], None] = _ignore
-    over: bool = False
-    backstage: dict[str, Any] = field(default_factory=dict)
-    """Secrets of the two ends, from which casts make secrets of their own."""
-    _armed: float = float("inf")
+    on_client: Callable[[Any], None] = _ignore
+    on_server: Callable[[Any], None] = _ignore
+    closed: bool = False
+    secrets: dict[str, Any] = field(default_factory=dict)
+    """Secrets of both ends; instances derive their own keys from them (`packets/sealing.py`)."""
+    _timer_at: float = float("inf")
 
     @property
     def round_trip_s(self) -> float:
-        """There and back."""
+        """Round-trip time."""
         return 2 * self.delay_s
 
-    def tick(self) -> None:
-        """Tells both sessions what time it is."""
-        for session in (self.client, self.server):
-            session.receive(b"", self.scene.now)
-
     def flush(self) -> None:
-        """Lets both applications hear what happened, and carries what the sessions have to say."""
-        self._listen(self.client, self.on_client)
-        self._listen(self.server, self.on_server)
+        """Deliver pending events to both applications and send pending bytes."""
+        self._dispatch(self.client, self.on_client)
+        self._dispatch(self.server, self.on_server)
         if up := self.client.to_send():
             self.scene.after(self.delay_s, lambda: self._arrive(C2S, up))
         if down := self.server.to_send():
-            if not self.over:
-                self._saw(S2C, down)
+            if not self.closed:
+                self._capture(S2C, down)
             self.scene.after(self.delay_s, lambda: self._arrive(S2C, down))
-        self._arm()
+        self._set_timer()
 
     def later(self, delay_s: float, action: Callable[[], object]) -> None:
-        """Does something on this connection after a while, unless it is over by then."""
+        """Run an action on this connection after a delay, unless it is closed by then."""
 
         def act() -> None:
-            if not self.over:
+            if not self.closed:
                 self.act(action)
 
         self.scene.after(delay_s, act)
 
     def act(self, action: Callable[[], object]) -> None:
-        """Does something on this connection now."""
-        self.tick()
+        """Run an action on this connection now."""
+        for session in (self.client, self.server):
+            session.receive(b"", self.scene.now)  # only tells the session the time
         action()
         self.flush()
 
     def close(self, how: Closing, reason: str = "") -> None:
-        """Ends the connection; what is under way still arrives."""
+        """Close the connection; bytes in flight still arrive."""
         reason = reason or ("shutdown" if how == "server" else "reset" if how == "reset" else "eof")
         if how == "server":
-            self._closed(how, reason)
+            self._close(how, reason)
         else:
-            self.scene.after(self.delay_s, lambda: self._closed(how, reason))
+            self.scene.after(self.delay_s, lambda: self._close(how, reason))
 
-    def fall_silent(self) -> None:
-        """Nothing is heard of this connection any more, not even an end."""
-        self.over = True
+    def go_silent(self) -> None:
+        """Stop all traffic without a close, like a phone that lost its network."""
+        self.closed = True
 
-    def _closed(self, how: Closing, reason: str) -> None:
-        if self.over:
+    def _close(self, how: Closing, reason: str) -> None:
+        if self.closed:
             return
-        self.over = True
-        if self.seen:
-            self.scene.happen(Happening(self.scene.now, "close", self, how=how, reason=reason))
+        self.closed = True
+        if self.captured:
+            self.scene.record(SceneEvent(self.scene.now, "close", self, how=how, reason=reason))
 
-    def _listen(self, session: Session, application: Callable[[Event], None]) -> None:
+    def _dispatch(self, session: SceneSession, handler: Callable[[Any], None]) -> None:
         while events := session.events():
             for event in events:
-                application(event)
+                handler(event)
 
     def _arrive(self, direction: int, data: bytes) -> None:
-        if self.over and direction == C2S:
+        if self.closed and direction == C2S:
             return
         if direction == C2S:
-            self._saw(C2S, data)
+            self._capture(C2S, data)
             self.server.receive(data, self.scene.now)
         else:
             self.client.receive(data, self.scene.now)
         self.flush()
 
-    def _saw(self, direction: int, data: bytes) -> None:
+    def _capture(self, direction: int, data: bytes) -> None:
         stream = self.streams[direction]
         start = len(stream)
         stream += data
-        if self.seen:
-            self.scene.happen(
-                Happening(self.scene.now, "data", self, direction, start, len(stream))
+        if self.captured:
+            self.scene.record(
+                SceneEvent(self.scene.now, "data", self, direction, start, len(stream))
             )
 
-    def _arm(self) -> None:
-        """Wakes the sessions when their next timer is due."""
-        if self.over:
+    def _set_timer(self) -> None:
+        """Schedule the earliest session timer."""
+        if self.closed:
             return
         due = [at for s in (self.client, self.server) if (at := s.next_timer()) is not None]
-        if due and (soonest := min(due)) < self._armed:
-            self._armed = soonest
-            self.scene.after(max(0.0, soonest - self.scene.now), self._wake)
+        if due and (soonest := min(due)) < self._timer_at:
+            self._timer_at = soonest
+            self.scene.after(max(0.0, soonest - self.scene.now), self._on_timer)
 
-    def _wake(self) -> None:
-        self._armed = float("inf")
-        if self.over:
+    def _on_timer(self) -> None:
+        self._timer_at = float("inf")
+        if self.closed:
             return
         for session in (self.client, self.server):
             session.on_timer(self.scene.now)
@@ -186,78 +272,82 @@ class Line:
 
 
 class Scene:
-    """A stage with a clock of its own."""
+    """An event loop with a virtual clock, and everything that it captured."""
 
     def __init__(self, rng: random.Random, numbers: Numbers):
         self.rng = rng
         self.numbers = numbers
-        """Where all ids of the scene come from."""
+        """Source of all ids in the scene."""
         self.now = 0.0
-        self.lines: list[Line] = []
-        self.happenings: list[Happening] = []
+        self.connections: list[SceneConnection] = []
+        self.events: list[SceneEvent] = []
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        # Breaks ties: actions due at the same time run in the order they were scheduled.
         self._order: Iterator[int] = count()
 
-    def dial(
+    def connect(
         self,
         protocol: str,
-        client: Session,
-        server: Session,
+        client: SceneSession,
+        server: SceneSession,
         *,
         host: int = 0,
         delay_s: float = 0.02,
-        seen: bool = True,
-    ) -> Line:
-        """A client connects; the first bytes may follow a round trip later."""
-        line = Line(self, len(self.lines), protocol, client, server, host, delay_s, seen)
-        self.lines.append(line)
-        if seen:
-            self.after(delay_s, lambda: self.happen(Happening(self.now, "open", line)))
-        return line
+        captured: bool = True,
+    ) -> SceneConnection:
+        """Open a connection; the first bytes may follow one round trip later."""
+        connection = SceneConnection(
+            self, len(self.connections), protocol, client, server, host, delay_s, captured
+        )
+        self.connections.append(connection)
+        if captured:
+            self.after(delay_s, lambda: self.record(SceneEvent(self.now, "open", connection)))
+        return connection
 
-    def tell(self, kind: str, **facts: Any) -> None:
-        """What the server tells its recorder."""
-        self.happen(Happening(self.now, "fact", None, facts={"kind": kind, **facts}))
+    def record_fact(self, protocol: str, kind: str, **facts: Any) -> None:
+        """Record a fact that the server reports to its recorder."""
+        facts = {"kind": kind, **facts}
+        self.record(SceneEvent(self.now, "fact", None, facts=facts, protocol=protocol))
 
-    def keys(self, line: Line, text: str) -> None:
-        """A line for the key log."""
-        self.happen(Happening(self.now, "keys", line, text=text))
+    def record_keys(self, connection: SceneConnection, text: str) -> None:
+        """Record one key log line."""
+        self.record(SceneEvent(self.now, "keys", connection, text=text))
 
-    def happen(self, happening: Happening) -> None:
-        """Notes something; calls come in order of time."""
-        self.happenings.append(happening)
+    def record(self, event: SceneEvent) -> None:
+        """Append an event; callers do so in order of time."""
+        self.events.append(event)
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Does something later."""
+        """Schedule an action."""
         heapq.heappush(self._queue, (self.now + delay_s, next(self._order), action))
 
-    def play(self, actor: Actor) -> None:
-        """Lets somebody act, from now on."""
+    def start(self, actor: Actor) -> None:
+        """Start an actor now."""
 
-        def go_on() -> None:
+        def resume() -> None:
             delay_s = next(actor, None)
             if delay_s is not None:
-                self.after(delay_s, go_on)
+                self.after(delay_s, resume)
 
-        self.after(0.0, go_on)
+        self.after(0.0, resume)
 
     def run(self) -> None:
-        """Until nobody has anything left to do."""
+        """Run until nothing is scheduled."""
         while self._queue:
             at, _, action = heapq.heappop(self._queue)
             self.now = max(self.now, at)
             action()
 
-    # -- chance ------------------------------------------------------------------------------
+    # -- random choices ----------------------------------------------------------------------
 
     def chance(self, share: float) -> bool:
-        """Whether something happens that happens in this share of cases."""
+        """Return True with this probability."""
         return self.rng.random() < share
 
-    def think(self, median_s: float, spread: float = 0.8) -> float:
-        """A log-normal time."""
+    def delay(self, median_s: float, spread: float = 0.8) -> float:
+        """Return a log-normal duration."""
         return median_s * self.rng.lognormvariate(0.0, spread)
 
     def pick(self, *choices: Any) -> Any:
-        """One of these."""
+        """Return one of the choices."""
         return self.rng.choice(choices)

@@ -1,16 +1,19 @@
-"""Game clients on tny: directly at a game server, and through a gateway's link (RelayPack).
+"""Game clients on tny: connected to a game server, or through a gateway's link (RelayPack).
 
-A gateway takes its users' packets, and hands the messages on to the game server in tunnels, several
-on one link. The answer comes back in the tunnel and goes out in a packet of the user's connection,
-so that the same call is seen twice: at the user's connection, and in the tunnel.
+A gateway receives its users' packets and forwards the messages to the game server in tunnels,
+several on one link. The response comes back in the tunnel and leaves in a packet of the user's
+connection, so the tap sees the same call twice: on the user's connection and in the tunnel.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from wirelake.protocols.sansio import Event
+from wirelake.protocols.tny import codec_seed, layout
+from wirelake.protocols.tny.decryption import Opener
 from wirelake.protocols.tny.layout import (
     LinkOpen,
     Message,
@@ -33,82 +36,87 @@ from wirelake.protocols.tny.session import (
     Requested,
     ServerSession,
 )
+from wirelake.wire.model import Direction
 
-from ..clock import EPOCH_MS
+from ..packets.numbers import TUNNEL_FORM, encode_integer
+from .content import blob
+from .provider import Frame, MessageInfo, ProtocolScenes, Scenario, Tunnelled
 from .scene import (
+    EPOCH_MS,
     Actor,
-    Line,
     Scene,
+    SceneConnection,
 )
-from .vocabulary import blob
 
-__all__ = ["game", "gateway"]
+__all__ = ["SCENES", "game", "gateway"]
+
+_ID_FORM: Final = "varint"
 
 _LOGIN: Final = 1001
 _CALLS: Final = {1001: 0.020, 2002: 0.004, 2004: 0.009, 3001: 0.030, 3007: 0.060, 4100: 0.0025}
-"""Protocol numbers, and the median time that each takes."""
+"""Protocol numbers, with the median time of each."""
 _PUSHES: Final = (2003, 2005, 5001)
 _FAILURES: Final = (205, 200, 2102)
-"""Codes of answers that are no success and keep the connection."""
+"""Error codes after which the connection stays open."""
 _SERVICE: Final = "game"
 
 
 def game(scene: Scene) -> None:
-    """One client and a game server."""
+    """Play one client and a game server."""
     player = _Player(scene)
     server = ServerSession(first_id=player.server_ids, epoch_ms=EPOCH_MS, now=scene.now)
-    line = player.dial(server)
-    court = _Court(scene)
+    connection = player.connect(server)
+    responder = _Responder(scene)
 
-    def heard(event: Event) -> None:
+    def on_request(event: Event) -> None:
         if isinstance(event, Requested):
             asked = event.message
-            fate = court.fate(asked)
-            if fate is not None:
-                delay_s, code, body = fate
-                line.later(delay_s, lambda: server.respond(asked, body, code=code))
+            outcome = responder.outcome(asked)
+            if outcome is not None:
+                delay_s, code, body = outcome
+                connection.later(delay_s, lambda: server.respond(asked, body, code=code))
 
-    line.on_server = heard
+    connection.on_server = on_request
 
     def pushes() -> Actor:
         while True:
-            yield scene.think(1.2)
-            if line.over:
+            yield scene.delay(1.2)
+            if connection.closed:
                 return
             if player.signed_on:
                 body = blob(scene.rng, 50)
-                line.act(partial(server.push, scene.pick(*_PUSHES), body, now=scene.now))
+                connection.act(partial(server.push, scene.pick(*_PUSHES), body, now=scene.now))
 
-    scene.play(player.live())
-    scene.play(pushes())
+    scene.start(player.run())
+    scene.start(pushes())
 
 
-class _Court:
-    """How a game server answers."""
+class _Responder:
+    """How a game server responds."""
 
     def __init__(self, scene: Scene):
         self.scene = scene
 
-    def fate(self, asked: Message) -> tuple[float, int, bytes | None] | None:
-        """Delay, code and body of the answer; None when there will be none."""
+    def outcome(self, asked: Message) -> tuple[float, int, bytes | None] | None:
+        """Return delay, code and body of a response; None for no response."""
         scene = self.scene
         chance = scene.rng.random()
         if chance < 0.02 and asked.protocol != _LOGIN:
             return None
-        delay_s = scene.think(_CALLS.get(asked.protocol, 0.003), 0.5)
+        delay_s = scene.delay(_CALLS.get(asked.protocol, 0.003), 0.5)
         if chance < 0.06 and asked.protocol != _LOGIN:
             return delay_s, scene.pick(*_FAILURES), None
         return delay_s, 100, blob(scene.rng, 70, 12_000)
 
 
 class _Player:
-    """A game client: signs on, then asks in bursts, with several requests under way."""
+    """A game client: signs on, then sends bursts of requests, several in flight."""
 
     def __init__(self, scene: Scene, *, host: int = 0, most: int = 50):
         self.scene = scene
         self.host = host
         self.calls = scene.rng.randint(8, most)
-        first = scene.numbers.span("varint", self.calls + 400)
+        first = scene.numbers.span(_ID_FORM, self.calls + 400)
         self.access_id = first
         self.server_ids = first + self.calls + 8
         self.client = ClientSession(
@@ -119,87 +127,89 @@ class _Player:
             now=scene.now,
         )
         self.signed_on = False
-        self.line: Line
+        self.connection: SceneConnection
 
-    def dial(self, server: ServerSession, *, seen: bool = True) -> Line:
-        """Connects to whoever serves it."""
-        delay_s = self.scene.think(0.015, 0.5)
-        self.line = self.scene.dial(
-            "tny", self.client, server, host=self.host, delay_s=delay_s, seen=seen
+    def connect(self, server: ServerSession, *, captured: bool = True) -> SceneConnection:
+        """Connect to a server session."""
+        delay_s = self.scene.delay(0.015, 0.5)
+        self.connection = self.scene.connect(
+            "tny", self.client, server, host=self.host, delay_s=delay_s, captured=captured
         )
-        self.line.on_client = self._heard
-        return self.line
+        self.connection.on_client = self._on_client
+        return self.connection
 
-    def _heard(self, event: Event) -> None:
+    def _on_client(self, event: Event) -> None:
         if isinstance(event, Replied | Pushed):
             self.signed_on = True
 
-    def live(self) -> Actor:
-        """From the first packet to the last."""
-        scene, line, client = self.scene, self.line, self.client
-        yield line.round_trip_s
-        self._ask(_LOGIN)
-        yield scene.think(0.5)
+    def run(self) -> Actor:
+        """Sign on, send requests, close."""
+        scene, connection, client = self.scene, self.connection, self.client
+        yield connection.round_trip_s
+        self._request(_LOGIN)
+        yield scene.delay(0.5)
         for _ in range(self.calls - 1):
-            self._ask(scene.pick(*_CALLS))
+            self._request(scene.pick(*_CALLS))
             if scene.chance(0.55):
-                yield scene.think(0.9)
+                yield scene.delay(0.9)
         yield 11.0
-        line.act(client.close)
-        line.close(scene.pick("client", "client", "client", "server", "reset"))
+        connection.act(client.close)
+        connection.close(scene.pick("client", "client", "client", "server", "reset"))
 
-    def _ask(self, protocol: int) -> None:
+    def _request(self, protocol: int) -> None:
         body = blob(self.scene.rng, 45) if self.scene.chance(0.9) else None
         number = self.scene.pick(0, 0, 0, 1, 2)
-        self.line.act(lambda: self.client.request(protocol, body, line=number, now=self.scene.now))
+        self.connection.act(
+            lambda: self.client.request(protocol, body, line=number, now=self.scene.now)
+        )
 
 
 # -- through a gateway -------------------------------------------------------------------------
 
 
-def gateway(scene: Scene, *, users_seen: bool = True) -> None:
-    """A gateway with one link to a game server, and a few users that come and go."""
-    instance = scene.numbers.span("i64le")
+def gateway(scene: Scene, *, users_captured: bool = True) -> None:
+    """Play a gateway with one link to a game server, and a few users."""
+    instance = scene.numbers.span(TUNNEL_FORM)
     tunnels, registry = GatewayTunnels(instance), LinkRegistry()
     opening = LinkOpen(service="gate", instance=instance, key=scene.numbers.text("key16"))
     near = GatewayLink(tunnels, service=_SERVICE, opening=opening, epoch_ms=EPOCH_MS, now=scene.now)
     far = ServerLink(registry, epoch_ms=EPOCH_MS, now=scene.now)
-    link = scene.dial("relay", near, far, host=0, delay_s=scene.think(0.0004, 0.3))
-    house = _House(scene, link, tunnels, registry, users_seen)
-    link.on_client, link.on_server = house.from_server, house.from_gateway
-    scene.play(house.live(scene.rng.randint(2, 4)))
+    link = scene.connect("relay", near, far, host=0, delay_s=scene.delay(0.0004, 0.3))
+    process = _Gateway(scene, link, tunnels, registry, users_captured)
+    link.on_client, link.on_server = process.from_server, process.from_gateway
+    scene.start(process.run(scene.rng.randint(2, 4)))
 
 
-class _House:
-    """What a gateway and its game server do."""
+class _Gateway:
+    """A gateway and its game server."""
 
     def __init__(
         self,
         scene: Scene,
-        link: Line,
+        link: SceneConnection,
         tunnels: GatewayTunnels,
         registry: LinkRegistry,
-        users_seen: bool,
+        users_captured: bool,
     ):
         self.scene = scene
         self.link = link
         self.tunnels = tunnels
         self.registry = registry
-        self.users_seen = users_seen
+        self.users_captured = users_captured
         self.users: dict[int, ServerSession] = {}
-        self.court = _Court(scene)
+        self.responder = _Responder(scene)
         self.up = False
-        self.left = 0
-        """Users that are gone."""
+        self.gone = 0
+        """Users that have disconnected."""
 
-    def live(self, users: int) -> Actor:
-        """The link opens, users come and go, the link closes."""
+    def run(self, users: int) -> Actor:
+        """Open the link, serve the users, close the link."""
         yield self.link.round_trip_s
         self.link.act(lambda: None)  # LINK_OPEN has waited for the connection
         while not self.up:
             yield 0.01
         players = [self._user(n) for n in range(1, users + 1)]
-        while self.left < len(players):
+        while self.gone < len(players):
             yield 1.0
         near = self.link.client
         assert isinstance(near, GatewayLink)
@@ -210,26 +220,26 @@ class _House:
     def _user(self, host: int) -> _Player:
         scene = self.scene
         player = _Player(scene, host=host, most=14)
-        door = ServerSession(first_id=player.server_ids, epoch_ms=EPOCH_MS, now=scene.now)
-        tunnel = scene.numbers.span("i64le")
-        line = player.dial(door, seen=self.users_seen)
-        self.users[tunnel] = door
-        line.on_server = lambda event: self._from_user(tunnel, event)
+        session = ServerSession(first_id=player.server_ids, epoch_ms=EPOCH_MS, now=scene.now)
+        tunnel = scene.numbers.span(TUNNEL_FORM)
+        connection = player.connect(session, captured=self.users_captured)
+        self.users[tunnel] = session
+        connection.on_server = lambda event: self._from_user(tunnel, event)
 
         def stay() -> Actor:
             address = bytes((100, 64, host, scene.rng.randint(1, 254)))
             port = scene.rng.randint(20_000, 60_000)
             self.link.act(lambda: self.tunnels.connect(_SERVICE, tunnel, ip=address, port=port))
-            scene.play(player.live())
-            while not line.over:
+            scene.start(player.run())
+            while not connection.closed:
                 yield 0.7
                 if player.signed_on and scene.chance(0.4):
                     self._push(tunnel, player)
             yield 0.3
             self.link.act(lambda: self.tunnels.disconnect(tunnel))
-            self.left += 1
+            self.gone += 1
 
-        scene.play(stay())
+        scene.start(stay())
         return player
 
     def _from_user(self, tunnel: int, event: Event) -> None:
@@ -237,21 +247,21 @@ class _House:
             self.link.act(lambda: self.tunnels.relay(_SERVICE, tunnel, event.message))
 
     def from_gateway(self, event: Event) -> None:
-        """The game server hears a message of a tunnel."""
+        """Handle a message that the game server receives in a tunnel."""
         if not isinstance(event, Relayed) or event.message.mode != Mode.REQUEST:
             return
-        fate = self.court.fate(event.message)
-        if fate is None:
+        outcome = self.responder.outcome(event.message)
+        if outcome is None:
             return
-        delay_s, code, body = fate
+        delay_s, code, body = outcome
         self.link.later(delay_s, lambda: self._respond(event.key, event.message, code, body))
 
     def _respond(self, key: TunnelKey, asked: Message, code: int, body: bytes | None) -> None:
         if self.registry.tunnel(key) is None:
             return
-        door = self.users[key.tunnel_id]
+        session = self.users[key.tunnel_id]
         answer = Message(
-            id=door.next_id,
+            id=session.next_id,
             mode=Mode.RESPONSE,
             protocol=asked.protocol,
             code=code,
@@ -260,31 +270,139 @@ class _House:
             line=asked.line,
             body=body,
         )
-        door.next_id += 1
+        session.next_id += 1
         self.registry.relay(key, answer, self.scene.now)
 
     def _push(self, tunnel: int, player: _Player) -> None:
         key = self.tunnels.key(tunnel)
-        if self.registry.tunnel(key) is None or player.line.over:
+        if self.registry.tunnel(key) is None or player.connection.closed:
             return
-        door = self.users[tunnel]
+        session = self.users[tunnel]
         push = Message(
-            id=door.next_id,
+            id=session.next_id,
             mode=Mode.PUSH,
             protocol=self.scene.pick(*_PUSHES),
             time=EPOCH_MS + int(self.scene.now * 1000),
             body=blob(self.scene.rng, 50),
         )
-        door.next_id += 1
+        session.next_id += 1
         self.link.act(lambda: self.registry.relay(key, push, self.scene.now))
 
     def from_server(self, event: Event) -> None:
-        """The gateway hears: its link is up, or a message is for a user."""
+        """Handle an event of the gateway: the link is up, or a message for a user arrived."""
         if isinstance(event, LinkUp):
             self.up = True
         if not isinstance(event, Relayed):
             return
-        door = self.users[event.key.tunnel_id]
-        line = next(each for each in self.scene.lines if each.server is door)
-        if not line.over:
-            line.act(lambda: door.send(event.message))
+        session = self.users[event.key.tunnel_id]
+        connection = next(each for each in self.scene.connections if each.server is session)
+        if not connection.closed:
+            connection.act(lambda: session.send(event.message))
+
+
+# -- reading back ------------------------------------------------------------------------------
+
+_MODES: Final = ("request", "response", "push")
+_TUNNEL_HEAD_BYTES: Final = 36
+"""Bytes of a TUNNEL_RELAY before the message that it carries."""
+_TUNNEL_EVENTS: Final[dict[type, str]] = {
+    layout.TunnelConnect: "connect",
+    layout.TunnelConnected: "connected",
+    layout.TunnelDisconnect: "disconnect",
+}
+_RELAY: Final[dict[type, tuple[str, str]]] = {
+    layout.LinkOpen: ("control", "link_open"),
+    layout.LinkOpened: ("control", "link_opened"),
+    layout.LinkClose: ("control", "link_close"),
+    layout.LinkPing: ("heartbeat", "link_ping"),
+    layout.LinkPong: ("heartbeat", "link_pong"),
+    layout.TunnelConnect: ("control", "tunnel_connect"),
+    layout.TunnelConnected: ("control", "tunnel_connected"),
+    layout.TunnelDisconnect: ("control", "tunnel_disconnect"),
+    layout.TunnelSwitchLink: ("control", "tunnel_switch_link"),
+    layout.TunnelRelay: ("relay", "tunnel_relay"),
+}
+
+
+def _message(frame: Frame, message: Message) -> MessageInfo:
+    mode = _MODES[message.mode]
+    info = MessageInfo(mode, mode, message.id, target=str(message.protocol))
+    if mode == "response":
+        info.reply_to = message.to_message
+        info.status = "ok" if message.code == layout.SUCCESS else str(message.code)
+    info.body_bytes = None if message.body is None else len(message.body)
+    frame.ids.append(encode_integer(_ID_FORM, message.id))
+    if message.to_message:
+        frame.ids.append(encode_integer(_ID_FORM, message.to_message))
+    frame.times.append(("varint", encode_integer("varint", message.time), ""))
+    return info
+
+
+def _describe(_: ProtocolScenes, frame: Frame) -> None:
+    body = frame.message.body
+    if isinstance(body, layout.Envelope):
+        message, _stop = codec_seed.read_message(body.content, 0, len(body.content))
+        frame.ids.append(encode_integer(_ID_FORM, body.access_id))
+        frame.info = _message(frame, message)
+    else:
+        is_ping = isinstance(body, layout.Ping)
+        frame.info = MessageInfo("heartbeat", "ping" if is_ping else "pong", heartbeat=is_ping)
+
+
+def _describe_relay(_: ProtocolScenes, frame: Frame) -> None:
+    packet = frame.message
+    found = packet.arguments
+    kind, name = _RELAY[type(found)]
+    info = frame.info = MessageInfo(kind, name, packet.id)
+    info.heartbeat = isinstance(found, layout.LinkPing)
+    frame.times.append(("i64le", encode_integer("i64le", packet.time), ""))
+    if isinstance(found, layout.LinkOpen):
+        frame.ids += [encode_integer(TUNNEL_FORM, found.instance), found.key.encode()]
+    elif name.startswith("tunnel_"):
+        tunnel = info.tunnel = (found.instance_id, found.tunnel_id)
+        info.tunnel_event = _TUNNEL_EVENTS.get(type(found))
+        frame.ids += [encode_integer(TUNNEL_FORM, each) for each in tunnel]
+    if isinstance(found, layout.TunnelConnect):
+        info.tunnel_user = str(ipaddress.ip_address(found.ip)), found.port
+    if isinstance(found, layout.TunnelRelay):
+        size = frame.stop - frame.start - _TUNNEL_HEAD_BYTES
+        frame.inner = Tunnelled("tny", _message(frame, found.message), size)
+
+
+def _check(message: Any, raw: bytes, direction: Direction) -> None:
+    """Raise WireError where the envelope is good and the message in it is not."""
+    Opener({}, direction, "seed").open(message, raw)
+
+
+SCENES: Final = (
+    ProtocolScenes(
+        "tny",
+        scenarios=(Scenario("game", game, ("tny",), 0.7, 1.0, position=4),),
+        describe=_describe,
+        id_form=_ID_FORM,
+        head_bytes=9,
+        check=_check,
+    ),
+    ProtocolScenes(
+        "relay",
+        scenarios=(
+            Scenario(
+                "gateway", gateway, ("relay", "tny"), 1.3, 0.6, position=5, replaces=("link",)
+            ),
+            Scenario("link", partial(gateway, users_captured=False), ("relay",), position=7),
+        ),
+        describe=_describe_relay,
+        required=frozenset(
+            {
+                "link_open",
+                "link_opened",
+                "link_close",
+                "tunnel_connect",
+                "tunnel_connected",
+                "tunnel_disconnect",
+            }
+        ),
+        head_bytes=20,
+    ),
+)
+"""Simulated tny traffic, and that of its relay links."""

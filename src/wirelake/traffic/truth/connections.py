@@ -2,173 +2,206 @@
 
 from __future__ import annotations
 
-import ipaddress
+from dataclasses import dataclass
 from typing import Final
 
-from wirelake.protocols.comet.layout import (
-    Isp,
-    NetworkType,
-    ReportEnviron,
+from wirelake.capture.tcp.synthesis import (
+    FIN,
+    RST,
+    SYN,
 )
-from wirelake.protocols.magline.layout import Frame as MaglineFrame
-from wirelake.protocols.tny.layout import TunnelConnect
 
 from ..packets.hosts import SERVER
-from ..packets.packet_template import Plate
-from ..packets.recorded import server_port
+from ..packets.numbers import TUNNEL_FORM
+from ..packets.packet_template import PacketTemplate
+from ..scenes.provider import DIRECTIONS
 from ..scenes.scene import C2S
-from .cells import (
+from .messages import (
+    ReadMessage,
+    SceneRead,
+    text_cell,
+    tunnel_cell,
+)
+from .rows import (
     Address,
     Conn,
     Id,
     Pause,
     Port,
     Row,
-    Sheet,
+    Rows,
     Time,
 )
-from .ends import End
-from .sightings import (
-    DIRECTIONS,
-    Seen,
-    Sighting,
-    text_cell,
-    tunnel_cell,
-)
 
-__all__ = ["connections", "tunnels"]
+__all__ = ["ConnectionSpan", "connections", "spans", "tunnels"]
 
-_HEARTBEATS: Final = frozenset({"heartbeat", "ping", "pin", "link_ping"})
+_SIDES: Final = ("client", "server")
 
 
-def connections(plate: Plate, seen: Seen, ends: list[End], *, facts: bool) -> Sheet:
-    """One row for each connection; `facts`: whether the capture says why one was closed."""
+@dataclass(slots=True)
+class ConnectionSpan:
+    """How one connection begins and ends, as its packets show it."""
+
+    opened: int
+    """The item that is its SYN."""
+    closed: int | None = None
+    """The item that closed it: the second FIN, or a RST."""
+    by: str | None = None
+    how: str | None = None
+    reason: str | None = None
+    """The reason that the server reports to its recorder."""
+
+
+def spans(packets: PacketTemplate) -> list[ConnectionSpan]:
+    """Return the span of each connection."""
+    found = [ConnectionSpan(-1) for _ in packets.template.connections]
+    fins: list[set[int]] = [set() for _ in found]
+    for n, item in enumerate(packets.items):
+        if not item.is_packet:
+            continue
+        span = found[item.connection]
+        if item.flags & SYN and span.opened < 0:
+            span.opened = n
+        if item.flags & (FIN | RST) and span.by is None:
+            span.by = _SIDES[item.direction]
+        if item.flags & FIN:
+            fins[item.connection].add(item.direction)
+        if span.closed is None and (item.flags & RST or len(fins[item.connection]) == 2):
+            span.closed, span.how = n, "rst" if item.flags & RST else "fin"
+    for event in packets.template.events:
+        if event.kind == "close" and event.connection is not None:
+            found[packets.template.places[event.connection.number]].reason = event.reason
+    return found
+
+
+def connections(
+    packets: PacketTemplate, scene: SceneRead, spans: list[ConnectionSpan], *, facts: bool
+) -> Rows:
+    """One row for each connection. `facts`: the capture has the reason of a close."""
     before: dict[str, int] = {}
-    rows: Sheet = []
-    for place, connection in enumerate(plate.mould.connections):
-        mine = [each for each in seen.messages if each.connection == place and not each.tunnel]
-        wrong = [each.fault for each in seen.faults if each.connection == place]
-        end = ends[place]
-        last = max(end.opened, *(each.item for each in mine), *(each.item for each in wrong))
-        if end.closed is not None:
-            last = end.closed
+    rows: Rows = []
+    for place, connection in enumerate(packets.template.connections):
+        mine = [each for each in scene.messages if each.connection == place and not each.tunnel]
+        faults = [each.fault for each in scene.faults if each.connection == place]
+        span = spans[place]
+        last = max(span.opened, *(each.item for each in mine), *(each.item for each in faults))
+        if span.closed is not None:
+            last = span.closed
         row: Row = {
             "connection": Conn(place),
             "protocol": connection.protocol,
             "client_address": Address(place),
             "client_port": Port(place),
             "server_address": ".".join(map(str, SERVER)),
-            "server_port": server_port(connection.protocol),
-            "opened_ns": Time(end.opened),
-            "first_ns": Time(end.opened),
+            "server_port": connection.scenes.server_port,
+            "opened_ns": Time(span.opened),
+            "first_ns": Time(span.opened),
             "last_ns": Time(last),
-            "duration_ns": Pause(end.opened, last),
-            "faults": len(wrong),
-            "gaps": sum(each.code == "gap" for each in wrong),
-            "missing_bytes": sum(each.missing for each in wrong),
+            "duration_ns": Pause(span.opened, last),
+            "faults": len(faults),
+            "gaps": sum(each.code == "gap" for each in faults),
+            "missing_bytes": sum(each.missing for each in faults),
             **_counts(mine),
-            **_said(plate, mine, before, place),
+            **_from_messages(packets, mine, before, place),
         }
-        if end.closed is not None:
+        if span.closed is not None:
             row |= {
-                "closed_ns": Time(end.closed),
-                "closed_by": end.by,
-                "closed_how": end.how,
+                "closed_ns": Time(span.closed),
+                "closed_by": span.by,
+                "closed_how": span.how,
             }
-        if facts and end.reason is not None:
-            row["close_reason"] = end.reason
+        if facts and span.reason is not None:
+            row["close_reason"] = span.reason
         rows.append(row)
     return rows
 
 
-def _counts(mine: list[Sighting]) -> Row:
+def _counts(mine: list[ReadMessage]) -> Row:
     row: Row = {}
     for direction, name in enumerate(DIRECTIONS):
         ours = [each for each in mine if each.direction == direction]
         row[f"messages_{name}"] = len(ours)
         row[f"bytes_{name}"] = sum(each.size for each in ours)
-    kinds = [each.means.kind for each in mine]
+    kinds = [each.info.kind for each in mine]
     row["requests"] = kinds.count("request")
     row["pushes"] = kinds.count("push") + kinds.count("event")
     row["failures"] = sum(
-        each.means.kind == "response" and each.means.status != "ok" for each in mine
+        each.info.kind == "response" and each.info.status != "ok" for each in mine
     )
-    row["heartbeats"] = sum(each.means.name in _HEARTBEATS for each in mine)
+    row["heartbeats"] = sum(each.info.heartbeat for each in mine)
     return row
 
 
-def _said(plate: Plate, mine: list[Sighting], before: dict[str, int], place: int) -> Row:
-    """What the messages tell of the connection."""
+def _from_messages(
+    packets: PacketTemplate, mine: list[ReadMessage], before: dict[str, int], place: int
+) -> Row:
+    """Return the columns that messages fill."""
     row: Row = {}
-    began: Sighting | None = None
+    handshake: ReadMessage | None = None
     for each in mine:
-        means = each.means
-        if means.client is not None and "client" not in row:
-            row["client"] = text_cell(plate, means.client)
+        info = each.info
+        if info.client is not None and "client" not in row:
+            row["client"] = text_cell(packets, info.client)
             row["signed_on_ns"] = Time(each.item)
-            if means.client in before:
-                row["previous_connection"] = Conn(before[means.client])
-            before[means.client] = place
-        if isinstance(each.frame.message, ReportEnviron):
-            row["network_type"] = NetworkType(each.frame.message.network_type).name.lower()
-            row["isp"] = Isp(each.frame.message.isp).name.lower()
-            row["phone_type"] = each.frame.message.phone_type
-        if means.kind == "handshake":
+            if info.client in before:
+                row["previous_connection"] = Conn(before[info.client])
+            before[info.client] = place
+        row |= info.device
+        if info.kind == "handshake":
             if each.direction == C2S:
-                began = each
-                assert isinstance(each.frame.message, MaglineFrame)
-                if each.frame.message.resume is not None:
+                handshake = each
+                if info.resumes:
                     row["resumed"] = False
-            elif began is not None:
-                row["handshake_ns"] = Pause(began.item, each.item)
+            elif handshake is not None:
+                row["handshake_ns"] = Pause(handshake.item, each.item)
                 if "resumed" in row:
                     row["resumed"] = True
-        elif means.kind == "control" and means.reason is not None:
-            row.setdefault("close_reason", means.reason)
+        elif info.kind == "control" and info.reason is not None:
+            row.setdefault("close_reason", info.reason)
     return row
 
 
-def tunnels(plate: Plate, seen: Seen, ends: list[End]) -> Sheet:
+def tunnels(packets: PacketTemplate, scene: SceneRead, spans: list[ConnectionSpan]) -> Rows:
     """One row for each tunnel."""
     found: dict[tuple[int, int], Row] = {}
-    for each in seen.messages:
-        key = each.frame.means.tunnel
-        if each.protocol not in {"relay", "tny"} or key is None:
+    for each in scene.messages:
+        key = each.frame.info.tunnel
+        if key is None or (each.tunnel is None and each.frame.inner is not None):
             continue
-        if each.tunnel is None and each.means.name == "tunnel_relay":
-            continue
-        row = found.setdefault(key, _tunnel(plate, key))
-        _seen(row, each)
-        name = each.means.name
+        row = found.setdefault(key, _tunnel(packets, key))
+        row.setdefault("first_ns", Time(each.item))
+        row.setdefault("first_link", Conn(each.connection))
+        row["last_ns"] = Time(each.item)
+        row["last_link"] = Conn(each.connection)
         if each.tunnel is not None:
             side = DIRECTIONS[each.direction]
             row[f"messages_{side}"] = int(row[f"messages_{side}"]) + 1  # type: ignore[arg-type]
             row[f"bytes_{side}"] = int(row[f"bytes_{side}"]) + each.size  # type: ignore[arg-type]
-        elif name == "tunnel_connect":
-            row["opened_ns"] = Time(each.item)
-            asked = each.frame.message.arguments
-            assert isinstance(asked, TunnelConnect)
-            row["user_address"] = str(ipaddress.ip_address(asked.ip))
-            row["user_port"] = asked.port
-        elif name == "tunnel_connected":
-            row["connected_ns"] = Time(each.item)
-        elif name == "tunnel_disconnect" and row["outcome"] is None:
-            row["outcome"], row["closed_ns"] = "closed", Time(each.item)
-            row["closed_by"] = "gateway" if each.direction == C2S else "server"
+            continue
+        match each.info.tunnel_event:
+            case "connect":
+                row["opened_ns"] = Time(each.item)
+                assert each.info.tunnel_user is not None
+                row["user_address"], row["user_port"] = each.info.tunnel_user
+            case "connected":
+                row["connected_ns"] = Time(each.item)
+            case "disconnect" if row["outcome"] is None:
+                row["outcome"], row["closed_ns"] = "closed", Time(each.item)
+                row["closed_by"] = "gateway" if each.direction == C2S else "server"
     for row in found.values():
         if row["outcome"] is None:
             link = row["last_link"]
             assert isinstance(link, Conn)
-            row["outcome"] = "open" if ends[link.place].closed is None else "lost"
+            row["outcome"] = "open" if spans[link.place].closed is None else "lost"
     return list(found.values())
 
 
-def _tunnel(plate: Plate, key: tuple[int, int]) -> Row:
-    cell = tunnel_cell(plate, key)
+def _tunnel(packets: PacketTemplate, key: tuple[int, int]) -> Row:
+    cell = tunnel_cell(packets, key)
     return {
         "connection": cell,
-        "instance_id": Id("i64le", cell.instance),
-        "tunnel_id": Id("i64le", cell.tunnel),
+        "instance_id": Id(TUNNEL_FORM, cell.instance),
+        "tunnel_id": Id(TUNNEL_FORM, cell.tunnel),
         "outcome": None,
         "switches": 0,
         "messages_c2s": 0,
@@ -177,10 +210,3 @@ def _tunnel(plate: Plate, key: tuple[int, int]) -> Row:
         "bytes_s2c": 0,
         "late_messages": 0,
     }
-
-
-def _seen(row: Row, each: Sighting) -> None:
-    row.setdefault("first_ns", Time(each.item))
-    row.setdefault("first_link", Conn(each.connection))
-    row["last_ns"] = Time(each.item)
-    row["last_link"] = Conn(each.connection)

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..packets.packet_template import Plate
+from ..packets.packet_template import PacketTemplate
 from ..scenes.scene import C2S, S2C
 from .calls import HARMLESS
-from .cells import (
+from .messages import (
+    ReadMessage,
+    SceneRead,
+    text_cell,
+)
+from .rows import (
     Conn,
     Pause,
     Published,
     Row,
-    Sheet,
+    Rows,
     Time,
-)
-from .sightings import (
-    Seen,
-    Sighting,
-    text_cell,
 )
 
 __all__ = ["deliveries"]
@@ -29,57 +29,65 @@ __all__ = ["deliveries"]
 
 @dataclass(slots=True)
 class _Delivery:
+    protocol: str
     client: str
-    sent: list[Sighting] = field(default_factory=list)
-    acked: list[Sighting] = field(default_factory=list)
+    sent: list[ReadMessage] = field(default_factory=list)
+    acked: list[ReadMessage] = field(default_factory=list)
 
 
 def deliveries(
-    plate: Plate, seen: Seen, *, facts: bool, times: npt.NDArray[np.int64] | None
-) -> Sheet:
-    """One row for each notification. `facts`: whether the capture holds what was published;
-    `times` of the items where there are faults."""
+    packets: PacketTemplate,
+    scene: SceneRead,
+    *,
+    facts: bool,
+    times: npt.NDArray[np.int64] | None,
+) -> Rows:
+    """One row for each notification.
+
+    `facts`: the capture has what was published. `times` of the items, where there are faults.
+    """
     found: dict[str, _Delivery] = {}
     if facts:
-        for happening in (plate.mould.happenings[n] for n in plate.mould.published.values()):
-            found[happening.facts["id"]] = _Delivery(happening.facts["client"])
+        for event in (packets.template.events[n] for n in packets.template.published.values()):
+            found[event.facts["id"]] = _Delivery(event.protocol, event.facts["client"])
     clients: dict[int, str] = {}
-    for each in seen.messages:
-        if each.means.client is not None:
-            clients[each.connection] = each.means.client
-        for notification in each.means.ids:
-            row = found.setdefault(notification, _Delivery(clients[each.connection]))
+    for each in scene.messages:
+        if each.info.client is not None:
+            clients[each.connection] = each.info.client
+        for notification in each.info.ids:
+            delivery = _Delivery(each.protocol, clients[each.connection])
+            row = found.setdefault(notification, delivery)
             (row.sent if each.direction == S2C else row.acked).append(each)
-    doubt = _last_doubt(seen, times)
-    return [_row(plate, name, row, facts, times, doubt) for name, row in found.items()]
+    uncertain_until = _uncertain_until(scene, times)
+    return [_row(packets, name, row, facts, times, uncertain_until) for name, row in found.items()]
 
 
-def _last_doubt(seen: Seen, times: npt.NDArray[np.int64] | None) -> int:
-    """When an acknowledgement may have been missed; a scene has one phone."""
+def _uncertain_until(scene: SceneRead, times: npt.NDArray[np.int64] | None) -> int:
+    """Return until when an acknowledgement may have been missed; a scene has one such client."""
     if times is None:
         return -1
     codes = (
-        each for each in seen.faults if each.direction == C2S and each.fault.code not in HARMLESS
+        each for each in scene.faults if each.direction == C2S and each.fault.code not in HARMLESS
     )
     return max((int(times[each.fault.item]) for each in codes), default=-1)
 
 
 def _row(
-    plate: Plate,
+    packets: PacketTemplate,
     notification: str,
     found: _Delivery,
     facts: bool,
     times: npt.NDArray[np.int64] | None,
-    doubt: int,
+    uncertain_until: int,
 ) -> Row:
-    at = plate.mould.published[notification]
-    item = plate.at[at]
+    at = packets.template.published[notification]
+    item = packets.at[at]
     row: Row = {
-        "notification": text_cell(plate, notification),
-        "protocol": "comet",
-        "client": text_cell(plate, found.client),
-        "outcome": _outcome(found, times, doubt),
-        "topic": plate.mould.happenings[at].facts["topic"] if facts else None,
+        "notification": text_cell(packets, notification),
+        "protocol": found.protocol,
+        "client": text_cell(packets, found.client),
+        "outcome": _outcome(found, times, uncertain_until),
+        "topic": packets.template.events[at].facts["topic"] if facts else None,
         "published_ns": Time(item) if facts else Published(item) if found.sent else None,
         "sends": len(found.sent),
         "acks": len(found.acked),
@@ -100,9 +108,10 @@ def _row(
     return row
 
 
-def _outcome(found: _Delivery, times: npt.NDArray[np.int64] | None, doubt: int) -> str:
+def _outcome(found: _Delivery, times: npt.NDArray[np.int64] | None, uncertain_until: int) -> str:
     if not found.sent:
         return "orphan" if found.acked else "unsent"
     if found.acked:
         return "acked"
-    return "unknown" if times is not None and times[found.sent[0].item] <= doubt else "unacked"
+    uncertain = times is not None and times[found.sent[0].item] <= uncertain_until
+    return "unknown" if uncertain else "unacked"

@@ -1,4 +1,4 @@
-"""Scenes of every kind: what is said in them, and what a mould finds of it."""
+"""Scenes of every kind: what is said in them, and what a template finds of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from wirelake.traffic.packets.numbers import written
-from wirelake.traffic.scenes.frames import Frame
+from wirelake.traffic.packets.numbers import encode
+from wirelake.traffic.scenes.provider import Frame, built_in, scenario, scenarios
 from wirelake.traffic.scenes.scene import C2S
 from wirelake.traffic.scenes.template import (
-    SCENARIOS,
-    Mould,
+    SceneTemplate,
     make,
 )
 
@@ -31,40 +30,40 @@ SAID = {
 
 
 @functools.cache
-def moulds(scenario: str) -> list[Mould]:
+def templates(scenario: str) -> list[SceneTemplate]:
     """A few scenes of one kind."""
     return [make(scenario, f"test/{seed}") for seed in SEEDS]
 
 
-def frames(mould: Mould) -> Iterator[tuple[bytes, Frame, int]]:
+def frames(template: SceneTemplate) -> Iterator[tuple[bytes, Frame, int]]:
     """Every frame, the stream that it is in, and its direction."""
-    for connection in mould.connections:
+    for connection in template.connections:
         for direction, stream in enumerate(connection.streams):
             for frame in stream.frames:
                 yield stream.data, frame, direction
 
 
 def test_every_scenario_is_tested() -> None:
-    assert SAID.keys() == SCENARIOS.keys()
+    assert SAID.keys() == {*scenarios(built_in()), *scenarios(["relay"])}
 
 
 @pytest.mark.parametrize("scenario", SAID)
 def test_all_of_a_protocol_is_said(scenario: str) -> None:
-    said = {frame.means.name for mould in moulds(scenario) for _, frame, _ in frames(mould)}
+    said = {frame.info.name for template in templates(scenario) for _, frame, _ in frames(template)}
     assert set(SAID[scenario].split()) <= said
 
 
-@pytest.mark.parametrize("scenario", SAID)
-def test_only_the_protocols_that_are_named_are_seen(scenario: str) -> None:
-    for mould in moulds(scenario):
-        seen = {connection.protocol for connection in mould.connections}
-        assert seen == set(SCENARIOS[scenario][0])
+@pytest.mark.parametrize("name", SAID)
+def test_only_the_protocols_that_are_named_are_seen(name: str) -> None:
+    for template in templates(name):
+        seen = {connection.protocol for connection in template.connections}
+        assert seen == set(scenario(name).protocols)
 
 
 @pytest.mark.parametrize("scenario", SAID)
 def test_frames_fill_their_streams(scenario: str) -> None:
-    for mould in moulds(scenario):
-        for connection in mould.connections:
+    for template in templates(scenario):
+        for connection in template.connections:
             for stream in connection.streams:
                 ends = [0, *(frame.stop for frame in stream.frames)]
                 assert [frame.start for frame in stream.frames] == ends[:-1]
@@ -77,31 +76,31 @@ def test_the_same_seed_is_the_same_scene(scenario: str) -> None:
     assert [c.streams[C2S].data for c in one.connections] == [
         c.streams[C2S].data for c in two.connections
     ]
-    assert [h.at for h in one.happenings] == [h.at for h in two.happenings]
+    assert [h.at for h in one.events] == [h.at for h in two.events]
 
 
 @pytest.mark.parametrize("scenario", SAID)
 def test_time_does_not_go_back(scenario: str) -> None:
-    for mould in moulds(scenario):
-        times = [happening.at for happening in mould.happenings]
+    for template in templates(scenario):
+        times = [event.at for event in template.events]
         assert times == sorted(times)
         assert times[-1] < 1_800
 
 
 @pytest.mark.parametrize("scenario", ["phone", "service", "game", "gateway", "link"])
 def test_every_id_is_found_where_it_stands(scenario: str) -> None:
-    for mould in moulds(scenario):
+    for template in templates(scenario):
         found = 0
-        for connection in mould.connections:
+        for connection in template.connections:
             for stream in connection.streams:
-                for spot in stream.spots:
-                    if not spot.is_time:
+                for slot in stream.slots:
+                    if not slot.is_time:
                         found += 1
-                        number = written(spot.form, mould.numbers.first + spot.place)
-                        assert stream.data[spot.start : spot.start + len(number)] == number
+                        number = encode(slot.form, template.numbers.first + slot.place)
+                        assert stream.data[slot.start : slot.start + len(number)] == number
         told = sum(
-            frame.means.id is not None or frame.means.client is not None or bool(frame.means.ids)
-            for _, frame, _ in frames(mould)
+            frame.info.id is not None or frame.info.client is not None or bool(frame.info.ids)
+            for _, frame, _ in frames(template)
         )
         assert found >= told // 2 > 0
 
@@ -109,45 +108,45 @@ def test_every_id_is_found_where_it_stands(scenario: str) -> None:
 def test_phones_acknowledge_late_or_never_and_are_sent_to_again() -> None:
     sent: dict[str, int] = {}
     acked: set[str] = set()
-    for mould in moulds("phone"):
-        for _, frame, direction in frames(mould):
-            for each in frame.means.ids:
+    for template in templates("phone"):
+        for _, frame, direction in frames(template):
+            for each in frame.info.ids:
                 if direction == C2S:
                     acked.add(each)
                 else:
                     sent[each] = sent.get(each, 0) + 1
     assert acked < sent.keys()
     assert max(sent.values()) > 1
-    assert any(len(mould.connections) > 1 for mould in moulds("phone"))
+    assert any(len(template.connections) > 1 for template in templates("phone"))
 
 
 def test_services_answer_in_parts_and_with_errors_and_some_calls_never() -> None:
-    kinds = [frame.means for mould in moulds("service") for _, frame, _ in frames(mould)]
-    assert any(means.kind == "part" for means in kinds)
-    assert any(means.status == "error" for means in kinds)
-    asked = {means.id for means in kinds if means.kind == "request"}
-    answered = {means.reply_to for means in kinds if means.kind == "response"}
+    kinds = [frame.info for template in templates("service") for _, frame, _ in frames(template)]
+    assert any(info.kind == "part" for info in kinds)
+    assert any(info.status == "error" for info in kinds)
+    asked = {info.id for info in kinds if info.kind == "request"}
+    answered = {info.reply_to for info in kinds if info.kind == "response"}
     assert answered < asked
 
 
 def test_gateways_have_several_tunnels_on_a_link_and_relay_what_users_say() -> None:
-    for mould in moulds("gateway"):
-        links = [each for each in mould.connections if each.protocol == "relay"]
+    for template in templates("gateway"):
+        links = [each for each in template.connections if each.protocol == "relay"]
         relayed = [f.inner for s in links[0].streams for f in s.frames if f.inner is not None]
-        tunnels = {f.means.tunnel for s in links[0].streams for f in s.frames if f.means.tunnel}
+        tunnels = {f.info.tunnel for s in links[0].streams for f in s.frames if f.info.tunnel}
         assert len(links) == 1
         assert len(tunnels) >= 2
-        users = [each for each in mould.connections if each.protocol == "tny"]
-        asked = {f.means.id for u in users for f in u.streams[C2S].frames if f.means.target}
-        assert asked == {each.id for each in relayed if each.kind == "request"}
+        users = [each for each in template.connections if each.protocol == "tny"]
+        asked = {f.info.id for u in users for f in u.streams[C2S].frames if f.info.target}
+        assert asked == {each.info.id for each in relayed if each.info.kind == "request"}
 
 
 def test_devices_resume_their_sessions() -> None:
     resumed = [
         frame.message.resume is not None
-        for mould in moulds("device")
-        for _, frame, _ in frames(mould)
-        if frame.means.name == "syn"
+        for template in templates("device")
+        for _, frame, _ in frames(template)
+        if frame.info.name == "syn"
     ]
     assert True in resumed
     assert False in resumed
