@@ -22,17 +22,15 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from .connection import Line
+from .connection import ClientConnection
 from .errors import (
     BadCall,
     CallFailed,
     ClientError,
     ConnectionLost,
-    Unsupported,
 )
-from .esnp import EsnpLine
 from .inbox import Inbox
-from .reconnect import Kept
+from .reconnect import ReconnectingClient
 from .settings import Settings, make_settings
 from .values import (
     Notification,
@@ -46,7 +44,8 @@ _log = logging.getLogger(__name__)
 
 
 def connect(url: str, **options: Any) -> Client:
-    """A client for `esnp://`, `tny://`, `magline://` or `comet://`, with an s for TLS.
+    """A client for a URL such as `esnp://host:port`; `esnps://` is inside TLS. Any protocol whose
+    binding names a client connection can be dialled.
 
     Use it with `async with`. The options are the fields of `Settings`: `id` and `token`, `tls`,
     `reconnect`, `timeout_s`, the keys of magline and comet, and more.
@@ -54,7 +53,7 @@ def connect(url: str, **options: Any) -> Client:
     return Client(make_settings(url, **options))
 
 
-class Client(Kept):
+class Client(ReconnectingClient):
     """A server as a client sees it, whatever the connection does."""
 
     def __init__(self, settings: Settings):
@@ -91,16 +90,16 @@ class Client(Kept):
         self, target: Any, arguments: Any, timeout_s: float | None, options: dict[str, Any]
     ) -> Result:
         limit = self._limit(timeout_s)
-        line = self._line
-        if line is None or not line.open:
-            line = await self._ready(asyncio.get_running_loop().time() + limit)
-        return await line.start_call(target, arguments, limit, options)
+        connection = self._connection
+        if connection is None or not connection.open:
+            connection = await self._ready(asyncio.get_running_loop().time() + limit)
+        return await connection.start_call(target, arguments, limit, options)
 
     async def announce(self, target: str, arguments: Any = None) -> None:
         """Sends an event, which nobody answers: ESNP alone."""
 
-        async def send(line: Line, _: float) -> None:
-            _esnp(line, "events").announce(target, arguments)
+        async def send(connection: ClientConnection, _: float) -> None:
+            connection.announce(target, arguments)
 
         await self._once(None, send)
 
@@ -112,13 +111,13 @@ class Client(Kept):
         `timeout_s` is for all of it.
         """
         limit = self._limit(timeout_s)
-        line = await self._ready(asyncio.get_running_loop().time() + limit)
-        async for part in _esnp(line, "streams").stream(target, arguments, limit):
+        connection = await self._ready(asyncio.get_running_loop().time() + limit)
+        async for part in connection.stream(target, arguments, limit):
             yield part
 
     async def ping(self, *, timeout_s: float | None = None) -> float:
         """Asks whether the server is there; how long the answer took, in seconds."""
-        return await self._once(timeout_s, lambda line, _: line.ping())
+        return await self._once(timeout_s, lambda connection, _: connection.ping())
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -132,7 +131,7 @@ class Client(Kept):
         before = dict(self._topics)
         self._topics.update(dict.fromkeys(topics, ack))
         try:
-            await self._again(lambda line, left: line.subscribe(topics, ack, left))
+            await self._again(lambda connection, left: connection.subscribe(topics, ack, left))
         except (CallFailed, BadCall):
             self._topics = before
             raise
@@ -142,7 +141,7 @@ class Client(Kept):
         _some(topics)
         for topic in topics:
             self._topics.pop(topic, None)
-        await self._again(lambda line, left: line.unsubscribe(topics, left))
+        await self._again(lambda connection, left: connection.unsubscribe(topics, left))
 
     async def publish(
         self,
@@ -168,8 +167,10 @@ class Client(Kept):
         if type:
             arguments["type"] = type
         if id is not None:
-            return await self._again(lambda line, left: line.publish(arguments, left))
-        return await self._once(None, lambda line, limit: line.publish(arguments, limit))
+            return await self._again(lambda connection, left: connection.publish(arguments, left))
+        return await self._once(
+            None, lambda connection, limit: connection.publish(arguments, limit)
+        )
 
     # -- notifications -----------------------------------------------------------------------
 
@@ -179,8 +180,8 @@ class Client(Kept):
         What waited at the server comes first, also after a reconnect.
         """
         while (notification := await self._inbox.take()) is not None:
-            if self._line is not None and not self._inbox.full:
-                self._line.read_on()
+            if self._connection is not None and not self._inbox.full:
+                self._connection.resume_reading()
             yield notification
 
     async def ack(self, *what: Notification | str) -> None:
@@ -188,31 +189,31 @@ class Client(Kept):
         ids = [each.id if isinstance(each, Notification) else each for each in what]
         _some(ids)
         self._inbox.acking(ids)
-        await self._again(lambda line, left: line.ack(ids, left))
+        await self._again(lambda connection, left: connection.ack(ids, left))
         self._inbox.acked(ids)
 
     async def fetch(self) -> list[Notification]:
         """What waits for an acknowledgement, oldest first: comet's list, as it is."""
-        return await self._once(None, lambda line, _: line.fetch())
+        return await self._once(None, lambda connection, _: connection.fetch())
 
     # -- what the connection tells -----------------------------------------------------------
 
-    async def prepare(self, line: Line) -> None:
+    async def prepare(self, connection: ClientConnection) -> None:
         """Subscribes again."""
         for ack in (True, False):
             topics = [topic for topic, wanted in self._topics.items() if wanted is ack]
             if not topics:
                 continue
             try:
-                await line.subscribe(topics, ack, self.settings.timeout_s)
+                await connection.subscribe(topics, ack, self.settings.timeout_s)
             except CallFailed as error:
                 _log.warning("the server no longer takes %s: %s", ", ".join(topics), error)
 
-    def came(self, line: Line) -> None:
+    def on_ready(self, connection: ClientConnection) -> None:
         """What waited may be fetched now."""
-        self._inbox.connected(line.fetches)
+        self._inbox.connected(connection.fetches)
 
-    def went(self, error: ClientError | None) -> None:
+    def on_finished(self, error: ClientError | None) -> None:
         """Ends the loops over notifications."""
         self._inbox.end(error)
 
@@ -231,17 +232,17 @@ class Client(Kept):
         self._spawn(self._fetch_page())
 
     async def _fetch_page(self) -> None:
-        line = self._line
-        if line is None:
+        connection = self._connection
+        if connection is None:
             return
         try:
-            page = await line.fetch()
+            page = await connection.fetch()
         except ConnectionLost:
             return  # the next connection begins anew
         except ClientError as error:
             self._inbox.failed(error)
             return
-        if line is self._line:
+        if connection is self._connection:
             self._inbox.fetched(page)
 
     def _ack_soon(self, number: str) -> None:
@@ -252,12 +253,6 @@ class Client(Kept):
             await self.ack(number)
         except ClientError as error:
             _log.info("%s is not acknowledged yet: %s", number, error)
-
-
-def _esnp(line: Line, what: str) -> EsnpLine:
-    if not isinstance(line, EsnpLine):
-        raise Unsupported(f"{line.protocol} has no {what}: ESNP has")
-    return line
 
 
 def _some(given: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ from wirelake.protocols.comet.session import (
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import WireError
 
-from .connection import Line
+from .connection import ClientConnection
 from .errors import (
     AuthFailed,
     BadCall,
@@ -45,20 +45,20 @@ from .errors import (
 )
 from .values import Notification
 
-__all__ = ["CometLine"]
+__all__ = ["CometConnection"]
 
 _KEY: Final = "key"
 _WRONG: Final = frozenset({int(ErrorCode.TOKEN_ILLEGAL), int(ErrorCode.CLIENT_NOT_FOUND)})
 
 
-class CometLine(Line):
+class CometConnection(ClientConnection):
     """One comet connection."""
 
     protocol: ClassVar[str] = "comet"
     fetches: ClassVar[bool] = True
     session: ClientSession
 
-    def make_session(self, now: float, previous: Line | None) -> ClientSession:  # noqa: ARG002
+    def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:  # noqa: ARG002
         """A new session: comet keeps nothing from one connection to the next."""
         settings = self.settings
         given: dict[str, Any] = {}
@@ -101,7 +101,7 @@ class CometLine(Line):
         return True
 
     async def _exchange_key(self) -> None:
-        self.say().exchange_key(secret=os.urandom(32), eph_private=os.urandom(32))
+        self.begin_send().exchange_key(secret=os.urandom(32), eph_private=os.urandom(32))
         try:
             await self.wait_for(_KEY)
         except ConnectionLost as error:
@@ -110,7 +110,7 @@ class CometLine(Line):
             raise
 
     @property
-    def awaits(self) -> bool:
+    def awaiting_reply(self) -> bool:
         """Whether a reply is to come."""
         return bool(self.session.unanswered)
 
@@ -119,7 +119,7 @@ class CometLine(Line):
     def ask(self, command: Command) -> asyncio.Future[Any]:
         """Sends a command; the future is its reply."""
         try:
-            self.say().send(command)
+            self.begin_send().send(command)
         except SessionError as error:
             if self.settings.id is None and not self.session.closed:
                 raise BadCall("comet: sign on first, with id= and token=") from error

@@ -1,12 +1,30 @@
-"""One connection of a client: a session driven over a transport, and who waits for which answer.
+"""One connection of a client: a session driven over a transport, and the replies it waits for.
 
-A protocol's line (`esnp.py`, `tny.py`, ...) makes the session, acts on its events and says what
-the client wants said. What is here is the same for all:
+Subclass `ClientConnection` to dial another protocol, and name the subclass in the protocol's
+binding. A subclass provides:
 
-- What is said in one turn of the loop leaves in one write.
-- The session's timers are looked after; its answers go to the futures that wait for them.
-- When more notifications wait than may, and no answer is awaited, the socket is not read; saying
-  something, and a timer, read on, so that heartbeats are answered.
+    protocol          the protocol's name
+    make_session      the client's session (`wirelake.protocols.sansio.Session`)
+    sign_on           handshake and sign-on; raises AuthFailed or Refused
+    on_event          what an event of the session means: `answer` or `fail` the waiting call, or
+                      `owner.notified(Notification(...))`
+    ping              send what the protocol has to stay alive, and wait for its reply
+    awaiting_reply    whether the server owes a reply
+
+and, as far as the protocol has them:
+
+    start_call        send a call, return `wait_for(key)`
+    hub_call          call the hub itself (`wirelake.protocols.hub_calls`); subscribe, unsubscribe,
+                      publish and ack use it. `NumberedConnection` has it for services by number
+    announce, stream, fetch, begin, close_session
+
+To send, a subclass calls `begin_send()`, which returns the session; a SessionError of it is raised
+again as `refused(error)`. What the base class does:
+
+- Everything sent in one loop iteration leaves in one write.
+- The session's timers run; its replies go to the futures that wait for them.
+- When more notifications wait than allowed and no reply is awaited, the socket is not read. Sending
+  something, or a timer, resumes reading, so that heartbeats are answered.
 """
 
 from __future__ import annotations
@@ -15,7 +33,7 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar, Final, Protocol, cast
 
 from wirelake.protocols.sansio import (
@@ -40,33 +58,33 @@ from .values import (
     Result,
 )
 
-__all__ = ["Line", "Owner"]
+__all__ = ["ClientConnection", "Owner"]
 
 _KEEPALIVE_S: Final = 60
-"""An idle connection is asked after as often, so that one whose other end is gone is noticed."""
+"""TCP keepalive of idle connections, so that a dead peer is noticed."""
 _LINGER_S: Final = 1.0
-"""How long a peer may take to read what was written before the end."""
+"""How long the server may take to read what was written before the close."""
 
 
 class Owner(Protocol):
-    """Whom a line belongs to."""
+    """The client that a connection belongs to."""
 
     @property
     def full(self) -> bool:
-        """Whether more notifications wait than may."""
+        """Whether more notifications wait than allowed."""
 
     def notified(self, notification: Notification) -> None:
-        """A notification came."""
+        """Take a notification."""
 
 
-class Line(asyncio.Protocol, ABC):
-    """One connection, from dialling to its end."""
+class ClientConnection(asyncio.Protocol, ABC):
+    """One connection, from dialling to its end; the base class of all protocols."""
 
     protocol: ClassVar[str]
     fetches: ClassVar[bool] = False
-    """Whether what waited must be fetched, as comet has it; elsewhere it is pushed."""
+    """Whether waiting notifications must be fetched with `fetch`; elsewhere they are pushed."""
 
-    def __init__(self, settings: Settings, owner: Owner, previous: Line | None = None):
+    def __init__(self, settings: Settings, owner: Owner, previous: ClientConnection | None = None):
         self.loop = asyncio.get_running_loop()
         self.settings = settings
         self.owner = owner
@@ -82,33 +100,33 @@ class Line(asyncio.Protocol, ABC):
         self._waiting: dict[Any, asyncio.Future[Any]] = {}
         self._flush_soon = False
         self._paused = False
-        self._wake: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    # -- what a protocol gives ---------------------------------------------------------------
+    # -- provided by the protocol ------------------------------------------------------------
 
     @abstractmethod
-    def make_session(self, now: float, previous: Line | None) -> Session:
-        """The client's end; `previous` is the line before, whose session this one may go on."""
+    def make_session(self, now: float, previous: ClientConnection | None) -> Session:
+        """The client's session; `previous` is the connection before, which it may resume."""
 
     @abstractmethod
     async def sign_on(self) -> None:
-        """Shakes hands and proves who we are; ClientError when the server does not have it."""
+        """Do the handshake and sign on; ClientError when the server refuses."""
 
     @abstractmethod
     def on_event(self, event: Event) -> None:
-        """Acts on an event of the session, other than `Failed` and `Closed`."""
+        """Handle an event of the session other than `Failed` and `Closed`."""
 
     @property
     @abstractmethod
-    def awaits(self) -> bool:
-        """Whether the peer owes us an answer, a heartbeat's included."""
+    def awaiting_reply(self) -> bool:
+        """Whether the server owes a reply, to a heartbeat too."""
 
     @abstractmethod
     async def ping(self) -> float:
-        """Asks whether the peer is there; how long the answer took, in seconds."""
+        """Send a heartbeat; return the time until its reply, in seconds."""
 
     def begin(self) -> None:
-        """The transport is there: says what comes first."""
+        """Send what comes first, when the transport is connected."""
 
     def start_call(
         self,
@@ -117,29 +135,44 @@ class Line(asyncio.Protocol, ABC):
         timeout_s: float,  # noqa: ARG002
         options: dict[str, Any],  # noqa: ARG002
     ) -> asyncio.Future[Result]:
-        """Sends a call; the future is its answer."""
+        """Send a call; the future has its result."""
         raise Unsupported(f"{self.protocol} has no calls")
 
     async def subscribe(self, topics: Sequence[str], ack: bool, timeout_s: float) -> None:
-        """Subscribes to topics."""
+        """Subscribe to topics."""
         await self.hub_call("subscribe", {"topics": list(topics), "ack": ack}, timeout_s)
 
     async def unsubscribe(self, topics: Sequence[str], timeout_s: float) -> None:
-        """Ends subscriptions."""
+        """End subscriptions."""
         await self.hub_call("unsubscribe", {"topics": list(topics)}, timeout_s)
 
     async def ack(self, ids: Sequence[str], timeout_s: float) -> None:
-        """Acknowledges notifications."""
+        """Acknowledge notifications."""
         await self.hub_call("ack", {"ids": list(ids)}, timeout_s)
 
     async def publish(self, arguments: dict[str, Any], timeout_s: float) -> Published:
-        """Publishes."""
+        """Publish a notification."""
         found = await self.hub_call("publish", arguments, timeout_s)
         return Published(str(found.get("id", "")), int(found.get("audience", 0)))
 
     async def fetch(self) -> list[Notification]:
-        """What waits for an acknowledgement, oldest first, as much as one answer holds."""
-        raise Unsupported(f"{self.protocol} pushes what waited: there is nothing to fetch")
+        """Unacknowledged notifications, oldest first, as many as one reply holds."""
+        raise Unsupported(
+            f"{self.protocol} pushes waiting notifications; there is nothing to fetch"
+        )
+
+    def announce(self, target: Any, arguments: Any) -> None:  # noqa: ARG002
+        """Send an event, which has no reply."""
+        raise Unsupported(f"{self.protocol} has no events")
+
+    def stream(
+        self,
+        target: Any,  # noqa: ARG002
+        arguments: Any,  # noqa: ARG002
+        timeout_s: float,  # noqa: ARG002
+    ) -> AsyncIterator[Result]:
+        """Call a service, and yield each part of its reply."""
+        raise Unsupported(f"{self.protocol} has no streams")
 
     async def hub_call(
         self,
@@ -147,13 +180,13 @@ class Line(asyncio.Protocol, ABC):
         arguments: dict[str, Any],  # noqa: ARG002
         timeout_s: float,  # noqa: ARG002
     ) -> dict[str, Any]:
-        """A call of the hub itself: auth, subscribe, unsubscribe, publish, ack."""
+        """Call the hub itself (`wirelake.protocols.hub_calls`)."""
         raise Unsupported(f"{self.protocol} has no {name}")
 
-    # -- what asyncio calls ------------------------------------------------------------------
+    # -- called by asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The server has taken the connection."""
+        """The transport is connected."""
         self._transport = cast(asyncio.Transport, transport)
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -165,29 +198,29 @@ class Line(asyncio.Protocol, ABC):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes arrived."""
         self.session.receive(data, self.loop.time())
         self._flush()
-        if self.owner.full and not self.awaits and not self._paused and self.open:
+        if self.owner.full and not self.awaiting_reply and not self._paused and self.open:
             assert self._transport is not None
             self._transport.pause_reading()
             self._paused = True
 
     def eof_received(self) -> bool:
-        """The server will say no more."""
+        """The server closed its side."""
         self.session.receive_eof()
         self._flush()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is closed, for whatever reason."""
+        """The transport is closed."""
         if not self.session.closed:
             if exc is not None:
                 self.reason = self.reason or str(exc)
             self.session.receive_eof()
         self._events()
-        if self._wake is not None:
-            self._wake.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._transport = None
         error = self.end_error()
         self.fail_waiting(error)
@@ -198,16 +231,16 @@ class Line(asyncio.Protocol, ABC):
 
     @property
     def open(self) -> bool:
-        """Whether something may still be said."""
+        """Whether something can still be sent."""
         return self._transport is not None and not self.session.closed
 
     @property
     def busy(self) -> int:
-        """How many answers are awaited."""
+        """The number of calls without a reply yet."""
         return len(self._waiting)
 
-    def say(self) -> Any:
-        """The session, told the time, to say something with; what it says leaves this turn."""
+    def begin_send(self) -> Any:
+        """The session, with its clock set; what it sends leaves in this loop iteration."""
         if not self.open:
             raise ConnectionLost(f"the connection is closed: {self.reason or 'lost'}")
         self.session.on_timer(self.loop.time())
@@ -217,34 +250,34 @@ class Line(asyncio.Protocol, ABC):
         return self.session
 
     def wait_for(self, key: Any) -> asyncio.Future[Any]:
-        """A future that `answer` or `fail` ends."""
+        """A future that `answer` or `fail` completes."""
         future: asyncio.Future[Any] = self.loop.create_future()
         self._waiting[key] = future
         return future
 
     def answer(self, key: Any, value: Any) -> None:
-        """Gives an answer to who waits for it, if anybody does."""
+        """Complete the future of a key, if there is one."""
         future = self._waiting.pop(key, None)
         if future is not None and not future.done():
             future.set_result(value)
 
     def fail(self, key: Any, error: ClientError) -> None:
-        """Tells who waits that there is no answer."""
+        """Fail the future of a key, if there is one."""
         future = self._waiting.pop(key, None)
         if future is not None and not future.done():
             future.set_exception(error)
 
     def fail_waiting(self, error: ClientError) -> None:
-        """Tells all who wait that there is no answer."""
+        """Fail all futures."""
         for key in tuple(self._waiting):
             self.fail(key, error)
 
     def refused(self, error: SessionError) -> ClientError:
-        """What the session would not do."""
+        """The client's error for a session's error."""
         return session_error(error, closed=self.session.closed)
 
     def end_error(self) -> ConnectionLost:
-        """Why nothing more can be said."""
+        """The error of calls on a closed connection."""
         return ConnectionLost(f"the connection ended: {self.reason or 'closed'}")
 
     def _events(self) -> None:
@@ -259,7 +292,7 @@ class Line(asyncio.Protocol, ABC):
                     self.on_event(event)
 
     def _flush(self) -> None:
-        """Acts on events, writes what the session has to say, and sets the alarm."""
+        """Handle events, write what the session has to send, and set the timer."""
         self._flush_soon = False
         transport = self._transport
         if transport is None:
@@ -268,62 +301,63 @@ class Line(asyncio.Protocol, ABC):
         data = self.session.to_send()
         if data:
             transport.write(data)
-            self.read_on()
+            self.resume_reading()
         if self.session.closed:
             self._close(transport)
         else:
-            self._set_alarm()
+            self._arm_timer()
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Closes when everything is written, but does not wait for ever for that."""
+        """Close when everything is written, or after `_LINGER_S`."""
         if not transport.is_closing():
             transport.close()
-            if self._wake is not None:
-                self._wake.cancel()
-            self._wake = self.loop.call_later(_LINGER_S, transport.abort)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self.loop.call_later(_LINGER_S, transport.abort)
 
-    def read_on(self) -> None:
-        """Reads again, if reading was stopped."""
+    def resume_reading(self) -> None:
+        """Resume reading, if it was paused."""
         if self._paused and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         self._paused = False
 
-    def _set_alarm(self) -> None:
-        """An alarm that comes early does no harm, so it is moved only when it would be late."""
+    def _arm_timer(self) -> None:
+        """Arm the timer. One that fires early does no harm, so it is moved only when it would be
+        late: most messages cost no timer operation."""
         due = self.session.next_timer()
         if due is None:
             return
-        if self._wake is not None:
-            if self._wake.when() <= due:
+        if self._timer is not None:
+            if self._timer.when() <= due:
                 return
-            self._wake.cancel()
-        self._wake = self.loop.call_at(due, self._alarm)
+            self._timer.cancel()
+        self._timer = self.loop.call_at(due, self._on_timer)
 
-    def _alarm(self) -> None:
-        self._wake = None
+    def _on_timer(self) -> None:
+        self._timer = None
         if self.open:
             self.session.on_timer(self.loop.time())
-            self.read_on()
+            self.resume_reading()
             self._flush()
 
     # -- the end -----------------------------------------------------------------------------
 
-    async def hang_up(self) -> None:
-        """Says goodbye as the protocol has it, and waits until the transport is closed."""
+    async def close(self) -> None:
+        """Close the session as the protocol does, and wait until the transport is closed."""
         transport = self._transport
         if transport is None:
             return
         with contextlib.suppress(SessionError):
-            self.goodbye()
+            self.close_session()
         self._flush()
         self._close(transport)
         await asyncio.shield(self.lost)
 
-    def goodbye(self) -> None:
-        """Ends the session in the protocol's own words."""
+    def close_session(self) -> None:
+        """Close the session as the protocol does."""
         self.session.close()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """Drop the connection."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,4 +1,4 @@
-"""How a connection is made, and how long to wait before the next attempt."""
+"""Dialling a server by the binding of its protocol, and the backoff between attempts."""
 
 from __future__ import annotations
 
@@ -8,31 +8,22 @@ import random
 import ssl
 from typing import Final
 
-from .comet import CometLine
-from .connection import Line, Owner
-from .errors import ConnectionLost, Refused
-from .esnp import EsnpLine
-from .magline import MaglineLine
+from wirelake.protocols import registry
+from wirelake.protocols.binding import load_reference
+
+from .connection import ClientConnection, Owner
+from .errors import BadCall, ConnectionLost, Refused
 from .settings import Settings
-from .tny import TnyLine
 
-__all__ = ["LINES", "Backoff", "dial"]
-
-LINES: Final[dict[str, type[Line]]] = {
-    "esnp": EsnpLine,
-    "tny": TnyLine,
-    "magline": MaglineLine,
-    "comet": CometLine,
-}
-"""The line of each protocol."""
+__all__ = ["Backoff", "dial"]
 
 _STEADY_S: Final = 5.0
-"""A connection that held as long was a good one: waits begin anew after it. One that is thrown
-out at once, because somebody else signs on as the same client, waits longer each time."""
+"""A connection that lasted this long resets the backoff. One that is closed at once, because
+another client signs on with the same id, waits longer each time."""
 
 
 class Backoff:
-    """Waits that double, up to a limit; up to half of each is left to chance."""
+    """Delays that double up to a limit; up to half of each is random."""
 
     def __init__(self, first_s: float, most_s: float):
         self._first = first_s
@@ -41,7 +32,7 @@ class Backoff:
         self._skip = False
 
     def next(self) -> float:
-        """How long to wait now."""
+        """The next delay, in seconds."""
         if self._skip:
             self._skip = False
             return 0.0
@@ -50,23 +41,27 @@ class Backoff:
         return wait * random.uniform(0.5, 1.0)
 
     def lived(self, seconds: float) -> None:
-        """A connection held as long."""
+        """Note how long a connection lasted."""
         if seconds >= _STEADY_S:
             self._attempt = 0
 
     def at_once(self) -> None:
-        """The next attempt need not wait."""
+        """Make the next delay 0."""
         self._skip = True
 
 
-async def dial(settings: Settings, owner: Owner, previous: Line | None) -> Line:
-    """A connection to the server, before anything is said; ClientError says why there is none."""
+async def dial(
+    settings: Settings, owner: Owner, previous: ClientConnection | None
+) -> ClientConnection:
+    """Connect to the server without signing on; ClientError when it cannot be reached."""
     where = settings.where
-    line = LINES[where.protocol](settings, owner, previous)
+    connection = _connection_class(where.protocol)(settings, owner, previous)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(settings.connect_timeout_s):
-            await loop.create_connection(lambda: line, where.host, where.port, ssl=settings.tls)
+            await loop.create_connection(
+                lambda: connection, where.host, where.port, ssl=settings.tls
+            )
     except ssl.SSLCertVerificationError as error:
         raise Refused("tls", f"{where.place}: {error.verify_message}") from error
     except TimeoutError as error:
@@ -74,4 +69,16 @@ async def dial(settings: Settings, owner: Owner, previous: Line | None) -> Line:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConnectionLost(f"{where.place}: {why}") from error
-    return line
+    return connection
+
+
+def _connection_class(protocol: str) -> type[ClientConnection]:
+    """The class that the protocol's binding names; imported on first use."""
+    reference = registry.binding(protocol).client or ""
+    try:
+        found = load_reference(reference)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadCall(f"{protocol}: cannot load {reference!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, ClientConnection)):
+        raise BadCall(f"{protocol}: {reference} is not a ClientConnection")
+    return found

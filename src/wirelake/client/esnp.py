@@ -1,4 +1,5 @@
-"""Between the rows of ESNP messages and what a caller gives and gets."""
+"""A client's ESNP connection: calls, infos, events, sequences, trace reports (seeds 000 and 001),
+and the rows of what a caller passes and gets."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from wirelake.protocols.sansio import (
 )
 from wirelake.wire.errors import WireError
 
-from .connection import Line
+from .connection import ClientConnection
 from .errors import (
     AuthFailed,
     BadCall,
@@ -49,7 +50,7 @@ from .json_bodies import notification_of
 from .values import Result
 
 __all__ = [
-    "EsnpLine",
+    "EsnpConnection",
     "address_rows",
     "body_rows",
     "read_body",
@@ -95,9 +96,6 @@ def read_body(messages: Iterable[Message]) -> tuple[bytes, dict[str, Any]]:
     return b"".join([row.data for row in rows if type(row) is Payload]), values_of(rows)
 
 
-# A client's ESNP connection: calls, infos, events, sequences, trace reports (seeds 000 and 001).
-
-
 _ASYNC: Final = (int(FlagType.ASYNC),)
 _ASYNC_TRACE: Final = (int(FlagType.ASYNC), int(FlagType.TRACE))
 _NOTIFY: Final = (HUB_SERVICE, NOTIFY)
@@ -115,13 +113,13 @@ class _Open:
         self.traces: list[str] = []
 
 
-class EsnpLine(Line):
+class EsnpConnection(ClientConnection):
     """One ESNP connection."""
 
     protocol: ClassVar[str] = "esnp"
     session: EsnpSession
 
-    def make_session(self, now: float, previous: Line | None) -> EsnpSession:  # noqa: ARG002
+    def make_session(self, now: float, previous: ClientConnection | None) -> EsnpSession:  # noqa: ARG002
         """A session whose ids differ between runs."""
         self._open: dict[int, _Open] = {}
         dialect = cast(Literal["seed", "go"], self.settings.dialect or "seed")
@@ -139,7 +137,7 @@ class EsnpLine(Line):
             raise AuthFailed("auth", error.text) from error
 
     @property
-    def awaits(self) -> bool:
+    def awaiting_reply(self) -> bool:
         """Whether a call is under way."""
         return bool(self.session.calls)
 
@@ -153,7 +151,9 @@ class EsnpLine(Line):
         flags = _ASYNC_TRACE if options.get("trace") else _ASYNC
         rows = [*address_rows(target), *body_rows(arguments)]
         try:
-            number = self.say().request(rows, flag=int(flag), more_flags=flags, timeout_s=timeout_s)
+            number = self.begin_send().request(
+                rows, flag=int(flag), more_flags=flags, timeout_s=timeout_s
+            )
         except SessionError as error:
             raise self.refused(error) from error
         self._open[number] = _Open(options.get("each"))
@@ -162,7 +162,7 @@ class EsnpLine(Line):
     def announce(self, target: Any, arguments: Any) -> None:
         """Sends an event, which has no answer."""
         try:
-            self.say().announce([*address_rows(target), *body_rows(arguments)])
+            self.begin_send().announce([*address_rows(target), *body_rows(arguments)])
         except SessionError as error:
             raise self.refused(error) from error
 

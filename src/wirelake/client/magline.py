@@ -24,7 +24,7 @@ from wirelake.protocols.magline.session import (
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
-from .connection import Line
+from .connection import ClientConnection
 from .errors import (
     BadCall,
     ConnectionLost,
@@ -33,22 +33,22 @@ from .errors import (
 from .errors import CallFailed as Failure
 from .errors import Refused as NotLetIn
 from .json_bodies import pushed
-from .numbered import NumberedLine
+from .numbered import NumberedConnection
 from .values import Result
 
-__all__ = ["MaglineLine"]
+__all__ = ["MaglineConnection"]
 
 _HANDSHAKE = "handshake"
 
 
-class MaglineLine(NumberedLine):
+class MaglineConnection(NumberedConnection):
     """One magline connection; it resumes the one before, when the server still knows it."""
 
     protocol: ClassVar[str] = "magline"
     auth_code = int(ErrorNumber.AUTH)
     session: ClientSession
 
-    def make_session(self, now: float, previous: Line | None) -> ClientSession:
+    def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:
         """The session of the next attempt, or the first."""
         self.resumed = False
         """Whether the server still knew us."""
@@ -57,7 +57,7 @@ class MaglineLine(NumberedLine):
         self.spoilt = False
         """Whether the next attempt must begin anew."""
         self._refused: int | None = None
-        if isinstance(previous, MaglineLine) and not previous.spoilt:
+        if isinstance(previous, MaglineConnection) and not previous.spoilt:
             self.signed_on = previous.signed_on
             return previous.session.again(now)
         settings = self.settings
@@ -105,14 +105,14 @@ class MaglineLine(NumberedLine):
         self.signed_on = True
 
     @property
-    def awaits(self) -> bool:
+    def awaiting_reply(self) -> bool:
         """Whether an answer or a PON is to come."""
         return bool(self.session.in_flight) or self.session.timers.at("pon") is not None
 
     def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
         """Asks; the answer is matched by the Seq of the request."""
         try:
-            seq = self.say().send(Request(number, body, timeout_s))
+            seq = self.begin_send().send(Request(number, body, timeout_s))
         except SessionError as error:
             raise self.refused(error) from error
         return self.wait_for(seq)
@@ -120,7 +120,7 @@ class MaglineLine(NumberedLine):
     async def ping(self) -> float:
         """Says PIN; the session measures."""
         try:
-            number = self.say().ping()
+            number = self.begin_send().ping()
         except SessionError as error:
             raise self.refused(error) from error
         taken: float = await self.wait_for(("ping", number))

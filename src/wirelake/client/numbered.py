@@ -8,7 +8,7 @@ from typing import Any
 
 from wirelake.protocols.hub_calls import AUTH, CALLS
 
-from .connection import Line
+from .connection import ClientConnection
 from .errors import (
     AuthFailed,
     BadCall,
@@ -21,10 +21,10 @@ from .json_bodies import (
 )
 from .values import Result
 
-__all__ = ["NumberedLine", "number_of"]
+__all__ = ["NumberedConnection", "number_of"]
 
 
-class NumberedLine(Line):
+class NumberedConnection(ClientConnection):
     """A connection whose calls have numbers."""
 
     auth_code: int

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Self
 
+from wirelake.protocols import registry
+
 from .client import Client
 from .errors import BadCall, Unsupported
 from .settings import make_settings
@@ -23,10 +25,11 @@ class RpcPool:
 
     def __init__(self, url: str, *, size: int = 4, **options: Any):
         settings = make_settings(url, **options)
-        if settings.where.protocol == "comet":
-            raise Unsupported("comet has no calls")
+        protocol = settings.where.protocol
+        if registry.binding(protocol).addressing == "none":
+            raise Unsupported(f"{protocol} has no calls")
         if size < 1:
-            raise BadCall("size: wanted 1 or more")
+            raise BadCall("size: expected 1 or more")
         self._clients = [Client(settings) for _ in range(size)]
         self._turn = 0
 
@@ -51,7 +54,7 @@ class RpcPool:
                 raise error
 
     async def close(self) -> None:
-        """Says goodbye on all connections."""
+        """Says close_session on all connections."""
         await asyncio.gather(*(client.close() for client in self._clients))
 
     async def call(

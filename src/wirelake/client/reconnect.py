@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeVar
 
-from .connection import Line
+from .connection import ClientConnection
 from .dial import Backoff, dial
 from .errors import (
     AuthFailed,
@@ -23,38 +23,38 @@ from .errors import (
 from .settings import Settings
 from .values import Notification
 
-__all__ = ["Kept"]
+__all__ = ["ReconnectingClient"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Kept(ABC):
+class ReconnectingClient(ABC):
     """Whoever has a connection for as long as it is open."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
         self.connects = 0
         """How many connections there were."""
-        self._line: Line | None = None
-        self._last: Line | None = None
+        self._connection: ClientConnection | None = None
+        self._last: ClientConnection | None = None
         self._over: ClientError | None = None
         self._changed = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- what a client gives -----------------------------------------------------------------
 
     @abstractmethod
-    async def prepare(self, line: Line) -> None:
+    async def prepare(self, connection: ClientConnection) -> None:
         """Says again what every connection must be told."""
 
     @abstractmethod
-    def came(self, line: Line) -> None:
+    def on_ready(self, connection: ClientConnection) -> None:
         """A connection is ready."""
 
     @abstractmethod
-    def went(self, error: ClientError | None) -> None:
+    def on_finished(self, error: ClientError | None) -> None:
         """There will be no more connections: an error, or closed as asked."""
 
     @property
@@ -78,76 +78,76 @@ class Kept(ABC):
     @property
     def connected(self) -> bool:
         """Whether there is a connection now, signed on and subscribed."""
-        return self._line is not None and self._line.open
+        return self._connection is not None and self._connection.open
 
     @property
     def busy(self) -> int:
         """How many answers are awaited."""
-        return self._line.busy if self._line is not None else 0
+        return self._connection.busy if self._connection is not None else 0
 
     @property
     def resumed(self) -> bool:
         """Whether this connection goes on with the session of the one before (magline)."""
-        return bool(getattr(self._line, "resumed", False))
+        return bool(getattr(self._connection, "resumed", False))
 
     async def open(self) -> None:
         """Connects and signs on, once: ClientError when that fails."""
-        if self._keeper is not None:
+        if self._supervisor is not None:
             raise BadCall("this client is open")
-        line = await self._connect()
-        self._keeper = asyncio.create_task(self._keep(line))
+        connection = await self._connect()
+        self._supervisor = asyncio.create_task(self._keep(connection))
 
     async def close(self) -> None:
-        """Says goodbye; what is under way fails."""
-        keeper = self._keeper
+        """Says close_session; what is under way fails."""
+        supervisor = self._supervisor
         self._finish(ConnectionLost("the client is closed"), told=False)
-        tasks = [*self._tasks, *([keeper] if keeper is not None else [])]
+        tasks = [*self._tasks, *([supervisor] if supervisor is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._last is not None:
-            await self._last.hang_up()
+            await self._last.close()
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> ClientConnection:
         """One attempt; when it succeeds the connection is ready for use."""
-        line = await dial(self.settings, self, self._last)
-        self._last = line
+        connection = await dial(self.settings, self, self._last)
+        self._last = connection
         try:
             async with asyncio.timeout(self.settings.sign_on_timeout_s):
-                await line.sign_on()
-                await self.prepare(line)
+                await connection.sign_on()
+                await self.prepare(connection)
         except TimeoutError as error:
-            line.abort()
+            connection.abort()
             raise ConnectionLost(f"{self.settings.where.place}: no sign-on in time") from error
         except BaseException:
-            line.abort()
+            connection.abort()
             raise
-        if not line.open:
-            raise line.end_error()
+        if not connection.open:
+            raise connection.end_error()
         self.connects += 1
-        self._line = line
-        self.came(line)
+        self._connection = connection
+        self.on_ready(connection)
         self._changed.set()
-        return line
+        return connection
 
-    async def _keep(self, line: Line) -> None:
+    async def _keep(self, connection: ClientConnection) -> None:
         """Waits for the end of each connection, and makes the next."""
         backoff = Backoff(self.settings.backoff_s, self.settings.max_backoff_s)
         while True:
-            began = line.loop.time()
-            lost = await asyncio.shield(line.lost)
-            self._line = None
+            began = connection.loop.time()
+            lost = await asyncio.shield(connection.lost)
+            self._connection = None
             self._changed.clear()
             if not self.settings.reconnect:
                 self._finish(lost)
                 return
-            backoff.lived(line.loop.time() - began)
+            backoff.lived(connection.loop.time() - began)
             found = await self._connect_until(backoff)
             if found is None:
                 return
-            line = found
+            connection = found
 
-    async def _connect_until(self, backoff: Backoff) -> Line | None:
+    async def _connect_until(self, backoff: Backoff) -> ClientConnection | None:
         while True:
             resumes = self._last is not None and _resumes(self._last)
             await asyncio.sleep(backoff.next())
@@ -163,24 +163,24 @@ class Kept(ABC):
 
     def _finish(self, error: ClientError, *, told: bool = True) -> None:
         self._over = self._over or error
-        self._line = None
-        self.went(error if told else None)
+        self._connection = None
+        self.on_finished(error if told else None)
         self._changed.set()
 
-    async def _ready(self, deadline: float) -> Line:
+    async def _ready(self, deadline: float) -> ClientConnection:
         """The connection, or the next one, if it comes by then."""
         while True:
             if self._over is not None:
                 raise self._over
-            line = self._line
-            if line is not None and line.open:
-                return line
-            if self._keeper is None:
+            connection = self._connection
+            if connection is not None and connection.open:
+                return connection
+            if self._supervisor is None:
                 raise BadCall("open the client first: async with connect(...) as c")
             try:
                 async with asyncio.timeout_at(deadline):
-                    if line is not None:  # it ends: that is being told
-                        await asyncio.shield(line.lost)
+                    if connection is not None:  # it ends: that is being told
+                        await asyncio.shield(connection.lost)
                         await asyncio.sleep(0)
                     else:
                         await self._changed.wait()
@@ -195,20 +195,22 @@ class Kept(ABC):
             raise BadCall("timeout_s: wanted more than 0")
         return timeout_s
 
-    async def _once(self, timeout_s: float | None, ask: Callable[[Line, float], Awaitable[T]]) -> T:
+    async def _once(
+        self, timeout_s: float | None, ask: Callable[[ClientConnection, float], Awaitable[T]]
+    ) -> T:
         """Asks once; the answer, or the error, of this one attempt."""
         limit = self._limit(timeout_s)
         deadline = asyncio.get_running_loop().time() + limit
         return await _within(deadline, ask(await self._ready(deadline), limit))
 
-    async def _again(self, ask: Callable[[Line, float], Awaitable[T]]) -> T:
+    async def _again(self, ask: Callable[[ClientConnection, float], Awaitable[T]]) -> T:
         """Asks until there is an answer: for what can be said twice without harm."""
         deadline = asyncio.get_running_loop().time() + self.settings.timeout_s
         while True:
-            line = await self._ready(deadline)
-            left = max(deadline - line.loop.time(), 0.001)
+            connection = await self._ready(deadline)
+            left = max(deadline - connection.loop.time(), 0.001)
             try:
-                return await _within(deadline, ask(line, left))
+                return await _within(deadline, ask(connection, left))
             except ConnectionLost:
                 if not self.settings.reconnect or self._over is not None:
                     raise
@@ -229,5 +231,5 @@ async def _within(deadline: float, work: Awaitable[T]) -> T:
         raise Timeout("no answer in time") from None
 
 
-def _resumes(line: Line) -> bool:
-    return getattr(line.session, "ticket", None) is not None
+def _resumes(connection: ClientConnection) -> bool:
+    return getattr(connection.session, "ticket", None) is not None

@@ -1,10 +1,13 @@
-"""What can be set when a client connects; each default with its reason."""
+"""Options of a client, each default with its reason."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
+
+from wirelake.protocols import registry
 
 from .address import Where, parse_where
 from .errors import BadCall
@@ -12,14 +15,8 @@ from .errors import BadCall
 __all__ = ["Settings", "make_settings"]
 
 _KEY_BYTES: Final = 32
-_MEANT_FOR: Final = {
-    "pinned": ("magline", "comet"),
-    "psk": ("magline",),
-    "anonymous": ("magline",),
-    "allow_plaintext": ("comet",),
-    "dialect": ("esnp", "tny", "comet"),
-}
-"""Options that only some protocols have."""
+_BOUND: Final = ("pinned", "psk", "anonymous", "allow_plaintext", "dialect")
+"""Options that only some protocols have; their bindings say which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +26,11 @@ class Settings:
     where: Where
     """The server."""
     id: str | None = None
-    """Who signs on; None does not sign on, for hubs with `auth = "none"`."""
+    """The client id; None does not sign on, for hubs with `auth = "none"`."""
     token: str = field(default="", repr=False)
-    """What proves it."""
+    """The client's token."""
     tls: ssl.SSLContext | None = None
-    """How to check the server's certificate; by default as browsers do, when the URL says TLS."""
+    """How to verify the server; by default with the system's authorities, when the URL has TLS."""
     reconnect: bool = True
     """Whether to connect again when the connection is lost."""
     backoff_s: float = 0.1
@@ -48,7 +45,7 @@ class Settings:
     timeout_s: float = 10.0
     """For an answer, and for a connection to ask by, unless a call says otherwise."""
     heartbeat_s: float | None = None
-    """How often to say that we are alive; None is the protocol's own time. ESNP has none."""
+    """Heartbeat interval; None is the protocol's own. ESNP has no heartbeat."""
     dialect: str | None = None
     """The protocol's dialect; None is the document's."""
     pinned: bytes | None = None
@@ -56,11 +53,13 @@ class Settings:
     psk: bytes | None = field(default=None, repr=False)
     """A key that both sides hold, 32 bytes or 64 hex digits: magline."""
     anonymous: bool = False
-    """Accept any magline server: stops listeners, not a man in the middle."""
+    """Accept any magline server: protects from eavesdroppers, not from a man in the middle."""
     allow_plaintext: bool | None = None
-    """Accept a comet server without a key. None does so inside TLS alone."""
+    """Accept a comet server without a key. None accepts it inside TLS only."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Options that the protocol's binding names and that are not fields here."""
     max_waiting: int = 1_000
-    """Notifications that nobody has taken yet; beyond it the server is not read from."""
+    """Undelivered notifications, beyond which the server is not read from."""
 
     def __post_init__(self) -> None:
         for name in ("pinned", "psk"):
@@ -68,31 +67,30 @@ class Settings:
             object.__setattr__(self, name, value)
         for name in ("backoff_s", "max_backoff_s", "connect_timeout_s", "sign_on_timeout_s"):
             if not getattr(self, name) > 0:
-                raise BadCall(f"{name}: wanted more than 0")
+                raise BadCall(f"{name}: expected more than 0")
         if not self.timeout_s > 0 or self.max_waiting < 1:
-            raise BadCall("timeout_s and max_waiting: wanted more than 0")
+            raise BadCall("timeout_s and max_waiting: expected more than 0")
         if self.heartbeat_s is not None and not self.heartbeat_s > 0:
-            raise BadCall("heartbeat_s: wanted more than 0")
+            raise BadCall("heartbeat_s: expected more than 0")
         self._check_protocol()
         if self.where.tls and self.tls is None:
             object.__setattr__(self, "tls", ssl.create_default_context())
 
     def _check_protocol(self) -> None:
-        """Refuses what means nothing to the protocol: nobody should rely on it."""
-        given = {
-            "pinned": self.pinned is not None,
-            "psk": self.psk is not None,
-            "anonymous": self.anonymous,
-            "allow_plaintext": self.allow_plaintext is not None,
-            "dialect": self.dialect is not None,
-        }
-        for name, protocols in _MEANT_FOR.items():
-            if given[name] and self.where.protocol not in protocols:
-                raise BadCall(f"{name} is for {' and '.join(protocols)} alone")
+        """Refuse options that the protocol does not have, so that nobody relies on them."""
+        protocol = self.where.protocol
+        accepted = registry.binding(protocol).client_options
+        for name in (*_BOUND, *self.extra):
+            given = name in self.extra or getattr(self, name) not in (None, False)
+            if given and name not in accepted:
+                raise BadCall(
+                    f"{protocol} has no option {name!r}; expected one of "
+                    f"{', '.join(sorted(accepted)) or 'none'}"
+                )
 
     @property
     def plaintext(self) -> bool:
-        """Whether comet contents may come as they are."""
+        """Whether contents may arrive unsealed (comet)."""
         if self.allow_plaintext is not None:
             return self.allow_plaintext
         return self.tls is not None and self.pinned is None
@@ -100,11 +98,16 @@ class Settings:
 
 def make_settings(url: str, **options: Any) -> Settings:
     """The settings of a URL and options; BadCall names the options that there are."""
-    known = [each.name for each in fields(Settings) if each.name != "where"]
-    unknown = sorted(set(options) - set(known))
+    where = parse_where(url)
+    own = [each.name for each in fields(Settings) if each.name not in ("where", "extra")]
+    extra = {name: value for name, value in options.items() if name not in own}
+    accepted = registry.binding(where.protocol).client_options
+    unknown = sorted(set(extra) - accepted)
     if unknown:
-        raise BadCall(f"no option is called {unknown[0]}; there are {', '.join(known)}")
-    return Settings(where=parse_where(url), **options)
+        expected = ", ".join([*own, *sorted(accepted - set(own))])
+        raise BadCall(f"unknown option {unknown[0]!r}; expected one of {expected}")
+    given = {name: value for name, value in options.items() if name in own}
+    return Settings(where=where, extra=extra, **given)
 
 
 def _key(name: str, value: bytes | str | None) -> bytes | None:
@@ -116,5 +119,5 @@ def _key(name: str, value: bytes | str | None) -> bytes | None:
     except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise BadCall(f"{name}: wanted {_KEY_BYTES} bytes, or {2 * _KEY_BYTES} hexadecimal digits")
+        raise BadCall(f"{name}: expected {_KEY_BYTES} bytes or {2 * _KEY_BYTES} hexadecimal digits")
     return key

@@ -22,7 +22,7 @@ from wirelake.protocols.tny.session import (
     Requested,
 )
 
-from .connection import Line
+from .connection import ClientConnection
 from .errors import (
     AuthFailed,
     ClientError,
@@ -34,10 +34,10 @@ from .json_bodies import (
     pushed,
     refusal_text,
 )
-from .numbered import NumberedLine
+from .numbered import NumberedConnection
 from .values import Result
 
-__all__ = ["TnyLine"]
+__all__ = ["TnyConnection"]
 
 _PING_S = 60.0
 """A third of the time that servers are silent with by default."""
@@ -46,14 +46,14 @@ _SILENCE = 3
 _SUCCESS = int(ResultCode.SUCCESS)
 
 
-class TnyLine(NumberedLine):
+class TnyConnection(NumberedConnection):
     """One tny connection; message ids go on where the last one stopped."""
 
     protocol: ClassVar[str] = "tny"
     auth_code = int(ResultCode.AUTH_FAILED)
     session: ClientSession
 
-    def make_session(self, now: float, previous: Line | None) -> ClientSession:
+    def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:
         """A session that pings, and goes on with the ids of the one before."""
         self._pings: deque[object] = deque()
         beat = self.settings.heartbeat_s or _PING_S
@@ -71,14 +71,14 @@ class TnyLine(NumberedLine):
         await self.prove()
 
     @property
-    def awaits(self) -> bool:
+    def awaiting_reply(self) -> bool:
         """Whether a response or a pong is to come."""
         return bool(self.session.in_flight or self._pings)
 
     def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
         """Asks; the answer is matched by the id of the message."""
         try:
-            message_id = self.say().request(number, body, timeout_s=timeout_s)
+            message_id = self.begin_send().request(number, body, timeout_s=timeout_s)
         except SessionError as error:
             raise self.refused(error) from error
         return self.wait_for(message_id)
@@ -86,7 +86,7 @@ class TnyLine(NumberedLine):
     async def ping(self) -> float:
         """Says ping; pongs come in order."""
         began = self.loop.time()
-        self.say().ping()
+        self.begin_send().ping()
         self._pings.append(key := object())
         await self.wait_for(key)
         return self.loop.time() - began

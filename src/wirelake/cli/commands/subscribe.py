@@ -53,8 +53,8 @@ def command(
     **connection: Any,
 ) -> None:
     """Show notifications."""
-    if not topics and not url.startswith("comet"):
-        raise click.UsageError("wanted at least one TOPIC")
+    if not topics and not _has_inbox(url):
+        raise click.UsageError("missing argument TOPIC...")
 
     async def work() -> None:
         left = count
@@ -70,6 +70,19 @@ def command(
                     return
 
     run(work())
+
+
+def _has_inbox(url: str) -> bool:
+    """Whether signing on is enough to receive what waits. A bad URL is refused when it is
+    dialled."""
+    from wirelake.client import BadCall
+    from wirelake.client.address import parse_where
+    from wirelake.protocols import registry
+
+    try:
+        return registry.binding(parse_where(url).protocol).inbox
+    except BadCall:
+        return False
 
 
 def _show(notification: Notification, as_json: bool) -> None:
