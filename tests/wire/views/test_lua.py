@@ -26,8 +26,7 @@ from wirelake.wire.types import (
     String8,
     Tag8,
 )
-from wirelake.wire.views.lua import dissector
-from wirelake.wire.views.lua_text import (
+from wirelake.wire.views._lua_text import (
     abbreviation,
     bytes_literal,
     comment,
@@ -36,6 +35,7 @@ from wirelake.wire.views.lua_text import (
     number_set,
     quote,
 )
+from wirelake.wire.views.lua import dissector
 
 
 class Colour(IntEnum):

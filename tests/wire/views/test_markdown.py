@@ -30,7 +30,7 @@ from wirelake.wire.types import (
     Tag8,
 )
 from wirelake.wire.views import markdown
-from wirelake.wire.views._markdown_words import (
+from wirelake.wire.views._formatting import (
     code,
     hexadecimal,
     literal,

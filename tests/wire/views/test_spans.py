@@ -69,6 +69,16 @@ def test_damaged_bytes_get_the_codecs_answer(case: Case, data: st.DataObject) ->
     assert_tiled(span)
 
 
+def test_a_varint_without_a_name_is_refused_where_it_begins() -> None:
+    (case,) = [each for each in CASES if name_of(each) == "sink-seed"]
+    raw = b"SK\x00\x00\x0a\x00\x00\x00\x02GM\x03\x00\x00\x01\x00"
+    assert (
+        case.traced(case.trace(raw))
+        == case.answer(raw)
+        == ("error", "reserved_value", "lists.odd", 9)
+    )
+
+
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 @given(raw=st.binary(max_size=64))
 def test_any_bytes_get_the_codecs_answer(case: Case, raw: bytes) -> None:

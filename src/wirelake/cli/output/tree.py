@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import click
 
-from wirelake.wire.views.span import Span
+from wirelake.wire.views.spans import Span
 
 __all__ = ["tree_lines"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .. import model as m
-from ._markdown_words import size_words, type_words
+from ._formatting import size_words, type_words
 
 __all__ = ["FieldWords", "alternatives", "fields"]
 

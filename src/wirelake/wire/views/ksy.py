@@ -23,21 +23,27 @@ keeping a row that breaks a rule as bytes: a message with such a row is refused 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, get_args
 
 from .. import model as m
-from ._ksy_parts import Parts
-from ._ksy_words import (
+from ._ksy_values import (
+    FILLED,
+    Builder,
     Node,
+    Values,
     Vocabulary,
     identifier,
+    int_type,
+    ksy_type,
+    switch,
 )
 from ._yaml import dump
 
 if TYPE_CHECKING:
     from ..protocol import Protocol
 
-__all__ = ["identifier", "kaitai"]
+__all__ = ["Parts", "identifier", "kaitai"]
 
 KS_VERSION = "0.11"
 """The first version that knows `in-enum`."""
@@ -126,3 +132,289 @@ def _documented(layout: m.Layout) -> Node:
     if layout.section:
         node["doc-ref"] = layout.section
     return node
+
+
+# -- the type of a layout --------------------------------------------------------------------------
+
+
+class Parts(Values):
+    """The parts of one layout, or of what follows its length."""
+
+    def __init__(self, builder: Builder, layout: m.Layout, *, outer: Values | None = None):
+        super().__init__(builder, layout, outer=outer)
+        self.alternatives = layout.body.of(builder.direction) if layout.body else ()
+        self.reserved = {identifier(name) for name in _names(layout)}
+        self.tag_bits = [bit for bit in _bits(layout) if bit.role == "tag"]
+
+    @property
+    def tag(self) -> str:
+        """The expression of the tag as a number; nothing before it has been read."""
+        part = self.layout.find(m.Tag)
+        if isinstance(part, m.Tag):
+            path = self.env.get(part.name, "")
+            return f"{path}.to_i" if path and part.names else path
+        if not self.tag_bits or self.tag_bits[-1].name not in self.env:
+            return ""
+        last = self.tag_bits[-1]
+        return self.combined_tag(f"{self.env[last.name]}{self.to_number(last)}")
+
+    def add_parts(self, parts: tuple[m.Part, ...]) -> None:
+        """All parts; those after a length in a type of their own."""
+        for index, part in enumerate(parts):
+            self.add(part)
+            if isinstance(part, m.Length):
+                if after := parts[index + 1 :]:
+                    self.add_rest(part, after)
+                return
+
+    def add_rest(self, length: m.Length, parts: tuple[m.Part, ...]) -> None:
+        """What a length counts."""
+        inner = Parts(self.builder, self.layout, outer=self)
+        inner.add_parts(parts)
+        kind = self.words.fresh(f"{identifier(self.layout.name)}_rest")
+        self.words.types[kind] = inner.node()
+        props = {"size": self.env[length.name], "type": kind} | FILLED
+        self.attribute("rest", props, f"The bytes that {length.name} counts.", own=False)
+
+    def add(self, part: m.Part) -> None:
+        """One part."""
+        match part:
+            case m.Field():
+                self.add_field(part)
+            case m.Const():
+                self.attribute(part.name, {"contents": list(part.value)}, part.doc)
+            case m.BitGroup():
+                for bit in part.bits:
+                    self.add_bit(bit)
+            case m.Length():
+                self.add_length(part)
+            case m.Tag():
+                self.add_tag(part)
+            case m.TagConst():
+                self.named(part, {"type": int_type(part.type)} | self.const_rule())
+            case m.OptionBits():
+                self.add_option_bits(part)
+            case m.OptionsLength():
+                self.add_options_length(part)
+            case m.Options():
+                self.add_options(part)
+            case m.Body():
+                self.add_body(part)
+
+    def named(self, part: Any, props: Node, doc: str = "") -> None:
+        """An attribute that later parts may refer to."""
+        self.env[part.name] = self.attribute(part.name, props, doc or part.doc)
+
+    def add_length(self, part: m.Length) -> None:
+        """A length; the limit is a matter of readers, so it is only told."""
+        valid: Node = {"valid": {"min": part.minimum}} if part.minimum else {}
+        limit = f"Readers accept {part.limit} unless told otherwise." if part.limit else ""
+        doc = " ".join(note for note in (part.doc, limit) if note)
+        self.named(part, {"type": int_type(part.type)} | valid, doc)
+
+    # -- tags and bits -----------------------------------------------------------------------
+
+    def add_tag(self, part: m.Tag) -> None:
+        """The number that chooses the body; others than those of the bodies are refused."""
+        value = "_.to_i" if part.names else "_"
+        props = {"type": int_type(part.type)} | self.enum_props(part.names, closed=False)
+        self.named(part, props | {"valid": self.tag_rule(value)})
+
+    def tag_rule(self, value: str) -> Node:
+        """Whether a tag belongs to a body and, if it has been read, to the constant before it."""
+        const = next((p for p in self.layout.parts if isinstance(p, m.TagConst)), None)
+        tags = [a.tag for a in self.alternatives]
+        if const is None or const.name not in self.env:
+            return {"any-of": tags} if value == "_" else {"expr": _one_of(value, tags)}
+        groups = (
+            f"({self.env[const.name]} == {number} and ({_one_of(value, tags)}))"
+            for number, tags in self.tags_by_const().items()
+        )
+        return {"expr": " or ".join(groups)}
+
+    def const_rule(self) -> Node:
+        """Which constants there are and, if the tag has been read, which goes with it."""
+        if not self.tag:
+            return {"valid": {"any-of": list(self.tags_by_const())}}
+        groups = (
+            f"(_ == {number} and ({_one_of(self.tag, tags)}))"
+            for number, tags in self.tags_by_const().items()
+        )
+        return {"valid": {"expr": " or ".join(groups)}}
+
+    def tags_by_const(self) -> dict[int, list[int]]:
+        """The tags that go with each constant."""
+        groups: dict[int, list[int]] = {}
+        for alternative in self.alternatives:
+            if alternative.const is not None:
+                groups.setdefault(alternative.const, []).append(alternative.tag)
+        return groups
+
+    def add_bit(self, bit: m.Bit) -> None:
+        """Some bits; one bit alone is a boolean to Kaitai."""
+        last = bool(self.tag_bits) and bit is self.tag_bits[-1]
+        props: Node = {"type": f"b{bit.width}"}
+        if self.has_enum(bit):
+            props |= self.enum_props(bit.names, bit.closed)
+        if last:
+            value = self.combined_tag(f"_{self.to_number(bit)}")
+            props |= {"valid": {"expr": _one_of(value, [a.tag for a in self.alternatives])}}
+        self.named(bit, props)
+        if last and len(self.tag_bits) > 1:
+            enum: Node = {"enum": self.words.enum(bit.names)} if bit.names else {}
+            self.instance("tag", {"value": self.tag} | enum, "The tag bits as one number.")
+
+    def has_enum(self, bit: m.Bit) -> bool:
+        """Whether its own number has names; those of several tag bits belong to the whole."""
+        return bit.names is not None and (bit.role != "tag" or len(self.tag_bits) == 1)
+
+    def to_number(self, bit: m.Bit) -> str:
+        """What turns a boolean or an enum into a number."""
+        return ".to_i" if bit.width == 1 or self.has_enum(bit) else ""
+
+    def combined_tag(self, last: str) -> str:
+        """All tag bits as one number, the first most significant; `last` stands for the last."""
+        value, width = last, self.tag_bits[-1].width
+        for bit in reversed(self.tag_bits[:-1]):
+            number = f"{self.env[bit.name]}{self.to_number(bit)}"
+            value = f"({number} << {width} | {value})"
+            width += bit.width
+        return value
+
+    # -- options -----------------------------------------------------------------------------
+
+    def add_option_bits(self, part: m.OptionBits) -> None:
+        """The bitmap; a critical bit that is not known is refused."""
+        options = self.layout.find(m.Options)
+        refused = 0
+        if isinstance(options, m.Options):
+            refused = options.critical
+            for option in options.fields:
+                refused &= ~option.bit
+        valid: Node = {"valid": {"expr": f"(_ & {refused}) == 0"}} if refused else {}
+        self.named(part, {"type": int_type(part.type)} | valid)
+
+    def add_options_length(self, part: m.OptionsLength) -> None:
+        """The size of the area; zero when there are no options, and only then."""
+        bits = self.layout.find(m.OptionBits)
+        valid: Node = {}
+        if isinstance(bits, m.OptionBits) and bits.name in self.env:
+            path = self.env[bits.name]
+            valid = {"valid": {"expr": f"(_ == 0 and {path} == 0) or (_ != 0 and {path} != 0)"}}
+        self.named(part, {"type": int_type(part.type)} | valid)
+
+    def add_options(self, part: m.Options) -> None:
+        """The area: for each set bit, ascending, a length and a value."""
+        bitmap, size = self.layout.find(m.OptionBits), self.layout.find(m.OptionsLength)
+        if not isinstance(bitmap, m.OptionBits) or bitmap.name not in self.env:
+            return  # without a bitmap nothing can be said about the options
+        inner = Parts(self.builder, self.layout, outer=self)
+        known = {option.bit: option for option in part.fields}
+        for index in range(8 * bitmap.type.size):
+            guard: Node = {"if": f"({inner.env[bitmap.name]} & {1 << index}) != 0"}
+            if option := known.get(1 << index):
+                inner.add_option(option, part.entry_length, guard)
+            elif not part.critical >> index & 1:
+                inner.add_value(f"unknown_{index}", m.Blob(part.entry_length), guard)
+        kind = self.words.fresh(f"{identifier(self.layout.name)}_options")
+        self.words.types[kind] = inner.node()
+        bound: Node = {}
+        if isinstance(size, m.OptionsLength) and size.name in self.env:
+            bound = {"size": self.env[size.name]} | FILLED
+        doc = "For each set bit, a length and a value."
+        self.attribute("options", bound | {"type": kind}, doc, own=False)
+
+    def add_option(self, option: m.OptionField, length: m.Int, guard: Node) -> None:
+        """One option: its length must be right, and the body one that it may go with."""
+        size, _ = m.type_size(option.type)
+        rule = f"_ == {size}"
+        if self.tag:
+            rule += f" and ({_one_of(self.tag, list(option.on))})"
+        props = {"type": int_type(length), "valid": {"expr": rule}}
+        self.attribute(f"len_{option.name}", props | guard, own=False)
+        doc = f"{option.doc} Secret: do not show it." if option.secret else option.doc
+        self.add_value(option.name, option.type, guard, doc)
+
+    # -- bodies ------------------------------------------------------------------------------
+
+    def add_body(self, body: m.Body) -> None:
+        """What the tag chose."""
+        cases = {a.tag: self.builder.layout(a.layout) for a in self.alternatives}
+        self.attribute(body.name, switch(self.tag, cases), body.doc)
+
+    def add_protobuf(self) -> None:
+        """Protobuf fields in any order: the key says which field, and how its value is written."""
+        stem = identifier(self.layout.name)
+        fields = [part for part in self.layout.parts if isinstance(part, m.Field)]
+        cases: dict[Any, str] = {}
+        for field in fields:
+            item = field.type.item if isinstance(field.type, m.Many) else field.type
+            cases[(field.number or 0) << 3 | _wire_type(item)] = self.protobuf_value(item)
+        value = switch(
+            "key.value", cases | {"_": f"{self.words.protobuf_any()}(key.value & 7, false)"}
+        )
+        numbers = [(field.number or 0, field.name) for field in fields]
+        enum: Node = {}
+        if numbers:
+            enum = {"enum": self.words.numbers(self.layout, f"{stem}_number", numbers)}
+        kind = self.words.fresh(f"{stem}_field")
+        self.words.types[kind] = ksy_type(
+            [{"id": "key", "type": self.words.varint(m.Varint(32))}, {"id": "value"} | value],
+            {
+                "number": {"value": "key.value >> 3"} | enum,
+                "wire_type": {"value": "key.value & 7"},
+            },
+        )
+        self.attribute("fields", {"type": kind, "repeat": "eos"})
+
+    def protobuf_value(self, kind: m.Type) -> str:
+        """The type of a protobuf value; it has a `value`."""
+        match kind:
+            case m.Varint():
+                # Protobuf writes a negative number of any width in 64 bits; the low ones count.
+                return self.words.varint(dataclasses.replace(kind, loose=kind.bits < 64))
+            case m.Bool():
+                name, new = self.words.name("pb_bool", "protobuf_bool")
+                if new:
+                    raw = {"id": "raw", "type": self.words.varint(m.Varint(64))}
+                    self.words.types[name] = ksy_type([raw], {"value": {"value": "raw.value != 0"}})
+                return name
+            case m.Nested():
+                inner = self.builder.layout(kind.layout)
+                name, new = self.words.name(("pb", kind.layout), f"protobuf_{inner}")
+                if new:
+                    size = {"id": "len_value", "type": self.words.varint(m.Varint(32))}
+                    value = {"id": "value", "size": "len_value.value", "type": inner}
+                    self.words.types[name] = ksy_type([size, value])
+                return name
+            case _:
+                return self.wrapped(kind)
+
+
+def _wire_type(kind: m.Type) -> int:
+    match kind:
+        case m.Int() | m.Float():
+            return 1 if kind.size == 8 else 5
+        case m.Blob() | m.Nested():
+            return 2
+        case _:
+            return 0
+
+
+def _one_of(value: str, numbers: list[int]) -> str:
+    return " or ".join(f"{value} == {number}" for number in numbers) or "false"
+
+
+def _bits(layout: m.Layout) -> list[m.Bit]:
+    return [bit for part in layout.parts if isinstance(part, m.BitGroup) for bit in part.bits]
+
+
+def _names(layout: m.Layout) -> list[str]:
+    """Everything that the declaration names."""
+    names = [bit.name for bit in _bits(layout)]
+    for part in layout.parts:
+        if isinstance(part, m.Options):
+            names += [option.name for option in part.fields]
+        elif not isinstance(part, m.BitGroup):
+            names.append(part.name)
+    return names

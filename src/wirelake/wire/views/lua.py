@@ -6,11 +6,11 @@
     tshark -X lua_script:wirelake.lua -r capture.pcapng -Y wirelake.comet.auth
 
 The script holds helpers (the files `lua_runtime_*.lua`, unchanged) and, for each protocol, what is
-made from its layouts: fields (`lua_fields.py`), types (`lua_types.py`) and one function for each
-layout (`lua_layouts.py`). Bytes that break a rule become an item `malformed: <code>`, with the
+made from its layouts: fields (`_lua_fields.py`), types (`_lua_fields.py`) and one function for each
+layout (`_lua_layouts.py`). Bytes that break a rule become an item `malformed: <code>`, with the
 codes of the decoders; a field marked `Secret` is shown as `<secret>`.
 
-Names of fields are derived in `lua_fields.py`; what cannot be shown is bounded in
+Names of fields are derived in `_lua_fields.py`; what cannot be shown is bounded in
 `lua_runtime_values.lua`.
 """
 
@@ -22,16 +22,15 @@ from importlib import resources
 from ..errors import CODES
 from ..protocol import Protocol
 from ..walk import dynamics
-from .lua_fields import Fields
-from .lua_layouts import LayoutWriter, shown_by_themselves
-from .lua_names import Names
-from .lua_text import (
+from ._lua_fields import Fields, Types
+from ._lua_layouts import LayoutWriter, shown_by_themselves
+from ._lua_text import (
+    Names,
     abbreviation,
     comment,
     first_lines,
     quote,
 )
-from .lua_types import Types
 
 __all__ = ["dissector"]
 

@@ -11,26 +11,29 @@ import argparse
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import model as m
 from ..errors import CODES
 from ..walk import dynamics
-from ._markdown_layout import Page, layout_lines
-from ._markdown_words import (
+from ._formatting import (
     anchor,
     code,
     hexadecimal,
     kind_words,
+    literal,
     prose,
+    size_words,
     table,
+    type_words,
 )
 
 if TYPE_CHECKING:
     from ..protocol import Protocol
 
-__all__ = ["errors_page", "reference", "stale", "write_reference"]
+__all__ = ["Page", "errors_page", "layout_lines", "reference", "stale", "write_reference"]
 
 _WAYS: tuple[tuple[m.Direction, str], ...] = (
     ("c2s", "Client to server"),
@@ -227,3 +230,323 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# -- one layout ------------------------------------------------------------------------------------
+
+
+_HEAD = ["offset", "size", "name", "type", "meaning", "values"]
+_HEAD_PROTOBUF = ["number", "wire type", *_HEAD[2:]]
+_WIRE_TYPES = {0: "varint", 1: "8 bytes", 2: "length and bytes", 5: "4 bytes"}
+
+
+@dataclass
+class Page:
+    """A protocol's layouts in all its dialects, and where they can be linked to."""
+
+    name: str
+    models: dict[str, list[m.Layout]]
+
+    @property
+    def frame(self) -> m.Layout:
+        """The frame in the default dialect."""
+        return next(iter(self.models.values()))[0]
+
+    def link(self, name: str) -> str:
+        """A link to a layout or a value on this page."""
+        return f"[{code(name)}](#{anchor(self.name, name)})"
+
+    def numbers_anchor(self, enum: m.EnumClass) -> str:
+        """Where the names of some numbers are; a layout may have the same name."""
+        return anchor(self.name, "numbers", enum.__name__)
+
+    def layouts(self) -> list[list[tuple[str, m.Layout]]]:
+        """Every layout, with the dialects that have it: [(dialect, layout), ...]."""
+        found: dict[type, list[tuple[str, m.Layout]]] = {}
+        for dialect, layouts in self.models.items():
+            for layout in layouts:
+                found.setdefault(layout.cls, []).append((dialect, layout))
+        return list(found.values())
+
+    def parts(self) -> Iterator[tuple[m.Layout, m.Part]]:
+        """All parts of all layouts, dialect by dialect."""
+        for layouts in self.models.values():
+            for layout in layouts:
+                for part in layout.parts:
+                    yield layout, part
+
+    def rows(self) -> Iterator[tuple[m.Field, m.Rows]]:
+        """The fields that are rows, in the default dialect."""
+        for part in self.frame.parts:
+            if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
+                yield part, part.type
+
+    def enums(self) -> list[m.EnumClass]:
+        """Every set of named numbers, in the order of use."""
+        found: dict[m.EnumClass, None] = {}
+        for _, part in self.parts():
+            members = part.bits if isinstance(part, m.BitGroup) else (part,)
+            for member in members:
+                names = getattr(member, "names", None)
+                if names is not None:
+                    found[names] = None
+        return list(found)
+
+    def orders(self) -> Iterator[m.Order]:
+        """The byte order of every number of several bytes."""
+        for _, part in self.parts():
+            yield from _orders_in(getattr(part, "type", None))
+            if isinstance(part, m.Options):
+                yield from _orders_in(part.entry_length)
+                for option in part.fields:
+                    yield from _orders_in(option.type)
+
+    def limits(self) -> Iterator[list[str]]:
+        """[where, limit]; a limit of one dialect alone names it."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for dialect, layouts in self.models.items():
+            for layout in layouts:
+                for part in layout.parts:
+                    for where, limit in _limits_of(layout, part):
+                        found.setdefault((where, limit), []).append(dialect)
+        for (where, limit), dialects in found.items():
+            some = len(dialects) < len(self.models)
+            note = f" (dialect {', '.join(code(name) for name in dialects)})" if some else ""
+            yield [where, f"{limit}{note}"]
+
+
+def _orders_in(kind: object) -> Iterator[m.Order]:
+    match kind:
+        case m.Int() | m.Float():
+            if kind.size > 1:
+                yield kind.order
+        case m.Blob():
+            yield from _orders_in(kind.length)
+        case m.Many():
+            yield from _orders_in(kind.item)
+            yield from _orders_in(kind.count)
+        case m.Rows():
+            yield from _orders_in(kind.size)
+        case m.Dynamic():
+            for each in kind.kinds:
+                yield from _orders_in(each.type)
+        case _:
+            pass
+
+
+def _limits_of(layout: m.Layout, part: m.Part) -> Iterator[tuple[str, str]]:
+    match part:
+        case m.Length():
+            where = code(f"{layout.name}.{part.name}")
+            if part.minimum:
+                yield where, f"at least {part.minimum}"
+            if part.limit is not None:
+                yield where, f"{part.limit:,} bytes by default"
+        case m.Body():
+            for alternative in part.alternatives:
+                if alternative.limit is not None:
+                    yield code(alternative.layout.name), f"{alternative.limit:,} bytes"
+        case m.Field(type=m.Rows() as kind):
+            yield code(f"{layout.name}.{part.name}"), f"{kind.max_rows:,} rows"
+        case m.Field(type=m.Dynamic() as kind):
+            yield code(kind.name), f"{kind.max_depth} levels deep, {kind.max_nodes:,} values"
+        case _:
+            pass
+
+
+# -- a layout --------------------------------------------------------------------------------
+
+
+def layout_lines(page: Page, variants: list[tuple[str, m.Layout]]) -> Iterator[str]:
+    """Heading, documentation and tables of a layout; one table where its dialects agree."""
+    _, layout = variants[0]
+    yield from (f"({anchor(page.name, layout.name)})=", f"### {code(layout.name)}", "")
+    if layout.doc:
+        yield from (prose(layout.doc), "")
+    if layout.section:
+        yield from (f"In the document: {prose(layout.section)}.", "")
+    if len(variants) < len(page.models):
+        yield f"Only in dialect {', '.join(code(name) for name, _ in variants)}."
+        yield ""
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for dialect, variant in variants:
+        tables.setdefault(tuple(_table(page, variant)), []).append(dialect)
+    for lines, dialects in tables.items():
+        if len(tables) > 1:
+            yield from (f"Dialect {', '.join(code(name) for name in dialects)}:", "")
+        yield from lines
+
+
+def _table(page: Page, layout: m.Layout) -> Iterator[str]:
+    rows = list(_protobuf(page, layout) if layout.protobuf else _parts(page, layout))
+    if not rows:
+        yield from ("No fields.", "")
+        return
+    yield from table(_HEAD_PROTOBUF if layout.protobuf else _HEAD, rows)
+    if layout.protobuf:
+        yield from ("Fields may come in any order; unknown ones are carried.", "")
+
+
+def _parts(page: Page, layout: m.Layout) -> Iterator[list[str]]:
+    offset: int | None = 0
+    for part in layout.parts:
+        here = "var" if offset is None else str(offset)
+        yield from _rows_of(page, layout, part, here)
+        size = _fixed_size(part)
+        offset = None if offset is None or size is None else offset + size
+
+
+def _rows_of(page: Page, layout: m.Layout, part: m.Part, offset: str) -> Iterator[list[str]]:
+    match part:
+        case m.BitGroup():
+            for bit in part.bits:
+                yield [offset, _bits(bit), code(bit.name), *_bit_cells(page, bit)]
+        case m.Options():
+            for option in sorted(part.fields, key=lambda each: each.bit):
+                yield [offset, *_option_cells(page, layout, part, option)]
+                offset = "var"
+            size, kept = f"{part.entry_length.size} + n", hexadecimal(part.critical)
+            known = f"Others are carried, except those of bits {kept}: they are refused."
+            yield [offset, size, code(part.unknown), "options that are not known", known, ""]
+        case m.Body():
+            yield [offset, "var", code(part.name), "the layout of the tag", prose(part.doc), ""]
+        case m.Field():
+            name, kind = code(part.name), _type(page, part.type)
+            size = size_words(part.type)
+            yield [offset, size, name, kind, _meaning(page, part), _value_names(page, part)]
+        case m.Const():
+            size, value = str(len(part.value)), literal(part.value)
+            yield [offset, size, code(part.name), "constant", prose(part.doc), value]
+        case m.Length():
+            kind = f"length, {type_words(part.type)}"
+            yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), ""]
+        case m.Tag():
+            kind, values = f"tag, {type_words(part.type)}", _names(page, part.names)
+            yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), values]
+        case m.TagConst():
+            kind = f"constant of the tag, {type_words(part.type)}"
+            yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), ""]
+        case m.OptionBits() | m.OptionsLength():
+            what = "bitmap" if isinstance(part, m.OptionBits) else "size of the options"
+            kind = f"{what}, {type_words(part.type)}"
+            yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), ""]
+
+
+def _fixed_size(part: m.Part) -> int | None:
+    """The size of a part that always has the same."""
+    match part:
+        case m.Field():
+            size, fixed = m.type_size(part.type)
+            return size if fixed and part.when is None else None
+        case m.Const():
+            return len(part.value)
+        case m.BitGroup():
+            return part.size
+        case m.Options() | m.Body():
+            return None
+        case _:
+            return part.type.size
+
+
+# -- cells -----------------------------------------------------------------------------------
+
+
+def _bits(bit: m.Bit) -> str:
+    last = bit.shift + bit.width - 1
+    return f"bit {bit.shift}" if bit.width == 1 else f"bits {last}–{bit.shift}"
+
+
+def _bit_cells(page: Page, bit: m.Bit) -> list[str]:
+    kinds = {
+        "present": f"says whether {code(bit.target)} is there",
+        "tag": "tag",
+        "stored": "flag" if bit.flag else f"number of {bit.width} bits",
+    }
+    if bit.role == "stored" and bit.width == 1 and not bit.flag:
+        kinds["stored"] = "number of 1 bit"
+    return [kinds[bit.role], prose(bit.doc), _names(page, bit.names, closed=bit.closed)]
+
+
+def _option_cells(
+    page: Page, layout: m.Layout, options: m.Options, option: m.OptionField
+) -> list[str]:
+    size, _ = m.type_size(option.type)
+    bodies = layout.body.alternatives if layout.body else ()
+    on = ", ".join(page.link(a.layout.name) for a in bodies if a.tag in option.on)
+    where = f"Bit {hexadecimal(option.bit)}; with {on}."
+    return [
+        f"{options.entry_length.size} + {size}",
+        code(option.name),
+        f"option: {_type(page, option.type)}",
+        f"{prose(option.doc)}{_secret(option.secret)}",
+        where,
+    ]
+
+
+def _type(page: Page, kind: m.Type) -> str:
+    """The type in words, with links to what is on this page."""
+    words = type_words(kind)
+    for inner in _linked(kind):
+        words = words.replace(code(inner), page.link(inner))
+    return words
+
+
+def _linked(kind: m.Type) -> Iterator[str]:
+    match kind:
+        case m.Nested():
+            yield kind.layout.name
+        case m.Dynamic():
+            yield kind.name
+        case m.Many():
+            yield from _linked(kind.item)
+        case _:
+            pass
+
+
+def _meaning(page: Page, part: m.Field) -> str:
+    notes = [prose(part.doc) + _secret(part.secret)]
+    if part.when is not None:
+        notes.append(f"There when {code(part.when)} is set.")
+    if part.optional:
+        notes.append("May be absent.")
+    if part.stage is not None:
+        notes.append(f"Once any transform is undone: {page.link(part.stage.name)}.")
+    return " ".join(note for note in notes if note)
+
+
+def _secret(secret: bool) -> str:
+    return " **Secret**: masked unless asked for." if secret else ""
+
+
+def _value_names(page: Page, part: m.Field) -> str:
+    if part.sizes:
+        return f"{', '.join(map(str, part.sizes))} bytes"
+    return _names(page, part.names, closed=part.closed)
+
+
+def _names(page: Page, names: m.EnumClass | None, *, closed: bool = False) -> str:
+    if names is None:
+        return ""
+    link = f"[{code(names.__name__)}](#{page.numbers_anchor(names)})"
+    return f"{link}; others are refused" if closed else link
+
+
+def _protobuf(page: Page, layout: m.Layout) -> Iterator[list[str]]:
+    for part in layout.parts:
+        if isinstance(part, m.Field):
+            many = isinstance(part.type, m.Many)
+            kind = part.type.item if isinstance(part.type, m.Many) else part.type
+            wire = _WIRE_TYPES[_wire_type(kind)]
+            words = f"repeated: {_type(page, kind)}" if many else _type(page, kind)
+            cells = [str(part.number), wire, code(part.name), words]
+            yield [*cells, _meaning(page, part), _value_names(page, part)]
+
+
+def _wire_type(kind: m.Type) -> int:
+    match kind:
+        case m.Int() | m.Float():
+            return 1 if kind.size == 8 else 5
+        case m.Blob() | m.Nested():
+            return 2
+        case _:
+            return 0

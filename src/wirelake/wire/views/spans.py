@@ -1,9 +1,9 @@
 """Byte spans: which bytes belong to which field, for trees, hex views and tests.
 
-`trace` reads a layout as the generated codec does, but straight from the declaration, and notes
-where everything lies. It never raises for bad bytes: the tree then ends at the place, whose `error`
-says what is wrong. The code is in `_reading.py` (numbers and bytes), `_tracing.py` (values) and
-`_tracing_layout.py` (heads, options, bodies).
+`trace` reads a layout as the generated codec does, but directly from the declaration, and notes the
+position of everything. It never raises for bad bytes: the tree then ends at that position, and the
+span's `error` has the reason. The code is in `_reader.py` (numbers and bytes), `_trace_values.py`
+(values) and `_trace_layouts.py` (heads, options, bodies, protobuf).
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from collections.abc import Mapping
 
 from .. import model as m
 from ..errors import DecodeError, NeedMore
-from ._reading import Reader
-from ._tracing import Tracer
-from ._tracing_sizes import delimits_itself
-from .span import Span
+from ._reader import Reader
+from ._trace_values import Span, Tracer, delimits_itself
 
 __all__ = ["Span", "trace"]
 

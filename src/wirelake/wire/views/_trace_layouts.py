@@ -1,8 +1,8 @@
-"""The parts of a layout, each with its place: heads, lengths, tags, bits, options, bodies.
+"""The parts of a layout, each with its position: heads, lengths, tags, bits, options, bodies.
 
-In a stream, a head of fixed size comes first and is read when all of it is there; from less than
-that only constants can be judged. Inside a slice, neighbours of fixed size are a *run*: when the
-slice is too short for a run, that is what is wrong with it, whatever its first values are.
+In a stream, a head of fixed size comes first and is read when all of it is there; with fewer bytes
+only constants can be checked. Inside a slice, neighbours of fixed size are a *run*: when the slice
+is too short for a run, that is the error, whatever its first values are.
 """
 
 from __future__ import annotations
@@ -11,19 +11,10 @@ from typing import Any
 
 from .. import model as m
 from ..errors import DecodeError, NeedMore
-from ._reading import Reader
-from ._tracing import Tracer
-from ._tracing_options import judge_options, read_options
-from ._tracing_sizes import (
-    SCALARS,
-    head_size,
-    least_after,
-    part_has_secrets,
-    run_size,
-)
-from .span import Span
+from ._reader import Reader
+from ._trace_values import SCALARS, Span, Tracer, head_size, least_after, part_has_secrets, run_size
 
-__all__ = ["LayoutTracer", "check_value"]
+__all__ = ["LayoutTracer", "check_value", "judge_options", "read_options", "read_protobuf"]
 
 
 class LayoutTracer:
@@ -298,16 +289,282 @@ class LayoutTracer:
 
 
 def check_value(part: m.Field | m.Bit, reader: Reader, span: Span) -> None:
-    """Names that are closed, and the sizes that a blob may have."""
+    """Check that a number is named where the names are closed, and that a blob has a valid size."""
     value = span.value
     if part.closed and part.names is not None and not span.label:
-        at = (
-            reader.pos
-            if isinstance(part, m.Field) and isinstance(part.type, m.Varint)
-            else span.start
-        )
-        span.error = reader.error("reserved_value", at)
+        span.error = reader.error("reserved_value", span.start)
         raise span.error
     sizes = part.sizes if isinstance(part, m.Field) else ()
     if sizes and isinstance(value, bytes | str) and len(value) not in sizes:
         raise reader.error("bad_length", reader.pos - len(value))
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def judge_options(head: LayoutTracer, length: m.Length, size: int) -> None:
+    """Tag, its constant, the option bits, the limit and the body size, in this order."""
+    found = head.alternative()
+    const = head.numbers.get(m.TagConst)
+    area, bits, total = (head.numbers[kind] for kind in (m.OptionsLength, m.OptionBits, m.Length))
+    area_size, bitmap = _number(area), _number(bits)
+    if const is not None and const.value != found.const:
+        raise head.blame(const, "magic_mismatch")
+    if area_size > size or (bitmap == 0) != (area_size == 0):
+        raise head.blame(area, "bad_header")
+    if bitmap & _forbidden(head.layout, found.tag):
+        raise head.blame(bits, "bad_option")
+    if size > head.limit(length) or (found.limit is not None and size > found.limit):
+        raise head.blame(total, "too_large")
+    exact, left = found.layout.fixed_size, size - area_size
+    if left < found.layout.min_size or (exact is not None and left != exact):
+        raise head.blame(total, "bad_length")
+
+
+def _forbidden(layout: m.Layout, tag: int) -> int:
+    """The option bits that may not go with a tag."""
+    options = layout.find(m.Options)
+    assert isinstance(options, m.Options)
+    allowed = sum(f.bit for f in options.fields if tag in f.on)
+    known = sum(f.bit for f in options.fields)
+    return (known | options.critical) & ~allowed
+
+
+def read_options(head: LayoutTracer, part: m.Options) -> None:
+    """The option area: an entry for each set bit, ascending."""
+    area, bits = _number(head.numbers[m.OptionsLength]), _number(head.numbers[m.OptionBits])
+    head.values.update(dict.fromkeys((f.name for f in part.fields), None))
+    head.values[part.unknown] = ()
+    if not bits:
+        return
+    reader = head.reader.part(head.reader.pos + area)
+    with head.tracer.span(head.root, "options", reader) as span:
+        _Area(head, part, reader, span).read(bits)
+        if reader.left:
+            reader.where = f"{head.layout.name}.{head.numbers[m.OptionsLength].name}"
+            raise reader.error("bad_header")
+    head.reader.pos = reader.pos
+
+
+class _Area:
+    """Reads the entries of an option area."""
+
+    def __init__(self, head: LayoutTracer, part: m.Options, reader: Reader, span: Span):
+        self.head = head
+        self.part = part
+        self.reader = reader
+        self.span = span
+
+    def read(self, bits: int) -> None:
+        fields = {field.bit: field for field in self.part.fields}
+        unknown: list[tuple[int, bytes]] = []
+        for bit in (1 << n for n in range(bits.bit_length()) if bits >> n & 1):
+            if bit in fields:
+                self.known(fields[bit])
+            else:
+                unknown.append((bit, self.carried(bit)))
+        self.head.values[self.part.unknown] = tuple(unknown)
+
+    def known(self, field: m.OptionField) -> None:
+        """An option of the layout."""
+        reader, tracer = self.reader, self.head.tracer
+        reader.where = f"{self.head.layout.name}.{field.name}"
+        about = {"doc": field.doc, "secret": field.secret}
+        with tracer.span(self.span, field.name, reader, **about) as span:
+            if self.length(span) != m.type_size(field.type)[0]:
+                raise reader.error("bad_option", span.start)
+            if isinstance(field.type, m.Nested):
+                span.value = tracer.value(field.type, reader, span)
+            else:
+                with tracer.span(span, "value", reader, inner=True) as content:
+                    content.value = span.value = tracer.value(field.type, reader, content)
+        self.head.values[field.name] = span.value
+
+    def carried(self, bit: int) -> bytes:
+        """An option that is not known, and kept."""
+        reader, tracer = self.reader, self.head.tracer
+        reader.where = f"{self.head.layout.name}.{self.part.unknown}"
+        with tracer.span(self.span, f"unknown_{bit:04x}", reader) as span:
+            size = self.length(span)
+            with tracer.span(span, "bytes", reader, inner=True) as content:
+                content.value = span.value = raw = reader.take(size)
+        return raw
+
+    def length(self, span: Span) -> int:
+        """The length of an entry."""
+        reader = self.reader
+        with self.head.tracer.span(span, "length", reader, inner=True) as length:
+            error: DecodeError = reader.error("bad_header")
+            if reader.left < self.part.entry_length.size:
+                raise error
+            length.value = size = reader.fixed_int(self.part.entry_length)
+            if size > reader.left:
+                raise error
+        return size
+
+
+def _number(span: Span) -> int:
+    assert isinstance(span.value, int)
+    return span.value
+
+
+# -- protobuf: fields in any order, unknown ones kept ----------------------------------------------
+
+
+_MAX_GROUPS = 32
+"""How deep groups, an old form that only unknown fields can have, may be nested."""
+
+
+def read_protobuf(tracer: Tracer, layout: m.Layout, reader: Reader, span: Span) -> Any:
+    """A protobuf layout that fills the rest of the slice."""
+    fields = {_key(part): part for part in layout.parts if isinstance(part, m.Field)}
+    values: dict[str, Any] = {part.name: _absent(part) for part in fields.values()}
+    unknown: list[bytes] = []
+    while reader.left:
+        start = reader.pos
+        reader.where = layout.name
+        key = _peek_key(tracer, reader, span)
+        part = fields.get(key)
+        if part is None:
+            _unknown(tracer, reader, span)
+            unknown.append(reader.data[start : reader.pos])
+        else:
+            reader.where = f"{layout.name}.{part.name}"
+            _field(tracer, part, reader, span, values)
+    return layout.cls(**values, **{layout.unknown: b"".join(unknown)})
+
+
+def _peek_key(tracer: Tracer, reader: Reader, span: Span) -> int:
+    """Number and wire type of the next field, left unread unless it is malformed."""
+    probe = reader.part(reader.stop)
+    with tracer.span(span, "key", probe, inner=True):
+        key = probe.raw_varint()
+    span.children.pop()
+    return key
+
+
+def _key(part: m.Field) -> int:
+    return (part.number or 0) << 3 | _wire_type(part.type)
+
+
+def _wire_type(kind: m.Type) -> int:
+    match kind:
+        case m.Varint() | m.Bool():
+            return 0
+        case m.Int() | m.Float():
+            return 1 if kind.size == 8 else 5
+        case m.Many():
+            return _wire_type(kind.item)
+        case _:
+            return 2
+
+
+def _absent(part: m.Field) -> Any:
+    """What a field is that does not occur."""
+    if isinstance(part.type, m.Many):
+        return ()
+    if part.optional or isinstance(part.type, m.Nested):
+        return None
+    match part.type:
+        case m.Blob():
+            return "" if part.type.text else b""
+        case m.Bool():
+            return False
+        case m.Float():
+            return 0.0
+        case _:
+            return 0
+
+
+def _field(
+    tracer: Tracer, part: m.Field, reader: Reader, parent: Span, values: dict[str, Any]
+) -> None:
+    about = {"doc": part.doc, "secret": part.secret, "names": part.names}
+    many = isinstance(part.type, m.Many)
+    name = f"{part.name}[{len(values[part.name])}]" if many else part.name
+    with tracer.span(parent, name, reader, **about) as span:
+        with tracer.span(span, "key", reader, inner=True) as key:
+            key.value = reader.raw_varint()
+        kind = part.type.item if isinstance(part.type, m.Many) else part.type
+        span.value = _value(tracer, kind, reader, span)
+        if isinstance(kind, m.Blob):
+            check_value(part, reader, span)
+    values[part.name] = (*values[part.name], span.value) if many else span.value
+
+
+def _value(tracer: Tracer, kind: m.Type, reader: Reader, span: Span) -> Any:
+    match kind:
+        case m.Blob():
+            return tracer.blob(m.Blob(m.Varint(64), kind.text), reader, span)
+        case m.Nested():
+            return _nested(tracer, kind.layout, reader, span)
+        case _:
+            with tracer.span(span, "value", reader, inner=True) as content:
+                content.value = _scalar(tracer, kind, reader, content)
+                return content.value
+
+
+def _scalar(tracer: Tracer, kind: m.Type, reader: Reader, span: Span) -> Any:
+    match kind:
+        case m.Bool():
+            return reader.raw_varint() != 0
+        case m.Varint(coding="zigzag"):
+            folded = reader.raw_varint()
+            return (folded >> 1) ^ -(folded & 1)
+        case m.Varint():
+            # Protobuf widens negative numbers to 64 bits, and readers cut them to their width.
+            value = reader.raw_varint() & (1 << kind.bits) - 1
+            negative = kind.coding == "twos" and value >> (kind.bits - 1)
+            return value - (1 << kind.bits) if negative else value
+        case _:
+            return tracer.value(kind, reader, span)
+
+
+def _nested(tracer: Tracer, layout: m.Layout, reader: Reader, span: Span) -> Any:
+    where, span.layout = reader.where, layout.name
+    with tracer.span(span, "length", reader, inner=True) as part:
+        part.value = size = reader.length(m.Varint(64))
+    inner = reader.part(reader.pos + size)
+    value = tracer.layout(layout, inner, span)
+    reader.pos, reader.where = inner.pos, where
+    return value
+
+
+def _unknown(tracer: Tracer, reader: Reader, parent: Span) -> None:
+    """A field that the layout does not have."""
+    with tracer.span(parent, "unknown", reader) as span:
+        key = reader.raw_varint()
+        span.name = f"unknown_{key >> 3}"
+        start = reader.pos
+        _skip(reader, key, 0)
+        span.value = reader.data[start : reader.pos]
+
+
+def _skip(reader: Reader, key: int, depth: int) -> None:
+    if key >> 3 == 0:
+        raise reader.error("reserved_value")
+    match key & 7:
+        case 0:
+            reader.raw_varint()
+        case 1:
+            reader.take(8)
+        case 2:
+            reader.take(reader.length(m.Varint(64)))
+        case 3:
+            _skip_group(reader, key, depth)
+        case 5:
+            reader.take(4)
+        case _:
+            raise reader.error("reserved_value")
+
+
+def _skip_group(reader: Reader, key: int, depth: int) -> None:
+    if depth >= _MAX_GROUPS:
+        raise reader.error("too_deep")
+    while True:
+        inner = reader.raw_varint()
+        if inner & 7 == 4:
+            if inner >> 3 != key >> 3:
+                raise reader.error("reserved_value")
+            return
+        _skip(reader, inner, depth + 1)

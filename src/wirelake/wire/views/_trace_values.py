@@ -1,22 +1,218 @@
-"""The values inside a field, each with its place: the part of the spans view below layouts.
+"""Values inside a field, each with its position: the part of the spans view below layouts.
 
-`Tracer` builds the tree of spans. `value` reads one type of `model.py`; what the parts of a layout
-do (heads, bodies, options) is in `_tracing_layout.py`, protobuf in `_tracing_protobuf.py`.
+`Span` is the position of one field, its value and its error. `Tracer` builds the tree of spans;
+`value` reads one type of `model.py`. The parts of a layout (heads, bodies, options, protobuf
+fields) are read in `_trace_layouts.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import model as m
 from ..errors import DecodeError, NeedMore
-from ._reading import Reader
-from ._tracing_sizes import has_secrets
-from .span import Span
+from ..model import EnumClass
+from ..walk import inner, reachable
+from ._reader import Reader
 
-__all__ = ["MESSAGE_LIMIT", "Tracer"]
+__all__ = [
+    "MESSAGE_LIMIT",
+    "SCALARS",
+    "Span",
+    "Tracer",
+    "delimits_itself",
+    "has_secrets",
+    "head_size",
+    "least_after",
+    "part_has_secrets",
+    "run_size",
+]
+
+
+@dataclass(slots=True)
+class Span:
+    """A field, a part of one, or a group of them: bytes `start` to `stop` of the buffer."""
+
+    name: str
+    path: str
+    """Dotted, from the root: `message.rows[2].value`."""
+    start: int
+    stop: int
+    value: object = None
+    """What the codec stores for it; a number or bytes where the codec stores nothing."""
+    doc: str = ""
+    secret: bool = False
+    names: EnumClass | None = None
+    children: list[Span] = field(default_factory=list)
+    layout: str = ""
+    """The layout that the children are the fields of, if they are."""
+    bits: tuple[int, int] | None = None
+    """Of a bit field: (lowest bit, width) within the big-endian number that its bytes are."""
+    number: int | None = None
+    """Of a part of a tag that is made of several bit fields: the tag so far, which has the name."""
+    inner: bool = False
+    """Whether it is a detail of its parent, such as the length before a string."""
+    error: DecodeError | NeedMore | None = None
+    """What stopped the reading here. The parents of the place have the same error, up to the root
+    or, for a row that the codec keeps as broken, up to that row."""
+    stage: Span | None = None
+    """What the bytes hold once a transform is undone; its positions count in `plaintext`."""
+    plaintext: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it covers."""
+        return self.stop - self.start
+
+    @property
+    def label(self) -> str:
+        """The name of its number, if it has one."""
+        number = self.value if self.number is None else self.number
+        if self.names is None or not isinstance(number, int):
+            return ""
+        known = self.names._value2member_map_.get(number)
+        return known.name if known is not None else ""
+
+    def walk(self) -> Iterator[Span]:
+        """Itself and all below it, outer first; stages are not entered."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def leaves(self) -> Iterator[Span]:
+        """The smallest spans of whole bytes: laid end to end they are the whole."""
+        whole = [child for child in self.children if child.bits is None]
+        if not whole:
+            yield self
+        for child in whole:
+            yield from child.leaves()
+
+    def find(self, path: str) -> Span | None:
+        """The span with a path."""
+        return next((span for span in self.walk() if span.path == path), None)
+
+    def at(self, offset: int) -> Span | None:
+        """The smallest span of whole bytes that covers a byte."""
+        return next((leaf for leaf in self.leaves() if leaf.start <= offset < leaf.stop), None)
+
+
+# -- how a layout is read: its head in a stream, its runs in a slice, its secrets ------------------
+
+
+SCALARS = m.Int | m.Float | m.Bool | m.Fixed
+"""Types of fixed size that are one value."""
+
+
+def delimits_itself(layout: m.Layout) -> bool:
+    """Whether a reader of a stream can tell where it ends."""
+    if layout.protobuf:
+        return False
+    if layout.find(m.Length) is not None or layout.fixed_size is not None:
+        return True
+    if any(isinstance(p, m.Field) and isinstance(p.type, m.Rows) for p in layout.parts):
+        return True
+    body = layout.body
+    return body is not None and all(delimits_itself(a.layout) for a in body.alternatives)
+
+
+def head_size(parts: Sequence[m.Part]) -> int:
+    """The bytes of a head: through its length, or up to a body."""
+    total = 0
+    for part in parts:
+        size = _fixed_size(part)
+        if size is None:
+            break
+        total += size
+        if isinstance(part, m.Length):
+            break
+    return total
+
+
+def _fixed_size(part: m.Part) -> int | None:
+    match part:
+        case m.Field(when=None):
+            low, fixed = m.type_size(part.type)
+            return low if fixed else None
+        case m.Const():
+            return len(part.value)
+        case m.BitGroup():
+            return part.size
+        case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
+            return part.type.size
+        case _:
+            return None
+
+
+def run_size(parts: Sequence[m.Part]) -> int:
+    """The bytes of the run that begins with these parts, in a slice."""
+    total, order = 0, ""
+    for part in parts:
+        size, own, ends = _slot(part)
+        if not size or (own and order and own != order):
+            break
+        total, order = total + size, own or order
+        if ends:
+            break
+    return total
+
+
+def _slot(part: m.Part) -> tuple[int, str, bool]:
+    """(bytes that a part adds to a run, their order when that matters, whether the run ends)."""
+    match part:
+        case m.Const():
+            return len(part.value), "", False
+        case m.BitGroup():
+            return part.size, "big" if part.size > 1 else "", False
+        case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
+            return part.type.size, _order(part.type), isinstance(part, m.Length)
+        case m.Field(when=None, type=kind):
+            if isinstance(kind, SCALARS):
+                return m.type_size(kind)[0], _order(kind), False
+            prefix = kind.length if isinstance(kind, m.Blob) else None
+            prefix = kind.count if isinstance(kind, m.Many) else prefix
+            if isinstance(prefix, m.Int):
+                return prefix.size, _order(prefix), True
+    return 0, "", True
+
+
+def _order(kind: m.Type) -> str:
+    return kind.order if isinstance(kind, m.Int | m.Float) and kind.size > 1 else ""
+
+
+def least_after(layout: m.Layout, length: m.Length) -> int:
+    """The fixed bytes between a length and the body, which the length must cover."""
+    if layout.body is None:
+        return 0
+    tail = layout.parts[layout.parts.index(length) + 1 :]
+    return sum(_fixed_size(part) or 0 for part in tail)
+
+
+@functools.cache
+def has_secrets(layout: m.Layout) -> bool:
+    """Whether a layout, or any inside it, has a secret."""
+    return any(_own_secret(part) for each in reachable([layout]) for part in each.parts)
+
+
+def part_has_secrets(part: m.Part) -> bool:
+    """Whether a part is secret, or anything inside it."""
+    if _own_secret(part):
+        return True
+    alone = m.Layout("", object, (part,), "")
+    return any(has_secrets(layout) for layout in inner(alone))
+
+
+def _own_secret(part: m.Part) -> bool:
+    if isinstance(part, m.Options):
+        return any(option.secret for option in part.fields)
+    return isinstance(part, m.Field) and part.secret
+
+
+# -- the tree --------------------------------------------------------------------------------------
+
 
 MESSAGE_LIMIT = 1 << 25
 """Bytes of one message of rows that are read by default: two rows of the largest size."""
@@ -80,10 +276,10 @@ class Tracer:
     def layout(self, layout: m.Layout, reader: Reader, span: Span) -> Any:
         """Read the parts of a layout; they become children of `span`."""
         if layout.protobuf:
-            from ._tracing_protobuf import read_protobuf  # the two need each other
+            from ._trace_layouts import read_protobuf  # the two need each other
 
             return read_protobuf(self, layout, reader, span)
-        from ._tracing_layout import LayoutTracer
+        from ._trace_layouts import LayoutTracer
 
         return LayoutTracer(self, layout, reader, span).read()
 

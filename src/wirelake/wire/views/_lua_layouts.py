@@ -10,8 +10,8 @@ from .. import model as m
 from ..generate.code import Structs
 from ..generate.frames import HeadFrame
 from ..walk import inner
-from .lua_fields import Fields
-from .lua_text import (
+from ._lua_fields import Fields, Types
+from ._lua_text import (
     abbreviation,
     bytes_literal,
     comment,
@@ -20,7 +20,6 @@ from .lua_text import (
     number_set,
     quote,
 )
-from .lua_types import Types
 
 __all__ = ["LayoutWriter", "shown_by_themselves"]
 
