@@ -21,7 +21,7 @@ from typing import Any
 from wirelake.hub.config import Config, make_config
 from wirelake.hub.errors import HubError
 from wirelake.hub.hub import Hub
-from wirelake.hub.pubsub.topics import Publication, Published
+from wirelake.hub.pubsub.notifications import Publication, Published
 from wirelake.hub.rpc.services import Services
 from wirelake.hub.store import add_client
 

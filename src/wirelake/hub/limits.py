@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Limits"]
+__all__ = ["ActiveLimits", "Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,3 +57,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Readers of `/v1/tail` at a time; each costs as much as decoding everything once more."""
     drain_s: float = 5.0
     """How long calls under way may take when the hub goes down."""
+
+
+class ActiveLimits:
+    """The limits in force. Parts of the hub share one object, whose value a reload replaces."""
+
+    __slots__ = ("current",)
+
+    def __init__(self, current: Limits):
+        self.current = current

@@ -134,7 +134,7 @@ def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:
 
 async def _draining() -> None:
     async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
-        it.hub.draining = True
+        it.hub.table.draining = True
         assert (await admin.get("/readyz")).status == 503
         assert (await admin.get("/healthz")).status == 200
         refused = await admin.post("/v1/publish", {"topic": "a", "content": "b"})

@@ -178,7 +178,7 @@ async def _troubles() -> None:
         for _ in range(3):
             async with phone(it, "anna"):
                 pass
-        await until(lambda: len(it.hub.gone) == 4)
+        await until(lambda: len(it.hub.table.closed_connections) == 4)
         found = await _top(admin)
     assert found["closed"] == {"comet": 4}
     (trouble,) = found["troubles"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.hub.listeners_comet.phones import contents, phone
 from tests.hub.running import running, until
 
-from wirelake.hub.pubsub.topics import Publication
+from wirelake.hub.pubsub.notifications import Publication
 from wirelake.protocols.comet.codec_seed import encode_frame
 from wirelake.protocols.comet.layout import (
     Error,

@@ -66,7 +66,7 @@ def test_a_connection_belongs_to_one_client() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice", "bob"]) as it, signed_on(it, "alice") as peer:
             text = await peer.refusal("hub/auth", id="bob", token=it.tokens["bob"])
-            assert text == "this connection is alice's already"
+            assert text == "already signed on as alice"
 
     run(test())
 

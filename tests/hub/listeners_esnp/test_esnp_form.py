@@ -6,7 +6,7 @@ import contextlib
 import random
 
 from wirelake.hub.listeners.esnp import EsnpForm
-from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.pubsub.notifications import Notification
 from wirelake.hub.pubsub.numbering import id_of
 from wirelake.protocols.esnp.codec_seed import encode_message
 from wirelake.protocols.esnp.layout import (

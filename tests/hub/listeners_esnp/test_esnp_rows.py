@@ -14,7 +14,7 @@ from wirelake.hub.listeners.esnp import (
     rows_of,
     target_of,
 )
-from wirelake.hub.pubsub.notification import Notification
+from wirelake.hub.pubsub.notifications import Notification
 from wirelake.hub.rpc.services import Reply
 from wirelake.protocols.esnp.layout import Address, Data, Flag, FlagType, Payload, VarType, XData
 from wirelake.protocols.esnp.message import check

@@ -96,7 +96,7 @@ def test_one_client_alone() -> None:
             assert "topic" not in got
             assert got["content"] == "psst"
             text = await bob.refusal("hub/publish", client="nobody", content="psst")
-            assert text == "there is no such client"
+            assert text == "unknown client"
 
     run(test())
 
@@ -134,7 +134,7 @@ def test_the_same_key_is_the_same_notification() -> None:
         ("hub/unsubscribe", {"ack": True}, "unknown field `ack`"),
         ("hub/ack", {}, "expected id"),
         ("hub/ack", {"ids": [1]}, "ids"),
-        ("hub/nope", {}, "the hub has no 'nope'"),
+        ("hub/nope", {}, "unknown call 'nope'"),
     ],
 )
 def test_what_is_refused(url: str, values: dict[str, Any], words: str) -> None:

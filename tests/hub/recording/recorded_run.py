@@ -21,8 +21,8 @@ from tests.hub.running import Running, running, until
 from tests.hub.talking import Talk, dial
 
 from wirelake.capture.format.output import sealed_files
-from wirelake.hub.observe.live_decoder import Watching
-from wirelake.hub.pubsub.topics import Publication
+from wirelake.hub.observe.live_decoder import LiveDecoder
+from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.comet.layout import (
     GetMessageList,
@@ -68,8 +68,8 @@ async def recorded_run(folder: Path, **record: Any) -> RecordedRun:
         magline={"anonymous": True},
     ) as it:
         ports = {it.address(name)[1]: name for name in it.hub.listeners}
-        assert it.hub.tap is not None
-        watch = next(each for each in it.hub.tap.observers if isinstance(each, Watching))
+        watch = it.hub.tap.find(LiveDecoder)
+        assert watch is not None
         await _everybody(it)
         await until(lambda: not it.hub.connections, "everybody has left")
     assert watch.tables is not None

@@ -116,8 +116,8 @@ def test_a_recording_that_cannot_be_written_goes_on_when_it_can(tmp_path: Path) 
         asyncio.run(_much(hub))
         code, errors = hub.end()
     assert code == 0
-    assert errors.count("recording stops: File too large") == 1
-    assert errors.count("recording goes on") == 1
+    assert errors.count("recording failed: File too large") == 1
+    assert errors.count("recording resumed") == 1
     assert "Traceback" not in errors
     assert differences([str(path) for path in sealed_files(folder)]) == []
     (lost,) = [fact["data"] for fact in facts_of(folder) if fact["kind"] == "lost"]

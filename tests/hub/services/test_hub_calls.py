@@ -11,8 +11,7 @@ from tests.hub.listeners_esnp.peer import esnp_hub, run, signed_on
 from tests.hub.running import Running, until
 
 from wirelake.hub.errors import HubError
-from wirelake.hub.pubsub.notification import Notification
-from wirelake.hub.rpc.hub_calls import HubCalls
+from wirelake.hub.pubsub.notifications import Notification
 from wirelake.protocols.hub_calls import BY_NUMBER, RESERVED_NUMBERS, notification_json
 
 
@@ -20,7 +19,7 @@ async def ask(it: Running, name: str, body: bytes | dict[str, Any]) -> Any:
     """Asks on the only connection there is."""
     (connection,) = it.hub.connections.values()
     answered = asyncio.get_running_loop().create_future()
-    HubCalls(it.hub).run(connection, name, body, answered.set_result)
+    it.hub.context.calls.run(connection, name, body, answered.set_result)
     return await answered
 
 

@@ -13,7 +13,7 @@ from tests.hub.listeners_esnp.peer import esnp_hub, signed_on
 from wirelake.hub.observe import counters as times_module
 from wirelake.hub.observe.counters import (
     BUCKETS,
-    Times,
+    LatencyHistogram,
     bounds,
 )
 
@@ -34,18 +34,18 @@ def test_a_duration_is_in_the_bucket_that_holds_it(monkeypatch: pytest.MonkeyPat
     edges = [each for bucket in range(100) for each in bounds(bucket)]
     others = [chance.getrandbits(chance.randrange(1, 60)) for _ in range(500)]
     for took in (*edges, *others):
-        times = Times()
+        times = LatencyHistogram()
         monkeypatch.setattr(times_module, "perf_counter_ns", lambda took=took: 1_000 + took)
-        times.note(1_000)
+        times.record(1_000)
         ((start, stop, count),) = times.filled()
         assert start <= took < stop
         assert (count, times.total_ns, times.failed) == (1, took, 0)
 
 
 def test_failures_are_in_the_buckets_too() -> None:
-    times = Times()
-    times.note(perf_counter_ns())
-    times.fail(perf_counter_ns())
+    times = LatencyHistogram()
+    times.record(perf_counter_ns())
+    times.record_failure(perf_counter_ns())
     assert (times.count, times.failed) == (2, 1)
 
 
@@ -68,7 +68,7 @@ async def _noted() -> None:
             await peer.call("hub/publish", topic="@news", content="x", ttl_s=0)
         await peer.call("hub/publish", content="to nobody")
         await peer.call("hub/ack", id="m0000000000000001")
-        found: dict[str, Any] = {each.name: each.times for each in it.hub.services.every}
+        found: dict[str, Any] = {each.name: each.latency for each in it.hub.services.every}
         found |= it.hub.counts.hub_calls
         counts = {name: (each.count, each.failed) for name, each in found.items()}
     assert counts == {

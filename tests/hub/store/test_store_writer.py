@@ -11,7 +11,7 @@ from typing import Any
 from wirelake.hub.config import StoreSettings
 from wirelake.hub.errors import HubError
 from wirelake.hub.store import open_store
-from wirelake.hub.store.batch import insert
+from wirelake.hub.store.writer import insert
 
 
 def _row(number: int, content: bytes = b"x") -> tuple[int, int, int, int, int, None, bytes]:
@@ -30,7 +30,7 @@ def test_what_is_asked_for_in_one_turn_is_one_batch_in_order(tmp_path: Path) -> 
         store.appended = lambda tokens, error: batches.append([error, *tokens])
         for number in range(1, 1001):
             store.append(_row(number), number)
-        store.inboxes_saved(done.set_result)
+        store.when_written(done.set_result)
         assert await done is None
         assert batches == [[None, *range(1, 1001)]]
         assert sorted(number for _, number in store.index()) == list(range(1, 1001))
@@ -84,7 +84,7 @@ def test_a_loop_that_ends_without_closing_leaves_what_was_confirmed(tmp_path: Pa
         store = _open(tmp_path)
         done = asyncio.get_running_loop().create_future()
         store.append(_row(1), 1)
-        store.inboxes_saved(done.set_result)
+        store.when_written(done.set_result)
         await done
         return store
 

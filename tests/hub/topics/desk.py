@@ -18,19 +18,16 @@ from typing import Any
 
 import msgspec
 
-from wirelake.hub.config import Config, StoreSettings
+from wirelake.hub.auth import Authority
+from wirelake.hub.config import StoreSettings
 from wirelake.hub.errors import HubError
-from wirelake.hub.limits import Limits
-from wirelake.hub.net.auth import Authority
+from wirelake.hub.limits import ActiveLimits, Limits
 from wirelake.hub.net.outbox import Outbox
-from wirelake.hub.observe.counters import Counts
-from wirelake.hub.pubsub.clients import Client
-from wirelake.hub.pubsub.notification import Notification
-from wirelake.hub.pubsub.topics import (
-    Publication,
-    Published,
-    Topics,
-)
+from wirelake.hub.observe.counters import Counters
+from wirelake.hub.observe.tap import Tap
+from wirelake.hub.pubsub.notifications import Notification, Publication, Published
+from wirelake.hub.pubsub.subscriptions import Client
+from wirelake.hub.pubsub.topics import Topics
 from wirelake.hub.store import (
     add_client,
     list_clients,
@@ -114,18 +111,33 @@ class Desk:
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.loop = asyncio.get_running_loop()
         self.folder = folder
-        self.config = Config()
-        self.limits = limits
-        self.counts = Counts()
+        self.limits = ActiveLimits(limits)
+        self.counts = Counters()
         self.outbox = Outbox(self.loop)
-        self.tap = None
         self.connections: dict[int, Any] = {}
+        self.tap = Tap(self.loop, self.connections)
         self.ids = 0
         self.now = 1_800_000_000.0
         self.lines = Lines()
         self.store = open_store(StoreSettings(synchronous="normal"), folder, self.loop)
-        self.authority = Authority(self)  # type: ignore[arg-type]
-        self.topics = Topics(self, clock=lambda: self.now)  # type: ignore[arg-type]
+        self.topics = Topics(
+            self.store,
+            self.loop,
+            self.limits,
+            self.counts,
+            self.tap,
+            self.connections,
+            self.outbox.before,
+            clock=lambda: self.now,
+        )
+        self.authority = Authority(
+            self.store,
+            self.topics,
+            self.counts,
+            self.connections,
+            lambda: self.loop.time(),  # noqa: PLW0108 - tests replace it
+            self.signed_on,
+        )
         self.topics.load()
         self.topics.sweep.stop()  # tests sweep when they mean to
 
@@ -187,7 +199,7 @@ class Desk:
         """Waits until everything that was asked of the store is on disk."""
         self.topics.delivery.save()
         done = self.loop.create_future()
-        self.store.inboxes_saved(done.set_result)
+        self.store.when_written(done.set_result)
         await asyncio.wait_for(done, DEADLINE_S)
         await self.settled()
 

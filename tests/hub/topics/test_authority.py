@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from wirelake.hub.auth import FORGET_S, LONGEST_S
 from wirelake.hub.errors import HubError
-from wirelake.hub.net.auth import FORGET_S, LONGEST_S
 from wirelake.hub.store import (
     add_client,
     remove_client,

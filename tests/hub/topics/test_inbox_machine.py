@@ -18,8 +18,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from wirelake.hub.pubsub.notifications import Publication, Published
 from wirelake.hub.pubsub.numbering import number_of
-from wirelake.hub.pubsub.topics import Publication, Published
 from wirelake.hub.store import add_client
 
 from .desk import Desk, Ear, desk
@@ -266,7 +266,7 @@ class InboxMachine(RuleBasedStateMachine):
     # -- what always holds -------------------------------------------------------------------
 
     def look(self, name: str) -> list[Any]:
-        found: list[Any] = self.run(self.it.topics.inbox(name, 10_000))
+        found: list[Any] = self.it.topics.inbox(name, 10_000)
         return found
 
     @invariant()
@@ -292,11 +292,11 @@ class InboxMachine(RuleBasedStateMachine):
         for name, ear in self.ears.items():
             client = ear.client
             assert client is not None
-            assert client.owed == sum(each == ear.id for each in client.inbox.holes.values())
-            assert client.owed <= _LIMITS["in_flight"]
+            assert client.unacked == sum(each == ear.id for each in client.inbox.holes.values())
+            assert client.unacked <= _LIMITS["in_flight"]
             if client.behind:
                 continue
-            assert client.live or client.owed == _LIMITS["in_flight"]
+            assert client.live or client.unacked == _LIMITS["in_flight"]
             if client.live and not ear.acks_all:
                 assert self.owed[name] <= set(ear.ids)
 

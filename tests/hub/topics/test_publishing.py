@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.hub.errors import HubError
-from wirelake.hub.pubsub.topics import Publication
+from wirelake.hub.pubsub.notifications import Publication
 
 from .desk import desk
 
@@ -137,7 +137,7 @@ def test_a_key_publishes_once(tmp_path: Path) -> None:
             assert await it.publish("@nobody", b"x", key="n") == nobody
         async with desk(tmp_path) as it:
             assert await it.publish("@news", b"x", key="k") == again
-            it.now += it.limits.ttl_s + 1
+            it.now += it.limits.current.ttl_s + 1
             assert await it.publish("@news", b"x", key="k") != again
 
     asyncio.run(run())

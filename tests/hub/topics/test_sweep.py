@@ -26,7 +26,7 @@ def test_what_has_expired_is_a_dead_letter_of_who_has_not_got_it(tmp_path: Path)
             it.topics.ack(eve, eve.ids)  # type: ignore[arg-type]
             it.now += 6
             await it.sweep()
-            dead = await it.topics.dead(10)
+            dead = it.topics.dead(10)
             assert sorted(
                 (each.client, each.notification.content, each.reason) for each in dead
             ) == [
@@ -35,9 +35,7 @@ def test_what_has_expired_is_a_dead_letter_of_who_has_not_got_it(tmp_path: Path)
                 ("bob", b"short", "expired"),
             ]
             assert {each.notification.topic for each in dead} == {"@a", None}
-            assert [each.notification.id for each in await it.topics.dead(10, "ann")] == [
-                published.id
-            ]
+            assert [each.notification.id for each in it.topics.dead(10, "ann")] == [published.id]
             assert it.counts.dead == {"expired": 3}
             assert [each.content for each in it.waiting(ann)] == [b"long"]
             assert [each.content for each in it.waiting(it.sign_on("bob"))] == [b"long"]
@@ -62,7 +60,7 @@ def test_what_has_expired_is_not_delivered_before_it_is_swept(tmp_path: Path) ->
             await it.subscribe(bob, "@a")
             assert bob.contents == [b"0", b"2", b"4"]
             await it.sweep()
-            assert len(await it.topics.dead(10)) == 6
+            assert len(it.topics.dead(10)) == 6
 
     asyncio.run(run())
 
@@ -79,7 +77,7 @@ def test_the_oldest_beyond_the_quota_are_dead_letters(tmp_path: Path) -> None:
                 await it.publish("@a", b"%d" % number)
             it.topics.ack(bob, bob.ids)  # type: ignore[arg-type]
             await it.sweep()
-            dead = await it.topics.dead(10)
+            dead = it.topics.dead(10)
             assert [(each.client, each.notification.content) for each in dead] == [
                 ("ann", b"0"),
                 ("ann", b"pushed"),
@@ -100,7 +98,7 @@ def test_who_has_no_id_has_a_quota_too(tmp_path: Path) -> None:
                 await it.publish("@a", b"%d" % number)
             await it.sweep()
             assert it.counts.dead == {"quota": 6}
-            assert await it.topics.dead(10) == []
+            assert it.topics.dead(10) == []
             assert len(list(it.store.index())) <= 4
             while it.topics.ack(ear, ear.ids):  # type: ignore[arg-type]
                 await it.settled()
@@ -127,10 +125,10 @@ def test_redriven_goes_to_its_client_again_and_survives(tmp_path: Path) -> None:
             await it.settled()
             assert ann.contents == [b"0"]
             assert ann.ids[0] not in ids
-            assert [each.client for each in await it.topics.dead(10)] == ["ann", "ann"]
-            with pytest.raises(HubError, match="no such client"):
+            assert [each.client for each in it.topics.dead(10)] == ["ann", "ann"]
+            with pytest.raises(HubError, match="unknown client"):
                 await it.topics.redrive(client="ghost")
-            with pytest.raises(HubError, match="wanted ids"):
+            with pytest.raises(HubError, match="expected ids"):
                 await it.topics.redrive(ids=["nonsense"])
         async with desk(tmp_path) as it:
             waiting = it.waiting(it.sign_on("bob"))
@@ -201,7 +199,7 @@ def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
             await it.sweep()
             assert list(it.store.index()) == []
             assert (await it.publish("@a", b"again")).audience == 0
-            with pytest.raises(HubError, match="no such client"):
+            with pytest.raises(HubError, match="unknown client"):
                 await it.publish(None, b"private", client="ann")
 
     asyncio.run(run())

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.hub.listeners.esnp import EsnpForm, published_body
-from wirelake.hub.pubsub.notification import Notification
-from wirelake.hub.pubsub.publication import Published
+from wirelake.hub.pubsub.notifications import Notification, Published
 from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
 from wirelake.protocols.esnp.layout import (
     Data,

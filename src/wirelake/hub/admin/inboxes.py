@@ -19,7 +19,7 @@ from .answers import (
 )
 
 if TYPE_CHECKING:
-    from ..pubsub.notification import Notification
+    from ..pubsub.notifications import Notification
     from ..pubsub.topics import DeadLetter
 
 __all__ = ["Redrive", "dead", "inbox", "redrive"]
@@ -43,7 +43,7 @@ async def inbox(request: Request) -> Response:
     known_queries(request, "limit")
     limit = number(request, "limit", _DEFAULT, _MOST)
     client = request.path_params["client"]
-    rows = await hub_of(request).topics.inbox(client, limit)
+    rows = hub_of(request).topics.inbox(client, limit)
     return JsonResponse({"client": client, "notifications": [_shown(row) for row in rows]})
 
 
@@ -51,7 +51,7 @@ async def dead(request: Request) -> Response:
     """What was given up, and why; the newest first."""
     known_queries(request, "limit", "client")
     limit = number(request, "limit", _DEFAULT, _MOST)
-    rows = await hub_of(request).topics.dead(limit, request.query_params.get("client"))
+    rows = hub_of(request).topics.dead(limit, request.query_params.get("client"))
     return JsonResponse({"dead": [_letter(row) for row in rows]})
 
 

@@ -23,10 +23,10 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..observe.counters import Times, bounds
+from ..observe.counters import LatencyHistogram, bounds
 from .answers import hub_of
 from .pages import byte_totals, recording_of
-from .top import named_times
+from .top import call_latencies
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -92,7 +92,7 @@ class HubCollector(Collector):
         family = HistogramMetricFamily(
             "wirelake_call_seconds", "How long calls took.", labels=["target"]
         )
-        named = list(named_times(self._hub).items())
+        named = list(call_latencies(self._hub).items())
         for name, times in named[:TARGETS]:
             family.add_metric([name], _cumulated([times]), times.total_ns / 1e9)
         others = [times for _, times in named[TARGETS:]]
@@ -115,7 +115,7 @@ class HubCollector(Collector):
             yield _count("recording_lost", lost, recording.lost.frames)
 
 
-def _cumulated(histograms: Sequence[Times]) -> list[tuple[str, float]]:
+def _cumulated(histograms: Sequence[LatencyHistogram]) -> list[tuple[str, float]]:
     """Buckets as Prometheus has them: up to so many seconds, and how many in all."""
     counts = [sum(column) for column in zip(*(each.buckets for each in histograms), strict=True)]
     found: list[tuple[str, float]] = []

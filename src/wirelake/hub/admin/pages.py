@@ -23,7 +23,7 @@ from .answers import (
 
 if TYPE_CHECKING:
     from ..hub import Hub
-    from ..net.connection import Connection
+    from ..net.table import TrackedConnection
 
 __all__ = [
     "byte_totals",
@@ -110,7 +110,8 @@ async def connz(request: Request) -> Response:
         return protocol in (None, of_protocol) and client in (None, of_client)
 
     found = [each for each in hub.connections.values() if wanted(each.protocol, _client_of(each))]
-    gone = [each for each in reversed(hub.gone) if wanted(each.protocol, each.client)]
+    closed = reversed(hub.table.closed_connections)
+    gone = [each for each in closed if wanted(each.protocol, each.client)]
     return JsonResponse(
         {
             "open": len(found),
@@ -134,8 +135,7 @@ async def clientz(request: Request) -> Response:
 
 def recording_of(hub: Hub) -> Recording | None:
     """What records, if something does."""
-    observers = () if hub.tap is None else hub.tap.observers
-    return next((each for each in observers if isinstance(each, Recording)), None)
+    return hub.tap.find(Recording)
 
 
 def byte_totals(hub: Hub, way: str) -> Counter[str]:
@@ -168,11 +168,11 @@ def recording_state(hub: Hub) -> str:
     return f"failed: {found.failure}" if found.failure else "on"
 
 
-def _client_of(connection: Connection) -> str:
+def _client_of(connection: TrackedConnection) -> str:
     return "" if connection.client is None else connection.client.id
 
 
-def _shown(connection: Connection) -> dict[str, Any]:
+def _shown(connection: TrackedConnection) -> dict[str, Any]:
     return {
         "id": connection.id,
         "protocol": connection.protocol,

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import HubError
-from ..pubsub.topics import Publication, Published
+from ..pubsub.notifications import Publication, Published
 from .answers import (
     JsonResponse,
     body_of,

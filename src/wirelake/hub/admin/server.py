@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 from starlette.applications import Starlette
 
+from ..net.tls import load_certificates, tls_context
 from .app import make_app
 from .token import admin_token
 
@@ -72,7 +73,7 @@ class AdminServer:
             timeout_graceful_shutdown=_GOODBYE_S,
         )
         config.load()
-        config.ssl = self._tls = self._hub.tls_context(self._settings.tls)
+        config.ssl = self._tls = tls_context(self._settings.tls)
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve([self._listener]))
         while not self._server.started and not self._task.done():
@@ -93,7 +94,7 @@ class AdminServer:
     def reload_tls(self) -> None:
         """Reads the certificates again."""
         if self._tls is not None and self._settings.tls is not None:
-            self._hub.load_certificates(self._tls, self._settings.tls)
+            load_certificates(self._tls, self._settings.tls)
 
 
 def _listen(host: str, port: int) -> socket.socket:

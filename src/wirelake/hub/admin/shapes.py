@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..hub import ClosedConnection
+from ..net.table import ClosedConnection
 from ..pubsub.topics import ClientState, TopicState
 
 __all__ = [

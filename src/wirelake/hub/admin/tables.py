@@ -12,8 +12,8 @@ from wirelake.records import ENGINES
 from ..errors import HubError
 from ..observe.live_decoder import (
     KEPT_ROWS,
+    LiveDecoder,
     LiveTables,
-    Watching,
 )
 from .answers import (
     JsonResponse,
@@ -42,7 +42,7 @@ async def table(request: Request) -> Response:
 
 
 def _live_tables(hub: Hub) -> LiveTables:
-    for each in () if hub.tap is None else hub.tap.observers:
-        if isinstance(each, Watching) and each.tables is not None:
-            return each.tables
-    raise HubError("not_found", "there are no live tables: set record.tables = true")
+    decoder = hub.tap.find(LiveDecoder)
+    if decoder is None or decoder.tables is None:
+        raise HubError("not_found", "no live tables; set record.tables = true")
+    return decoder.tables

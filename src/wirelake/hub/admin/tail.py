@@ -29,8 +29,8 @@ from wirelake.records.filter import (
 from wirelake.records.schema import schema
 
 from ..errors import HubError
-from ..observe.live_decoder import Watching, watching
-from ..observe.masked_frames import SeenFrame, signs_on
+from ..observe.live_decoder import LiveDecoder, shared_decoder
+from ..observe.masked_frames import MaskedFrame, signs_on
 from .answers import (
     hub_of,
     known_protocol,
@@ -40,7 +40,7 @@ from .answers import (
 
 if TYPE_CHECKING:
     from ..hub import Hub
-    from ..net.connection import Connection
+    from ..net.table import TrackedConnection
 
 __all__ = ["QUEUE", "TailReader", "tail"]
 
@@ -84,7 +84,7 @@ class TailReader:
         *,
         protocol: str | None = None,
         with_bytes: bool = False,
-        connections: Mapping[int, Connection] | None = None,
+        connections: Mapping[int, TrackedConnection] | None = None,
     ):
         self._filter = chosen
         self._connections = {} if connections is None else connections
@@ -132,8 +132,8 @@ class TailReader:
 
 
 async def _events(hub: Hub, readers: set[TailReader], reader: TailReader) -> AsyncIterator[bytes]:
-    watch = watching(hub)
-    watch.watchers.append(reader)
+    decoder = shared_decoder(hub.tap, hub.config.gateway.dialect)
+    decoder.watchers.append(reader)
     readers.add(reader)
     try:
         yield b": messages as they cross the hub\n\n"
@@ -141,14 +141,14 @@ async def _events(hub: Hub, readers: set[TailReader], reader: TailReader) -> Asy
             yield found
     finally:
         readers.discard(reader)
-        _leave(hub, watch, reader)
+        _leave(hub, decoder, reader)
 
 
-def _leave(hub: Hub, watch: Watching, reader: TailReader) -> None:
-    """Nobody decodes when nobody looks."""
-    watch.watchers.remove(reader)
-    if not watch.watchers and watch.tables is None and hub.tap is not None:
-        hub.tap.remove(watch)
+def _leave(hub: Hub, decoder: LiveDecoder, reader: TailReader) -> None:
+    """Remove a reader, and the decoder when it has nothing left to do."""
+    decoder.watchers.remove(reader)
+    if not decoder.watchers and decoder.tables is None and hub.tap.find(LiveDecoder) is decoder:
+        hub.tap.remove(decoder)
 
 
 def _filter(text: str) -> Filter:
@@ -180,7 +180,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _end_of(connection: Connection | None) -> dict[str, str]:
+def _end_of(connection: TrackedConnection | None) -> dict[str, str]:
     """Who is at the other end; nothing for a tunnel, whose link has the socket."""
     if connection is None:
         return {}
@@ -193,7 +193,7 @@ def _end_of(connection: Connection | None) -> dict[str, str]:
 
 def _bytes_of(row: dict[str, Any], *, masked: bool) -> dict[str, Any]:
     """The bytes of a message, if it has some of its own and they may be seen."""
-    frame: SeenFrame | None = row.get("frame")
+    frame: MaskedFrame | None = row.get("frame")
     if frame is None or masked:
         return {}
     return {"frame_hex": frame.masked().hex(), "dialect": frame.dialect}

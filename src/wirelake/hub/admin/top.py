@@ -19,8 +19,8 @@ from starlette.responses import Response
 from wirelake import __version__
 from wirelake.protocols.hub_calls import HUB_SERVICE
 
-from ..hub import ClosedConnection
-from ..observe.counters import Times
+from ..net.table import ClosedConnection
+from ..observe.counters import LatencyHistogram
 from .answers import (
     JsonResponse,
     hub_of,
@@ -35,9 +35,9 @@ from .pages import (
 
 if TYPE_CHECKING:
     from ..hub import Hub
-    from ..pubsub.fanout import Topic
+    from ..pubsub.subscriptions import Topic
 
-__all__ = ["Top", "TopTarget", "TopTopic", "named_times", "top"]
+__all__ = ["Top", "TopTarget", "TopTopic", "call_latencies", "top"]
 
 _DEFAULT: Final = 50
 _MOST: Final = 1_000
@@ -150,10 +150,10 @@ async def top(request: Request) -> Response:
     return JsonResponse(_top(hub, topics))
 
 
-def named_times(hub: Hub) -> dict[str, Times]:
+def call_latencies(hub: Hub) -> dict[str, LatencyHistogram]:
     """How long everything takes that can be called and was, by name."""
     found = {f"{HUB_SERVICE}/{name}": times for name, times in hub.counts.hub_calls.items()}
-    found |= {each.name: each.times for each in hub.services.every}
+    found |= {each.name: each.latency for each in hub.services.every}
     return {name: times for name, times in found.items() if times.total_ns}
 
 
@@ -184,10 +184,10 @@ def _top(hub: Hub, topics: list[Topic]) -> Top:
         dead=counts.dead,
         auth_failures=counts.auth_failures,
         failures=nested(counts.failures),
-        targets=[_target(name, times) for name, times in named_times(hub).items()],
+        targets=[_target(name, times) for name, times in call_latencies(hub).items()],
         topic_count=len(hub.topics.registry.topics),
         topics=[_topic(each) for each in topics],
-        troubles=list(reversed(hub.troubles)),
+        troubles=list(reversed(hub.table.troubles)),
     )
 
 
@@ -203,7 +203,7 @@ def _traffic(topic: Topic) -> int:
     return topic.published + topic.delivered
 
 
-def _target(name: str, times: Times) -> TopTarget:
+def _target(name: str, times: LatencyHistogram) -> TopTarget:
     filled = times.filled()
     return TopTarget(
         name=name,

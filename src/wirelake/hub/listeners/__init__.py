@@ -23,13 +23,13 @@ from wirelake.protocols.binding import load_reference
 from ..config import ConfigError
 
 if TYPE_CHECKING:
-    from ..hub import Hub
+    from ..net.context import HubContext
     from ..net.listener import Listener
 
 __all__ = ["make_listeners"]
 
 
-def make_listeners(hub: Hub) -> dict[str, Listener]:
+def make_listeners(hub: HubContext) -> dict[str, Listener]:
     """The enabled listeners by name; none of them listens yet."""
     made: dict[str, Listener] = {}
     for name, settings in hub.config.listeners.items():

@@ -44,11 +44,11 @@ from ..errors import HubError
 from ..key_files import static_key
 from ..net.connection import Connection
 from ..net.listener import Listener
-from ..pubsub.notification import Notification
+from ..pubsub.notifications import Notification
 
 if TYPE_CHECKING:
-    from ..hub import Hub
-    from ..pubsub.clients import Client
+    from ..net.context import HubContext
+    from ..pubsub.subscriptions import Client
 
 __all__ = [
     "RESEND_S",
@@ -343,7 +343,7 @@ class CometListener(Listener):
 
     connection: type[CometConnection] = CometConnection
 
-    def __init__(self, hub: Hub, settings: CometSettings):
+    def __init__(self, hub: HubContext, settings: CometSettings):
         super().__init__(hub, settings)
         self.options = ServerOptions(
             dialect=settings.dialect,

@@ -51,9 +51,8 @@ from wirelake.wire.errors import EncodeError
 from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
-from ..pubsub.publication import Publication, Published
+from ..pubsub.notifications import Publication, Published
 from ..rpc.deferred_reply import DeferredReply
-from ..rpc.hub_calls import HubCalls
 from ..rpc.services import (
     Answerer,
     Call,
@@ -63,9 +62,8 @@ from ..rpc.services import (
 )
 
 if TYPE_CHECKING:
-    from ..hub import Hub
-    from ..pubsub.notification import Notification
-    from ..pubsub.publication import Published
+    from ..net.context import HubContext
+    from ..pubsub.notifications import Notification
 
 __all__ = [
     "ESNP_FORM",
@@ -336,7 +334,7 @@ class EsnpConnection(Connection):
         """Publishes as before, with another content."""
         if like.ttl_s == 0:
             try:
-                published = self.hub.topics.publish_to_topic(str(like.topic), content, like.type)
+                published = self.hub.topics.publish_transient(str(like.topic), content, like.type)
             except HubError as error:
                 return self._body_of(head, error)
             self.hub.counts.calls[_OK] += 1
@@ -520,9 +518,9 @@ class EsnpListener(Listener):
 
     connection = EsnpConnection
 
-    def __init__(self, hub: Hub, settings: EsnpSettings):
+    def __init__(self, hub: HubContext, settings: EsnpSettings):
         super().__init__(hub, settings)
-        self.calls = HubCalls(hub)
+        self.calls = hub.calls
         self.asks_for_token = settings.auth == "token"
         self.options = SessionOptions(
             revision=settings.revision,

@@ -38,8 +38,7 @@ from ..errors import HubError
 from ..key_files import read_key, static_key
 from ..net.connection import Connection
 from ..net.listener import Listener
-from ..pubsub.notification import Notification
-from ..rpc.hub_calls import HubCalls
+from ..pubsub.notifications import Notification
 from ..rpc.services import (
     Call,
     Result,
@@ -49,7 +48,7 @@ from ..rpc.services import (
 if TYPE_CHECKING:
     import asyncio
 
-    from ..hub import Hub
+    from ..net.context import HubContext
     from ..store import ClientRow
 
 __all__ = ["MaglineConnection", "MaglineListener"]
@@ -184,7 +183,7 @@ class MaglineConnection(Connection):
         if row is None:
             self.end("revoked")
             return
-        self.hub.signed_on(self, self.hub.topics.client_of(row))
+        self.hub.table.signed_on(self, self.hub.topics.client_of(row))
         if receives:
             self.hub.topics.attach(self)
 
@@ -245,7 +244,7 @@ class MaglineListener(Listener):
 
     connection: type[MaglineConnection] = MaglineConnection
 
-    def __init__(self, hub: Hub, settings: MaglineSettings):
+    def __init__(self, hub: HubContext, settings: MaglineSettings):
         super().__init__(hub, settings)
         self.anybody = settings.auth == "none"
         """Whether clients need not say who they are."""
@@ -262,7 +261,7 @@ class MaglineListener(Listener):
         )
         self.tickets = MemoryStore()
         self.services = hub.services.numbered("magline")
-        self.calls = HubCalls(hub)
+        self.calls = hub.calls
         self.by_session: dict[bytes, MaglineConnection] = {}
         """Connections by what their sessions are known by."""
         self._credentials: dict[str, bytes] = {}

@@ -35,14 +35,13 @@ from wirelake.protocols.tny.relay import (
 from ..config import ConfigError
 from ..net.connection import Connection
 from ..net.listener import Listener
-from ..pubsub.notification import Notification
-from ..rpc.hub_calls import HubCalls
+from ..pubsub.notifications import Notification
 from .gateway.pending_flush import PendingFlush
 from .relay_tunnel import Tunnel
 from .tny import PushBodies, epoch_ms
 
 if TYPE_CHECKING:
-    from ..hub import Hub
+    from ..net.context import HubContext
 
 __all__ = ["LINK_IDLE_S", "RelayConnection", "RelayListener"]
 
@@ -75,7 +74,7 @@ class RelayConnection(Connection):
     def on_event(self, event: Event) -> None:
         """Opens, feeds, moves and closes tunnels."""
         if isinstance(event, LinkUp):
-            self.hub.known(self)
+            self.hub.table.known(self)
         elif isinstance(event, TunnelOpened):
             self._opened(event)
         elif isinstance(event, TunnelClosed):
@@ -95,7 +94,7 @@ class RelayConnection(Connection):
 
     def _opened(self, event: TunnelOpened) -> None:
         tunnel = Tunnel(self.listener, self, event.key, event.ip, event.port)
-        if not self.hub.admit(tunnel):
+        if not self.hub.table.admit(tunnel):
             with suppress(SessionError):
                 self.listener.registry.disconnect(event.key)
             return
@@ -140,14 +139,14 @@ class RelayListener(Listener):
     connection: type[Connection] = RelayConnection
     settings: RelaySettings
 
-    def __init__(self, hub: Hub, settings: RelaySettings):
+    def __init__(self, hub: HubContext, settings: RelaySettings):
         super().__init__(hub, settings)
-        self.id = hub.new_connection_id()
+        self.id = hub.table.new_id()
         """For the deadline scan: tunnels without a link are given up in time."""
         self.options = RelayServerOptions(dialect=settings.dialect, idle_limit_s=LINK_IDLE_S)
         self.registry = LinkRegistry()
         self.tunnels: dict[TunnelKey, Tunnel] = {}
-        self.calls = HubCalls(hub)
+        self.calls = hub.calls
         self.bodies = PushBodies()
         self.pending_flush = PendingFlush(hub.outbox)
         self._allowed = _networks(settings.allow)

@@ -28,7 +28,7 @@ from wirelake.protocols.tny.results import ResultCode, closes
 from wirelake.protocols.tny.session import SYSTEM_PROTOCOL
 
 from ..errors import HubError
-from ..pubsub.notification import Notification
+from ..pubsub.notifications import Notification
 from .tny import TnyPeer, refusal_body
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Tunnel(TnyPeer):
             self.close_reason, self.close_side = reason, side
         for task in self._tasks or ():
             task.cancel()
-        self.hub.closed(self)
+        self.hub.table.closed(self)
         self.form = None
 
     # -- what the hub says -------------------------------------------------------------------

@@ -41,7 +41,7 @@ from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
-from ..pubsub.notification import Notification
+from ..pubsub.notifications import Notification
 from ..rpc.call_types import (
     Call,
     Result,
@@ -52,7 +52,7 @@ from ..rpc.hub_calls import HubCalls
 from ..rpc.services import Service
 
 if TYPE_CHECKING:
-    from ..hub import Hub
+    from ..net.context import HubContext
 
 __all__ = [
     "BEFORE_AUTH_BYTES",
@@ -391,14 +391,14 @@ class TnyListener(Listener):
     connection: type[Connection] = TnyConnection
     settings: TnySettings
 
-    def __init__(self, hub: Hub, settings: TnySettings):
+    def __init__(self, hub: HubContext, settings: TnySettings):
         super().__init__(hub, settings)
         self.options = server_options(settings)
-        self.calls = HubCalls(hub)
+        self.calls = hub.calls
         self.bodies = PushBodies()
 
 
-def make_listener(hub: Hub, settings: TnySettings) -> Listener:
+def make_listener(hub: HubContext, settings: TnySettings) -> Listener:
     """The listener that serves tny, or the one that relays it when the hub is a gateway."""
     if hub.config.gateway.enabled:
         from .gateway.gateway import GatewayListener

@@ -20,7 +20,7 @@ import socket
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from wirelake.protocols.sansio import (
     Closed,
@@ -31,20 +31,24 @@ from wirelake.protocols.sansio import (
     Side,
 )
 
+from ..observe.tap import Tap
+from ..pubsub.notifications import Form, Notification
+from ..pubsub.subscriptions import Client
+from .context import HubContext
+
 if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
-
-    from ..hub import Hub
-    from ..observe.tap import Tap
-    from ..pubsub.clients import Client
-    from ..pubsub.notification import Form, Notification
-    from .listener import Listener
 
 __all__ = ["LEAVE_S", "Connection"]
 
 _log = logging.getLogger(__name__)
 LEAVE_S: Final = 2.0
 """How long a peer may take to read our last words before it is cut off."""
+
+
+class _Listener(Protocol):
+    hub: HubContext
+    settings: Any
 
 
 class Connection(asyncio.Protocol):
@@ -83,10 +87,10 @@ class Connection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, listener: Listener):
+    def __init__(self, listener: _Listener):
         self.listener = listener
-        self.hub: Hub = listener.hub
-        self.id = self.hub.new_connection_id()
+        self.hub = listener.hub
+        self.id = self.hub.table.new_id()
         self.client: Client | None = None
         self.form: Form | None = None
         """The shared form of notifications, while this connection can take it."""
@@ -154,7 +158,7 @@ class Connection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(limits.write_buffer, limits.write_buffer // 4)
         now = self.hub.loop.time()
         self.session = self.make_session(now)
-        if not self.hub.admit(self):
+        if not self.hub.table.admit(self):
             self.transport.abort()
             return
         self._react()
@@ -186,7 +190,7 @@ class Connection(asyncio.Protocol):
             return
         if self._leaving is not None:
             self._leaving.cancel()
-            self.hub.leaving.discard(self)
+            self.hub.table.leaving.discard(self)
             return
         self._peer_done = True
         if not self.session.closed:
@@ -201,7 +205,7 @@ class Connection(asyncio.Protocol):
         for task in self._tasks or ():
             task.cancel()
         self.on_closed()
-        self.hub.closed(self)
+        self.hub.table.closed(self)
         self.form = None
 
     def pause_writing(self) -> None:
@@ -242,7 +246,7 @@ class Connection(asyncio.Protocol):
         outbox.held = True
         try:
             session.receive(data, self.hub.loop.time())
-            if (tap := self.hub.tap) is not None:
+            if (tap := self.hub.tap).active:
                 self._tap_in(tap, data)
             self._react()
         finally:
@@ -291,7 +295,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
             return
         self._leaving = self.hub.loop.call_later(LEAVE_S, self.transport.abort)
-        self.hub.leaving.add(self)
+        self.hub.table.leaving.add(self)
         self._over()
 
     def _events(self) -> None:
@@ -334,7 +338,7 @@ class Connection(asyncio.Protocol):
             self.write(data)
             return
         self.out_bytes += len(data)
-        if self.hub.tap is not None:
+        if self.hub.tap.active:
             self.hub.tap.crossed(self, self.outward, data)
         self.transport.write(data)
 
@@ -345,7 +349,7 @@ class Connection(asyncio.Protocol):
             return
         data = out[0] if len(out) == 1 else b"".join(out)
         self.out_bytes += len(data)
-        if self.hub.tap is not None:
+        if self.hub.tap.active:
             self.hub.tap.crossed(self, self.outward, data)
         self.transport.write(data)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .connection import Connection
-
-if TYPE_CHECKING:
-    from ..hub import Hub
+from .context import HubContext
+from .tls import load_certificates, tls_context
 
 __all__ = ["Listener"]
 
@@ -22,7 +21,7 @@ class Listener:
 
     connection: type[Connection]
 
-    def __init__(self, hub: Hub, settings: Any):
+    def __init__(self, hub: HubContext, settings: Any):
         self.hub = hub
         self.settings = settings
         self._server: asyncio.Server | None = None
@@ -42,7 +41,7 @@ class Listener:
 
     async def start(self) -> None:
         """Begins to listen."""
-        self._tls = self.hub.tls_context(self.settings.tls)
+        self._tls = tls_context(self.settings.tls)
         self._server = await self.hub.loop.create_server(
             lambda: self.connection(self),
             self.settings.host,
@@ -60,4 +59,4 @@ class Listener:
     def reload_tls(self) -> None:
         """Reads the certificates again; connections that are open keep the old ones."""
         if self._tls is not None:
-            self.hub.load_certificates(self._tls, self.settings.tls)
+            load_certificates(self._tls, self.settings.tls)

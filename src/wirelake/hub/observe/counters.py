@@ -1,7 +1,8 @@
-"""How long things take: a histogram that costs a quarter of a microsecond to add to.
+"""Counters and latency histograms of the hub: plain numbers that the admin pages read.
 
-Each power of two of nanoseconds has four buckets, so what is read from one is off by an eighth at
-most. There is one histogram for each service and for each call of the hub itself: a fixed number.
+A histogram has four buckets per power of two of nanoseconds, so a value read from it is off by an
+eighth at most, and recording one costs a quarter of a microsecond. There is one histogram per
+service and per call of the hub itself, so their number is bounded.
 """
 
 from __future__ import annotations
@@ -12,33 +13,27 @@ from typing import Final
 
 from wirelake.protocols.hub_calls import CALLS
 
-__all__ = [
-    "BUCKETS",
-    "Counts",
-    "Times",
-    "bounds",
-]
-
+__all__ = ["BUCKETS", "Counters", "LatencyHistogram", "bounds"]
 
 BUCKETS: Final = 248
-"""As many as there are in 63 bits: three centuries."""
+"""Buckets for 63 bits of nanoseconds: three centuries."""
 
 
-class Times:
-    """The durations of something that is done again and again."""
+class LatencyHistogram:
+    """Durations of one kind of call."""
 
     __slots__ = ("buckets", "failed", "total_ns")
 
     def __init__(self) -> None:
         self.buckets = [0] * BUCKETS
-        """How often it took so long (`bounds`)."""
+        """Number of calls per bucket (`bounds`)."""
         self.failed = 0
-        """How often it failed; failures are in the buckets, too."""
+        """Number of failed calls; they are in the buckets, too."""
         self.total_ns = 0
-        """All durations together."""
+        """Sum of all durations."""
 
-    def note(self, begun_ns: int) -> None:
-        """It is done; `begun_ns` is what `perf_counter_ns` said when it began."""
+    def record(self, begun_ns: int) -> None:
+        """Record a call that ends now; `begun_ns` is `perf_counter_ns()` at its begin."""
         took = perf_counter_ns() - begun_ns
         self.total_ns += took
         shift = took.bit_length() - 3
@@ -47,23 +42,23 @@ class Times:
         else:
             self.buckets[took] += 1
 
-    def fail(self, begun_ns: int) -> None:
-        """It is done, and has failed."""
+    def record_failure(self, begun_ns: int) -> None:
+        """Record a call that failed."""
         self.failed += 1
-        self.note(begun_ns)
+        self.record(begun_ns)
 
     @property
     def count(self) -> int:
-        """How often it was done."""
+        """Number of calls."""
         return sum(self.buckets)
 
     def filled(self) -> list[tuple[int, int, int]]:
-        """The buckets that are not empty: from, up to but without, how often."""
+        """Return the buckets that are not empty: from, up to (exclusive), number of calls."""
         return [(*bounds(at), count) for at, count in enumerate(self.buckets) if count]
 
 
 def bounds(bucket: int) -> tuple[int, int]:
-    """The nanoseconds of a bucket: from, up to but without."""
+    """Return the nanoseconds of a bucket: from, up to (exclusive)."""
     if bucket < 8:
         return bucket, bucket + 1
     shift = (bucket >> 2) - 1
@@ -71,11 +66,8 @@ def bounds(bucket: int) -> tuple[int, int]:
     return start << shift, (start + 1) << shift
 
 
-# What the hub counts: plain numbers, read by the admin pages and by nobody on the way.
-
-
-class Counts:
-    """Totals since the start. Labels come from fixed lists, so they are bounded."""
+class Counters:
+    """Totals since the start. Labels come from fixed lists, so their number is bounded."""
 
     __slots__ = (
         "accepted",
@@ -101,38 +93,38 @@ class Counts:
         self.accepted: Counter[str] = Counter()
         """Connections, by protocol."""
         self.refused: Counter[str] = Counter()
-        """Connections that were one too many, by limit."""
+        """Connections refused, by limit."""
         self.close_reasons: Counter[tuple[str, str]] = Counter()
-        """Connections that are over, by protocol and reason."""
+        """Closed connections, by protocol and reason."""
         self.failures: Counter[tuple[str, str]] = Counter()
-        """Broken rules, by protocol and code."""
+        """Protocol errors of peers, by protocol and code."""
         self.drops: Counter[tuple[str, str]] = Counter()
-        """Connections that were cut off, by protocol and reason."""
+        """Connections the hub aborted, by protocol and reason."""
         self.calls: Counter[tuple[str, str]] = Counter()
-        """Calls, by protocol and outcome: `ok`, or the code of the refusal."""
-        self.hub_calls: dict[str, Times] = {name: Times() for name in CALLS}
-        """How long the hub's own calls take, by name."""
+        """Calls, by protocol and outcome: `ok` or an error code."""
+        self.hub_calls: dict[str, LatencyHistogram] = {name: LatencyHistogram() for name in CALLS}
+        """Latency of the hub's own calls, by name."""
         self.auth_failures: Counter[str] = Counter()
-        """By protocol."""
+        """Wrong ids or tokens, by protocol."""
         self.bytes_in: Counter[str] = Counter()
-        """Of connections that are over, by protocol."""
+        """Bytes received on closed connections, by protocol."""
         self.bytes_out: Counter[str] = Counter()
-        """The same."""
+        """Bytes sent on closed connections, by protocol."""
         self.published = 0
         self.refused_publishes = 0
         self.stored = 0
         self.delivered: Counter[str] = Counter()
         """Notifications written, by protocol."""
         self.skipped: Counter[str] = Counter()
-        """Notifications that were not stored and met a slow reader, by protocol."""
+        """Transient notifications not sent to a slow reader, by protocol."""
         self.acked = 0
         self.dead: Counter[str] = Counter()
         """Dead letters, by reason."""
 
     def failed(self, protocol: str, code: str) -> None:
-        """A peer broke a rule."""
+        """Count a protocol error of a peer."""
         self.failures[protocol, code] += 1
 
     def dropped(self, protocol: str, reason: str) -> None:
-        """A connection was cut off."""
+        """Count a connection that the hub aborted."""
         self.drops[protocol, reason] += 1

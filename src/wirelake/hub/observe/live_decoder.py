@@ -1,8 +1,10 @@
-"""Decodes what crosses the hub while it crosses: live tables, and readers of `/v1/tail`.
+"""The live decoder: decodes frames as they cross the hub, for live tables and `/v1/tail`.
 
-The decoder is that of captures (`wirelake.capture`), and the tables are made by the engines of
-`wirelake.records`, at the times that the recorder writes. So what the hub says about a run and
-what its recording says are the same. Messages are decoded once, however many look.
+It uses the decoder of captures (`wirelake.capture`) and the engines of `wirelake.records`, with the
+timestamps that the recorder writes. So the live tables of a run and the tables of its recording
+are the same. To fit that decoder, each connection is presented as a TCP conversation: frames
+become segments with ascending sequence numbers, framed by SYN and FIN. Messages are decoded once,
+however many watchers there are, and not at all while there is neither a watcher nor a live table.
 """
 
 from __future__ import annotations
@@ -40,44 +42,35 @@ from wirelake.records.calls import CallsEngine
 from wirelake.records.rows import fields_of
 
 from .masked_frames import FramedRows
-from .recording import (
-    close_data,
-    ends_of,
-    publish_data,
-    recorded_id,
-)
-from .tap import on_demand
+from .recording import close_fact, endpoints_of, recorded_id
+from .tap import ObservedConnection, Tap
 
 if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
 
-    from ..hub import Hub
-    from ..net.connection import Connection
-    from ..pubsub.notification import Notification
-
-__all__ = ["KEPT_ROWS", "LiveTables", "Watcher", "Watching", "watching"]
+__all__ = ["KEPT_ROWS", "LiveDecoder", "LiveTables", "Watcher", "shared_decoder"]
 
 KEPT_ROWS: Final = 10_000
-"""Final rows of each live table that are kept, the newest."""
+"""Final rows kept per live table; the newest ones."""
 _FILE: Final = "live"
-"""Where messages come from that are in no file."""
+"""The `file` of messages that are in no file."""
 _TABLES: Final = frozenset({"messages", "faults"})
 _MASK32: Final = (1 << 32) - 1
 _COLUMNS: Final = tuple(name for name in MessageRow.__struct_fields__ if name != "fields")
 
 
 class Watcher(Protocol):
-    """Somebody who looks at messages as they cross. Nothing that it does may raise."""
+    """Receives messages as they cross the hub. Its methods must not raise."""
 
     def message(self, row: dict[str, Any]) -> None:
-        """A row of `messages`, with its `frame` (`seen.py`) where it has one of its own."""
+        """Receive a row of `messages`, with its `frame` (`masked_frames.py`) if it has one."""
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Stop: there are no more messages."""
 
 
-class _Talk:
-    """One connection that is being decoded."""
+class _DecodedConnection:
+    """One connection as a TCP conversation."""
 
     __slots__ = ("_conversation", "_id", "_seq")
 
@@ -90,11 +83,11 @@ class _Talk:
                 pass
 
     def frames(self, direction: Direction, frames: bytes, ts_ns: int) -> Iterable[TableRow]:
-        """The rows that some frames make."""
+        """Yield the rows of these frames."""
         return self._feed(direction, frames, 0, ts_ns)
 
     def end(self, ts_ns: int) -> Iterable[TableRow]:
-        """The rows that become known at its end."""
+        """Yield the rows that are complete only at the end."""
         yield from self._feed("c2s", b"", FIN, ts_ns)
         yield from self._feed("s2c", b"", FIN, ts_ns)
         yield from self._conversation.end(still_open=False)
@@ -110,7 +103,7 @@ class _Talk:
 
 
 class LiveTables:
-    """Calls, deliveries, connections and tunnels, as far as they are final."""
+    """The final rows of calls, deliveries, connections and tunnels."""
 
     def __init__(self) -> None:
         self._engines = {name: engine() for name, engine in ENGINES.items()}
@@ -119,24 +112,24 @@ class LiveTables:
         }
 
     def tell(self, event: Event) -> None:
-        """Something happened."""
+        """Feed an event to the engines."""
         for engine in self._engines.values():
             tell(engine, event)
 
     def advance(self, ts_ns: int) -> None:
-        """Lets go what has waited long enough."""
+        """Finalize calls whose timeout has passed."""
         calls = self._engines["calls"]
         assert isinstance(calls, CallsEngine)
         calls.advance(ts_ns)
         self._take()
 
     def finish(self) -> None:
-        """Nothing more will come: every row is final."""
+        """Finalize all rows."""
         for engine in self._engines.values():
             engine.finish()
 
     def rows(self, table: str) -> list[msgspec.Struct]:
-        """The final rows that are kept, the oldest first. LookupError for a table there is not."""
+        """Return the rows kept, oldest first; LookupError for an unknown table."""
         self._take()
         return list(self._rows[table])
 
@@ -145,64 +138,64 @@ class LiveTables:
             self._rows[name].extend(engine.take())
 
 
-class Watching:
+class LiveDecoder:
     """An observer that decodes."""
 
-    def __init__(self, hub: Hub, tables: LiveTables | None = None):
-        self._hub = hub
+    def __init__(self, dialed_dialect: str, tables: LiveTables | None = None):
+        self._dialed_dialect = dialed_dialect
         self._ring = KeyRing()
         self._contexts: dict[tuple[str, str], Context] = {}
-        self._talks: dict[int, _Talk] = {}
+        self._connections: dict[int, _DecodedConnection] = {}
         self.tables = tables
-        """The live tables; None when nobody wants them."""
+        """The live tables; None when they are not configured."""
         self.watchers: list[Watcher] = []
-        """Who looks at messages."""
+        """Receivers of messages."""
 
-    # -- what the tap tells ------------------------------------------------------------------
+    # -- called by the tap -------------------------------------------------------------------
 
-    def opened(self, connection: Connection, ts_ns: int) -> None:
-        """A connection was let in; one without a socket is seen on the link that carries it."""
+    def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """Start decoding a connection. A tunnel is decoded as part of its link."""
         self._begin(connection, ts_ns, whole=True)
 
     def crossed(
-        self, connection: Connection, direction: Direction, frames: bytes, ts_ns: int
+        self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
     ) -> None:
-        """Decodes frames; a connection that was open before is followed from here on."""
-        talk = self._talks.get(connection.id) or self._begin(connection, ts_ns, whole=False)
-        if talk is not None:
-            self._found(talk.frames(direction, frames, ts_ns))
+        """Decode frames; a connection opened earlier is decoded from here on."""
+        decoded = self._connections.get(connection.id)
+        if decoded is None:
+            decoded = self._begin(connection, ts_ns, whole=False)
+        if decoded is not None:
+            self._handle(decoded.frames(direction, frames, ts_ns))
 
-    def keys(self, connection: Connection, line: str) -> None:  # noqa: ARG002 - the line names it
-        """What is sealed can be read from now on."""
+    def keys(self, connection: ObservedConnection, line: str) -> None:  # noqa: ARG002 - the line names it
+        """Add keys: encrypted messages can be decoded from now on."""
         self._ring.add_secrets(line)
 
-    def signed_on(self, connection: Connection, client: str, ts_ns: int) -> None:
-        """The connection belongs to a client now. In comet the wire says so itself."""
+    def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
+        """Note a sign-on. In comet the sign-on message itself has the client id."""
         if not connection.acks_all:
             self._tell(Fact(ts_ns, "sign_on", recorded_id(connection), {"client": client}))
 
-    def published(
-        self, notification: Notification, audience: int, client: str | None, ts_ns: int
-    ) -> None:
-        """Something was published."""
-        self._tell(Fact(ts_ns, "publish", None, publish_data(notification, audience, client)))
+    def published(self, fact: dict[str, object], ts_ns: int) -> None:
+        """Note a publish."""
+        self._tell(Fact(ts_ns, "publish", None, fact))
 
-    def closed(self, connection: Connection, ts_ns: int) -> None:
-        """A connection is over."""
-        talk = self._talks.pop(connection.id, None)
-        if talk is None:
+    def closed(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """Decode the rest of a connection."""
+        decoded = self._connections.pop(connection.id, None)
+        if decoded is None:
             return
-        self._tell(Fact(ts_ns, "close", connection.id, dict(close_data(connection))))
-        self._found(talk.end(ts_ns))
+        self._tell(Fact(ts_ns, "close", connection.id, dict(close_fact(connection))))
+        self._handle(decoded.end(ts_ns))
         self._tell(Closed(ts_ns, connection.id, "c2s", "fin"))
 
     def tick(self, ts_ns: int) -> None:
-        """Time has passed."""
+        """Advance the live tables."""
         if self.tables is not None:
             self.tables.advance(ts_ns)
 
     def stop(self) -> None:
-        """Nothing more will come."""
+        """End all watchers and finalize the live tables."""
         for watcher in tuple(self.watchers):
             watcher.end()
         if self.tables is not None:
@@ -210,8 +203,10 @@ class Watching:
 
     # -- decoding ----------------------------------------------------------------------------
 
-    def _begin(self, connection: Connection, ts_ns: int, *, whole: bool) -> _Talk | None:
-        ends = ends_of(connection)
+    def _begin(
+        self, connection: ObservedConnection, ts_ns: int, *, whole: bool
+    ) -> _DecodedConnection | None:
+        ends = endpoints_of(connection)
         if ends is None:
             return None
         (client, client_port), (server, server_port) = ends
@@ -223,15 +218,15 @@ class Watching:
             0,
         )
         conversation = Conversation(self._context(connection), captured)
-        talk = _Talk(conversation, connection.id, whole=whole, ts_ns=ts_ns)
-        self._talks[connection.id] = talk
+        decoded = _DecodedConnection(conversation, connection.id, whole=whole, ts_ns=ts_ns)
+        self._connections[connection.id] = decoded
         self._tell(
             Opened(ts_ns, connection.id, None, client, client_port, server, server_port, whole)
         )
-        return talk
+        return decoded
 
-    def _context(self, connection: Connection) -> Context:
-        """How connections of a protocol are read, in the dialect that is spoken there."""
+    def _context(self, connection: ObservedConnection) -> Context:
+        """Return the decoding context of a protocol in the dialect of this connection."""
         name, dialect = connection.protocol, self._dialect(connection)
         if (name, dialect) not in self._contexts:
             chooser = Chooser(ports={}, force_protocol=name, dialects={name: dialect})
@@ -240,14 +235,14 @@ class Watching:
             self._contexts[name, dialect] = Context(chooser, self._ring, rows, files, _TABLES)
         return self._contexts[name, dialect]
 
-    def _dialect(self, connection: Connection) -> str:
-        dialed = connection.inward == "s2c"
-        settings = self._hub.config.gateway if dialed else connection.listener.settings
+    def _dialect(self, connection: ObservedConnection) -> str:
         protocol = registry.find(connection.protocol)
-        found = getattr(settings, "dialect", "")
+        found = self._dialed_dialect
+        if connection.inward == "c2s":
+            found = getattr(connection.listener.settings, "dialect", "")
         return found if found in protocol.dialects else protocol.dialect(None)
 
-    def _found(self, rows: Iterable[TableRow]) -> None:
+    def _handle(self, rows: Iterable[TableRow]) -> None:
         for table, row in rows:
             if table == "faults":
                 self._tell(_fault(row))
@@ -262,15 +257,12 @@ class Watching:
             self.tables.tell(event)
 
 
-def watching(hub: Hub) -> Watching:
-    """The one who decodes, made if there is none."""
-    tap = on_demand(hub)
-    for each in tap.observers:
-        if isinstance(each, Watching):
-            return each
-    found = Watching(hub)
-    tap.add(found)
-    tap.look_again()
+def shared_decoder(tap: Tap, dialed_dialect: str) -> LiveDecoder:
+    """Return the live decoder of a tap; add one if there is none."""
+    found = tap.find(LiveDecoder)
+    if found is None:
+        found = LiveDecoder(dialed_dialect)
+        tap.add(found)
     return found
 
 

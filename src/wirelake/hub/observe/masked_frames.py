@@ -1,8 +1,9 @@
-"""Messages that are watched, together with the frames that they came in.
+"""Rows of `messages` together with the bytes of their frames, secrets masked.
 
-Bytes are shown masked (`wirelake.capture.record.masking`): secret fields are zeros. A message from
-a tunnel has no frame of its own. A sign-on shows no bytes at all, nor does the link packet that
-carries one.
+Secret fields are replaced by zeros (`wirelake.capture.record.masking`) only when somebody asks for
+the bytes: most watchers do not. A message in a tunnel has no frame of its own. A sign-on has no
+bytes at all, nor has the link packet that carries one: its body is free-form, so the masker cannot
+know where the token is.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
     from wirelake.wire.protocol import Protocol
 
-__all__ = ["FramedRows", "SeenFrame", "signs_on"]
+__all__ = ["FramedRows", "MaskedFrame", "signs_on"]
 
 
-class SeenFrame:
-    """The bytes of a message."""
+class MaskedFrame:
+    """The frame of a message."""
 
     __slots__ = ("_frame", "_masker", "dialect")
 
@@ -33,15 +34,15 @@ class SeenFrame:
         self._frame = frame
         self._masker = masker
         self.dialect = dialect
-        """The dialect in which they are to be read."""
+        """The dialect the frame is encoded in."""
 
     def masked(self) -> bytes:
-        """The bytes, zeros where something is secret."""
+        """Return the bytes, with zeros in place of secret fields."""
         return self._masker(self._frame.message, self._frame.raw)
 
 
 class FramedRows(MessageRows):
-    """Rows of `messages` that have their frame with them, as `frame`."""
+    """Rows of `messages` with their frame, as `frame`."""
 
     def __init__(self, chooser: Chooser, files: list[str]):
         super().__init__(chooser, files)
@@ -55,16 +56,16 @@ class FramedRows(MessageRows):
         connection: int,
         direction: Direction,
     ) -> Iterator[dict[str, Any]]:
-        """The row of a frame, and that of the message which it carries for a tunnel."""
+        """Yield the row of a frame and, for a link, that of the message in its tunnel."""
         own, *carried = super().rows(protocol, frame, opened, connection, direction)
         if not any(map(signs_on, (own, *carried))):
             dialect = self.describer(protocol).dialect
-            own["frame"] = SeenFrame(frame, self._masker(protocol, dialect, direction), dialect)
+            own["frame"] = MaskedFrame(frame, self._masker(protocol, dialect, direction), dialect)
         yield own
         yield from carried
 
     def _masker(self, protocol: Protocol, dialect: str, direction: Direction) -> Masker:
-        """What hides secrets; a set of rows is for one dialect."""
+        """Return the masker of a protocol; one `FramedRows` is for one dialect."""
         key = (protocol.name, direction)
         if key not in self._maskers:
             self._maskers[key] = Masker(protocol, dialect, direction, content=False)
@@ -72,6 +73,6 @@ class FramedRows(MessageRows):
 
 
 def signs_on(row: Mapping[str, Any]) -> bool:
-    """Whether a message says who somebody is, and proves it."""
+    """Return whether a message is a sign-on with credentials."""
     sign_on = registry.find(row["protocol"]).meaning.sign_on
     return row["target"] in sign_on.targets

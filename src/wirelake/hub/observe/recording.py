@@ -1,13 +1,13 @@
-"""Records what crosses the hub: frames, and as facts what the wire does not carry.
+"""The recording of a hub: frames, and as facts what the wire does not carry.
 
-    publish   {id, topic?, client?, audience}        something was published
-    sign_on   {client}                               who is at the other end
-    close     {reason, side}                         why a connection ended, and who ended it
+    publish   {id, topic?, client?, audience}        a notification was published
+    sign_on   {client}                               which client the connection belongs to
+    close     {reason, side}                         why a connection was closed, and by whom
 
-The matching rules (`docs/concepts/matching.md`) say what readers make of them. When a recording
-cannot be written, the hub goes on, says so in its log and in `/varz`, and tries again in a new
-file, after a second at first and a minute at most. What crossed meanwhile is lost, and counted in
-a fact `lost` of that file and in the metrics.
+`docs/concepts/matching.md` defines how readers use them. When a recording cannot be written, the
+hub continues without it, reports that in its log and in `/varz`, and retries with a new file,
+after one second at first and one minute at most. Frames in between are not recorded; their number
+is in a fact `lost` of the new file and in the metrics.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
 
     from ..config import RecordSettings
-    from ..net.connection import Connection
-    from ..pubsub.notification import Notification
+    from .tap import ObservedConnection
 
-__all__ = ["Recording", "close_data", "ends_of", "publish_data", "recorded_id"]
+__all__ = ["Recording", "close_fact", "endpoints_of", "recorded_id"]
 
 _log = logging.getLogger(__name__)
 _FLUSH_BYTES: Final = 1 << 15
-"""Written at a time: everybody waits meanwhile, so it is little."""
+"""Bytes per write: small, because the event loop waits for it."""
 _NS: Final = 1_000_000_000
-_FIRST_PAUSE_NS: Final = _NS
-_LONGEST_PAUSE_NS: Final = 60 * _NS
-"""How long nothing is tried: a full disk may be empty again soon, or stay so for days."""
+_MIN_PAUSE_NS: Final = _NS
+_MAX_PAUSE_NS: Final = 60 * _NS
+"""Pause before a retry: a full disk may have space again soon, or stay full for days."""
 
 
 class Recording:
-    """An observer that writes."""
+    """An observer that writes capture files."""
 
     def __init__(self, settings: RecordSettings):
         self._recorder: Recorder | None = Recorder(
@@ -53,17 +52,17 @@ class Recording:
         self._open: set[int] = set()
         self._pause_ns = 0
         self._paused_ns = 0
-        """For how long, and since when, nothing is tried."""
+        """How long, and since when, recording is paused."""
         self._good_ns = 0
-        """When the last file began."""
+        """When recording last resumed."""
         self.lost = self._recorder.lost
-        """What was not recorded, up to the last time that it could go on."""
+        """What was not recorded, up to the last resume."""
         self.failure = ""
-        """Why nothing is recorded now; empty while something is."""
+        """Why recording is paused; empty while it is not."""
 
-    def opened(self, connection: Connection, ts_ns: int) -> None:
-        """A connection was let in; one without a socket is seen on the link that carries it."""
-        ends = ends_of(connection)
+    def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """Record a new connection. A tunnel has no socket: its bytes are on the link."""
+        ends = endpoints_of(connection)
         if ends is None or self._recorder is None:
             return
         self._open.add(connection.id)
@@ -74,9 +73,9 @@ class Recording:
         )
 
     def crossed(
-        self, connection: Connection, direction: Direction, frames: bytes, ts_ns: int
+        self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
     ) -> None:
-        """Whole frames came in or go out."""
+        """Record whole frames."""
         if connection.id not in self._open or self._recorder is None:
             return
         try:
@@ -84,38 +83,35 @@ class Recording:
         except OSError as error:
             self._fail(error, ts_ns)
 
-    def keys(self, connection: Connection, line: str) -> None:
-        """The connection has keys; they are written when the configuration says so."""
+    def keys(self, connection: ObservedConnection, line: str) -> None:
+        """Record the keys of a connection, if `record.keys` is set."""
         if self._recorder is not None and connection.id in self._open:
             self._recorder.secrets(line, connection.id)
 
-    def signed_on(self, connection: Connection, client: str, ts_ns: int) -> None:
-        """The connection belongs to a client now. In comet the wire says so itself."""
+    def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
+        """Record a sign-on. In comet the sign-on message itself has the client id."""
         recorder = self._recorder
         if recorder is not None and not connection.acks_all:
             number = recorded_id(connection)
             self._try(ts_ns, lambda: recorder.fact("sign_on", ts_ns, number, client=client))
 
-    def published(
-        self, notification: Notification, audience: int, client: str | None, ts_ns: int
-    ) -> None:
-        """Something was published."""
+    def published(self, fact: dict[str, object], ts_ns: int) -> None:
+        """Record a publish."""
         recorder = self._recorder
         if recorder is not None:
-            data = publish_data(notification, audience, client)
-            self._try(ts_ns, lambda: recorder.fact("publish", ts_ns, None, **data))
+            self._try(ts_ns, lambda: recorder.fact("publish", ts_ns, None, **fact))
 
-    def closed(self, connection: Connection, ts_ns: int) -> None:
-        """A connection is over."""
+    def closed(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """Record the end of a connection."""
         recorder = self._recorder
         if connection.id in self._open:
             self._open.remove(connection.id)
             if recorder is not None:
-                said = close_data(connection)
-                self._try(ts_ns, lambda: recorder.close(connection.id, ts_ns, **said))
+                fact = close_fact(connection)
+                self._try(ts_ns, lambda: recorder.close(connection.id, ts_ns, **fact))
 
     def tick(self, ts_ns: int) -> None:
-        """Time has passed: what is due is flushed and rotated, or tried again."""
+        """Flush and rotate what is due, or retry."""
         recorder = self._recorder
         if recorder is None:
             return
@@ -125,7 +121,7 @@ class Recording:
             self._resume(recorder, ts_ns)
 
     def stop(self) -> None:
-        """Seals the last file."""
+        """Seal the last file."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return
@@ -133,9 +129,9 @@ class Recording:
             recorder.stop()
         except OSError as error:
             self.failure = _reason(error)
-            _log.error("the recording's last file was not sealed: %s", self.failure)
+            _log.error("could not seal the last recording: %s", self.failure)
 
-    # -- when it cannot be written -----------------------------------------------------------
+    # -- write errors ------------------------------------------------------------------------
 
     def _try(self, ts_ns: int, write: Callable[[], object]) -> None:
         try:
@@ -144,14 +140,14 @@ class Recording:
             self._fail(error, ts_ns)
 
     def _fail(self, error: OSError, ts_ns: int) -> None:
-        """Writes nothing for a while; the shorter the last file lasted, the longer."""
+        """Pause; longer each time, unless recording worked for a while since the last error."""
         assert self._recorder is not None
         self.failure = _reason(error)
-        lasted = ts_ns - self._good_ns >= _LONGEST_PAUSE_NS
-        self._pause(ts_ns, _FIRST_PAUSE_NS if lasted else 2 * self._pause_ns)
+        lasted = ts_ns - self._good_ns >= _MAX_PAUSE_NS
+        self._pause(ts_ns, _MIN_PAUSE_NS if lasted else 2 * self._pause_ns)
         self._recorder.suspend(ts_ns, self.failure)
         _log.error(
-            "recording stops: %s; the hub goes on without it, and tries again in %d s",
+            "recording failed: %s; the hub continues without it and retries in %d s",
             self.failure,
             self._pause_ns // _NS,
         )
@@ -167,7 +163,7 @@ class Recording:
         self.failure = ""
         self._good_ns = ts_ns
         _log.warning(
-            "recording goes on; since the start %d frames of %d bytes and %d facts were lost",
+            "recording resumed; not recorded since the start: %d frames with %d bytes, %d facts",
             self.lost.frames,
             self.lost.bytes,
             self.lost.facts,
@@ -175,15 +171,15 @@ class Recording:
 
     def _pause(self, ts_ns: int, pause_ns: int) -> None:
         self._paused_ns = ts_ns
-        self._pause_ns = min(max(pause_ns, _FIRST_PAUSE_NS), _LONGEST_PAUSE_NS)
+        self._pause_ns = min(max(pause_ns, _MIN_PAUSE_NS), _MAX_PAUSE_NS)
 
 
 def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def ends_of(connection: Connection) -> tuple[tuple[str, int], tuple[str, int]] | None:
-    """Both ends of a connection, the client's first; None when it has no socket of its own."""
+def endpoints_of(connection: ObservedConnection) -> tuple[tuple[str, int], tuple[str, int]] | None:
+    """Return client and server address of a connection; None for a tunnel."""
     if connection.transport is None:
         return None
     name = connection.transport.get_extra_info("sockname")
@@ -193,32 +189,20 @@ def ends_of(connection: Connection) -> tuple[tuple[str, int], tuple[str, int]] |
 
 
 def _unscoped(host: str) -> str:
-    """An address without the name of the interface that it is reached by."""
+    """Return an IPv6 address without its zone."""
     return host.partition("%")[0]
 
 
-def recorded_id(connection: Connection) -> int:
-    """The id by which readers know a connection; a tunnel has one made of its key."""
+def recorded_id(connection: ObservedConnection) -> int:
+    """Return the id of a connection in recordings; a tunnel's is derived from its key."""
     if connection.transport is not None:
         return connection.id
     tunnel: Any = connection
     return tunnel_connection(*tunnel.key)
 
 
-def close_data(connection: Connection) -> dict[str, str]:
-    """What the fact `close` says about a connection."""
+def close_fact(connection: ObservedConnection) -> dict[str, str]:
+    """Return the data of the fact `close`."""
     by_server = (connection.close_side is Side.LOCAL) == (connection.inward == "c2s")
     side = "server" if by_server else "client"
     return {"reason": connection.close_reason, "side": side}
-
-
-def publish_data(
-    notification: Notification, audience: int, client: str | None
-) -> dict[str, object]:
-    """What the fact `publish` says."""
-    data: dict[str, object] = {"id": notification.id, "audience": audience}
-    if notification.topic is not None:
-        data["topic"] = notification.topic
-    if client is not None:
-        data["client"] = client
-    return data

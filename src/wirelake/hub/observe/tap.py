@@ -1,9 +1,8 @@
-"""Who sees what crosses the hub: the recorder, the live tables, and readers of `/v1/tail`.
+"""The tap: shows observers what crosses the hub (the recorder, live tables, `/v1/tail`).
 
-The hub tells its tap about connections, frames, signing on and publishing; the tap gives each of
-these a time and tells its observers. While there is no observer there is no tap, and a frame costs
-one comparison. Times never go back and no two are the same, whatever the clock does, so that what
-is recorded has one order.
+The hub reports connections, frames, sign-ons and publishes to its tap; the tap stamps each with a
+time and passes it on. Without an observer the tap is not `active`, and a frame costs one attribute
+test. Times are strictly ascending, whatever the clock does, so that a recording has one order.
 """
 
 from __future__ import annotations
@@ -11,147 +10,165 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+
+from wirelake.protocols.sansio import Side
 
 if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
 
-    from ..hub import Hub
-    from ..net.connection import Connection
-    from ..pubsub.notification import Notification
-
-__all__ = ["Observer", "Tap", "make_tap", "on_demand"]
+__all__ = ["ObservedConnection", "Observer", "Tap"]
 
 _TICK_S: Final = 0.5
-"""How often observers hear that time has passed."""
+"""Interval of `Observer.tick`."""
+_AnyObserver = TypeVar("_AnyObserver")
+
+
+class ObservedConnection(Protocol):
+    """What observers need of a connection."""
+
+    protocol: ClassVar[str]
+    acks_all: ClassVar[bool]
+    inward: ClassVar[Direction]
+    """Direction of received bytes; `s2c` on a link that the hub itself dialled."""
+    id: int
+    peer: tuple[str, int]
+    transport: Any
+    """None for a tunnel: its bytes cross the link that carries it."""
+    listener: Any
+    close_reason: str
+    close_side: Side
+
+    def key_log(self) -> dict[str, Any] | None:
+        """Return the keys; None when they are not known yet, empty when there are none."""
 
 
 class Observer(Protocol):
-    """Somebody who sees what crosses the hub. Nothing that it does may raise."""
+    """Something that sees what crosses the hub. Its methods must not raise."""
 
-    def opened(self, connection: Connection, ts_ns: int) -> None:
-        """A connection was let in."""
+    def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """A connection was accepted."""
 
     def crossed(
-        self, connection: Connection, direction: Direction, frames: bytes, ts_ns: int
+        self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
     ) -> None:
-        """Whole frames came in or go out."""
+        """Whole frames were received or are being sent."""
 
-    def keys(self, connection: Connection, line: str) -> None:
-        """The connection has keys: a line of a key log (`wirelake.capture.decode.keys`)."""
+    def keys(self, connection: ObservedConnection, line: str) -> None:
+        """The keys of a connection are known: a line of a key log
+        (`wirelake.capture.decode.keys`)."""
 
-    def signed_on(self, connection: Connection, client: str, ts_ns: int) -> None:
-        """The connection belongs to a client now."""
+    def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
+        """A client signed on."""
 
-    def published(
-        self, notification: Notification, audience: int, client: str | None, ts_ns: int
-    ) -> None:
-        """Something was published: to a topic, or to one client."""
+    def published(self, fact: dict[str, object], ts_ns: int) -> None:
+        """A notification was published: the data of the fact `publish`."""
 
-    def closed(self, connection: Connection, ts_ns: int) -> None:
-        """A connection is over."""
+    def closed(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """A connection was closed."""
 
     def tick(self, ts_ns: int) -> None:
         """Time has passed."""
 
     def stop(self) -> None:
-        """Nothing more will come."""
+        """Nothing more will be reported."""
 
 
 class Tap:
-    """Tells observers what crosses the hub."""
+    """Reports what crosses the hub to observers."""
 
-    def __init__(self, hub: Hub):
-        self._hub = hub
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connections: Mapping[int, ObservedConnection]
+    ):
+        self._loop = loop
+        self._connections = connections
         self._observers: list[Any] = []
         self._last_ns = 0
-        self._keyless: dict[int, Connection] = {}
+        self._without_keys: dict[int, ObservedConnection] = {}
         """Connections whose keys are not known yet."""
         self._timer: asyncio.TimerHandle | None = None
+        self.active = False
+        """Whether there is an observer; callers test it before they report anything."""
 
-    @property
-    def observers(self) -> tuple[Any, ...]:
-        """Everybody who is told."""
-        return tuple(self._observers)
+    def find(self, kind: type[_AnyObserver]) -> _AnyObserver | None:
+        """Return the observer of this class, if there is one."""
+        return next((each for each in self._observers if isinstance(each, kind)), None)
 
     def add(self, observer: Observer) -> None:
-        """Tells somebody, too, from now on."""
+        """Add an observer. Keys of connections that are open already are reported again."""
         self._observers.append(observer)
+        self.active = True
+        self._without_keys = dict(self._connections)
         if self._timer is None:
-            self._timer = self._hub.loop.call_later(_TICK_S, self._tick)
+            self._timer = self._loop.call_later(_TICK_S, self._tick)
 
     def remove(self, observer: Observer) -> None:
-        """Tells somebody no more. The hub has no tap when nobody is left."""
+        """Stop and remove an observer."""
         self._observers.remove(observer)
         observer.stop()
         if not self._observers:
             self.stop()
-            self._hub.tap = None
-
-    # -- what the hub tells ------------------------------------------------------------------
-
-    def opened(self, connection: Connection) -> None:
-        """A connection was let in."""
-        now = self._now()
-        for each in self._observers:
-            each.opened(connection, now)
-        self._keyless[connection.id] = connection
-
-    def crossed(self, connection: Connection, direction: Direction, frames: bytes) -> None:
-        """Whole frames came in or go out."""
-        if connection.id in self._keyless:
-            self._look_for_keys(connection)
-        now = self._now()
-        for each in self._observers:
-            each.crossed(connection, direction, frames, now)
-
-    def signed_on(self, connection: Connection) -> None:
-        """A connection belongs to somebody now."""
-        client = connection.client
-        if client is None or not client.durable:
-            return
-        now = self._now()
-        for each in self._observers:
-            each.signed_on(connection, client.id, now)
-
-    def published(self, notification: Notification, audience: int, client: str | None) -> None:
-        """Something was published: to a topic, or to one client. Deliveries are followed in comet
-        alone, so a client that is here by another protocol is not named."""
-        known = None if client is None else self._hub.topics.registry.clients.get(client)
-        receiver = None if known is None else known.receiver
-        if receiver is not None and not receiver.acks_all:
-            client = None
-        now = self._now()
-        for each in self._observers:
-            each.published(notification, audience, client, now)
-
-    def closed(self, connection: Connection) -> None:
-        """A connection is over."""
-        self._keyless.pop(connection.id, None)
-        now = self._now()
-        for each in self._observers:
-            each.closed(connection, now)
 
     def stop(self) -> None:
-        """Nothing more will come."""
+        """Stop and remove all observers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for each in self._observers:
             each.stop()
         self._observers = []
+        self._without_keys = {}
+        self.active = False
+
+    # -- reports -----------------------------------------------------------------------------
+
+    def opened(self, connection: ObservedConnection) -> None:
+        """Report an accepted connection."""
+        now = self._now()
+        for each in self._observers:
+            each.opened(connection, now)
+        self._without_keys[connection.id] = connection
+
+    def crossed(self, connection: ObservedConnection, direction: Direction, frames: bytes) -> None:
+        """Report whole frames that were received or are being sent."""
+        if connection.id in self._without_keys:
+            self._look_for_keys(connection)
+        now = self._now()
+        for each in self._observers:
+            each.crossed(connection, direction, frames, now)
+
+    def signed_on(self, connection: ObservedConnection, client: str) -> None:
+        """Report a sign-on."""
+        now = self._now()
+        for each in self._observers:
+            each.signed_on(connection, client, now)
+
+    def published(self, id: str, topic: str | None, audience: int, client: str | None) -> None:  # noqa: A002
+        """Report a publish to a topic or to one client."""
+        fact: dict[str, object] = {"id": id, "audience": audience}
+        if topic is not None:
+            fact["topic"] = topic
+        if client is not None:
+            fact["client"] = client
+        now = self._now()
+        for each in self._observers:
+            each.published(fact, now)
+
+    def closed(self, connection: ObservedConnection) -> None:
+        """Report a closed connection."""
+        self._without_keys.pop(connection.id, None)
+        now = self._now()
+        for each in self._observers:
+            each.closed(connection, now)
 
     # -- keys and time -----------------------------------------------------------------------
 
-    def look_again(self) -> None:
-        """Somebody new listens: what is open is looked at for keys once more."""
-        self._keyless = dict(self._hub.connections)
-
-    def _look_for_keys(self, connection: Connection) -> None:
+    def _look_for_keys(self, connection: ObservedConnection) -> None:
         line = keys_of(connection)
         if line is None:
             return
-        del self._keyless[connection.id]
+        del self._without_keys[connection.id]
         if line:
             for each in self._observers:
                 each.keys(connection, line)
@@ -164,40 +181,16 @@ class Tap:
         return now
 
     def _tick(self) -> None:
-        self._timer = self._hub.loop.call_later(_TICK_S, self._tick)
+        self._timer = self._loop.call_later(_TICK_S, self._tick)
         now = self._now()
         for each in self._observers:
             each.tick(now)
 
 
-def keys_of(connection: Connection) -> str | None:
-    """The line of a key log for a connection; empty when it will have none, None when it has none
-    yet."""
+def keys_of(connection: ObservedConnection) -> str | None:
+    """Return the key log line of a connection; empty when it has no keys, None when they are not
+    known yet."""
     keys = connection.key_log()
     if not keys:
         return None if keys is None else ""
     return json.dumps({**keys, "connection": connection.id})
-
-
-def make_tap(hub: Hub) -> Tap | None:
-    """The tap that the configuration asks for; None when nothing is recorded."""
-    settings = hub.config.record
-    if not settings.folder and not settings.tables:
-        return None
-    tap = Tap(hub)
-    if settings.folder:
-        from .recording import Recording
-
-        tap.add(Recording(settings))
-    if settings.tables:
-        from .live_decoder import LiveTables, Watching
-
-        tap.add(Watching(hub, LiveTables()))
-    return tap
-
-
-def on_demand(hub: Hub) -> Tap:
-    """The hub's tap, made if there is none."""
-    if hub.tap is None:
-        hub.tap = Tap(hub)
-    return hub.tap

@@ -1,120 +1,186 @@
-"""Gets stored notifications to the clients that they are for, in order, and takes acknowledgements.
+"""Delivery of stored notifications to clients, in order, and their acknowledgements.
 
-A client is *live* when nothing older waits to be pushed on its connection: then what is published
-is pushed at once. Else it is *held*: pages are read from the log and pushed, one in a turn of the
-loop, until nothing is left, and it is live. A client is held while its connection may not receive,
-reads too slowly, or owes as many acknowledgements as it may (`Limits.in_flight`).
+A client is *live* when nothing older waits to be pushed on its connection: what is published is
+pushed at once. Otherwise it is *held*: pages are read from the log and pushed, one per turn of the
+loop, until nothing is left, and it becomes live. A client is held while its connection may not
+receive, reads too slowly, or has the maximum number of unacknowledged notifications
+(`Limits.in_flight`). A held client costs nothing: what it misses is in the log.
 
-comet has a way to ask for what waits, so for a comet connection only what is published from its
-sign-on is pushed; elsewhere everything that is not acknowledged is, oldest first.
+comet has a request for the backlog, so a comet connection is pushed only what is published after
+its sign-on: its inbox starts a span there (`inbox.py`). On other protocols everything that is not
+acknowledged is pushed, oldest first.
+
+Cursors are saved later than the notifications they are about (`CursorWriter`). A crash in between
+repeats deliveries and loses none: at-least-once.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..errors import HubError
-from ..store import Entry
-from .backlog import (
-    close_gaps,
-    next_numbers,
-    notification_of,
-)
-from .clients import Client
-from .cursor_writer import Saving
-from .fanout import (
-    Fanout,
-    Topic,
-    deliver,
-)
-from .notification import Form, Notification
+from ..limits import ActiveLimits
+from ..observe.counters import Counters
+from ..store import Entry, InboxRow, Store
+from .fanout import Fanout, deliver
+from .notifications import Form, Notification, notification_of
 from .numbering import number_of
+from .subscriptions import Client, Receiver, Topic
 
-if TYPE_CHECKING:
-    from ..hub import Hub
-    from ..net.connection import Connection
-
-__all__ = ["LIST_BYTES", "LIST_COUNT", "PAGE", "Delivery"]
+__all__ = ["LIST_BYTES", "LIST_COUNT", "PAGE", "SAVE_S", "CursorWriter", "Delivery"]
 
 PAGE: Final = 64
-"""Notifications that are read and pushed in one turn: at most a megabyte."""
+"""Notifications read and pushed in one turn of the loop: at most a megabyte."""
 LIST_COUNT: Final = 127
-"""Notifications that one list carries (comet rule 7)."""
+"""Notifications in one list (comet rule 7)."""
 LIST_BYTES: Final = 32_767
-"""Content that one list carries; what goes beyond waits for the next."""
+"""Bytes of content in one list; the rest waits for the next."""
+SAVE_S: Final = 0.05
+"""How long an acknowledgement may wait to be saved."""
+_SAVED_AT_ONCE: Final = 1_000
+"""Inboxes packed in one go: a few milliseconds."""
+
+
+class CursorWriter:
+    """Saves changed inboxes in batches: an acknowledgement is not worth a commit of its own."""
+
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        prepare: Callable[[Client], None],
+    ):
+        self._store = store
+        self._loop = loop
+        self._prepare = prepare
+        self._changed: dict[Client, None] = {}
+        self._scheduled = False
+
+    def save_later(self, client: Client) -> None:
+        """Save this client's inbox within `SAVE_S`."""
+        if client.durable:
+            self._changed[client] = None
+            self._schedule()
+
+    def forget(self, client: Client) -> None:
+        """Do not save this client: it was removed."""
+        self._changed.pop(client, None)
+
+    def save(self, limit: int | None = None) -> None:
+        """Save changed inboxes; those that cannot be written are tried again."""
+        clients = list(self._changed)[:limit]
+        if not clients:
+            return
+        for client in clients:
+            del self._changed[client]
+            self._prepare(client)
+            inbox = client.inbox
+            self._store.save_inbox(InboxRow(client.number, inbox.cursor, inbox.pack()))
+
+        def done(error: HubError | None) -> None:
+            if error is not None:
+                for client in clients:
+                    self.save_later(client)
+
+        self._store.when_written(done)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(SAVE_S, self._save_some)
+
+    def _save_some(self) -> None:
+        self._scheduled = False
+        self.save(_SAVED_AT_ONCE)
+        if self._changed:
+            self._schedule()
 
 
 class Delivery:
-    """Pushes what is stored, and remembers how far each client has come."""
+    """Pushes stored notifications and tracks what each client has received."""
 
-    def __init__(self, hub: Hub, fanout: Fanout, clock_ms: Callable[[], int]):
-        self._hub = hub
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        limits: ActiveLimits,
+        counters: Counters,
+        fanout: Fanout,
+        now_ms: Callable[[], int],
+        server: int,
+    ):
+        self._store = store
+        self._loop = loop
+        self._limits = limits
+        self._counters = counters
         self._fanout = fanout
-        self._clock_ms = clock_ms
-        self._out: dict[Connection, list[Notification]] = {}
-        self._saving = Saving(hub, self._settle_live)
+        self._now_ms = now_ms
+        self._server = server
+        self._out: dict[Receiver, list[Notification]] = {}
+        self._cursors = CursorWriter(store, loop, self._settle_live)
         self.reached = 0
-        """Everything up to this number was spread, or never will be."""
+        """Every notification up to this number was pushed to live clients, or never will be."""
 
-    # -- who is online -----------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------
 
-    def attach(self, connection: Connection) -> None:
-        """From now on the client's notifications go to this connection."""
+    def attach(self, connection: Receiver) -> None:
+        """Send the client's notifications to this connection from now on, and to no other."""
         client = connection.client
         if client is None or client.receiver is connection:
             return
         if client.receiver is not None:
             self._leave(client)
         client.receiver = connection
-        client.owed = 0
+        client.unacked = 0
         client.behind = bool(connection.paused_since)
         client.position = 0
         if connection.acks_all:
-            close_gaps(client)
-            if not next_numbers(client, 0, 1, holes=False):
-                client.inbox.settle(self.reached)
+            client.close_gaps()
+            if not client.next_numbers(0, 1, holes=False):
+                client.inbox.advance_cursor(self.reached)
             else:
-                client.inbox.begin(self.reached)
+                client.inbox.start_span(self.reached)
             client.position = client.inbox.top
         for each in client.subscriptions.values():
             each.topic.held[client] = None
         self.push(client)
 
-    def detach(self, connection: Connection) -> None:
-        """The connection gets nothing any more."""
+    def detach(self, connection: Receiver) -> None:
+        """Send nothing to this connection any more."""
         client = connection.client
         if client is None or client.receiver is not connection:
             return
         self._leave(client)
         client.receiver = None
-        self._saving.soon(client)
+        self._cursors.save_later(client)
 
-    def refile(self, connection: Connection) -> None:
-        """The connection's form, or whether it may receive, has changed."""
+    def refile(self, connection: Receiver) -> None:
+        """Regroup a connection whose form, or permission to receive, has changed."""
         client = connection.client
         if client is not None and client.receiver is connection:
-            self._fanout.hand_over()
+            self._fanout.flush()
             self.hold(client)
             self.push(client)
 
-    def fell_behind(self, connection: Connection) -> None:
-        """The peer reads too slowly."""
+    def fell_behind(self, connection: Receiver) -> None:
+        """Hold a client whose connection reads too slowly."""
         client = connection.client
         if client is not None and client.receiver is connection:
             client.behind = True
-            self._fanout.hand_over()
+            self._fanout.flush()
             self.hold(client)
 
-    def caught_up(self, connection: Connection) -> None:
-        """The peer has read what it was sent."""
+    def caught_up(self, connection: Receiver) -> None:
+        """Resume a client whose connection has read what it was sent."""
         client = connection.client
         if client is not None and client.receiver is connection:
             client.behind = False
             self.push(client)
 
     def hold(self, client: Client) -> None:
-        """Nothing is pushed at once; what comes waits in the log."""
+        """Stop pushing publishes at once; from now on they wait in the log."""
         connection = client.receiver
         if connection is None or not client.live:
             return
@@ -122,7 +188,7 @@ class Delivery:
         self._settle(client, connection)
         client.position = max(client.position, client.inbox.top)
         for each in client.subscriptions.values():
-            each.topic.leave(connection)
+            each.topic.remove_live(connection)
             each.topic.held[client] = None
 
     def _leave(self, client: Client) -> None:
@@ -130,29 +196,29 @@ class Delivery:
         for each in client.subscriptions.values():
             each.topic.held.pop(client, None)
 
-    def _go_live(self, client: Client, connection: Connection) -> None:
-        self._fanout.hand_over()  # it is not for those who come now
+    def _go_live(self, client: Client, connection: Receiver) -> None:
+        self._fanout.flush()  # published before this client became live
         client.live = True
         self._settle(client, connection)
         for each in client.subscriptions.values():
             each.topic.held.pop(client, None)
-            each.topic.enter(connection)
+            each.topic.add_live(connection)
 
-    def _settle(self, client: Client, connection: Connection) -> None:
-        """A client that has got everything needs one number alone."""
-        close_gaps(client)
+    def _settle(self, client: Client, connection: Receiver) -> None:
+        """Reduce the inbox of a client that was sent everything to its cursor."""
+        client.close_gaps()
         if not client.inbox.spans or not connection.acks_all:
-            client.inbox.settle(max(client.inbox.top, self.reached))
+            client.inbox.advance_cursor(max(client.inbox.top, self.reached))
 
     def _settle_live(self, client: Client) -> None:
         if client.live and client.receiver is not None:
             self._settle(client, client.receiver)
 
-    # -- what is published now ---------------------------------------------------------------
+    # -- live clients ------------------------------------------------------------------------
 
-    def spread(self, topic: Topic, notification: Notification) -> None:
-        """Pushes to everybody who is live, after it was stored."""
-        self._fanout.hand_over()
+    def push_to_topic(self, topic: Topic, notification: Notification) -> None:
+        """Push a stored notification to all live subscribers."""
+        self._fanout.flush()
         if not topic.groups and not topic.own:
             return
         number = notification.number
@@ -165,30 +231,30 @@ class Delivery:
                 self._push_now(client, connection, notification, subscription.ack)
                 topic.delivered += client.live
 
-    def spread_private(self, client: Client, notification: Notification) -> None:
-        """The same, to one client."""
-        self._fanout.hand_over()
+    def push_to_client(self, client: Client, notification: Notification) -> None:
+        """Push a stored notification to one client, if it is live."""
+        self._fanout.flush()
         if client.live and client.receiver is not None:
             self._push_now(client, client.receiver, notification, client.acks)
 
     def _push_now(
-        self, client: Client, connection: Connection, notification: Notification, ack: bool
+        self, client: Client, connection: Receiver, notification: Notification, ack: bool
     ) -> None:
         inbox, number = client.inbox, notification.number
         ack = ack or connection.acks_all
-        if not connection.open or (ack and client.owed >= self._hub.limits.in_flight):
+        if not connection.open or (ack and client.unacked >= self._limits.current.in_flight):
             self.hold(client)
             return
         if ack:
             inbox.holes[number] = connection.id
-            client.owed += 1
+            client.unacked += 1
         else:
-            self._saving.soon(client)
-        inbox.hand(number)
+            self._cursors.save_later(client)
+        inbox.mark_sent(number)
         self._out.setdefault(connection, []).append(notification)
 
-    def send_out(self) -> None:
-        """Writes what was spread: each notification is encoded once for each form."""
+    def flush(self) -> None:
+        """Write what was pushed: each notification is encoded once per form."""
         if not self._out:
             return
         out, self._out = self._out, {}
@@ -198,13 +264,13 @@ class Delivery:
 
     def _write(
         self,
-        connection: Connection,
+        connection: Receiver,
         notifications: Sequence[Notification],
         encoded: dict[tuple[Form, int], bytes],
     ) -> None:
         form = connection.form
         if form is None:
-            deliver(self._hub, connection, notifications)
+            deliver(connection, notifications, self._counters)
             return
         frames = []
         for each in notifications:
@@ -213,20 +279,20 @@ class Delivery:
                 frame = encoded[form, each.number] = form.encode(each)
             frames.append(frame)
         connection.write(b"".join(frames))
-        self._hub.counts.delivered[connection.protocol] += len(frames)
+        self._counters.delivered[connection.protocol] += len(frames)
 
-    # -- what waits --------------------------------------------------------------------------
+    # -- the backlog -------------------------------------------------------------------------
 
     def push(self, client: Client) -> None:
-        """Pushes the next page of what waits, or finds that the client is live."""
+        """Push the next page of the backlog; make the client live when there is none."""
         connection = client.receiver
         if connection is None or client.live or client.behind or client.scheduled:
             return
         if not connection.open or not connection.may_receive:
             return
-        room = self._hub.limits.in_flight - client.owed
+        room = self._limits.current.in_flight - client.unacked
         limit = min(PAGE, max(room, 1))
-        numbers = next_numbers(client, client.position, limit, holes=not connection.acks_all)
+        numbers = client.next_numbers(client.position, limit, holes=not connection.acks_all)
         if numbers and room <= 0:
             return
         if numbers and not self._push_page(client, connection, numbers):
@@ -239,13 +305,13 @@ class Delivery:
     def _push_later(self, client: Client) -> None:
         if client.receiver is not None and not client.live and not client.scheduled:
             client.scheduled = True
-            self._hub.loop.call_soon(self._push_again, client)
+            self._loop.call_soon(self._push_again, client)
 
     def _push_again(self, client: Client) -> None:
         client.scheduled = False
         self.push(client)
 
-    def _push_page(self, client: Client, connection: Connection, numbers: list[int]) -> bool:
+    def _push_page(self, client: Client, connection: Receiver, numbers: list[int]) -> bool:
         page = self._read(client, numbers)
         if page is None:
             return False
@@ -257,67 +323,60 @@ class Delivery:
             if subscription is not None and not private:
                 subscription.topic.delivered += 1
             ack = client.acks if private or subscription is None else subscription.ack
-            inbox.hand(entry.number)
+            inbox.mark_sent(entry.number)
             if ack or connection.acks_all:
                 inbox.holes[entry.number] = connection.id
-                client.owed += 1
+                client.unacked += 1
             else:
                 inbox.holes.pop(entry.number, None)
-        self._saving.soon(client)
+        self._cursors.save_later(client)
         if page:
-            server = self._hub.config.store.server
-            self._fanout.hand_over()
-            self._write(connection, [notification_of(each, server) for each in page], {})
+            self._fanout.flush()
+            self._write(connection, [notification_of(each, self._server) for each in page], {})
         return True
 
     def waiting(self, client: Client) -> list[Notification]:
-        """What one list may carry: the oldest that is not acknowledged. It counts as handed."""
-        numbers = next_numbers(client, 0, LIST_COUNT, holes=True)
+        """Return the oldest unacknowledged notifications that fit one list; they count as sent."""
+        numbers = client.next_numbers(0, LIST_COUNT, holes=True)
         page = self._read(client, numbers) or []
         taken: list[Notification] = []
         size = 0
-        server = self._hub.config.store.server
         for entry in page:
-            client.inbox.hand(entry.number)
+            client.inbox.mark_sent(entry.number)
             client.inbox.holes.setdefault(entry.number, 0)
             size += len(entry.content)
             if not taken or size <= LIST_BYTES:
-                taken.append(notification_of(entry, server))
-        close_gaps(client)
+                taken.append(notification_of(entry, self._server))
+        client.close_gaps()
         return taken
 
-    def look(self, client: Client, limit: int) -> list[Notification]:
-        """What waits for a client, without handing it."""
-        numbers = next_numbers(client, 0, limit, holes=True)
-        server = self._hub.config.store.server
-        return [notification_of(each, server) for each in self._hub.store.entries(numbers)]
-
-    def oldest(self, client: Client, limit: int) -> list[int]:
-        """The numbers of what has waited longest."""
-        return next_numbers(client, 0, limit, holes=True)
+    def peek(self, client: Client, limit: int) -> list[Notification]:
+        """Return the backlog of a client without marking anything as sent."""
+        entries = self._store.entries(client.next_numbers(0, limit, holes=True))
+        return [notification_of(each, self._server) for each in entries]
 
     def _read(self, client: Client, numbers: list[int]) -> list[Entry] | None:
-        """These entries. What is over becomes a dead letter, what is gone is forgotten."""
+        """Read entries of the log. Expired ones become dead letters, deleted ones are skipped."""
         try:
-            entries = self._hub.store.entries(numbers)
+            entries = self._store.entries(numbers)
         except HubError:
             return None
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         page = [entry for entry in entries if entry.expires_ms > now_ms]
         if len(page) < len(numbers):
             there = {entry.number for entry in entries}
-            over = [entry.number for entry in entries if entry.expires_ms <= now_ms]
-            self.bury(client, over, "expired")
+            expired = [entry.number for entry in entries if entry.expires_ms <= now_ms]
+            self.dead_letter(client, expired, "expired")
             for number in numbers:
                 if number not in there:
-                    client.inbox.hand(number)
+                    client.inbox.mark_sent(number)
                     client.inbox.holes.pop(number, None)
         return page
 
-    # -- what is over ------------------------------------------------------------------------
+    # -- acknowledgements and dead letters ---------------------------------------------------
 
     def ack(self, client: Client, ids: Sequence[str]) -> int:
-        """The client has these; ids that are unknown, or come again, are ignored."""
+        """Acknowledge notifications and return how many; unknown and repeated ids are ignored."""
         holes, receiver = client.inbox.holes, client.receiver
         count = 0
         for each in ids:
@@ -327,48 +386,48 @@ class Delivery:
                 continue
             count += 1
             if receiver is not None and connection == receiver.id:
-                client.owed -= 1
+                client.unacked -= 1
         if count:
-            self._hub.counts.acked += count
-            self._saving.soon(client)
+            self._counters.acked += count
+            self._cursors.save_later(client)
             self._push_later(client)
         return count
 
     def drop(self, client: Client, numbers: Sequence[int]) -> None:
-        """The client has given these up."""
+        """Remove these from the inbox, acknowledged or not."""
         for number in numbers:
             pushed_on = client.inbox.holes.pop(number, 0)
             if client.receiver is not None and pushed_on == client.receiver.id:
-                client.owed -= 1
+                client.unacked -= 1
         if numbers:
-            self._saving.soon(client)
+            self._cursors.save_later(client)
             self._push_later(client)
 
-    def bury(self, client: Client, numbers: Sequence[int], reason: str) -> None:
-        """These will not be delivered to this client: they become dead letters."""
+    def dead_letter(self, client: Client, numbers: Sequence[int], reason: str) -> None:
+        """Turn notifications that this client will not get into dead letters."""
         if not numbers:
             return
         for number in numbers:
-            client.inbox.hand(number)
+            client.inbox.mark_sent(number)
         self.drop(client, numbers)
         if not client.durable:
-            self._hub.counts.dead[reason] += len(numbers)
+            self._counters.dead[reason] += len(numbers)
             return
 
         def done(error: HubError | None) -> None:
             if error is None:
-                self._hub.counts.dead[reason] += len(numbers)
-            else:  # they wait again, until it can be written
+                self._counters.dead[reason] += len(numbers)
+            else:  # back into the inbox until it can be written
                 client.inbox.holes.update(dict.fromkeys(numbers, 0))
 
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         dead = [(client.number, number, reason, now_ms) for number in numbers]
-        self._hub.store.bury(dead, (), done)
+        self._store.add_dead_letters(dead, (), done)
 
     def save(self) -> None:
-        """Saves how far clients have come, all that have come further."""
-        self._saving.save()
+        """Save all changed inboxes now."""
+        self._cursors.save()
 
     def forget(self, client: Client) -> None:
-        """The client is no more: nothing of it is saved."""
-        self._saving.forget(client)
+        """Do not save the inbox of a removed client."""
+        self._cursors.forget(client)

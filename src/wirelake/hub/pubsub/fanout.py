@@ -1,165 +1,96 @@
-"""Who of a topic is online, and how one notification gets to many connections.
+"""Writing one notification to many connections.
 
-Connections that can take the same bytes are kept together, by form. What is published and not
-stored is collected while the turn lasts; at its end it is encoded once for each form, joined once,
-and the same bytes are written to every connection. When another topic is published to in the same
-turn, what was collected goes out first, so the order is the same for everybody.
+Live connections of a topic are grouped by the form they share. Publishes that are not stored are
+collected during a turn of the loop; at its end they are encoded once per form, joined once, and
+the same bytes are written to every connection of the group. So the cost per subscriber is one
+`transport.write`, whatever was published in that turn.
+
+Order: when another topic is published to in the same turn, the collected ones are written first.
+Every connection therefore sees one order, that of the publishes.
 """
 
 from __future__ import annotations
 
 import logging
-from array import array
-from bisect import bisect_left
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-if TYPE_CHECKING:
-    from ..hub import Hub
-    from ..net.connection import Connection
-    from .clients import Client, Subscription
-    from .notification import Form, Notification
+from ..observe.counters import Counters
+from .notifications import Notification
+from .subscriptions import Receiver, Topic
 
-__all__ = ["Fanout", "Topic", "deliver"]
+__all__ = ["Fanout", "deliver"]
 
 _log = logging.getLogger(__name__)
 
 
-class Topic:
-    """A topic with subscribers, or with a log that is not empty."""
-
-    __slots__ = (
-        "delivered",
-        "groups",
-        "held",
-        "name",
-        "number",
-        "numbers",
-        "online",
-        "own",
-        "published",
-        "stored",
-        "subscribers",
-    )
-
-    def __init__(self, number: int, name: str, *, stored: bool = False):
-        self.number = number
-        self.name = name
-        self.stored = stored
-        """Whether the store knows the number."""
-        self.published = 0
-        """Notifications that somebody is to get, since the start."""
-        self.delivered = 0
-        """How often one of them was pushed."""
-        self.numbers: array[int] = array("q")
-        """Of what the log has for this topic, ascending."""
-        self.subscribers: dict[Client, Subscription] = {}
-        self.groups: dict[Form, dict[Connection, None]] = {}
-        """Connections that are live, by their shared form."""
-        self.own: dict[Connection, None] = {}
-        """Connections that are live and need bytes of their own."""
-        self.online = 0
-        """Connections that are live, of both kinds."""
-        self.held: dict[Client, None] = {}
-        """Clients that are online, but have to get something older first or read too slowly."""
-
-    @property
-    def last(self) -> int:
-        """The number of the last notification in its log; 0 without."""
-        return self.numbers[-1] if self.numbers else 0
-
-    def has(self, number: int) -> bool:
-        """Whether this one is in its log."""
-        at = bisect_left(self.numbers, number)
-        return at < len(self.numbers) and self.numbers[at] == number
-
-    def enter(self, connection: Connection) -> None:
-        """The connection is live from now on."""
-        form = connection.form
-        if form is None:
-            self.own[connection] = None
-        else:
-            self.groups.setdefault(form, {})[connection] = None
-        self._count()
-
-    def leave(self, connection: Connection) -> None:
-        """The connection is live no more, whatever its form was."""
-        self.own.pop(connection, None)
-        for form, group in self.groups.items():
-            if connection in group:
-                del group[connection]
-                if not group:
-                    del self.groups[form]
-                break
-        self._count()
-
-    def _count(self) -> None:
-        self.online = len(self.own) + sum(map(len, self.groups.values()))
-
-    def live(self) -> list[Connection]:
-        """All connections that are live."""
-        return [each for group in (self.own, *self.groups.values()) for each in group]
-
-
 class Fanout:
-    """What was published in this turn to one topic, and is not stored."""
+    """The transient notifications of one topic that were published in this turn of the loop."""
 
-    __slots__ = ("_hub", "_scheduled", "_topic", "_waiting")
+    __slots__ = ("_at_turn_end", "_collected", "_counters", "_scheduled", "_topic")
 
-    def __init__(self, hub: Hub):
-        self._hub = hub
+    def __init__(
+        self, counters: Counters, at_turn_end: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._counters = counters
+        self._at_turn_end = at_turn_end
         self._topic: Topic | None = None
-        self._waiting: list[Notification] = []
+        self._collected: list[Notification] = []
         self._scheduled = False
 
-    def publish(self, topic: Topic, notification: Notification) -> None:
-        """To everybody who is live, at the end of this turn."""
+    def add(self, topic: Topic, notification: Notification) -> None:
+        """Write this to all live connections of a topic at the end of the turn."""
         if self._topic is not topic:
             if self._topic is not None:
-                self.hand_over()
+                self.flush()
             self._topic = topic
-        self._waiting.append(notification)
+        self._collected.append(notification)
         topic.published += 1
         if not self._scheduled:
             self._scheduled = True
-            self._hub.outbox.before(self._end_of_turn)
+            self._at_turn_end(self._end_of_turn)
         if topic.held:
-            skipped = self._hub.counts.skipped
+            skipped = self._counters.skipped
             for client in topic.held:
                 if client.receiver is not None:
                     skipped[client.receiver.protocol] += 1
 
     def _end_of_turn(self) -> None:
         self._scheduled = False
-        self.hand_over()
+        self.flush()
 
-    def hand_over(self) -> None:
-        """Writes what was collected: before who is live changes, and before anything newer."""
+    def flush(self) -> None:
+        """Write what was collected.
+
+        Called before anything that must not overtake it: a newer stored notification, or a
+        connection that becomes live (it must not get what was published before).
+        """
         topic = self._topic
         if topic is None:
             return
-        waiting, self._waiting, self._topic = self._waiting, [], None
-        delivered = self._hub.counts.delivered
-        topic.delivered += len(waiting) * topic.online
+        collected, self._collected, self._topic = self._collected, [], None
+        delivered = self._counters.delivered
+        topic.delivered += len(collected) * topic.online
         for form, group in tuple(topic.groups.items()):
             encode = form.encode
-            frames = [encode(each) for each in waiting]
+            frames = [encode(each) for each in collected]
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             connection, count = None, len(group)
-            for connection in tuple(group):  # a slow one leaves it while it is written to
+            for connection in tuple(group):  # a slow one leaves the group while it is written to
                 connection.write_at_once(data)
             if connection is not None:
                 delivered[connection.protocol] += len(frames) * count
         for connection in tuple(topic.own):
-            deliver(self._hub, connection, waiting)
+            deliver(connection, collected, self._counters)
 
 
-def deliver(hub: Hub, connection: Connection, notifications: Sequence[Notification]) -> None:
-    """Lets a connection push in its own form; one that breaks is cut off, and hurts no other."""
+def deliver(
+    connection: Receiver, notifications: Sequence[Notification], counters: Counters
+) -> None:
+    """Push in the connection's own encoding; one that raises is dropped and affects no other."""
     try:
         connection.deliver(notifications)
     except Exception:
-        _log.exception("connection %d could not be given notifications", connection.id)
+        _log.exception("connection %d: could not deliver notifications", connection.id)
         connection.drop("internal")
     else:
-        hub.counts.delivered[connection.protocol] += len(notifications)
+        counters.delivered[connection.protocol] += len(notifications)

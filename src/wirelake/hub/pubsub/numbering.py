@@ -1,8 +1,8 @@
-"""Numbers and ids of notifications: the id is the number, so neither has to be looked up.
+"""Numbers and ids of notifications: one is computed from the other, without a lookup.
 
 An id has the original's form (comet rules, section 2): a prefix, two hex digits of the server, five
-of a counter, eight of seconds since `EPOCH_S`. Seconds and counter together are the number by which
-the log is ordered: it only grows, also when the clock goes back or a million are made in a second.
+of a counter, eight of seconds since `EPOCH_S`. Seconds and counter are the number that orders the
+log. Numbers only grow, even when the clock goes back or a second has more than a million.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["EPOCH_S", "Ids", "Numbers", "id_of", "number_of", "second_of"]
+__all__ = ["EPOCH_S", "Ids", "Numbers", "id_of", "number_of"]
 
 EPOCH_S: Final = 1_434_253_712
-"""When the original's seconds begin."""
+"""Start of the original's seconds."""
 _COUNTER_BITS: Final = 20
 _COUNTER: Final = (1 << _COUNTER_BITS) - 1
 _OURS: Final = re.compile(r"[mp][0-9a-f]{15}")
 
 
 class Numbers:
-    """Gives out numbers, each greater than all before it."""
+    """Allocates ascending numbers."""
 
     __slots__ = ("_last",)
 
@@ -29,18 +29,18 @@ class Numbers:
 
     @property
     def last(self) -> int:
-        """The last number that was given out."""
+        """The last allocated number."""
         return self._last
 
     def next(self, now_ms: int) -> int:
-        """The next number, at this wall-clock time."""
+        """Allocate the next number at this wall-clock time."""
         first = (now_ms // 1000 - EPOCH_S) << _COUNTER_BITS
         self._last = max(self._last + 1, first)
         return self._last
 
 
 class Ids:
-    """The ids of one server's notifications, made one after the other."""
+    """Formats the ids of one server's notifications."""
 
     __slots__ = ("_prefixes", "_second", "_text")
 
@@ -50,7 +50,7 @@ class Ids:
         self._text = ""
 
     def text(self, number: int, *, private: bool = False) -> str:
-        """As `id_of`, quicker: all numbers of a second end alike."""
+        """Like `id_of`, faster: all ids of one second have the same end."""
         second = number >> _COUNTER_BITS
         if second != self._second:
             self._second, self._text = second, f"{second:08x}"
@@ -58,18 +58,13 @@ class Ids:
 
 
 def id_of(number: int, *, server: int = 0, private: bool = False) -> str:
-    """The id of a notification: `m…` for a topic's, `p…` for one client's."""
+    """Return the id of a notification: `m…` for a topic, `p…` for one client."""
     prefix = "p" if private else "m"
     return f"{prefix}{server:02x}{number & _COUNTER:05x}{number >> _COUNTER_BITS:08x}"
 
 
 def number_of(id: str) -> int | None:  # noqa: A002 - the protocols' own word
-    """The number in an id of ours; None for any other text."""
+    """Return the number in an id of this format; None for any other text."""
     if _OURS.fullmatch(id) is None:
         return None
     return int(id[8:], 16) << _COUNTER_BITS | int(id[3:8], 16)
-
-
-def second_of(number: int) -> int:
-    """The Unix time, in seconds, that a number was made at or counts as."""
-    return (number >> _COUNTER_BITS) + EPOCH_S

@@ -1,7 +1,12 @@
-"""Publications in the order of their numbers, from being asked for to being spread.
+"""The publish queue: publications in the order of their numbers, from request to delivery.
 
-What is stored waits for its commit. What is not stored waits for nothing but those before it: were
-it pushed first, a client would get a newer number before an older one.
+A stored publication waits here for its group commit. One that is not stored waits only for those
+before it: pushed earlier, it would give a client a higher number before a lower one, and inboxes
+(`inbox.py`) rely on one ascending order per client. With nothing waiting, it is pushed at once.
+
+Commits finish in the order they were requested, so one deque is enough: `written` marks a batch
+and releases everything from the front that is no longer waiting. A publisher is told before the
+notification is pushed: an answer never waits for slow subscribers.
 """
 
 from __future__ import annotations
@@ -9,35 +14,32 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from ..errors import HubError
-from .clients import Client
+from ..observe.counters import Counters
+from ..observe.tap import Tap
 from .delivery import Delivery
-from .fanout import (
-    Fanout,
-    Topic,
-    deliver,
-)
-from .notification import Notification
-from .publication import Published
+from .fanout import Fanout, deliver
+from .notifications import Notification, Published
+from .subscriptions import Client, Topic
 
-if TYPE_CHECKING:
-    from ..hub import Hub
-
-__all__ = ["Line", "Standing"]
+__all__ = ["PublishDone", "PublishQueue", "QueuedPublication"]
 
 _log = logging.getLogger(__name__)
 
-_MOST: Final = 65_536
-_MOST_BYTES: Final = 64 << 20
-"""What may wait for the disk before publishers are asked to come later."""
+PublishDone: TypeAlias = Callable[[Published | HubError], None]
+"""Called once, on the loop, with the result of a publish."""
+
+_MAX_COUNT: Final = 65_536
+_MAX_BYTES: Final = 64 << 20
+"""What may wait for the disk before publishers get `too_busy`."""
 
 
-class Standing:
-    """A publication in the line."""
+class QueuedPublication:
+    """A publication in the queue."""
 
-    __slots__ = ("audience", "client", "done", "error", "notification", "topic", "waits")
+    __slots__ = ("audience", "client", "done", "error", "notification", "topic", "waiting")
 
     def __init__(
         self,
@@ -45,113 +47,133 @@ class Standing:
         topic: Topic | None,
         client: Client | None,
         audience: int,
-        done: Callable[[Published | HubError], None] | None = None,
+        done: PublishDone | None = None,
     ):
         self.notification = notification
         self.topic = topic
         self.client = client
         self.audience = audience
         self.done = done
-        self.waits = False
-        """Whether it is on its way to the disk."""
+        self.waiting = False
+        """Whether it waits for its commit."""
         self.error: HubError | None = None
 
 
-class Line:
-    """Who is next."""
+class PublishQueue:
+    """Publications that are not pushed yet, oldest first."""
 
-    def __init__(self, hub: Hub, delivery: Delivery, fanout: Fanout):
-        self._hub = hub
+    def __init__(self, delivery: Delivery, fanout: Fanout, counters: Counters, tap: Tap):
         self._delivery = delivery
         self._fanout = fanout
-        self._line: deque[Standing] = deque()
+        self._counters = counters
+        self._tap = tap
+        self._queue: deque[QueuedPublication] = deque()
         self._bytes = 0
 
     def check_room(self, size: int) -> None:
-        """Raises HubError when too much waits for the disk."""
-        if len(self._line) >= _MOST or self._bytes + size > _MOST_BYTES:
-            raise HubError("too_busy", "too much waits to be stored; try again later")
+        """Raise HubError when too much waits for the disk."""
+        if len(self._queue) >= _MAX_COUNT or self._bytes + size > _MAX_BYTES:
+            raise HubError("too_busy", "the publish queue is full; try again later")
 
-    def add(self, standing: Standing) -> None:
-        """One that is being stored; `written` tells when it is."""
-        standing.waits = True
-        self._bytes += len(standing.notification.content)
-        self._line.append(standing)
+    def add_stored(self, queued: QueuedPublication) -> None:
+        """Add a publication that is being stored; `written` releases it."""
+        queued.waiting = True
+        self._bytes += len(queued.notification.content)
+        self._queue.append(queued)
 
-    def now(self, standing: Standing) -> None:
-        """One that is not stored: it goes out at once, or behind those that are on their way."""
-        if self._line:
-            self._line.append(standing)
-        else:
-            self._spread_now(standing)
+    def add_transient(
+        self,
+        notification: Notification,
+        topic: Topic | None,
+        client: Client | None,
+        audience: int,
+    ) -> None:
+        """Push a publication that is not stored, at once or behind those that are queued."""
+        if self._queue:
+            self._queue.append(QueuedPublication(notification, topic, client, audience))
+        elif topic is not None:
+            self._fanout.add(topic, notification)
+        elif client is not None:
+            self._push_transient(client, notification)
 
-    def to_topic(self, topic: Topic, notification: Notification, audience: int) -> None:
-        """As `now`, for a topic."""
-        if self._line:
-            self._line.append(Standing(notification, topic, None, audience))
-        else:
-            self._fanout.publish(topic, notification)
-
-    def written(self, standings: list[Standing], error: HubError | None) -> None:
-        """These are on disk, or are not."""
-        for each in standings:
-            each.waits = False
+    def written(self, batch: list[QueuedPublication], error: HubError | None) -> None:
+        """Release a batch that is on disk, or could not be written."""
+        for each in batch:
+            each.waiting = False
             each.error = error
             self._bytes -= len(each.notification.content)
-        line = self._line
+        queue = self._queue
         try:
-            while line and not line[0].waits:
-                self._next(line.popleft())
+            while queue and not queue[0].waiting:
+                self._release(queue.popleft())
         finally:
-            self._delivery.send_out()
+            self._delivery.flush()
 
-    def finish(self, standing: Standing) -> None:
-        """Tells the publisher."""
-        done, error = standing.done, standing.error
-        counts = self._hub.counts
+    def finish(self, queued: QueuedPublication) -> None:
+        """Count the publication, show it to the tap and call its publisher back."""
+        done, error = queued.done, queued.error
+        counters = self._counters
         if error is not None:
-            counts.refused_publishes += 1
+            counters.refused_publishes += 1
         else:
-            counts.published += 1
-            counts.stored += bool(standing.audience)
-            if self._hub.tap is not None:
-                client = standing.client
-                name = None if client is None else client.id
-                self._hub.tap.published(standing.notification, standing.audience, name)
+            counters.published += 1
+            counters.stored += bool(queued.audience)
+            if self._tap.active:
+                self._tap.published(
+                    queued.notification.id,
+                    queued.notification.topic,
+                    queued.audience,
+                    recorded_client(queued.client),
+                )
         if done is None:
             return
         try:
-            done(error or Published(standing.notification.id, standing.audience))
+            done(error or Published(queued.notification.id, queued.audience))
         except Exception:
-            _log.exception("a publisher could not be told")
+            _log.exception("the callback of a publish raised")
 
-    def _next(self, standing: Standing) -> None:
-        notification, topic, client = standing.notification, standing.topic, standing.client
-        if not notification.expires_ms:
-            self._delivery.send_out()
-            self._spread_now(standing)
+    def _release(self, queued: QueuedPublication) -> None:
+        notification, topic, client = queued.notification, queued.topic, queued.client
+        if not notification.expires_ms:  # not stored
+            self._delivery.flush()
+            if topic is not None:
+                self._fanout.add(topic, notification)
+            elif client is not None:
+                self._push_transient(client, notification)
             return
-        self.finish(standing)
-        if standing.error is None:
+        self.finish(queued)
+        if queued.error is None:
             if client is not None:
-                client.keep(notification.number)
-                self._delivery.spread_private(client, notification)
+                client.add_private(notification.number)
+                self._delivery.push_to_client(client, notification)
             elif topic is not None:
                 topic.stored = True
                 topic.numbers.append(notification.number)
                 topic.published += 1
-                self._delivery.spread(topic, notification)
+                self._delivery.push_to_topic(topic, notification)
         self._delivery.reached = max(self._delivery.reached, notification.number)
 
-    def _spread_now(self, standing: Standing) -> None:
-        notification, client = standing.notification, standing.client
-        if standing.topic is not None:
-            self._fanout.publish(standing.topic, notification)
-        elif client is not None and client.receiver is not None and client.live:
-            self._fanout.hand_over()
-            connection = client.receiver
-            if connection.form is None:
-                deliver(self._hub, connection, [notification])
-            else:
-                connection.write(connection.form.encode(notification))
-                self._hub.counts.delivered[connection.protocol] += 1
+    def _push_transient(self, client: Client, notification: Notification) -> None:
+        connection = client.receiver
+        if connection is None or not client.live:
+            return
+        self._fanout.flush()
+        if connection.form is None:
+            deliver(connection, [notification], self._counters)
+        else:
+            connection.write(connection.form.encode(notification))
+            self._counters.delivered[connection.protocol] += 1
+
+
+def recorded_client(client: Client | None) -> str | None:
+    """Return the client that a recorded publish names.
+
+    Deliveries to one client are matched only where the protocol acknowledges every notification;
+    a client that is online over another protocol is not named.
+    """
+    if client is None:
+        return None
+    receiver = client.receiver
+    if client.durable and receiver is not None and not receiver.acks_all:
+        return None
+    return client.id

@@ -1,225 +1,237 @@
-"""Publishing: what is asked for gets a number, a row of the log, and a place in the line."""
+"""Publishing: a request gets a number, a row of the log, and a place in the publish queue.
+
+    publish             any request; stored ones are confirmed after their group commit
+    publish_transient   to a topic, not stored: the fast path of listeners, confirmed at once
+
+Both end in the publish queue (`publish_queue.py`), which keeps the order of numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from typing import Final
 
 from ..errors import HubError
-from ..store import DeadRow, KeyRow
-from .clients import Client
-from .fanout import Topic
-from .notification import Notification
-from .numbering import (
-    Ids,
-    Numbers,
-    id_of,
-)
-from .publication import (
+from ..limits import ActiveLimits
+from ..observe.counters import Counters
+from ..observe.tap import Tap
+from ..store import DeadRow, KeyRow, LogRow, Store
+from .notifications import (
+    Notification,
     Publication,
     Published,
     check_publication,
-    most_content,
+    max_content_bytes,
 )
-from .publish_queue import Line, Standing
+from .numbering import Ids, Numbers, id_of
+from .publish_queue import PublishDone, PublishQueue, QueuedPublication, recorded_client
 from .registry import Registry
+from .subscriptions import Client, Receiver, Topic
 
-if TYPE_CHECKING:
-    from ..hub import Hub
-
-__all__ = ["Publisher", "Told"]
-
-Told: TypeAlias = Callable[[Published | HubError], None]
-"""Called once, on the loop."""
+__all__ = ["Publisher"]
 
 _SEEN_MS: Final = 1_000
-"""How long a client that was there counts as there: another process may remove it."""
+"""How long a client that was found in the store is not looked up again: another process may
+remove it."""
 
 
 class Publisher:
-    """Takes publications."""
+    """Accepts publications."""
 
     def __init__(
         self,
-        hub: Hub,
+        store: Store,
         registry: Registry,
-        line: Line,
+        queue: PublishQueue,
+        limits: ActiveLimits,
+        counters: Counters,
+        tap: Tap,
+        connections: Mapping[int, Receiver],
         now_ms: Callable[[], int],
-        gone: Callable[[Client], None],
+        server: int,
     ):
-        self._hub = hub
-        self._store = hub.store
+        self._store = store
         self._registry = registry
-        self._line = line
+        self._queue = queue
+        self._limits = limits
+        self._counters = counters
+        self._latency = counters.hub_calls["publish"]
+        self._tap = tap
+        self._connections = connections
         self._now_ms = now_ms
-        self._gone = gone
-        self._keys: dict[str, list[Told]] = {}
-        self._ids = Ids(hub.config.store.server)
+        self._server = server
+        self._keys: dict[str, list[PublishDone]] = {}
+        """By idempotency key that is being written: who waits for it."""
+        self._ids = Ids(server)
         self.numbers = Numbers()
         self.closed = False
-        self.keyed = True
-        """Whether there may be keys to tidy away."""
+        self.has_keys = True
+        """Whether there may be expired keys to delete."""
 
-    def publish(
-        self, publication: Publication, done: Callable[[Published | HubError], None]
-    ) -> None:
-        """Publishes: `done` is told after it is on disk, or at once when it is not stored."""
+    def publish(self, publication: Publication, done: PublishDone) -> None:
+        """Publish; `done` is called when it is on disk, or at once when it is not stored."""
         try:
-            self._publish(publication, done)
+            topic, client, ttl_s = self._resolve(publication)
+            if ttl_s == 0 or (client is not None and not client.durable):
+                done(self._queue_transient(publication, topic, client))
+            elif not publication.key or self._is_new(publication.key, done):
+                self._queue_stored(publication, topic, client, ttl_s, done)
         except HubError as error:
-            self._hub.counts.refused_publishes += 1
+            self._counters.refused_publishes += 1
             done(error)
 
-    def _publish(self, publication: Publication, done: Told) -> None:
+    def publish_transient(self, name: str, content: bytes, type: int = 0) -> Published:  # noqa: A002
+        """Publish to a topic without storing it; raises HubError.
+
+        Skips what `publish` does for other requests: no Publication, no callback and, for a known
+        topic, no checks but the size (listeners call this once per message of a busy publisher).
+        """
+        begun_ns = perf_counter_ns()
+        try:
+            topic = self._registry.topics.get(name)
+            if (
+                self.closed
+                or topic is None
+                or len(content) > max_content_bytes(self._limits.current)
+            ):
+                publication = Publication(name, None, content, type, ttl_s=0)
+                topic, client, _ = self._resolve(publication)
+                published = self._queue_transient(publication, topic, client)
+            else:
+                now_ms = self._now_ms()
+                number = self.numbers.next(now_ms)
+                id_text = self._ids.text(number)
+                audience = topic.online
+                self._counters.published += 1
+                if self._tap.active:
+                    self._tap.published(id_text, name, audience, None)
+                if audience or topic.held:
+                    notification = Notification(number, id_text, name, content, type, now_ms, 0)
+                    self._queue.add_transient(notification, topic, None, audience)
+                published = Published(id_text, audience)
+        except HubError:
+            self._counters.refused_publishes += 1
+            self._latency.record_failure(begun_ns)
+            raise
+        self._latency.record(begun_ns)
+        return published
+
+    def _resolve(self, publication: Publication) -> tuple[Topic | None, Client | None, float]:
+        """Check a request; return its topic, if known, its client, and its time to live."""
         if self.closed:
             raise HubError("closing")
-        name = publication.topic
+        limits, name = self._limits.current, publication.topic
         topic = None if name is None else self._registry.topics.get(name)
-        check_publication(publication, self._hub.limits, known=topic is not None)
-        client = None if publication.client is None else self._addressee(publication.client)
-        ttl_s = self._hub.limits.ttl_s if publication.ttl_s is None else publication.ttl_s
-        if ttl_s == 0 or (client is not None and not client.durable):
-            self._publish_now(publication, topic, client, done)
-        elif not publication.key or self._is_new(publication.key, done):
-            self._publish_stored(publication, topic, client, ttl_s, done)
+        check_publication(publication, limits, known_topic=topic is not None)
+        client = None if publication.client is None else self._find_client(publication.client)
+        return topic, client, limits.ttl_s if publication.ttl_s is None else publication.ttl_s
 
-    def publish_to_topic(self, name: str, content: bytes, type: int) -> Published:  # noqa: A002
-        """Publishes what is not stored, to a topic; raises HubError. The quickest way there is."""
-        topic = self._registry.topics.get(name)
-        if self.closed or topic is None or len(content) > most_content(self._hub.limits):
-            return self._publish_to_topic(Publication(name, None, content, type, ttl_s=0))
-        now_ms = self._now_ms()
-        number = self.numbers.next(now_ms)
-        id_text = self._ids.text(number)
-        audience = topic.online
-        self._hub.counts.published += 1
-        notification = Notification(number, id_text, name, content, type, now_ms, 0)
-        if self._hub.tap is not None:
-            self._hub.tap.published(notification, audience, None)
-        if audience or topic.held:
-            self._line.to_topic(topic, notification, audience)
-        return Published(id_text, audience)
-
-    def _publish_to_topic(self, publication: Publication) -> Published:
-        """The same, with all that may be wrong with it."""
-        told: list[Published | HubError] = []
-        self.publish(publication, told.append)
-        (result,) = told
-        if isinstance(result, HubError):
-            raise result
-        return result
-
-    def _addressee(self, name: str) -> Client:
+    def _find_client(self, name: str) -> Client:
         now_ms = self._now_ms()
         client = self._registry.clients.get(name)
         if client is not None and 0 <= now_ms - client.seen_ms < _SEEN_MS:
             return client
         row = self._store.client(name)
         if row is None:
-            return self._nobody_in_particular(name)
-        client = self._registry.client_of(row, self._gone)
+            return self._find_anonymous(name)
+        client = self._registry.client_of(row)
         client.seen_ms = now_ms
         return client
 
-    def _nobody_in_particular(self, name: str) -> Client:
-        """The client of a connection that has none of its own: `~` and the connection's id."""
+    def _find_anonymous(self, name: str) -> Client:
+        """Return the client of a connection without an id: `~` and the connection's id."""
         number = name[1:]
         if name.startswith("~") and number.isascii() and number.isdecimal() and len(number) < 20:
-            connection = self._hub.connections.get(int(number))
+            connection = self._connections.get(int(number))
             if connection is not None and connection.client is not None:
                 client: Client = connection.client
                 if client.id == name:
                     return client
-        raise HubError("not_found", "there is no such client")
+        raise HubError("not_found", "unknown client")
 
-    def _publish_now(
-        self, publication: Publication, topic: Topic | None, client: Client | None, done: Told
-    ) -> None:
+    # -- not stored --------------------------------------------------------------------------
+
+    def _queue_transient(
+        self, publication: Publication, topic: Topic | None, client: Client | None
+    ) -> Published:
         notification = self._notification(publication, 0)
         audience = 0
         if topic is not None:
             audience = topic.online
         elif client is not None:
             audience = int(client.live)
-        self._hub.counts.published += 1
-        if self._hub.tap is not None:
-            self._hub.tap.published(notification, audience, publication.client)
+        self._counters.published += 1
+        if self._tap.active:
+            self._tap.published(
+                notification.id, notification.topic, audience, recorded_client(client)
+            )
         if audience or (topic is not None and topic.held):
-            self._line.now(Standing(notification, topic, client, audience))
-        done(Published(notification.id, audience))
+            self._queue.add_transient(notification, topic, client, audience)
+        return Published(notification.id, audience)
 
-    def _publish_stored(
+    # -- stored ------------------------------------------------------------------------------
+
+    def _queue_stored(
         self,
         publication: Publication,
         topic: Topic | None,
         client: Client | None,
         ttl_s: float,
-        done: Told,
+        done: PublishDone,
     ) -> None:
-        self._line.check_room(len(publication.content))
+        self._queue.check_room(len(publication.content))
         notification = self._notification(publication, ttl_s)
-        expires_ms = notification.expires_ms
-        number, key = notification.number, publication.key
+        key = publication.key
         audience = 1 if client is not None else len(topic.subscribers) if topic is not None else 0
-        row = (key, number, client is not None, audience, expires_ms) if key else None
+        key_row: KeyRow | None = None
         if key:
+            private = client is not None
+            key_row = (key, notification.number, private, audience, notification.expires_ms)
             self._keys[key] = [done]
-            done = self._tell_key(key)
-        if (topic is None and client is None) or (topic is not None and not topic.subscribers):
-            self._publish_for_nobody(Standing(notification, None, None, 0, done), row)
+            self.has_keys = True
+            done = self._call_waiters(key)
+        if not audience:
+            self._finish_unheard(QueuedPublication(notification, None, None, 0, done), key_row)
             return
-        target = -client.number if client is not None else topic.number if topic is not None else 0
         if topic is not None and not topic.stored:
-            self._store.name_topic(topic.number, topic.name)
-        standing = Standing(notification, topic, client, audience, done)
-        self._line.add(standing)
-        self._store.append(
-            (
-                number,
-                target,
-                notification.type,
-                notification.ts_ms,
-                expires_ms,
-                None,
-                notification.content,
-            ),
-            standing,
-            row,
-        )
+            self._store.add_topic(topic.number, topic.name)
+        target = -client.number if client is not None else topic.number if topic is not None else 0
+        queued = QueuedPublication(notification, topic, client, audience, done)
+        self._queue.add_stored(queued)
+        self._store.append(_log_row(notification, target, None), queued, key_row)
 
-    def _publish_for_nobody(self, standing: Standing, key: KeyRow | None) -> None:
-        """Nobody has the topic: nothing is kept but the key, when there is one."""
+    def _finish_unheard(self, queued: QueuedPublication, key: KeyRow | None) -> None:
+        """Store nothing but the key: the topic has no subscriber."""
         if key is None:
-            self._line.finish(standing)
+            self._queue.finish(queued)
             return
 
         def done(error: HubError | None) -> None:
-            standing.error = error
-            self._line.finish(standing)
+            queued.error = error
+            self._queue.finish(queued)
 
-        self._store.remember(key, done)
+        self._store.add_key(key, done)
 
-    def _is_new(self, key: str, done: Told) -> bool:
-        """Whether nothing was published with this key; else `done` is told what was."""
-        under_way = self._keys.get(key)
-        if under_way is not None:
-            under_way.append(done)
+    def _is_new(self, key: str, done: PublishDone) -> bool:
+        """Return whether a key is unused; otherwise `done` gets what was published with it."""
+        waiters = self._keys.get(key)
+        if waiters is not None:
+            waiters.append(done)
             return False
         row = self._store.key(key, self._now_ms())
         if row is None:
             return True
         _, number, private, audience, _ = row
-        server = self._hub.config.store.server
-        done(Published(id_of(number, server=server, private=private), audience))
+        done(Published(id_of(number, server=self._server, private=private), audience))
         return False
 
-    def _tell_key(self, key: str) -> Told:
-        def tell(result: Published | HubError) -> None:
+    def _call_waiters(self, key: str) -> PublishDone:
+        def call(result: Published | HubError) -> None:
             for each in self._keys.pop(key, ()):
                 each(result)
 
-        self.keyed = True
-        return tell
+        return call
 
     def _notification(self, publication: Publication, ttl_s: float) -> Notification:
         now_ms = self._now_ms()
@@ -235,17 +247,40 @@ class Publisher:
             now_ms + max(1, int(ttl_s * 1000)) if ttl_s else 0,
         )
 
-    def again(self, dead: DeadRow, client: Client, expires_ms: int) -> tuple[Standing, int]:
-        """A dead letter for its client, with a number of its own; and its target."""
-        number = self.numbers.next(self._now_ms())
-        server = self._hub.config.store.server
-        notification = Notification(
-            number,
-            id_of(number, server=server, private=dead.topic is None),
-            dead.topic,
-            dead.content,
-            dead.type,
-            dead.ts_ms,
-            expires_ms,
-        )
-        return Standing(notification, None, client, 1), -client.number
+    # -- dead letters ------------------------------------------------------------------------
+
+    def redrive(self, letters: list[tuple[DeadRow, Client]], done: PublishDone) -> None:
+        """Put dead letters back, each for its client alone and with a new number.
+
+        `done` is called with the result of the last one, when all are on disk.
+        """
+        expires_ms = self._now_ms() + self._limits.current.ttl_s * 1000
+        rows: list[tuple[LogRow, object]] = []
+        for letter, client in letters:
+            number = self.numbers.next(self._now_ms())
+            notification = Notification(
+                number,
+                id_of(number, server=self._server, private=letter.topic is None),
+                letter.topic,
+                letter.content,
+                letter.type,
+                letter.ts_ms,
+                expires_ms,
+            )
+            queued = QueuedPublication(notification, None, client, 1)
+            self._queue.add_stored(queued)
+            rows.append((_log_row(notification, -client.number, letter.topic), queued))
+        queued.done = done
+        self._store.redrive([letter.place for letter, _ in letters], rows)
+
+
+def _log_row(notification: Notification, target: int, topic: str | None) -> LogRow:
+    return (
+        notification.number,
+        target,
+        notification.type,
+        notification.ts_ms,
+        notification.expires_ms,
+        topic,
+        notification.content,
+    )

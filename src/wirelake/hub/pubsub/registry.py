@@ -1,51 +1,48 @@
-"""Which topics and clients there are: in memory, as the store has them."""
+"""All topics and clients in memory, as the store has them."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from ..store import ClientRow, SubscriptionRow
-from .clients import Client, Subscription
-from .fanout import Topic
-from .inboxes import Inbox
-
-if TYPE_CHECKING:
-    from ..store import Store
+from ..store import ClientRow, Store, SubscriptionRow
+from .inbox import Inbox
+from .subscriptions import Client, Subscription, Topic
 
 __all__ = ["Registry"]
 
 
 class Registry:
-    """All topics with subscribers, and all clients that have topics or have come since the start.
+    """All topics with subscribers, and all clients with topics or connections since the start.
 
-    Of each stored notification its number is in memory, eight bytes, in the topic or client that
-    it is for; so what waits for whom is known without asking the store.
+    The number of every stored notification is in memory, eight bytes in the topic or client it is
+    for. So the backlog of a client is known without a query.
     """
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store, on_replaced: Callable[[Client], None]):
         self._store = store
+        self._on_replaced = on_replaced
+        """Called with a client whose id was removed and added again, as another client."""
         self._next_topic = 1
         self.topics: dict[str, Topic] = {}
         self.topics_by_number: dict[int, Topic] = {}
         self.clients: dict[str, Client] = {}
         self.clients_by_number: dict[int, Client] = {}
-        self.lonely: dict[Topic, None] = {}
+        self.maybe_unused: dict[Topic, None] = {}
         """Topics that may have no subscriber any more."""
-        self.useless: list[int] = []
-        """Rows of the log that nobody needs."""
+        self.deletable: list[int] = []
+        """Rows of the log that no client needs."""
 
     def load(self) -> None:
-        """Reads topics, subscriptions and the index of the log."""
+        """Read topics, subscriptions and the index of the log."""
         for number, name in self._store.topics():
-            self._file(Topic(number, name, stored=True))
+            self._index_topic(Topic(number, name, stored=True))
             self._next_topic = max(self._next_topic, number + 1)
         rows = self._store.subscriptions()
         wanted = {row.client for row in rows}
         for client in self._store.clients():
             if client.number in wanted:
-                self._take_in(client)
+                self._load_client(client)
         for row in rows:
             self._load_subscription(row)
         self._load_index()
@@ -71,22 +68,22 @@ class Registry:
         for target, numbers in private.items():
             row = rows.get(target)
             if row is None:
-                self.useless.extend(numbers)
+                self.deletable.extend(numbers)
             else:
-                self._take_in(row).private = array("q", sorted(numbers))
+                self._load_client(row).private = array("q", sorted(numbers))
 
     # -- clients -----------------------------------------------------------------------------
 
-    def client_of(self, row: ClientRow, gone: Callable[[Client], None]) -> Client:
-        """The client of this row; `gone` is told of a former one that had its id."""
+    def client_of(self, row: ClientRow) -> Client:
+        """Return the client of this row."""
         client = self.clients.get(row.id)
         if client is not None and client.number == row.number:
             return client
         if client is not None:
-            gone(client)
-        return self._take_in(row)
+            self._on_replaced(client)
+        return self._load_client(row)
 
-    def _take_in(self, row: ClientRow) -> Client:
+    def _load_client(self, row: ClientRow) -> Client:
         if row.number in self.clients_by_number:
             return self.clients_by_number[row.number]
         saved = self._store.inbox(row.number)
@@ -96,38 +93,38 @@ class Registry:
         return client
 
     def forget(self, client: Client) -> None:
-        """The client is no more: it has no topics, and nothing waits for it."""
+        """Remove a client with its subscriptions and its private notifications."""
         for each in client.subscriptions.values():
             each.topic.subscribers.pop(client, None)
-            self.lonely[each.topic] = None
+            self.maybe_unused[each.topic] = None
         client.subscriptions.clear()
         if client.durable:
             self.clients.pop(client.id, None)
             self.clients_by_number.pop(client.number, None)
         if client.private:
-            self.useless.extend(client.private)
+            self.deletable.extend(client.private)
             client.private = None
 
     # -- topics ------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic:
-        """The topic of this name; a new one when there is none."""
+        """Return the topic of this name; create it if it does not exist."""
         topic = self.topics.get(name)
         if topic is None:
             topic = Topic(self._next_topic, name)
             self._next_topic += 1
-            self._file(topic)
+            self._index_topic(topic)
         return topic
 
-    def _file(self, topic: Topic) -> None:
+    def _index_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = self.topics_by_number[topic.number] = topic
-        self.lonely[topic] = None
+        self.maybe_unused[topic] = None
 
     def drop_topic(self, topic: Topic) -> None:
-        """Nobody has the topic, and its log is empty."""
+        """Remove a topic without subscribers and with an empty log."""
         del self.topics[topic.name]
         del self.topics_by_number[topic.number]
 
     def new_topics(self, names: Sequence[str]) -> int:
-        """How many of these there are not yet."""
+        """Return how many of these topics do not exist."""
         return sum(name not in self.topics for name in set(names))

@@ -1,45 +1,48 @@
-"""Subscribing: a client's topics, in memory and in the store, all or none of what was asked."""
+"""Subscribing and unsubscribing, in memory and in the store: all requested topics or none.
+
+Changes of one client's subscriptions run one after the other; a request that arrives while one is
+being written waits for it. So the store and the memory agree after each, in either order of
+success and failure.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from wirelake.protocols.comet.limits import topics_fit
 
 from ..errors import HubError
-from ..store import SubscriptionRow
-from .clients import Client, Subscription
+from ..limits import ActiveLimits
+from ..store import Store, SubscriptionRow
 from .delivery import Delivery
-from .fanout import Fanout, Topic
-from .publication import check_topics
+from .fanout import Fanout
+from .notifications import check_topics
 from .publishing import Publisher
 from .registry import Registry
-
-if TYPE_CHECKING:
-    from ..hub import Hub
-    from ..net.connection import Connection
+from .subscriptions import Client, Receiver, Subscription, Topic
 
 __all__ = ["Changed", "Subscriber"]
 
 Changed: TypeAlias = Callable[[int | HubError], None]
-"""Called once, on the loop, with how many topics the client has."""
+"""Called once, on the loop, with the number of topics the client has."""
 
 
 class Subscriber:
-    """Gives topics to clients, and takes them."""
+    """Changes the subscriptions of clients."""
 
     def __init__(
         self,
-        hub: Hub,
+        store: Store,
         registry: Registry,
         delivery: Delivery,
         fanout: Fanout,
         publisher: Publisher,
+        limits: ActiveLimits,
     ):
-        self._hub = hub
-        self._store = hub.store
+        self._store = store
+        self._limits = limits
         self._registry = registry
         self._delivery = delivery
         self._fanout = fanout
@@ -47,31 +50,31 @@ class Subscriber:
 
     def subscribe(
         self,
-        connection: Connection,
+        connection: Receiver,
         names: Sequence[str],
         ack: bool,
         done: Changed,
     ) -> None:
-        """Gives the client these topics, all or none; `done` gets how many it has then.
+        """Subscribe a connection's client to all of these topics, or to none.
 
-        Where the protocol has no sign-on of its own for it, the connection is attached: it gets
-        what waits after `done` was called.
+        Where the protocol does not attach a connection at sign-on, it is attached here, after
+        `done` was called: the backlog follows the answer.
         """
         client = connection.client
         if client is None:
             done(HubError("auth_required"))
             return
 
-        def told(result: int | HubError) -> None:
+        def subscribed(result: int | HubError) -> None:
             done(result)
             if not isinstance(result, HubError) and not connection.acks_all and connection.open:
                 self._delivery.attach(connection)
 
-        self._change(client, lambda: self._subscribe(client, names, ack, told), done)
+        self._change(client, lambda: self._subscribe(client, names, ack, subscribed), done)
 
-    def unsubscribe(self, connection: Connection, names: Sequence[str], done: Changed) -> None:
-        """Ends these subscriptions; nothing of those topics waits any more, also what was pushed
-        and not acknowledged."""
+    def unsubscribe(self, connection: Receiver, names: Sequence[str], done: Changed) -> None:
+        """End subscriptions; the client's backlog of those topics is dropped, including what was
+        pushed and not acknowledged."""
         client = connection.client
         if client is None:
             done(HubError("auth_required"))
@@ -79,9 +82,9 @@ class Subscriber:
         self._change(client, lambda: self._unsubscribe(client, names, done), done)
 
     def _change(self, client: Client, change: Callable[[], None], done: Changed) -> None:
-        """Makes changes of one client's subscriptions one after the other."""
+        """Run changes of one client's subscriptions one after the other."""
         if client.changes is not None:
-            if len(client.changes) >= self._hub.limits.calls:
+            if len(client.changes) >= self._limits.current.calls:
                 done(HubError("too_busy"))
             else:
                 client.changes.append(change)
@@ -110,7 +113,7 @@ class Subscriber:
         before = {name: client.subscriptions.get(name) for name in names}
         start = self._publisher.numbers.last
         for name, old in before.items():
-            self._enrol(
+            self._add(
                 client, self._registry.topic(name), old.start if old is not None else start, ack
             )
         if not client.durable:
@@ -121,10 +124,10 @@ class Subscriber:
             subscription = client.subscriptions[name]
             topic = subscription.topic
             if not topic.stored:
-                self._store.name_topic(topic.number, name)
+                self._store.add_topic(topic.number, name)
             rows.append(SubscriptionRow(client.number, topic.number, subscription.start, ack))
 
-        def told(error: HubError | None) -> None:
+        def written(error: HubError | None) -> None:
             if error is None:
                 for row in rows:
                     if row.topic in self._registry.topics_by_number:
@@ -135,24 +138,24 @@ class Subscriber:
                 if name not in client.subscriptions:  # the client was removed meanwhile
                     continue
                 if old is None:
-                    self._strike(client, name)
+                    self._remove(client, name)
                 else:
                     client.subscriptions[name].ack = old.ack
             self._changed(client, done, error)
 
-        self._store.subscribe(rows, told)
+        self._store.subscribe(rows, written)
 
     def _check_subscribe(self, client: Client, names: Sequence[str]) -> None:
         if self._publisher.closed:
             raise HubError("closing")
         check_topics(names)
-        limits = self._hub.limits
+        limits = self._limits.current
         wanted = list(dict.fromkeys([*client.subscriptions, *names]))
         if len(wanted) > limits.subscriptions or not topics_fit(wanted):
-            raise HubError("bad_arguments", "these are more topics than a client may have")
+            raise HubError("bad_arguments", "too many topics for one client")
         new = self._registry.new_topics(names)
         if new and len(self._registry.topics) + new > limits.topics:
-            raise HubError("too_busy", "the hub has as many topics as it may")
+            raise HubError("too_busy", "too many topics on this hub")
 
     def _unsubscribe(self, client: Client, names: Sequence[str], done: Changed) -> None:
         try:
@@ -162,41 +165,40 @@ class Subscriber:
         except HubError as error:
             self._changed(client, done, error)
             return
-        there = [name for name in dict.fromkeys(names) if name in client.subscriptions]
+        subscribed = [name for name in dict.fromkeys(names) if name in client.subscriptions]
 
-        def told(error: HubError | None) -> None:
+        def written(error: HubError | None) -> None:
             if error is None:
-                for name in there:
+                for name in subscribed:
                     if name in client.subscriptions:
-                        self._strike(client, name)
+                        self._remove(client, name)
             self._changed(client, done, error or len(client.subscriptions))
 
-        if not client.durable or not there:
-            told(None)
+        if not client.durable or not subscribed:
+            written(None)
             return
-        topics = [client.subscriptions[name].topic.number for name in there]
-        self._store.unsubscribe(client.number, topics, told)
+        topics = [client.subscriptions[name].topic.number for name in subscribed]
+        self._store.unsubscribe(client.number, topics, written)
 
-    def _enrol(self, client: Client, topic: Topic, start: int, ack: bool) -> None:
-        """Gives a client a topic."""
+    def _add(self, client: Client, topic: Topic, start: int, ack: bool) -> None:
         subscription = Subscription(topic, start, ack)
         topic.subscribers[client] = client.subscriptions[topic.name] = subscription
         if client.receiver is None:
             return
         if client.live:
-            self._fanout.hand_over()
-            topic.enter(client.receiver)
+            self._fanout.flush()
+            topic.add_live(client.receiver)
         else:
             topic.held[client] = None
 
-    def _strike(self, client: Client, name: str) -> None:
-        """Takes a topic from a client, with what waits of it."""
+    def _remove(self, client: Client, name: str) -> None:
+        """Remove a subscription, with its part of the backlog."""
         subscription = client.subscriptions.pop(name)
         topic = subscription.topic
         topic.subscribers.pop(client, None)
         topic.held.pop(client, None)
         if client.receiver is not None:
-            self._fanout.hand_over()
-            topic.leave(client.receiver)
+            self._fanout.flush()
+            topic.remove_live(client.receiver)
         self._delivery.drop(client, [each for each in client.inbox.holes if topic.has(each)])
-        self._registry.lonely[topic] = None
+        self._registry.maybe_unused[topic] = None

@@ -1,10 +1,13 @@
-"""Clears away, in small portions: what is over, what is too much, what nobody needs.
+"""The sweep: periodic cleanup, in portions small enough not to delay the event loop.
 
-- What has expired becomes a dead letter of every client that has not acknowledged it.
-- When more waits for a client than may (`Limits.inbox`), the oldest becomes dead letters.
-- What every subscriber has acknowledged is deleted, and topics that nobody has.
+- Expired notifications become dead letters of every client that has not acknowledged them.
+- Backlogs beyond `Limits.inbox` are trimmed; the oldest notifications become dead letters.
+- Notifications that every subscriber has acknowledged are deleted, and topics without subscribers.
 
-Nothing depends on how fast this is: what has expired is not delivered in any case.
+Correctness does not depend on its pace: delivery checks the expiry itself, and a row that is
+deleted late only takes space. Each step handles a bounded number of clients, topics and rows and
+the next continues where it stopped, so a hub with a million topics sweeps as smoothly as a small
+one.
 """
 
 from __future__ import annotations
@@ -12,49 +15,57 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from ..errors import HubError
-from .clients import Client, Subscription
+from ..limits import ActiveLimits
+from ..observe.counters import Counters
+from ..store import Store
 from .delivery import Delivery
-from .fanout import Topic
 from .publishing import Publisher
 from .registry import Registry
+from .subscriptions import Client, Receiver, Subscription, Topic
 
-if TYPE_CHECKING:
-    from ..hub import Hub
-
-__all__ = ["MOST_DEAD", "SWEEP_S", "Sweep"]
+__all__ = ["MAX_DEAD_LETTERS", "SWEEP_S", "Sweep"]
 
 SWEEP_S: Final = 0.5
-"""How often a portion is done."""
-MOST_DEAD: Final = 100_000
-"""Dead letters that are kept; beyond that the oldest go, and after `Limits.ttl_s` all do."""
+"""Seconds between two steps."""
+MAX_DEAD_LETTERS: Final = 100_000
+"""Dead letters kept. Beyond that the oldest are deleted; after `Limits.ttl_s` all are."""
 
+# Bounds of one step.
 _EXPIRED: Final = 200
-_DEAD_AT_ONCE: Final = 5_000
+_DEAD_LETTERS: Final = 5_000
 _DELETED: Final = 2_000
 _TOPICS: Final = 500
 _CLIENTS: Final = 200
-_BURIED: Final = 500
-_STEPS_TO_MARK: Final = 10
-_STEPS_TO_TIDY: Final = 60
+_TRIMMED: Final = 500
+# Work that is not done in every step.
+_STEPS_PER_SAVED_NUMBER: Final = 10
+_STEPS_PER_PRUNE: Final = 60
 
 
 class Sweep:
-    """Clears away."""
+    """Periodic cleanup of the log, inboxes, dead letters and topics."""
 
     def __init__(
         self,
-        hub: Hub,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        limits: ActiveLimits,
+        counters: Counters,
+        connections: Mapping[int, Receiver],
         registry: Registry,
         delivery: Delivery,
         publisher: Publisher,
         now_ms: Callable[[], int],
     ):
-        self._hub = hub
-        self._store = hub.store
+        self._store = store
+        self._loop = loop
+        self._limits = limits
+        self._counters = counters
+        self._connections = connections
         self._registry = registry
         self._delivery = delivery
         self._publisher = publisher
@@ -63,26 +74,26 @@ class Sweep:
         self._clients: Iterator[Client] = iter(())
         self._handle: asyncio.TimerHandle | None = None
         self._steps = 0
-        self._marked = 0
-        self._burying = False
-        self._dead = True
+        self._saved_number = 0
+        self._expiring = False
+        self._has_dead = True
 
     def start(self) -> None:
-        """Begins."""
-        self._handle = self._hub.loop.call_later(SWEEP_S, self._again)
+        """Start sweeping periodically."""
+        self._handle = self._loop.call_later(SWEEP_S, self._again)
 
     def stop(self) -> None:
-        """Ends."""
+        """Stop."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def _again(self) -> None:
-        self._handle = self._hub.loop.call_later(SWEEP_S, self._again)
+        self._handle = self._loop.call_later(SWEEP_S, self._again)
         self.step()
 
     def step(self) -> None:
-        """Does one portion."""
+        """Run one step."""
         self._steps += 1
         try:
             self._expire()
@@ -94,87 +105,92 @@ class Sweep:
             self._delivery.push(client)
         for topic in self._some_topics():
             self._delete_acked(topic)
-        self._drop_lonely()
-        self._delete_useless()
-        if self._steps % _STEPS_TO_MARK == 0 and self._publisher.numbers.last > self._marked:
-            self._marked = self._publisher.numbers.last
-            self._store.mark(self._marked)
-        if self._steps % _STEPS_TO_TIDY == 0 and (self._publisher.keyed or self._dead):
-            self._publisher.keyed = self._dead = False
+        self._remove_unused_topics()
+        self._delete_rows()
+        last = self._publisher.numbers.last
+        if self._steps % _STEPS_PER_SAVED_NUMBER == 0 and last > self._saved_number:
+            self._saved_number = last
+            self._store.save_last_number(last)
+        if self._steps % _STEPS_PER_PRUNE == 0 and (self._publisher.has_keys or self._has_dead):
+            self._publisher.has_keys = self._has_dead = False
             now_ms = self._now_ms()
-            self._store.tidy(now_ms, now_ms - self._hub.limits.ttl_s * 1000, MOST_DEAD)
+            dead_before_ms = now_ms - self._limits.current.ttl_s * 1000
+            self._store.prune(now_ms, dead_before_ms, MAX_DEAD_LETTERS)
 
-    # -- what is over ------------------------------------------------------------------------
+    # -- expiry ------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        if self._burying:
+        if self._expiring:
             return
         now_ms = self._now_ms()
         dead: list[tuple[int, int, str, int]] = []
-        owing: list[tuple[Client, int]] = []
-        gone: list[tuple[int, int]] = []
+        unacked: list[tuple[Client, int]] = []
+        expired: list[tuple[int, int]] = []
         for number, target in self._store.expired(now_ms, _EXPIRED):
-            if owing and len(owing) >= _DEAD_AT_ONCE:
+            if unacked and len(unacked) >= _DEAD_LETTERS:
                 break
-            gone.append((number, target))
-            owing.extend((client, number) for client in self._owing(number, target))
-        if not gone:
+            expired.append((number, target))
+            unacked.extend((client, number) for client in self._without_ack(number, target))
+        if not expired:
             return
-        dead = [(each.number, number, "expired", now_ms) for each, number in owing if each.durable]
-        self._burying = True
+        dead = [
+            (each.number, number, "expired", now_ms) for each, number in unacked if each.durable
+        ]
+        self._expiring = True
 
         def done(error: HubError | None) -> None:
-            self._burying = False
+            self._expiring = False
             if error is None:
-                self._expired(owing, gone)
+                self._expired(unacked, expired)
 
-        self._store.bury(dead, [number for number, _ in gone], done)
+        self._store.add_dead_letters(dead, [number for number, _ in expired], done)
 
-    def _owing(self, number: int, target: int) -> list[Client]:
+    def _without_ack(self, number: int, target: int) -> list[Client]:
         if target < 0:
             client = self._registry.clients_by_number.get(-target)
-            return [client] if client is not None and client.inbox.owes(number) else []
+            return [client] if client is not None and client.inbox.is_unacked(number) else []
         topic = self._registry.topics_by_number.get(target)
         if topic is None:
             return []
         return [
             client
             for client, subscription in topic.subscribers.items()
-            if number > subscription.start and client.inbox.owes(number)
+            if number > subscription.start and client.inbox.is_unacked(number)
         ]
 
-    def _expired(self, owing: list[tuple[Client, int]], gone: list[tuple[int, int]]) -> None:
-        self._dead = self._dead or bool(owing)
-        self._hub.counts.dead["expired"] += len(owing)
-        for number, target in gone:
+    def _expired(self, unacked: list[tuple[Client, int]], expired: list[tuple[int, int]]) -> None:
+        self._has_dead = self._has_dead or bool(unacked)
+        self._counters.dead["expired"] += len(unacked)
+        for number, target in expired:
             if target < 0:
                 client = self._registry.clients_by_number.get(-target)
                 if client is not None and client.private:
-                    _take_out(client.private, number)
+                    _remove_number(client.private, number)
             else:
                 topic = self._registry.topics_by_number.get(target)
                 if topic is not None:
-                    _take_out(topic.numbers, number)
-        for client, number in owing:
+                    _remove_number(topic.numbers, number)
+        for client, number in unacked:
             self._delivery.drop(client, [number])
 
-    # -- what is too much --------------------------------------------------------------------
+    # -- quota -------------------------------------------------------------------------------
 
     def _trim(self, client: Client) -> None:
-        excess = client.waiting() - self._hub.limits.inbox
+        excess = client.waiting() - self._limits.current.inbox
         if excess > 0:
-            self._dead = True
-            oldest = self._delivery.oldest(client, min(excess, _BURIED))
-            self._delivery.bury(client, oldest, "quota")
+            self._has_dead = True
+            oldest = client.next_numbers(0, min(excess, _TRIMMED), holes=True)
+            self._delivery.dead_letter(client, oldest, "quota")
 
-    # -- what nobody needs -------------------------------------------------------------------
+    # -- deletion ----------------------------------------------------------------------------
 
     def _delete_private(self, client: Client) -> None:
         if client.private:
-            over = [each for each in client.private if not client.inbox.owes(each)][:_DELETED]
-            for number in over:
-                _take_out(client.private, number)
-            self._registry.useless.extend(over)
+            acked = [each for each in client.private if not client.inbox.is_unacked(each)]
+            del acked[_DELETED:]
+            for number in acked:
+                _remove_number(client.private, number)
+            self._registry.deletable.extend(acked)
 
     def _delete_acked(self, topic: Topic) -> None:
         numbers = topic.numbers
@@ -183,53 +199,53 @@ class Sweep:
         first = numbers[0]
         needed = topic.last + 1
         for client, subscription in topic.subscribers.items():
-            needed = min(needed, self._lowest(client, subscription))
+            needed = min(needed, self._lowest_needed(client, subscription))
             if needed <= first:
                 return
         self._delete_first(topic, bisect_left(numbers, needed))
 
-    def _lowest(self, client: Client, subscription: Subscription) -> int:
-        """The lowest number of a topic that this client may still need."""
+    def _lowest_needed(self, client: Client, subscription: Subscription) -> int:
+        """Return the lowest number of a topic that this client may still need."""
         inbox = client.inbox
         if client.live and not inbox.spans:
             return min(inbox.holes, default=self._delivery.reached + 1)
         if inbox.holes:
-            return inbox.lowest()
+            return inbox.lowest_needed()
         return max(inbox.cursor, subscription.start) + 1
 
     def _delete_first(self, topic: Topic, count: int) -> None:
         count = min(count, _DELETED)
-        self._registry.useless.extend(topic.numbers[:count])
+        self._registry.deletable.extend(topic.numbers[:count])
         del topic.numbers[:count]
 
-    def _drop_lonely(self) -> None:
-        lonely = self._registry.lonely
-        for topic in list(lonely)[:_TOPICS]:
+    def _remove_unused_topics(self) -> None:
+        unused = self._registry.maybe_unused
+        for topic in list(unused)[:_TOPICS]:
             if topic.subscribers:
-                del lonely[topic]
+                del unused[topic]
                 continue
             self._delete_first(topic, len(topic.numbers))
             if not topic.numbers:
-                del lonely[topic]
+                del unused[topic]
                 self._registry.drop_topic(topic)
-                self._store.forget_topic(topic.number)
+                self._store.remove_topic(topic.number)
 
-    def _delete_useless(self) -> None:
-        useless = self._registry.useless
-        if useless:
-            self._store.delete(useless[:_DELETED])
-            del useless[:_DELETED]
+    def _delete_rows(self) -> None:
+        numbers = self._registry.deletable
+        if numbers:
+            self._store.delete(numbers[:_DELETED])
+            del numbers[:_DELETED]
 
-    # -- portions ----------------------------------------------------------------------------
+    # -- the portions of one step ------------------------------------------------------------
 
     def _some_clients(self) -> list[Client]:
         some = [client for client, _ in zip(self._clients, range(_CLIENTS), strict=False)]
         if len(some) < _CLIENTS:
-            self._clients = iter((*self._registry.clients.values(), *self._not_stored()))
+            self._clients = iter((*self._registry.clients.values(), *self._anonymous_clients()))
         return some
 
-    def _not_stored(self) -> list[Client]:
-        clients = (connection.client for connection in self._hub.connections.values())
+    def _anonymous_clients(self) -> list[Client]:
+        clients = (connection.client for connection in self._connections.values())
         return [each for each in clients if each is not None and not each.durable]
 
     def _some_topics(self) -> list[Topic]:
@@ -239,7 +255,7 @@ class Sweep:
         return some
 
 
-def _take_out(numbers: array[int], number: int) -> None:
+def _remove_number(numbers: array[int], number: int) -> None:
     at = bisect_left(numbers, number)
     if at < len(numbers) and numbers[at] == number:
         del numbers[at]

@@ -30,7 +30,7 @@ from wirelake.protocols import registry
 from wirelake.protocols.hub_calls import HUB_SERVICE, RESERVED_NUMBERS
 
 from ..errors import HubError
-from ..observe.counters import Times
+from ..observe.counters import LatencyHistogram
 from .arguments import Arguments, ServiceDefinitionError
 from .call_types import (
     Answerer,
@@ -68,9 +68,9 @@ class Service:
         "_services",
         "immediate",
         "kind",
+        "latency",
         "name",
         "takes_values",
-        "times",
         "wants_call",
     )
 
@@ -80,8 +80,8 @@ class Service:
         self._arguments = Arguments(function)
         self.name = name
         """For people: `test/add`."""
-        self.times = Times()
-        """How long it takes."""
+        self.latency = LatencyHistogram()
+        """Latency of its calls."""
         self.kind = _kind_of(function, thread)
         self.immediate = self.kind == "plain"
         """Whether `now` can be used: the answer is there when the function returns."""
@@ -103,7 +103,7 @@ class Service:
         try:
             values = self._arguments.read(given, call)
         except HubError as error:
-            self.times.fail(begun_ns)
+            self.latency.record_failure(begun_ns)
             answer(error)
             return
         task = asyncio.ensure_future(self._later(call, values, answer, begun_ns))
@@ -120,12 +120,12 @@ class Service:
         try:
             result = self._function(*self._arguments.read(given, call))
         except HubError as error:
-            self.times.fail(begun_ns)
+            self.latency.record_failure(begun_ns)
             return error
         except Exception:
-            self.times.fail(begun_ns)
+            self.latency.record_failure(begun_ns)
             return self._broke()
-        self.times.note(begun_ns)
+        self.latency.record(begun_ns)
         if result is None or type(result) in _USUAL:
             return result  # type: ignore[no-any-return]
         return self._checked(result)
@@ -135,9 +135,9 @@ class Service:
     ) -> None:
         outcome = await self._outcome(call, values)
         if isinstance(outcome, HubError):
-            self.times.fail(begun_ns)
+            self.latency.record_failure(begun_ns)
         else:
-            self.times.note(begun_ns)
+            self.latency.record(begun_ns)
         answer(outcome)
 
     async def _outcome(self, call: Call, values: tuple[Any, ...]) -> Result | HubError:

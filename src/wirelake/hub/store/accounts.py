@@ -1,7 +1,7 @@
-"""Clients: who may sign on. These functions also work while a hub runs, from another process.
+"""Clients that may sign on. These functions also work from another process while a hub runs.
 
-A token is `t` and 43 characters: 32 random bytes in base64url. Only its SHA-256 is stored; it is
-random enough that nothing slower is needed.
+A token is `t` and 43 characters: 32 random bytes in base64url. Only its SHA-256 is stored: with
+256 bits of randomness a slow hash would add nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from .files import connect
+from .interface import ClientRow
 from .migrations import StoreError
-from .rows import ClientRow
 
 __all__ = [
     "MAX_ID_BYTES",
@@ -30,21 +30,21 @@ __all__ = [
 ]
 
 MAX_ID_BYTES = 256
-"""Of a client's id: what comet allows."""
+"""Maximum length of a client id: comet's limit."""
 
 
 def new_token() -> str:
-    """A token that nobody has."""
+    """Return a new random token."""
     return "t" + base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
 
 
 def token_hash(token: str) -> bytes:
-    """What is stored of a token."""
+    """Return what is stored of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 def add_client(path: str | Path, id: str) -> str:  # noqa: A002
-    """Lets a client in, and gives its token; it cannot be read again."""
+    """Add a client and return its token, which cannot be read again later."""
     _check(id)
     token = new_token()
     with _writing(path) as db:
@@ -55,25 +55,25 @@ def add_client(path: str | Path, id: str) -> str:  # noqa: A002
             )
         except sqlite3.IntegrityError:
             raise StoreError(
-                f"client {id!r} is there already; `wirelake client rotate` gives it a new token"
+                f"client {id!r} already exists; `wirelake client rotate` gives it a new token"
             ) from None
     return token
 
 
 def rotate_client(path: str | Path, id: str) -> str:  # noqa: A002
-    """Gives a client a new token; the old one is worth nothing from now on."""
+    """Replace the token of a client and return the new one."""
     token = new_token()
     with _writing(path) as db:
         done = db.execute("UPDATE clients SET token = ? WHERE id = ?", (token_hash(token), id))
-        _must_be_there(done.rowcount, id)
+        _check_found(done.rowcount, id)
     return token
 
 
 def remove_client(path: str | Path, id: str) -> None:  # noqa: A002
-    """Removes a client and its subscriptions; the hub removes what waited for it alone."""
+    """Remove a client and its subscriptions; the hub deletes its private notifications."""
     with _writing(path) as db:
         row = db.execute("SELECT number FROM clients WHERE id = ?", (id,)).fetchone()
-        _must_be_there(0 if row is None else 1, id)
+        _check_found(0 if row is None else 1, id)
         for statement in (
             "DELETE FROM clients WHERE number = ?",
             "DELETE FROM subscriptions WHERE client = ?",
@@ -84,7 +84,7 @@ def remove_client(path: str | Path, id: str) -> None:  # noqa: A002
 
 
 def list_clients(path: str | Path) -> list[ClientRow]:
-    """Everybody who may sign on, by id."""
+    """Return all clients by id."""
     with closing(_connect(path)) as db:
         rows = db.execute("SELECT number, id, token, created_ms FROM clients ORDER BY id")
         return [ClientRow(*row) for row in rows]
@@ -94,28 +94,28 @@ def _check(id: str) -> None:  # noqa: A002
     try:
         size = len(id.encode())
     except UnicodeEncodeError:
-        raise StoreError("a client's id has to be valid UTF-8") from None
+        raise StoreError("invalid client id: not valid UTF-8") from None
     if not 0 < size <= MAX_ID_BYTES:
-        raise StoreError(f"a client's id has 1 to {MAX_ID_BYTES} bytes, this one has {size}")
+        raise StoreError(f"invalid client id of {size} bytes; expected 1 to {MAX_ID_BYTES}")
     if id.startswith("~") or not id.isprintable():
-        raise StoreError("a client's id has printable characters alone, and no ~ at its beginning")
+        raise StoreError("invalid client id; expected printable characters, not starting with ~")
 
 
-def _must_be_there(count: int, id: str) -> None:  # noqa: A002
+def _check_found(count: int, id: str) -> None:  # noqa: A002
     if not count:
-        raise StoreError(f"there is no client {id!r}; `wirelake client list` names them all")
+        raise StoreError(f"unknown client {id!r}; `wirelake client list` shows all clients")
 
 
 def _connect(path: str | Path) -> sqlite3.Connection:
     folder = Path(path).parent
     if not folder.is_dir():
-        raise StoreError(f"{folder}: no such directory; make it, or name another with --data")
+        raise StoreError(f"{folder}: no such directory; create it, or choose another with --data")
     return connect(Path(path))
 
 
 @contextmanager
 def _writing(path: str | Path) -> Iterator[sqlite3.Connection]:
-    """One transaction on a connection of its own."""
+    """Run one transaction on a new connection."""
     with closing(_connect(path)) as db:
         try:
             db.execute("BEGIN IMMEDIATE")

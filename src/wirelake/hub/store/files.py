@@ -1,4 +1,4 @@
-"""Opening the database file, with the settings that durability and speed want."""
+"""Opening the database file, with its settings for durability and speed."""
 
 from __future__ import annotations
 
@@ -15,34 +15,32 @@ _BUSY_S: Final = 30.0
 """How long a writer waits for another process, such as `wirelake client add`."""
 _READER_CACHE_KB: Final = 16_384
 _WRITER_CACHE_KB: Final = 65_536
-"""Pages in memory: the end of the log and the index of expiry, with room to spare."""
+"""Page cache: holds the end of the log and the expiry index with room to spare."""
 _CHECKPOINT_PAGES: Final = 4_000
-"""16 MB of log of writes before it is moved into the file: seldom enough that a batch does not
-feel it, often enough that a restart reads it in a moment."""
+"""Checkpoint after 16 MB of WAL: rare enough not to slow a batch, frequent enough for a fast
+restart."""
 _STATEMENTS: Final = 256
 
 
 def database_path(path: str, data: Path) -> Path:
-    """Where the database is: what the settings say, or `hub.sqlite3` in the data directory."""
+    """Return the path of the database: the setting, or `hub.sqlite3` in the data directory."""
     return Path(path) if path else data / "hub.sqlite3"
 
 
 def connect(
     path: Path, *, synchronous: Literal["full", "normal"] = "full", reader: bool = False
 ) -> sqlite3.Connection:
-    """A connection; the first one makes the file (readable by its owner alone) or upgrades it."""
+    """Connect; a writer creates the file (readable only by its owner) or upgrades it."""
     try:
         if not reader:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         return _open(path, synchronous, reader)
     except OSError as error:
         raise StoreError(
-            f"{path}: {error.strerror}; is the data directory there, and may it be written?"
+            f"{path}: {error.strerror}; does the data directory exist, and is it writable?"
         ) from error
     except sqlite3.Error as error:
-        raise StoreError(
-            f"{path}: {error}; is it the hub's database, and may it be written?"
-        ) from error
+        raise StoreError(f"{path}: {error}; is it a hub database, and is it writable?") from error
 
 
 def _open(path: Path, synchronous: str, reader: bool) -> sqlite3.Connection:

@@ -1,7 +1,7 @@
-"""The tables of the store, and how an older file becomes a newer one.
+"""The tables of the store, and the upgrade of older files.
 
-Each migration is numbered and never changes once released; the number of the last one that ran is
-the file's `user_version`. A file is upgraded when it is opened, in one transaction for each step.
+Migrations are numbered and never change once released; the number of the last one applied is the
+file's `user_version`. A file is upgraded when it is opened, with one transaction per step.
 """
 
 from __future__ import annotations
@@ -87,20 +87,20 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     CREATE INDEX dead_age ON dead (dead_ms);
     """,
 )
-"""Every step, oldest first. `log.target` is a topic's number, or minus a client's; `log.topic` is
-set only where that does not say the topic: in a dead letter that was sent again to one client."""
+"""Every step, oldest first. `log.target` is the number of a topic, or minus that of a client;
+`log.topic` is set only in a redriven dead letter, whose target is its client."""
 
 VERSION: Final = len(MIGRATIONS)
-"""The version that this code writes."""
+"""The version this code writes."""
 
 
 def migrate(db: sqlite3.Connection, path: str) -> None:
-    """Brings a file up to `VERSION`; one that is newer is left alone and refused."""
+    """Upgrade a file to `VERSION`; raise StoreError for a newer one."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise StoreError(
-            f"{path}: written by a newer version of Wirelake (format {version}, this one knows "
-            f"{VERSION}); upgrade Wirelake, or restore a backup"
+            f"{path}: written by a newer Wirelake (format {version}, supported {VERSION}); "
+            "upgrade Wirelake or restore a backup"
         )
     for number in range(version, VERSION):
         _run(db, number + 1, MIGRATIONS[number])
@@ -109,7 +109,7 @@ def migrate(db: sqlite3.Connection, path: str) -> None:
 def _run(db: sqlite3.Connection, number: int, script: str) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have done it while we waited for the lock.
+        # Another process may have done it while this one waited for the lock.
         if db.execute("PRAGMA user_version").fetchone()[0] < number:
             for statement in script.split(";"):
                 if statement.strip():

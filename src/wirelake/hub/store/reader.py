@@ -1,8 +1,8 @@
-"""Reading the store in SQLite, on the loop's thread.
+"""Reads of the SQLite store, on the event loop.
 
-Reads are bounded and go by a primary key or an index, so each takes microseconds: one client, one
+Reads are bounded and use a primary key or an index, so each takes microseconds: one client, one
 key, at most a page of the log. Only `topics`, `subscriptions`, `clients` and `index` read whole
-tables; they are for the start, and `clients` for SIGHUP too. A write under way blocks no read.
+tables; they are for the start, and `clients` also for SIGHUP. In WAL mode a write blocks no read.
 """
 
 from __future__ import annotations
@@ -14,16 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import HubError
-from .batch import KeyRow
 from .files import connect
+from .interface import ClientRow, DeadRow, Entry, InboxRow, KeyRow, SubscriptionRow
 from .migrations import StoreError
-from .rows import (
-    ClientRow,
-    DeadRow,
-    Entry,
-    InboxRow,
-    SubscriptionRow,
-)
 
 __all__ = ["Reader"]
 
@@ -39,27 +32,27 @@ _ENTRIES: Final = (
 
 
 class Reader:
-    """What can be read; HubError `storage_failed` when it cannot."""
+    """The reads of `Store`; HubError `storage_failed` when the database cannot be read."""
 
     def __init__(self, path: Path):
         self._db = connect(path, reader=True)
 
     def close_reader(self) -> None:
-        """Reads no more."""
+        """Close the connection for reads."""
         self._db.close()
 
     def client(self, id: str) -> ClientRow | None:  # noqa: A002
-        """Who has this id, now."""
+        """Return the client with this id."""
         row = self._one("SELECT number, id, token, created_ms FROM clients WHERE id = ?", (id,))
         return None if row is None else ClientRow(*row)
 
     def clients(self) -> list[ClientRow]:
-        """Everybody."""
+        """Return all clients."""
         rows = self._read("SELECT number, id, token, created_ms FROM clients")
         return [ClientRow(*row) for row in rows]
 
     def last_number(self) -> int:
-        """No number up to this one may be given out again."""
+        """Return the last number that may have been allocated."""
         row = self._one(
             "SELECT max(coalesce((SELECT max(number) FROM log), 0), "
             "coalesce((SELECT max(number) FROM dead_log), 0), "
@@ -71,11 +64,11 @@ class Reader:
         return 0 if row is None else int(row[0])
 
     def topics(self) -> list[tuple[int, str]]:
-        """Topics and their numbers."""
+        """Return the numbers and names of all topics."""
         return self._read("SELECT number, name FROM topics")
 
     def subscriptions(self) -> list[SubscriptionRow]:
-        """All subscriptions of clients that are there."""
+        """Return all subscriptions of existing clients."""
         rows = self._read(
             "SELECT client, topic, start, ack FROM subscriptions "
             "WHERE client IN (SELECT number FROM clients)"
@@ -85,19 +78,19 @@ class Reader:
         ]
 
     def inbox(self, client: int) -> InboxRow | None:
-        """How far a client has come."""
+        """Return the inbox of a client."""
         row = self._one("SELECT client, cursor, state FROM inboxes WHERE client = ?", (client,))
         return None if row is None else InboxRow(*row)
 
     def index(self) -> Iterator[tuple[int, int]]:
-        """Target and number of everything in the log, in no order; reads an index alone."""
+        """Yield target and number of every row of the log, in any order; reads only an index."""
         try:
             yield from self._db.execute("SELECT target, number FROM log INDEXED BY log_expiry")
         except sqlite3.Error as error:
-            raise StoreError(f"the store cannot be read: {error}; restore a backup") from error
+            raise StoreError(f"cannot read the store: {error}; restore a backup") from error
 
     def entries(self, numbers: Sequence[int]) -> list[Entry]:
-        """These rows of the log, in order; those that are gone are left out."""
+        """Return these rows of the log in order, without those that were deleted."""
         if not numbers:
             return []
         marks = ",".join("?" * len(numbers))
@@ -105,14 +98,14 @@ class Reader:
         return [Entry(*row) for row in rows]
 
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
-        """Number and target of rows whose time is over."""
+        """Return number and target of expired rows."""
         return self._read(
             "SELECT number, target FROM log WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?",
             (now_ms, limit),
         )
 
     def key(self, key: str, now_ms: int) -> KeyRow | None:
-        """What was published with this key."""
+        """Return what was published with this key."""
         row = self._one(
             "SELECT key, number, private, audience, expires_ms FROM keys "
             "WHERE key = ? AND expires_ms > ?",
@@ -123,7 +116,7 @@ class Reader:
     def dead(
         self, limit: int, client: int | None = None, numbers: Sequence[int] | None = None
     ) -> list[DeadRow]:
-        """Dead letters, the newest first."""
+        """Return dead letters, newest first."""
         wanted: list[str] = []
         values: list[Any] = []
         if client is not None:
@@ -142,8 +135,8 @@ class Reader:
         try:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            _log.error("the store could not be read: %s", error)
-            raise HubError("storage_failed", "the store cannot be read") from error
+            _log.error("could not read the store: %s", error)
+            raise HubError("storage_failed", "cannot read the store") from error
 
     def _one(self, statement: str, values: Sequence[Any] = ()) -> Any:
         rows = self._read(statement, values)

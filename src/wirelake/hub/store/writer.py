@@ -1,9 +1,14 @@
-"""The one writer: a thread that commits everything that has been asked for, batch after batch.
+"""Group commit: one thread that writes everything that was requested, batch after batch.
 
-While one batch is being written, the next is collected; so the busier the hub, the larger the
-batches (group commit). All lists are touched by the loop alone: it hands a batch over whole, and
-gets it back with one call when it is on disk, or when it could not be written. A batch that fails
-is rolled back and told so; the next is tried all the same, so nothing needs a restart.
+A commit with `synchronous=FULL` waits for the disk: about as long for one row as for a thousand.
+So while one batch is written, the next one is collected; the busier the hub, the larger the
+batches and the fewer commits per publish. An idle hub still commits at once: a batch is handed to
+the thread at the end of the turn of the loop in which it was started.
+
+No locks are needed: only the loop touches a batch until it hands it over, and it gets it back with
+one `call_soon_threadsafe` when it is on disk or has failed. At most one batch is in the thread, so
+batches finish in order (the publish queue relies on that). A failed batch is rolled back and
+reported; the next one is tried all the same, and no restart is needed.
 """
 
 from __future__ import annotations
@@ -12,25 +17,98 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from ..errors import HubError
-from .batch import Batch
 from .files import connect
+from .interface import Done, KeyRow, LogRow
 from .migrations import StoreError
 
-__all__ = ["Writer"]
+__all__ = ["Batch", "Work", "Writer", "insert"]
 
 _log = logging.getLogger(__name__)
-_FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
+_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
+
+Work: TypeAlias = Callable[[sqlite3.Connection], None]
+"""Statements of a batch that are too rare to be collected by table."""
+
+_ROWS: Final = 256
+"""Rows per statement at most. Lengths are powers of two, so that few statements are prepared."""
+
+_LOG: Final = ("INSERT INTO log VALUES ", 7, "")
+_KEYS: Final = ("INSERT OR REPLACE INTO keys VALUES ", 5, "")
+_TOPICS: Final = ("INSERT OR REPLACE INTO topics VALUES ", 2, "")
+_INBOXES: Final = ("INSERT OR REPLACE INTO inboxes VALUES ", 3, "")
+
+
+class Batch:
+    """The writes of one transaction."""
+
+    __slots__ = ("dones", "inboxes", "keys", "log", "tokens", "topics", "work")
+
+    def __init__(self) -> None:
+        self.log: list[LogRow] = []
+        self.tokens: list[Any] = []
+        """One per row of the log; `Store.appended` gets them back."""
+        self.keys: list[KeyRow] = []
+        self.topics: list[tuple[int, str]] = []
+        self.inboxes: dict[int, tuple[int, int, bytes]] = {}
+        """By client; the last state wins."""
+        self.work: list[Work] = []
+        self.dones: list[Done] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.log or self.work or self.inboxes or self.keys or self.topics or self.dones)
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Write everything in one transaction, or nothing."""
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for work in self.work:
+                work(db)
+            insert(db, _TOPICS, self.topics)  # after the work, which may have removed the name
+            insert(db, _LOG, self.log)
+            insert(db, _KEYS, self.keys)
+            insert(db, _INBOXES, tuple(self.inboxes.values()))
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+
+def insert(
+    db: sqlite3.Connection, statement: tuple[str, int, str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Run a statement (begin, number of columns, end) over rows, many rows per execution.
+
+    A statement gives up Python's lock and has to get it back, behind the event loop. Sixty-four
+    statements of one row would wait sixty-four times; one of sixty-four rows waits once.
+    """
+    begin, columns, end = statement
+    at, size = 0, _ROWS
+    while at < len(rows):
+        while size > len(rows) - at:
+            size //= 2
+        some = rows[at : at + size]
+        at += size
+        text = _statement(begin, columns, end, size)
+        db.execute(text, [value for row in some for value in row])
+
+
+@lru_cache(maxsize=256)
+def _statement(begin: str, columns: int, end: str, rows: int) -> str:
+    row = "(" + ",".join("?" * columns) + ")"
+    return begin + ",".join([row] * rows) + end
 
 
 class Writer:
-    """Writes batches in a thread of its own."""
+    """Commits batches in its own thread."""
 
     def __init__(
         self,
@@ -42,7 +120,7 @@ class Writer:
         self._path = path
         self._synchronous = synchronous
         self._loop = loop
-        self._told = finished
+        self._on_finished = finished
         self._db: sqlite3.Connection | None = connect(path, synchronous=synchronous)
         self._queue: SimpleQueue[Batch | None] = SimpleQueue()
         self._next = Batch()
@@ -54,14 +132,14 @@ class Writer:
 
     @property
     def batch(self) -> Batch:
-        """What will be written next: put something in. It is handed over at the end of the turn."""
+        """The batch being collected; it goes to the thread at the end of this turn of the loop."""
         if not self._scheduled and not self._writing:
             self._scheduled = True
             self._loop.call_soon(self._hand_over)
         return self._next
 
     async def close(self) -> None:
-        """Writes what is still there, and ends the thread."""
+        """Write what is pending and end the thread."""
         self._hand_over()
         if self._writing:
             self._idle = self._loop.create_future()
@@ -81,9 +159,9 @@ class Writer:
 
     def _finished(self, batch: Batch, error: HubError | None) -> None:
         self._writing = False
-        self._hand_over()  # the thread works on while the loop tells the others
+        self._hand_over()  # the thread writes the next batch while the loop calls back
         try:
-            self._told(batch, error)
+            self._on_finished(batch, error)
         finally:
             self._hand_over()
             if self._idle is not None and not self._writing:
@@ -97,7 +175,7 @@ class Writer:
             error = self._write(batch)
             try:
                 self._loop.call_soon_threadsafe(self._finished, batch, error)
-            except RuntimeError:  # the loop was closed without us: nobody waits for the answer
+            except RuntimeError:  # the loop is closed: nobody waits for the answer
                 break
         if self._db is not None:
             self._db.close()
@@ -113,10 +191,10 @@ class Writer:
 
     def _failed(self, error: Exception) -> HubError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        _log.error("the store could not be written: %s", error)
+        _log.error("could not write the store: %s", error)
         if code in _FULL:
             return HubError("storage_full")
-        if self._db is not None:  # whatever state it is in, a new connection starts clean
+        if self._db is not None:  # its state is unknown; start over with a new connection
             with suppress(sqlite3.Error):
                 self._db.close()
             self._db = None

@@ -28,7 +28,7 @@ from wirelake.protocols.tny.relay import (
 
 from ...config import Backend
 from ...net.connection import Connection
-from ...pubsub.notification import Notification
+from ...pubsub.notifications import Notification
 from ..tny import epoch_ms
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class LinkConnection(Connection):
             if user is not None:
                 user.take(event.message, event.raw)
         elif isinstance(event, LinkUp):
-            self.hub.known(self)
+            self.hub.table.known(self)
             self.was_up = True
             self.backend.first.set()
             self.listener.link_up()

@@ -40,7 +40,7 @@ from .pending_flush import PendingFlush
 from .user import User
 
 if TYPE_CHECKING:
-    from ...hub import Hub
+    from ...net.context import HubContext
 
 __all__ = ["FIRST_DIAL_S", "GatewayListener"]
 
@@ -54,7 +54,7 @@ class GatewayListener(Listener):
     connection: type[Connection] = User
     settings: TnySettings
 
-    def __init__(self, hub: Hub, settings: TnySettings):
+    def __init__(self, hub: HubContext, settings: TnySettings):
         super().__init__(hub, settings)
         gateway = hub.config.gateway
         self.options = server_options(settings)
@@ -70,7 +70,7 @@ class GatewayListener(Listener):
         self.backends = [
             BackendLinks(self, index, each) for index, each in enumerate(gateway.backends)
         ]
-        self._ids = itertools.count(hub.new_connection_id())
+        self._ids = itertools.count(hub.table.new_id())
         self._turn = 0
 
     async def start(self) -> None:
@@ -163,12 +163,12 @@ class GatewayListener(Listener):
         """A backend has taken a user in; whether it signs on in time is seen to there."""
         user = self.users.get(tunnel_id)
         if user is not None:
-            self.hub.known(user)
+            self.hub.table.known(user)
 
     def tunnel_lost(self, tunnel_id: int) -> None:
         """No link carries a tunnel any more; its backend is dialled again, which decides."""
         user = self.users.get(tunnel_id)
-        if user is not None and not self.hub.draining:
+        if user is not None and not self.hub.table.draining:
             user.hold()
 
     def link_up(self) -> None:
@@ -185,7 +185,7 @@ class GatewayListener(Listener):
 
     def move(self, user: User) -> None:
         """Gives a user a new tunnel; without a backend it waits for one."""
-        if user.session.closed or self.hub.draining:
+        if user.session.closed or self.hub.table.draining:
             return
         self.forget(user)
         user.hold()

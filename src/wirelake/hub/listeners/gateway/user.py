@@ -22,7 +22,7 @@ from wirelake.protocols.tny.results import ResultCode, closes
 from wirelake.protocols.tny.session import HandedOn, UserSession
 
 from ...net.connection import Connection
-from ...pubsub.notification import Notification
+from ...pubsub.notifications import Notification
 from ..tny import epoch_ms
 
 if TYPE_CHECKING:

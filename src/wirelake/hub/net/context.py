@@ -1,0 +1,55 @@
+"""What listeners and their connections use of the hub.
+
+`Hub` builds one context and gives it to its listeners. A connection therefore knows the parts it
+calls, and neither the hub nor how it starts and stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..auth import Authority
+from ..config import Config
+from ..limits import ActiveLimits, Limits
+from ..observe.counters import Counters
+from ..observe.tap import Tap
+from ..pubsub.topics import Topics
+from ..rpc.hub_calls import HubCalls
+from ..rpc.services import Services
+from ..store import Store
+from .deadline_scan import DeadlineScan
+from .outbox import Outbox
+from .table import ConnectionTable, TrackedConnection
+
+__all__ = ["HubContext"]
+
+
+@dataclass(slots=True)
+class HubContext:
+    """The parts of one hub."""
+
+    config: Config
+    data: Path
+    """The data directory."""
+    loop: asyncio.AbstractEventLoop
+    active_limits: ActiveLimits
+    counts: Counters
+    store: Store
+    outbox: Outbox
+    deadlines: DeadlineScan
+    tap: Tap
+    topics: Topics
+    services: Services
+    calls: HubCalls
+    authority: Authority
+    connections: Mapping[int, TrackedConnection]
+    """Open connections, by id."""
+    table: ConnectionTable
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force."""
+        return self.active_limits.current

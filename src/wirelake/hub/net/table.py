@@ -1,0 +1,206 @@
+"""The connection table: which connections are open, which may be accepted, how the last ended.
+
+A connection is *half-open* until its client has signed on (or, for a link, until it has shown what
+it is). Half-open connections have limits of their own: a flood of them must not keep out clients
+that can authenticate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from typing import Final, Protocol
+
+import msgspec
+
+from wirelake.protocols.sansio import Side
+
+from ..limits import ActiveLimits
+from ..observe.counters import Counters
+from ..observe.tap import ObservedConnection, Tap
+from ..pubsub.subscriptions import Client, Receiver
+from ..pubsub.topics import Topics
+from .deadline_scan import DeadlineScan
+
+__all__ = ["ClosedConnection", "ConnectionTable", "TrackedConnection"]
+
+_KEPT: Final = 1_000
+"""Closed connections that `/connz` shows."""
+_KEPT_TROUBLES: Final = 100
+"""Connections closed for an unusual reason; kept however many others were closed since."""
+_USUAL: Final = frozenset({"eof", "normal", "link_close", "disconnected", "replaced", "shutdown"})
+"""Close reasons that need no attention."""
+_ID_BITS: Final = 28
+"""Bits of a connection id that count; the bits above are the second of the start."""
+
+
+class TrackedConnection(Receiver, ObservedConnection, Protocol):
+    """What the table needs of a connection, beside delivery and observation."""
+
+    opened_ns: int
+    in_bytes: int
+    out_bytes: int
+
+    def check_deadlines(self, now: float) -> None:
+        """Act on deadlines that have passed."""
+
+    def end(self, reason: str) -> None:
+        """Close the connection as its protocol does."""
+
+
+class ClosedConnection(msgspec.Struct, frozen=True, gc=False):
+    """A closed connection."""
+
+    id: int
+    """Its id, as in recordings."""
+    protocol: str
+    """Its protocol."""
+    peer: str
+    """The remote address, as `host:port`."""
+    client: str
+    """The client that had signed on; empty without one."""
+    opened_ns: int
+    """When it was accepted, in nanoseconds since 1970."""
+    closed_ns: int
+    """When it was closed."""
+    bytes_in: int
+    """Bytes received."""
+    bytes_out: int
+    """Bytes sent."""
+    reason: str
+    """Why it was closed: a code."""
+    side: str
+    """Who closed it: `peer` or `hub`."""
+
+
+class ConnectionTable:
+    """Accepts connections within the limits and keeps track of them."""
+
+    def __init__(
+        self,
+        connections: dict[int, TrackedConnection],
+        loop: asyncio.AbstractEventLoop,
+        limits: ActiveLimits,
+        counters: Counters,
+        tap: Tap,
+        topics: Topics,
+        deadlines: DeadlineScan,
+    ):
+        self._open = connections
+        self._loop = loop
+        self._limits = limits
+        self._counters = counters
+        self._tap = tap
+        self._topics = topics
+        self._deadlines = deadlines
+        self.leaving: set[TrackedConnection] = set()
+        """Closed connections whose peers have not read the last bytes yet."""
+        self.closed_connections: deque[ClosedConnection] = deque(maxlen=_KEPT)
+        self.troubles: deque[ClosedConnection] = deque(maxlen=_KEPT_TROUBLES)
+        """The last connections that were closed for an unusual reason."""
+        self.draining = False
+        """Whether the hub shuts down: no connection is accepted."""
+        self._by_address: Counter[str] = Counter()
+        self._half_open: dict[int, str] = {}
+        self._half_open_by_address: Counter[str] = Counter()
+        self._accept_credit = 2 * limits.current.connects_per_s
+        self._accept_at = loop.time()
+        self._next_id = int(time.time()) << _ID_BITS
+
+    def new_id(self) -> int:
+        """Return an id that no connection ever had, here or before a restart."""
+        self._next_id += 1
+        return self._next_id
+
+    def admit(self, connection: TrackedConnection) -> bool:
+        """Add a connection; return False, and count the limit, when a limit is reached."""
+        limit = self._reached_limit(connection.peer[0])
+        if limit:
+            self._counters.refused[limit] += 1
+            return False
+        address = connection.peer[0]
+        self._by_address[address] += 1
+        self._half_open[connection.id] = address
+        self._half_open_by_address[address] += 1
+        self._open[connection.id] = connection
+        self._counters.accepted[connection.protocol] += 1
+        self._deadlines.add(connection)
+        if self._tap.active:
+            self._tap.opened(connection)
+        return True
+
+    def _reached_limit(self, address: str) -> str:
+        """Return the name of the limit that refuses a connection; empty to accept it."""
+        limits = self._limits.current
+        if self.draining:
+            return "closing"
+        if len(self._open) >= limits.connections:
+            return "connections"
+        if self._by_address[address] >= limits.connections_per_address:
+            return "connections_per_address"
+        if len(self._half_open) >= limits.half_open:
+            return "half_open"
+        if self._half_open_by_address[address] >= limits.half_open_per_address:
+            return "half_open_per_address"
+        # A token bucket: `connects_per_s` on average, bursts of twice that.
+        now = self._loop.time()
+        earned = (now - self._accept_at) * limits.connects_per_s
+        self._accept_credit = min(self._accept_credit + earned, 2 * limits.connects_per_s)
+        self._accept_at = now
+        if self._accept_credit < 1:
+            return "connects_per_s"
+        self._accept_credit -= 1
+        return ""
+
+    def signed_on(self, connection: TrackedConnection, client: Client) -> None:
+        """Assign a connection to its client."""
+        connection.client = client
+        self._end_half_open(connection.id)
+        if self._tap.active and client.durable:
+            self._tap.signed_on(connection, client.id)
+
+    def known(self, connection: TrackedConnection) -> None:
+        """End the half-open state of a connection without a client: a link, a gateway's user."""
+        self._end_half_open(connection.id)
+
+    def _end_half_open(self, number: int) -> None:
+        address = self._half_open.pop(number, None)
+        if address is not None:
+            _decrement(self._half_open_by_address, address)
+
+    def closed(self, connection: TrackedConnection) -> None:
+        """Remove a connection and remember why it was closed."""
+        if self._open.pop(connection.id, None) is None:
+            return
+        self._deadlines.remove(connection)
+        _decrement(self._by_address, connection.peer[0])
+        self._end_half_open(connection.id)
+        self._topics.detach(connection)
+        counters, protocol, reason = self._counters, connection.protocol, connection.close_reason
+        counters.close_reasons[protocol, reason] += 1
+        counters.bytes_in[protocol] += connection.in_bytes
+        counters.bytes_out[protocol] += connection.out_bytes
+        if self._tap.active:
+            self._tap.closed(connection)
+        closed = ClosedConnection(
+            id=connection.id,
+            protocol=protocol,
+            peer="{}:{}".format(*connection.peer),
+            client=connection.client.id if connection.client is not None else "",
+            opened_ns=connection.opened_ns,
+            closed_ns=time.time_ns(),
+            bytes_in=connection.in_bytes,
+            bytes_out=connection.out_bytes,
+            reason=reason,
+            side="hub" if connection.close_side is Side.LOCAL else "peer",
+        )
+        self.closed_connections.append(closed)
+        if reason not in _USUAL:
+            self.troubles.append(closed)
+
+
+def _decrement(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]

@@ -1,0 +1,157 @@
+"""What a publisher asks for, what is delivered, and which requests are refused.
+
+A `Publication` is a request; with a number and an id it becomes a `Notification`. Most connections
+of a protocol accept the same bytes for a notification: they share a `Form`, and a notification
+is encoded once per form, however many clients subscribe. A connection that needs bytes of its
+own (encrypted comet, tny, magline) has no form and encodes for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from wirelake.protocols.comet.limits import content_limit
+
+from ..errors import HubError
+from ..limits import Limits
+from ..store import Entry
+from .numbering import id_of
+
+__all__ = [
+    "Form",
+    "Notification",
+    "Publication",
+    "Published",
+    "check_publication",
+    "check_topics",
+    "is_topic_name",
+    "max_content_bytes",
+    "notification_of",
+]
+
+_MAX_CHARACTERS: Final = 256
+"""Length of a topic name or an idempotency key: the original's limit for topics."""
+_ASCII_TOPIC: Final = re.compile(r"[A-Za-z0-9/_\-@$]{1,256}")
+_PUNCTUATION: Final = frozenset("/_-@$")
+_FITS_ANY_CLIENT: Final = content_limit(16, sealed=True, dialect="hipush")
+"""Bytes of content that fit the frames of every client, whatever the configuration allows."""
+_MAX_TTL_S: Final = 10 * 366 * 86_400.0
+
+
+class Notification(msgspec.Struct, frozen=True, gc=False):
+    """A published message."""
+
+    number: int
+    """Position in the log (`numbering.py`)."""
+    id: str
+    topic: str | None
+    """None when it is addressed to one client."""
+    content: bytes
+    type: int
+    """0 to 255; defined by the application."""
+    ts_ms: int
+    """When it was published."""
+    expires_ms: int
+    """When it expires; 0 when it is not stored."""
+
+
+class Form(Protocol):
+    """An encoding of notifications that many connections share."""
+
+    name: str
+
+    def encode(self, notification: Notification) -> bytes:
+        """Return the frame."""
+
+
+class Publication(msgspec.Struct, frozen=True, gc=False):
+    """A request to publish to a topic or to one client."""
+
+    topic: str | None
+    client: str | None
+    content: bytes
+    type: int = 0
+    key: str = ""
+    """Idempotency key: a second publish with the same key publishes nothing."""
+    ttl_s: float | None = None
+    """How long it is kept; None for the hub's default, 0 to not store it."""
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a publish."""
+
+    id: str
+    audience: int
+    """Number of clients it is for; when it is not stored, number of clients online."""
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether this is a valid topic name (comet's rules; any character may come first)."""
+    if text.isascii():
+        return _ASCII_TOPIC.fullmatch(text) is not None
+    return len(text) <= _MAX_CHARACTERS and all(
+        c.isalpha() or c.isdecimal() or c in _PUNCTUATION for c in text
+    )
+
+
+def max_content_bytes(limits: Limits) -> int:
+    """Return the largest accepted content: no more than fits the frames of every client."""
+    return min(limits.content_bytes, _FITS_ANY_CLIENT)
+
+
+def check_publication(publication: Publication, limits: Limits, *, known_topic: bool) -> None:
+    """Raise HubError for an invalid request; the name of a known topic is not checked again."""
+    topic = publication.topic
+    if (topic is None) == (publication.client is None):
+        raise HubError("bad_arguments", "expected either topic or client")
+    if topic is not None and not known_topic and not is_topic_name(topic):
+        raise HubError("bad_arguments", f"invalid topic {topic[:40]!r}")
+    limit = max_content_bytes(limits)
+    if len(publication.content) > limit:
+        raise HubError("too_large", f"content is {len(publication.content)} bytes; maximum {limit}")
+    if not 0 <= publication.type <= 0xFF:
+        raise HubError("bad_arguments", "type: expected 0 to 255")
+    ttl_s = publication.ttl_s
+    if ttl_s is not None and not 0 <= ttl_s <= _MAX_TTL_S:
+        raise HubError("bad_arguments", "ttl_s: expected 0 to ten years in seconds")
+    key = publication.key
+    if key and (len(key) > _MAX_CHARACTERS or not _is_text(key)):
+        raise HubError(
+            "bad_arguments", f"id: expected text of at most {_MAX_CHARACTERS} characters"
+        )
+
+
+def check_topics(names: Sequence[str]) -> None:
+    """Raise HubError unless a client may subscribe to all of these topics."""
+    if not names:
+        raise HubError("bad_arguments", "expected at least one topic")
+    for name in names:
+        if not is_topic_name(name):
+            raise HubError("bad_arguments", f"invalid topic {name[:40]!r}")
+        if name.startswith("$"):
+            raise HubError("forbidden", f"topic {name[:40]!r} is not available to clients")
+
+
+def notification_of(entry: Entry, server: int) -> Notification:
+    """Return the notification that a row of the log holds."""
+    return Notification(
+        entry.number,
+        id_of(entry.number, server=server, private=entry.topic is None),
+        entry.topic,
+        entry.content,
+        entry.type,
+        entry.ts_ms,
+        entry.expires_ms,
+    )
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,180 @@
+"""What the hub needs of a database: the rows it reads and writes, and the `Store` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from ..errors import HubError
+
+__all__ = [
+    "ClientRow",
+    "DeadRow",
+    "Done",
+    "Entry",
+    "InboxRow",
+    "KeyRow",
+    "LogRow",
+    "Store",
+    "SubscriptionRow",
+]
+
+LogRow: TypeAlias = tuple[int, int, int, int, int, str | None, bytes]
+"""number, target, type, ts_ms, expires_ms, topic (nearly always None), content."""
+KeyRow: TypeAlias = tuple[str, int, bool, int, int]
+"""key, number, private, audience, expires_ms."""
+Done: TypeAlias = Callable[[HubError | None], None]
+"""Called on the loop when a write is on disk, or with the error."""
+
+
+class ClientRow(NamedTuple):
+    """A client that may sign on."""
+
+    number: int
+    """Never reused, even when the client is removed and its id is added again."""
+    id: str
+    token: bytes
+    """The SHA-256 of its token."""
+    created_ms: int
+
+
+class SubscriptionRow(NamedTuple):
+    """A subscription of a client to a topic."""
+
+    client: int
+    topic: int
+    start: int
+    """Notifications up to this number are not part of it."""
+    ack: bool
+
+
+class InboxRow(NamedTuple):
+    """What a client was sent and has acknowledged (`pubsub/inbox.py`)."""
+
+    client: int
+    cursor: int
+    state: bytes
+
+
+class Entry(NamedTuple):
+    """A notification in the log."""
+
+    number: int
+    target: int
+    """The number of a topic, or minus the number of a client."""
+    type: int
+    ts_ms: int
+    expires_ms: int
+    topic: str | None
+    content: bytes
+
+
+class DeadRow(NamedTuple):
+    """A dead letter: a notification that one client did not acknowledge in time."""
+
+    place: int
+    client: str
+    client_number: int
+    number: int
+    reason: str
+    dead_ms: int
+    type: int
+    ts_ms: int
+    topic: str | None
+    content: bytes
+
+
+class Store(Protocol):
+    """A database. All methods are called on the event loop; reads are bounded.
+
+    Writes return at once. They are committed together, and a callback reports success or failure
+    on the loop.
+    """
+
+    appended: Callable[[list[Any], HubError | None], None]
+    """Called once per batch with the tokens given to `append`, in that order."""
+    closing: Callable[[], None]
+    """Called before the last batch is written."""
+
+    async def close(self) -> None:
+        """Write what is pending and close."""
+
+    # writes
+
+    def append(self, row: LogRow, token: object, key: KeyRow | None = None) -> None:
+        """Append a row to the log; `appended` gets the token back."""
+
+    def add_key(self, key: KeyRow, done: Done) -> None:
+        """Add the idempotency key of a publish without an audience."""
+
+    def add_topic(self, number: int, name: str) -> None:
+        """Add a topic; adding it again has no effect."""
+
+    def remove_topic(self, number: int) -> None:
+        """Remove a topic whose log is empty."""
+
+    def save_inbox(self, row: InboxRow) -> None:
+        """Save the inbox of a client."""
+
+    def when_written(self, done: Done) -> None:
+        """Call `done` when everything in this batch is on disk."""
+
+    def subscribe(self, rows: Sequence[SubscriptionRow], done: Done) -> None:
+        """Add subscriptions of one client."""
+
+    def unsubscribe(self, client: int, topics: Sequence[int], done: Done) -> None:
+        """Remove subscriptions."""
+
+    def save_last_number(self, number: int) -> None:
+        """Save that numbers up to this one were allocated, stored or not."""
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        """Delete rows of the log."""
+
+    def add_dead_letters(
+        self, dead: Sequence[tuple[int, int, str, int]], deleted: Sequence[int], done: Done
+    ) -> None:
+        """Add dead letters (client, number, reason, time) and delete rows of the log."""
+
+    def redrive(self, places: Sequence[int], rows: Sequence[tuple[LogRow, object]]) -> None:
+        """Replace dead letters by rows of the log for their clients."""
+
+    def prune(self, now_ms: int, dead_before_ms: int, max_dead: int) -> None:
+        """Delete expired keys and the oldest dead letters."""
+
+    # reads
+
+    def client(self, id: str) -> ClientRow | None:  # noqa: A002
+        """Return the client with this id."""
+
+    def clients(self) -> list[ClientRow]:
+        """Return all clients; not bounded, for start and SIGHUP only."""
+
+    def last_number(self) -> int:
+        """Return the last number that may have been allocated."""
+
+    def topics(self) -> list[tuple[int, str]]:
+        """Return the numbers and names of all topics."""
+
+    def subscriptions(self) -> list[SubscriptionRow]:
+        """Return all subscriptions of existing clients."""
+
+    def inbox(self, client: int) -> InboxRow | None:
+        """Return the inbox of a client."""
+
+    def index(self) -> Iterator[tuple[int, int]]:
+        """Yield target and number of every row of the log, in any order."""
+
+    def entries(self, numbers: Sequence[int]) -> list[Entry]:
+        """Return these rows of the log in order, without those that were deleted."""
+
+    def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
+        """Return number and target of expired rows."""
+
+    def key(self, key: str, now_ms: int) -> KeyRow | None:
+        """Return what was published with this key."""
+
+    def dead(
+        self, limit: int, client: int | None = None, numbers: Sequence[int] | None = None
+    ) -> list[DeadRow]:
+        """Return dead letters, newest first."""
