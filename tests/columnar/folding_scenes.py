@@ -13,8 +13,8 @@ from tests.columnar.folding import Window
 from tests.records import scenes
 from tests.records.scenes import SECOND, ask, message, timed
 
+from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import (
-    WANTED,
     Closed,
     Event,
     Fact,
@@ -49,7 +49,7 @@ def window_of(events: Sequence[Event], waiting: dict[int, int] | None = None) ->
 def _message(row: MessageRow) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(row)
     fields = found.pop("fields") or {}
-    for name, path in WANTED.get((row.protocol, row.name), {}).items():
+    for name, path in rules_of(row.protocol).fields.get(row.name, {}).items():
         if fields.get(name) is not None:
             struct = found.setdefault(row.protocol, {})
             _put(struct, path.split("."), fields[name])

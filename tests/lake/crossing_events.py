@@ -99,7 +99,7 @@ def _event(chance: random.Random, world: int, ts_ns: int) -> Event:
                 ts_ns, ts_ns, connection, "c2s", protocol, "request", "auth", client=client
             )
         case "confirm":
-            name = Clients.CONFIRMATION
+            name = "auth_success"
             return MessageRow(ts_ns, ts_ns, connection, "s2c", protocol, "response", name)
         case "fault":
             direction = chance.choice(("c2s", "s2c"))

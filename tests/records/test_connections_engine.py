@@ -82,9 +82,10 @@ def test_sessions_are_resumed_or_not() -> None:
 
 def test_what_a_device_says_it_is() -> None:
     fields = {"network_type": 3, "isp": 1, "phone_type": "Nine"}
-    (row,) = connections(ask(1, name="report_environ", fields=fields))
+    (row,) = connections(ask(1, protocol="comet", name="report_environ", fields=fields))
     assert (row.network_type, row.isp, row.phone_type) == ("g4", "china_mobile", "Nine")
-    (row,) = connections(ask(1, name="report_environ", fields={"network_type": 9}))
+    other = ask(1, protocol="comet", name="report_environ", fields={"network_type": 9})
+    (row,) = connections(other)
     assert (row.network_type, row.isp, row.phone_type) == ("9", None, None)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from wirelake.wire.protocol import Protocol
+from wirelake.wire.walk import dynamics
 
 from .binding import Binding, load_reference
 
@@ -36,6 +37,7 @@ __all__ = [
     "find",
     "load_all",
     "names",
+    "value_types",
 ]
 
 GROUP: Final = "wirelake.protocols"
@@ -126,6 +128,21 @@ def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
         except BrokenProtocolError as error:
             broken.append(error)
     return found, broken
+
+
+@functools.cache
+def value_types() -> dict[int, object]:
+    """The types of values that say their own type, by type number.
+
+    A value in a table does not say which protocol it came from. Where two protocols disagree about
+    a number, the one that is named first counts.
+    """
+    found: dict[int, object] = {}
+    for protocol in load_all()[0]:
+        for dynamic in dynamics(protocol.layouts(None)):
+            for kind in dynamic.kinds:
+                found.setdefault(kind.tag, kind.type)
+    return found
 
 
 def _points() -> tuple[EntryPoint, ...]:

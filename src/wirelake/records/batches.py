@@ -14,11 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .rows import (
-    WANTED,
-    FaultRow,
-    MessageRow,
-)
+from .protocol_rules import rules_of
+from .rows import FaultRow, MessageRow
 from .schema import schema
 
 __all__ = ["batch_from_rows", "fault_rows", "message_rows"]
@@ -130,16 +127,21 @@ def _spread(array: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[A
 
 def _fields(batch: pa.RecordBatch, protocols: list[Any], names: list[Any]) -> list[Any]:
     found: list[Any] = [None] * batch.num_rows
-    places: dict[tuple[str, str], list[int]] = {pair: [] for pair in WANTED}
-    wanted = {name for _, name in WANTED}
+    wanted = {
+        (protocol, name): paths
+        for protocol in set(protocols) - {None}
+        for name, paths in rules_of(protocol).fields.items()
+    }
+    places: dict[tuple[str, str], list[int]] = {pair: [] for pair in wanted}
+    wanted_names = {name for _, name in wanted}
     for number, name in enumerate(names):
-        if name in wanted and (protocols[number], name) in places:
+        if name in wanted_names and (protocols[number], name) in places:
             places[protocols[number], name].append(number)
     for (protocol, name), rows in places.items():
         column = batch.schema.get_field_index(protocol)
         if rows and column >= 0:
             struct = pc.take(batch.column(column), pa.array(rows, pa.int64()))
-            for number, values in zip(rows, _wanted(struct, WANTED[protocol, name]), strict=True):
+            for number, values in zip(rows, _wanted(struct, wanted[protocol, name]), strict=True):
                 found[number] = values
     return found
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from wirelake.wire.meaning import Tunnels
+
 from .engine import (
     Clients,
     Engine,
@@ -16,6 +18,7 @@ from .engine import (
     SignedOn,
     oldest,
 )
+from .protocol_rules import rules_of
 from .rows import (
     Closed,
     Fact,
@@ -24,7 +27,7 @@ from .rows import (
     Opened,
     opposite,
 )
-from .tunnels import tunnel_connection, tunnel_of
+from .tunnels import is_refusal, tunnel_connection, tunnel_of
 
 __all__ = [
     "DUPLICATE_WINDOW_NS",
@@ -240,8 +243,6 @@ class Doubt(msgspec.Struct):
 HARMLESS: Final = frozenset({"conflict", "truncated_stream"})
 """Faults that hide no whole message: the first copy was read; the receiver had no more either."""
 
-_TUNNEL_ENDS: Final = {"tunnel_disconnect": "closed", "tunnel_connect": "replaced"}
-
 
 class _CallsState(msgspec.Struct):
     sides: list[SideState]
@@ -289,8 +290,10 @@ class CallsEngine(Engine[CallRow]):
             self._trace(row)
         elif kind == "sealed":
             self._doubt(row.connection).broken(row.direction, row.ts_ns, "sealed")
-        elif row.protocol == "relay":
-            self._relay(row)
+        else:
+            tunnels = rules_of(row.protocol).tunnels
+            if tunnels is not None:
+                self._tunnel(tunnels, row)
 
     def _request(self, row: MessageRow) -> None:
         connection = row.connection
@@ -350,7 +353,7 @@ class CallsEngine(Engine[CallRow]):
             self._give_up_order(call.connection, "limit")
 
     def _response(self, row: MessageRow) -> None:
-        if row.name == Clients.CONFIRMATION:
+        if row.name in rules_of(row.protocol).confirmations:
             self._clients.feed(row)
         side = self._answered_by[row.direction].get(row.connection)
         number = row.reply_to
@@ -432,10 +435,12 @@ class CallsEngine(Engine[CallRow]):
         call.cause = cause
         self._ready.append(call)
 
-    def _relay(self, row: MessageRow) -> None:
+    def _tunnel(self, tunnels: Tunnels, row: MessageRow) -> None:
         """Tunnels are connections whose ends are packets of their link."""
-        cause = _TUNNEL_ENDS.get(row.name)
-        if row.name == "tunnel_connected" and row.fields and row.fields.get("result") is False:
+        cause = None
+        if row.name == tunnels.connect:
+            cause = "replaced"
+        elif row.name == tunnels.disconnect or is_refusal(tunnels, row):
             cause = "closed"
         tunnel = tunnel_of(row.target) if cause is not None else None
         if tunnel is not None and cause is not None:

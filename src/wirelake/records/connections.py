@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from wirelake.protocols.comet.layout import Isp, NetworkType
-
 from .engine import (
     Clients,
     Engine,
@@ -18,6 +16,7 @@ from .engine import (
     SignedOn,
     oldest,
 )
+from .protocol_rules import DEVICE_COLUMNS, SESSION, ProtocolRules, rules_of
 from .rows import (
     Closed,
     Fact,
@@ -26,15 +25,9 @@ from .rows import (
     Opened,
 )
 
-__all__ = ["HEARTBEATS", "ISPS", "NETWORKS", "ConnectionRow", "ConnectionsEngine"]
+__all__ = ["ConnectionRow", "ConnectionsEngine"]
 
-HEARTBEATS: Final = frozenset({"heartbeat", "ping", "pin", "link_ping"})
-"""Messages that say "I am alive"; their answers are not among them."""
 _ENDS: Final = {"c2s": "client", "s2c": "server"}
-NETWORKS: Final = {int(each): each.name.lower() for each in NetworkType}
-"""What a device is connected through, by number."""
-ISPS: Final = {int(each): each.name.lower() for each in Isp}
-"""Whose network it is on, by number."""
 
 
 class ConnectionRow(msgspec.Struct, gc=False):
@@ -81,7 +74,7 @@ class ConnectionRow(msgspec.Struct, gc=False):
         if self.last_ns is None or ts_ns > self.last_ns:
             self.last_ns = ts_ns
 
-    def count(self, row: MessageRow) -> None:
+    def count(self, row: MessageRow, rules: ProtocolRules) -> None:
         """A message crossed it."""
         if row.direction == "c2s":
             self.messages_c2s += 1
@@ -96,7 +89,7 @@ class ConnectionRow(msgspec.Struct, gc=False):
             self.failures += row.status is not None and row.status != "ok"
         elif kind in ("push", "event"):
             self.pushes += 1
-        if row.name in HEARTBEATS:
+        if row.name in rules.heartbeats:
             self.heartbeats += 1
 
 
@@ -149,12 +142,13 @@ class ConnectionsEngine(Engine[ConnectionRow]):
             return
         found = self._open.get(row.connection) or self._of(row.connection)
         connection = found.row
+        rules = rules_of(row.protocol)
         if connection.protocol is None:
             connection.protocol = row.protocol
         connection.seen(row.ts_ns if row.first_ns is None else row.first_ns)
         connection.seen(row.ts_ns)
-        connection.count(row)
-        if row.client is not None or row.name == Clients.CONFIRMATION:
+        connection.count(row, rules)
+        if row.client is not None or row.name in rules.confirmations:
             self._clients.feed(row)
             if row.client is not None:
                 self._signs_on(connection, row.protocol, row.ts_ns)
@@ -162,8 +156,8 @@ class ConnectionsEngine(Engine[ConnectionRow]):
             _handshake(found, row)
         elif row.kind == "control" and row.reason is not None:
             connection.close_reason = connection.close_reason or row.reason
-        if row.name == "report_environ":
-            _environ(connection, row.fields)
+        if row.name == rules.device_message and row.fields is not None:
+            _device(connection, row.fields, rules)
 
     def _signs_on(self, row: ConnectionRow, protocol: str, ts_ns: int) -> None:
         client = self._clients.get(row.connection)
@@ -259,7 +253,7 @@ def _handshake(found: _Open, row: MessageRow) -> None:
     """A handshake that the client begins and the server ends; with a session to resume, or not."""
     if row.direction == "c2s":
         found.handshake_ns = row.ts_ns
-        if (row.fields or {}).get("resume_sid") is not None:
+        if (row.fields or {}).get(SESSION) is not None:
             found.row.resumed = False
     elif found.handshake_ns is not None:
         found.row.handshake_ns = row.ts_ns - found.handshake_ns
@@ -267,10 +261,10 @@ def _handshake(found: _Open, row: MessageRow) -> None:
             found.row.resumed = True
 
 
-def _environ(row: ConnectionRow, fields: dict[str, Any] | None) -> None:
-    """What a device says it runs on; the last word counts."""
-    if fields is not None:
-        network, isp = fields.get("network_type"), fields.get("isp")
-        row.network_type = None if network is None else NETWORKS.get(network, str(network))
-        row.isp = None if isp is None else ISPS.get(isp, str(isp))
-        row.phone_type = fields.get("phone_type")
+def _device(row: ConnectionRow, fields: dict[str, Any], rules: ProtocolRules) -> None:
+    """What a device reports about itself; the last report counts."""
+    for column in DEVICE_COLUMNS:
+        value, texts = fields.get(column), rules.device_texts.get(column)
+        if value is not None and texts is not None:
+            value = texts.get(value, str(value))
+        setattr(row, column, value)

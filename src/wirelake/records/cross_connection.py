@@ -55,7 +55,7 @@ CROSSING: Final[dict[str, pa.Schema]] = {
         ("ts_ns", _INT, "When it was published, ns since 1970."),
         ("topic", _TEXT, "Where; null when the fact does not say."),
         ("client", _TEXT, "For whom; null when the fact names nobody."),
-        ("protocol", _TEXT, "Name of the protocol: comet unless the fact says otherwise."),
+        ("protocol", _TEXT, "Name of the protocol, as the fact says or by default."),
     ),
     "_sign_ons": _table(
         "Each time that a connection got a client, or another one.",
@@ -88,9 +88,9 @@ CROSSING: Final[dict[str, pa.Schema]] = {
         ("code", _TEXT, "Of a fault: what is wrong, as a stable code."),
         ("instance_id", _INT, "Of a packet about a tunnel: the gateway's instance."),
         ("tunnel_id", _INT, "Of a packet about a tunnel: the gateway's number for it."),
-        ("ip", pa.binary(), "Of tunnel_connect: the user's address."),
-        ("port", _INT, "Of tunnel_connect: the user's port."),
-        ("result", pa.bool_(), "Of tunnel_connected: whether it is."),
+        ("ip", pa.binary(), "Of the packet that opens a tunnel: the user's address."),
+        ("port", _INT, "Of the packet that opens a tunnel: the user's port."),
+        ("result", pa.bool_(), "Of the answer to it: whether the tunnel is open."),
     ),
 }
 """By name."""

@@ -18,6 +18,7 @@ from .engine import (
     SignedOn,
     oldest,
 )
+from .protocol_rules import PUBLISHED, publication_protocol, rules_of
 from .rows import (
     Closed,
     Fact,
@@ -107,7 +108,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
 
     def feed(self, row: MessageRow) -> None:
         """A message: who signs on, what is sent, what is acknowledged."""
-        if row.client is not None or row.name == Clients.CONFIRMATION:
+        if row.client is not None or row.name in rules_of(row.protocol).confirmations:
             self._clients.feed(row)
         if not row.ids:
             return
@@ -123,7 +124,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         return connection if found is None else found.client
 
     def _sent(self, row: MessageRow, whom: str | int) -> None:
-        times = (row.fields or {}).get("ts")
+        times = (row.fields or {}).get(PUBLISHED)
         published = times if isinstance(times, list) else [times]
         for place, notification in enumerate(row.ids or ()):
             key = (row.protocol, whom, notification)
@@ -184,7 +185,8 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         for _ in oldest(self._publications, self.limits.publications):
             pass
         if isinstance(client, str):
-            key = (str(event.data.get("protocol", "comet")), client, notification)
+            protocol = str(event.data.get("protocol", publication_protocol()))
+            key = (protocol, client, notification)
             if key not in self._done and key not in self._waiting:
                 self._new(key)
 

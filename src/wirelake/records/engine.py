@@ -17,10 +17,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from .protocol_rules import rules_of
 from .rows import (
     Closed,
     Event,
@@ -140,9 +141,6 @@ class Clients:
     The last to sign on counts, until the server has confirmed one: then that one stays.
     """
 
-    CONFIRMATION: Final = "auth_success"
-    """The message by which a server confirms."""
-
     def __init__(self, limit: int):
         self.known: dict[int, SignedOn] = {}
         self._limit = limit
@@ -156,7 +154,7 @@ class Clients:
         """Takes notice of a message."""
         if row.client is not None:
             self.sign_on(row.connection, row.client)
-        elif row.name == self.CONFIRMATION and row.connection in self.known:
+        elif row.name in rules_of(row.protocol).confirmations and row.connection in self.known:
             self.known[row.connection].confirmed = True
 
     def sign_on(self, connection: int, client: str) -> None:

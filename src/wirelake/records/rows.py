@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from .protocol_rules import rules_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "WANTED",
     "Closed",
     "Direction",
     "Event",
@@ -58,7 +59,7 @@ class MessageRow(msgspec.Struct, gc=False):
     body_bytes: int | None = None
     tunnel_link: int | None = None
     fields: dict[str, Any] | None = None
-    """What `WANTED` names of the protocol's struct; None for all other messages."""
+    """What `ProtocolRules.fields` names of the protocol's struct; None for all other messages."""
 
 
 class FaultRow(msgspec.Struct, gc=False):
@@ -128,26 +129,9 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return sorted(events, key=lambda event: (event.ts_ns, _RANK[type(event)]))
 
 
-WANTED: Final[dict[tuple[str, str], dict[str, str]]] = {
-    ("comet", "message"): {"ts": "message.ts"},
-    ("comet", "message_list"): {"ts": "message_list.messages[].ts"},
-    ("comet", "report_environ"): {
-        "network_type": "report_environ.network_type",
-        "isp": "report_environ.isp",
-        "phone_type": "report_environ.phone_type",
-    },
-    ("magline", "syn"): {"resume_sid": "resume.sid"},
-    ("relay", "tunnel_connect"): {"ip": "tunnel_connect.ip", "port": "tunnel_connect.port"},
-    ("relay", "tunnel_connected"): {"result": "tunnel_connected.result"},
-}
-"""By protocol and name of the message: what `fields` holds, and its path in the protocol's struct.
-
-`[]` in a path goes through a list: the value is then a list."""
-
-
 def fields_of(protocol: str, name: str, struct: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The `fields` of one message, from the struct of its protocol as a dict."""
-    wanted = WANTED.get((protocol, name))
+    """Return the `fields` of one message, from the struct of its protocol as a dict."""
+    wanted = rules_of(protocol).fields.get(name)
     if wanted is None or struct is None:
         return None
     return {key: _follow(struct, path.split(".")) for key, path in wanted.items()}

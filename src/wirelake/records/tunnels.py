@@ -7,17 +7,21 @@ from typing import Any, Final
 
 import msgspec
 
+from wirelake.wire.meaning import Tunnels
+
 from .engine import (
     Engine,
     EngineLimits,
     oldest,
 )
+from .protocol_rules import ADDRESS, PORT, RESULT, rules_of
 from .rows import Closed, MessageRow
 
 __all__ = [
     "TunnelRow",
     "TunnelsEngine",
     "fnv1a_63",
+    "is_refusal",
     "tunnel_connection",
     "tunnel_of",
 ]
@@ -51,6 +55,11 @@ def tunnel_of(target: str | None) -> tuple[int, int] | None:
         return int(instance), int(tunnel)
     except ValueError:
         return None
+
+
+def is_refusal(tunnels: Tunnels, row: MessageRow) -> bool:
+    """Whether a message refuses a tunnel."""
+    return row.name == tunnels.connected and (row.fields or {}).get(RESULT) is False
 
 
 # Virtual connections over relay links: the engine behind the table `tunnels`.
@@ -137,10 +146,12 @@ class TunnelsEngine(Engine[TunnelRow]):
             found = self._open.get(row.connection) or self._of(row.connection)
             found.seen(row.ts_ns, row.tunnel_link)
             found.count(row)
-        elif row.protocol == "relay" and row.name.startswith("tunnel_"):
+            return
+        rules = rules_of(row.protocol)
+        if rules.tunnels is not None and row.name in rules.tunnel_messages:
             tunnel = tunnel_of(row.target)
             if tunnel is not None:
-                self._packet(row, *tunnel)
+                self._packet(rules.tunnels, row, *tunnel)
 
     def _of(self, connection: int) -> TunnelRow:
         return self._open.get(connection) or self._over.get(connection) or self._new(connection)
@@ -151,26 +162,26 @@ class TunnelsEngine(Engine[TunnelRow]):
             self._emit(over)
         return found
 
-    def _packet(self, row: MessageRow, instance_id: int, tunnel_id: int) -> None:
+    def _packet(self, tunnels: Tunnels, row: MessageRow, instance_id: int, tunnel_id: int) -> None:
         connection = tunnel_connection(instance_id, tunnel_id)
-        if row.name == "tunnel_connect":
+        if row.name == tunnels.connect:
             self._connect(row, connection)
         elif connection not in self._open and connection not in self._over:
-            if row.name == "tunnel_disconnect":
+            if row.name == tunnels.disconnect:
                 return  # what a peer answers when it knows no such tunnel
             self._new(connection)
         found = self._of(connection)
         found.instance_id, found.tunnel_id = instance_id, tunnel_id
-        if row.name != "tunnel_relay":  # its message has a row of its own
+        if row.name != tunnels.carrier:  # its message has a row of its own
             found.seen(row.ts_ns, row.connection)
         if found.outcome is not None:
             return
-        if row.name == "tunnel_connected":
-            if (row.fields or {}).get("result") is False:
-                self._end(found, row, "refused")
-            elif found.connected_ns is None:
+        if is_refusal(tunnels, row):
+            self._end(found, row, "refused")
+        elif row.name == tunnels.connected:
+            if found.connected_ns is None:
                 found.connected_ns = row.ts_ns
-        elif row.name == "tunnel_disconnect":
+        elif row.name == tunnels.disconnect:
             self._end(found, row, "closed")
 
     def _connect(self, row: MessageRow, connection: int) -> None:
@@ -183,7 +194,7 @@ class TunnelsEngine(Engine[TunnelRow]):
         found = self._new(connection)
         found.opened_ns = row.ts_ns
         fields = row.fields or {}
-        found.user_address, found.user_port = _address(fields.get("ip")), fields.get("port")
+        found.user_address, found.user_port = _address(fields.get(ADDRESS)), fields.get(PORT)
 
     def _end(self, found: TunnelRow, row: MessageRow, outcome: str) -> None:
         found.end(row, outcome)

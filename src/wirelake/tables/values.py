@@ -1,4 +1,4 @@
-"""A value of ESNP that says its own type (`Var`), as text that reads like JSON.
+"""A value that says its own type (ESNP's `Var`), as text that reads like JSON.
 
     var_text([{"parent": -1, "type": 13, ...}, ...])        {"name": "ab", "sizes": [1, 2.5]}
 
@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from wirelake.protocols import registry
 from wirelake.wire import model as m
-from wirelake.wire.walk import dynamics
 
 __all__ = ["var_text"]
 
@@ -39,9 +38,8 @@ def var_text(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 @functools.cache
-def _kinds() -> dict[int, object]:
-    found = dynamics(registry.find("esnp").layouts(None))
-    return {kind.tag: kind.type for dynamic in found for kind in dynamic.kinds}
+def _kinds() -> Mapping[int, object]:
+    return registry.value_types()
 
 
 def _node_text(node: Mapping[str, Any], inside: list[str]) -> str:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from wirelake.columnar.pipeline.pipeline import Item
 from wirelake.columnar.read.reader import ReadOptions
 from wirelake.columnar.read.workers import open_windows
+from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import Closed, Opened
 from wirelake.records.tunnels import tunnel_connection, tunnel_of
 
@@ -138,10 +139,11 @@ def _found(window: Iterable[Item], connection: int, order: _Order) -> Iterator[H
 
 def _about_tunnel(messages: pa.RecordBatch, connection: int) -> pa.Array:
     """Which messages of a link open, move or close the tunnel of this id."""
-    about = pc.and_(
-        pc.equal(messages.column("protocol"), "relay"),
-        pc.not_equal(messages.column("name"), "tunnel_relay"),
-    )
+    # Every batch of `messages` has one protocol.
+    tunnels = rules_of(messages.column("protocol")[0].as_py()).tunnels if len(messages) else None
+    if tunnels is None:
+        return pa.repeat(pa.scalar(False), len(messages))
+    about = pc.not_equal(messages.column("name"), tunnels.carrier)
     targets = [
         target
         for target in pc.unique(messages.column("target").filter(about)).to_pylist()

@@ -16,14 +16,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from wirelake.records.cross_connection import CROSSING
+from wirelake.records.protocol_rules import publication_protocol, rules_of
 from wirelake.records.rows import Fact
 
 from ..decode.meaning import repeated
 from . import event_arrays as k
 from .event_builder import (
     Columns,
+    field_of,
     named,
-    wanted_of,
 )
 from .output import integers
 from .tables import NO, NOTHING
@@ -87,9 +88,11 @@ def _published(
     firsts = np.cumsum(counts) - counts
     sent = np.flatnonzero(flags & k.FROM_SERVER)
     names, texts = indices_of(batch.column("name").take(pa.array(rows[sent])))
-    for name in ("message", "message_list"):
+    protocol = batch.column("protocol")[0].as_py()
+    for name, path in rules_of(protocol).published.items():
         places = sent[named(names, texts, name)]
-        for [times] in _times(batch, name, rows[places]):
+        times = field_of(batch, protocol, path, rows[places])
+        if times is not None:
             listed = times if pa.types.is_list(times.type) else _lists_of_one(times)
             lengths = pc.fill_null(pc.list_value_length(listed), 0).to_numpy().astype(np.int64)
             which = np.repeat(np.arange(len(lengths)), lengths)
@@ -98,22 +101,6 @@ def _published(
             values = _nanoseconds(listed.flatten())
             published[firsts[places][which[fits]] + nth[fits]] = values[fits]
     return published
-
-
-def _times(batch: pa.RecordBatch, name: str, rows: NDArray[np.intp]) -> Iterator[list[pa.Array]]:
-    """When the notifications of some messages were published, in milliseconds."""
-    if batch.column("protocol")[0].as_py() != "comet":
-        return
-    if name == "message":
-        yield from wanted_of(batch, ("comet", name), rows)
-        return
-    column = batch.schema.get_field_index("comet")
-    if len(rows) and column >= 0:
-        struct = batch.column(column).take(pa.array(rows))
-        messages = pc.struct_field(struct, ["message_list", "messages"])
-        lengths = pc.fill_null(pc.list_value_length(messages), 0).to_numpy()
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        yield [pa.ListArray.from_arrays(offsets, pc.struct_field(messages.flatten(), ["ts"]))]
 
 
 def _lists_of_one(values: pa.Array) -> pa.Array:
@@ -214,7 +201,7 @@ def publications(facts: Sequence[Fact]) -> Iterator[pa.RecordBatch]:
             pa.array([fact.ts_ns for fact in told]),
             pa.array([_text(each.get("topic")) for each in data], pa.string()),
             pa.array([_text(each.get("client")) for each in data], pa.string()),
-            pa.array([str(each.get("protocol", "comet")) for each in data]),
+            pa.array([str(each.get("protocol", publication_protocol())) for each in data]),
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=CROSSING["_publications"])
 

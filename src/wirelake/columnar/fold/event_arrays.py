@@ -148,5 +148,7 @@ class Told(NamedTuple):
     """Who was signed on, as deliveries see it: a code or NO."""
     of_link: NDArray[np.bool_]
     """Faults and ends of connections that are links, or may be."""
+    link_protocols: NDArray[np.int32]
+    """Codes of the protocols whose connections are links."""
     signed: NDArray[Any]
     """Three rows: events with which a client signed on, the client, the protocol."""

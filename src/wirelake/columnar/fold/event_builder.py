@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from wirelake.records.calls import HARMLESS as HARMLESS_CODES
-from wirelake.records.connections import (
-    HEARTBEATS,
-    ISPS,
-    NETWORKS,
+from wirelake.records.protocol_rules import (
+    DEVICE_COLUMNS,
+    SESSION,
+    ProtocolRules,
+    link_protocols,
+    rules_of,
 )
-from wirelake.records.engine import Clients
 from wirelake.records.rows import (
-    WANTED,
     Closed,
     Fact,
     Opened,
@@ -31,13 +31,13 @@ from .text_codes import Texts, indices_of
 __all__ = [
     "Columns",
     "Source",
+    "field_of",
     "from_server",
     "id_hash",
     "id_hashes",
     "named",
     "numbers_of",
     "usable_faults",
-    "wanted_of",
 ]
 
 
@@ -76,13 +76,6 @@ Source: TypeAlias = tuple[str, Any]
 Mask: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.intp]
 
-_NAMES: Final = {
-    **dict.fromkeys(HEARTBEATS, k.HEARTBEAT),
-    Clients.CONFIRMATION: k.CONFIRMS,
-}
-"""Flags by the name of a message."""
-_ENVIRON: Final = ("comet", "report_environ")
-_RESUMING: Final = ("magline", "syn")
 _ENDS: Final = {"c2s": "client", "s2c": "server"}
 _SIDES: Final[dict[str | None, str]] = {"client": "client", "server": "server"}
 
@@ -118,6 +111,7 @@ class Columns:
             np.zeros(total, np.bool_),
             np.full(total, NO, np.int32),
             np.zeros(total, np.bool_),
+            self._texts.coded(link_protocols()),
             np.empty((3, total), np.int64),
         )
 
@@ -175,29 +169,42 @@ class Columns:
             narrow[k.KIND, inside] = k.TUNNELLED
             wide[k.KEY, inside] = wide[k.LINK, inside]
         names, name_texts = indices_of(batch.column("name"))
-        flags |= np.array([_NAMES.get(text, 0) for text in name_texts], np.int32)[names]
+        rules = rules_of(protocol)
+        flags |= np.array([_name_flags(rules, text) for text in name_texts], np.int32)[names]
         narrow[k.FLAGS] = flags
-        if protocol == _ENVIRON[0]:
-            rows = named(names, name_texts, _ENVIRON[1])
-            self._environs(wanted_of(batch, _ENVIRON, rows), rows, narrow)
-        elif protocol == _RESUMING[0]:
-            rows = named(names, name_texts, _RESUMING[1])
-            for [sid] in wanted_of(batch, _RESUMING, rows):
-                narrow[k.FLAGS, rows[np.asarray(sid.is_valid())]] |= k.RESUMES
+        if rules.device_message is not None:
+            rows = named(names, name_texts, rules.device_message)
+            self._devices(batch, protocol, rules, rows, narrow)
+        if rules.resuming_message is not None:
+            rows = named(names, name_texts, rules.resuming_message)
+            session = field_of(batch, protocol, rules.fields[rules.resuming_message][SESSION], rows)
+            if session is not None:
+                narrow[k.FLAGS, rows[np.asarray(session.is_valid())]] |= k.RESUMES
 
-    def _environs(
-        self, found: Iterable[list[pa.Array]], rows: Rows, narrow: NDArray[np.int32]
+    def _devices(
+        self,
+        batch: pa.RecordBatch,
+        protocol: str,
+        rules: ProtocolRules,
+        rows: Rows,
+        narrow: NDArray[np.int32],
     ) -> None:
-        """What devices say they run on."""
-        for networks, isps, phones in found:
-            first = self._extras.shape[1]
-            narrow[k.EXTRA, rows] = np.arange(first, first + len(rows))
-            said = (
-                self._worded(networks, NETWORKS),
-                self._worded(isps, ISPS),
-                self._texts.codes(phones),
-            )
-            self._extras = np.concatenate([self._extras, np.stack(said)], axis=1)
+        """What devices report about themselves."""
+        if not len(rows) or batch.schema.get_field_index(protocol) < 0:
+            return
+        assert rules.device_message is not None
+        first = self._extras.shape[1]
+        narrow[k.EXTRA, rows] = np.arange(first, first + len(rows))
+        codes = np.full((len(DEVICE_COLUMNS), len(rows)), NO, np.int32)
+        for at, column in enumerate(DEVICE_COLUMNS):
+            path = rules.fields[rules.device_message].get(column)
+            values = None if path is None else field_of(batch, protocol, path, rows)
+            if values is not None:
+                texts = rules.device_texts.get(column)
+                codes[at] = (
+                    self._texts.codes(values) if texts is None else self._worded(values, texts)
+                )
+        self._extras = np.concatenate([self._extras, codes], axis=1)
 
     def _worded(self, numbers: pa.Array, words: Mapping[Any, str]) -> NDArray[np.int32]:
         """The codes of numbers in words; one that has none stays a number."""
@@ -275,14 +282,28 @@ def named(names: NDArray[np.int32], texts: Sequence[str], name: str) -> Rows:
     return np.flatnonzero(names == texts.index(name)) if name in texts else np.empty(0, np.intp)
 
 
-def wanted_of(
-    batch: pa.RecordBatch, message: tuple[str, str], rows: Rows
-) -> Iterable[list[pa.Array]]:
-    """What engines want of the struct of some messages; nothing without struct or messages."""
-    column = batch.schema.get_field_index(message[0])
-    if len(rows) and column >= 0:
-        struct = batch.column(column).take(pa.array(rows))
-        yield [pc.struct_field(struct, path.split(".")) for path in WANTED[message].values()]
+def field_of(batch: pa.RecordBatch, protocol: str, path: str, rows: Rows) -> pa.Array | None:
+    """The field at a path of the struct of some messages, a list where the path goes through one.
+
+    None when there are no such messages, or the batch has no struct.
+    """
+    column = batch.schema.get_field_index(protocol)
+    if not len(rows) or column < 0:
+        return None
+    struct = batch.column(column).take(pa.array(rows))
+    before, listed, after = path.partition("[]")
+    found = pc.struct_field(struct, before.split("."))
+    if not listed or not after:
+        return found
+    lengths = pc.fill_null(pc.list_value_length(found), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    values = pc.struct_field(found.flatten(), after.removeprefix(".").split("."))
+    return pa.ListArray.from_arrays(offsets, values)
+
+
+def _name_flags(rules: ProtocolRules, name: str) -> int:
+    """The flags that a message has by its name."""
+    return (name in rules.heartbeats) * k.HEARTBEAT | (name in rules.confirmations) * k.CONFIRMS
 
 
 def _length(found: Any) -> int:

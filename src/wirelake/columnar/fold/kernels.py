@@ -59,7 +59,6 @@ from .uncertainty import unsettle
 
 __all__ = ["end", "fold", "slot_of"]
 
-_RELAY: Final = KNOWN.index("relay")
 _CLOSED: Final = KNOWN.index("closed")
 
 
@@ -137,7 +136,10 @@ def _may_be_link(t: Tables, e: Told, i: Int, slot: Int) -> Int:
     protocol = S(t.connections[U(slot)].protocol)
     if protocol < 0:
         protocol = S(e.narrow[PROTOCOL, U(i)])
-    return protocol == _RELAY or protocol < 0
+    found = protocol < 0
+    for at in range(len(e.link_protocols)):
+        found |= protocol == e.link_protocols[U(at)]
+    return found
 
 
 @kernel

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wirelake.records.rows import WANTED
+from wirelake.records.protocol_rules import rules_of
 
 from .event_builder import Columns, Source
 
@@ -56,7 +56,7 @@ def _narrowed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     if table == "faults":
         return batch.select(list(_FAULTS))
     protocol = batch.column("protocol")[0].as_py()
-    wanted = [name for of, name in WANTED if of == protocol]
+    wanted = list(rules_of(protocol).fields)
     names = [
         name
         for name in batch.schema.names

@@ -67,7 +67,7 @@ NOTHING: Final = -(1 << 63)
 """In place of a number that is missing: of a slot or a text, of anything else."""
 
 KNOWN: Final = (
-    *("ok", "", "relay", "client", "server", "closed", "replaced", "unfinished", "unsettled"),
+    *("ok", "", "client", "server", "closed", "replaced", "unfinished", "unsettled"),
     *("limit", "sealed", "gateway"),
 )
 """Texts with a fixed code: their place here."""

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from wirelake.records.calls import HARMLESS
 from wirelake.records.cross_connection import CROSSING
-from wirelake.records.rows import WANTED
+from wirelake.records.protocol_rules import (
+    ADDRESS,
+    PORT,
+    RESULT,
+    ProtocolRules,
+    rules_of,
+)
 from wirelake.records.tunnels import tunnel_of
 
 from ..decode.meaning import repeated
@@ -20,11 +26,11 @@ from ..decode.tunnel_ids import tunnel_connections
 from . import event_arrays as k
 from .event_builder import (
     Columns,
+    field_of,
     from_server,
     id_hashes,
     named,
     numbers_of,
-    wanted_of,
 )
 from .tables import NO
 from .text_codes import Texts, indices_of
@@ -36,13 +42,6 @@ __all__ = [
 ]
 
 
-_PACKETS: Final = {
-    "tunnel_connect": k.CONNECT,
-    "tunnel_connected": k.CONNECTED,
-    "tunnel_disconnect": k.DISCONNECT,
-    "tunnel_relay": k.CARRIER,
-}
-"""Kinds by the name of a packet; all others are ABOUT."""
 _HALF: Final = (1 << 64) - 1
 _COLUMNS: Final = [
     name for name in CROSSING["_tunnel_events"].names if name not in ("rank", "number")
@@ -71,6 +70,7 @@ def tunnels_told(
         np.empty(0, np.bool_),
         np.empty(0, np.int32),
         np.empty(0, np.bool_),
+        np.empty(0, np.int32),
         np.empty((3, 0), np.int64),
     )
 
@@ -141,19 +141,37 @@ def _packets(
     picked = pa.array(np.flatnonzero(packets))
     if not len(picked):
         return
-    of = {name: found[name].take(picked) for name in ("name", "ip", "port", "result")}
+    of = {name: found[name].take(picked) for name in ("protocol", "name", ADDRESS, PORT, RESULT)}
+    protocols, protocol_texts = indices_of(of["protocol"])
     names, name_texts = indices_of(of["name"])
-    kinds = np.array([_PACKETS.get(text, k.ABOUT) for text in name_texts])[names]
-    refused = pc.fill_null(pc.invert(of["result"]), False).to_numpy(zero_copy_only=False)
+    # One small table of kinds: a row for each link protocol, a column for each name.
+    kinds_of = np.array(
+        [[_packet_kind(rules_of(each), name) for name in name_texts] for each in protocol_texts]
+    )
+    kinds = kinds_of[protocols, names]
+    refused = pc.fill_null(pc.invert(of[RESULT]), False).to_numpy(zero_copy_only=False)
     narrow[k.KIND, packets] = np.where(refused & (kinds == k.CONNECTED), k.REFUSED, kinds)
     wide[k.INSTANCE, packets] = found["instance_id"].take(picked).to_numpy()
     wide[k.TUNNEL, packets] = found["tunnel_id"].take(picked).to_numpy()
-    addresses, packed = indices_of(of["ip"])
+    addresses, packed = indices_of(of[ADDRESS])
     halves = np.array([*(_address(each) for each in packed), _address(b"")], np.uint64)
     users = halves.astype(np.int64)[addresses]
     wide[k.USER_HIGH, packets], wide[k.USER_LOW, packets] = users[:, 0], users[:, 1]
     narrow[k.USER_FAMILY, packets] = users[:, 2]
-    narrow[k.USER_PORT, packets] = pc.fill_null(of["port"], NO).to_numpy()
+    narrow[k.USER_PORT, packets] = pc.fill_null(of[PORT], NO).to_numpy()
+
+
+def _packet_kind(rules: ProtocolRules, name: str) -> int:
+    """The kind of a packet about a tunnel, by its name."""
+    tunnels = rules.tunnels
+    if tunnels is None:
+        return k.ABOUT
+    return {
+        tunnels.connect: k.CONNECT,
+        tunnels.connected: k.CONNECTED,
+        tunnels.disconnect: k.DISCONNECT,
+        tunnels.carrier: k.CARRIER,
+    }.get(name, k.ABOUT)
 
 
 def _address(packed: Any) -> tuple[int, int, int]:
@@ -167,14 +185,11 @@ def _address(packed: Any) -> tuple[int, int, int]:
 
 
 _SCHEMA: Final = CROSSING["_tunnel_events"]
-_RELAY: Final = "relay"
-_CARRIER: Final = "tunnel_relay"
 _MASK: Final = (1 << 64) - 1
 _OF_MESSAGE: Final = (
     *("connection", "direction", "protocol", "kind", "name", "message_id", "reply_to", "target"),
     *("status", "reason", "client", "size_bytes", "tunnel_link"),
 )
-_OF_PACKETS: Final = tuple(pair for pair in WANTED if pair[0] == _RELAY)
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -194,7 +209,7 @@ def tunnel_rows(
         if batch.column("tunnel_link").null_count < batch.num_rows:
             inside = columns.narrow[k.KIND, here] == k.TUNNELLED
             yield from _messages(batch, np.flatnonzero(inside & passed), links, numbers[here])
-        elif batch.column("protocol")[0].as_py() == _RELAY:
+        elif rules_of(batch.column("protocol")[0].as_py()).tunnels is not None:
             yield from _link_packets(batch, passed, links, numbers[here])
     yield from _of_links(columns, told, texts, numbers)
 
@@ -215,13 +230,16 @@ def _link_packets(
 
     Their messages are told for themselves, and after the first the tunnel is known.
     """
+    protocol = batch.column("protocol")[0].as_py()
+    rules = rules_of(protocol)
+    assert rules.tunnels is not None
     names, name_texts = indices_of(batch.column("name"))
     targets, target_texts = indices_of(batch.column("target"))
-    about = np.array([text.startswith("tunnel_") for text in name_texts])[names]
+    about = np.array([text in rules.tunnel_messages for text in name_texts])[names]
     instances, ids, good = _ids(target_texts)
     rows = np.flatnonzero(passed & about & np.append(good, False)[targets])
     rows = rows[np.argsort(numbers[rows], kind="stable")]
-    carriers = np.isin(rows, named(names, name_texts, _CARRIER))
+    carriers = np.isin(rows, named(names, name_texts, rules.tunnels.carrier))
     _, firsts = np.unique(targets[rows[carriers]], return_index=True)
     kept = ~carriers
     kept[np.flatnonzero(carriers)[firsts]] = True
@@ -236,10 +254,13 @@ def _link_packets(
         "instance_id": pa.array(instances),
         "tunnel_id": pa.array(ids),
     }
-    for protocol, name in _OF_PACKETS:
+    for name, paths in rules.fields.items():
+        if name not in rules.tunnel_messages:
+            continue
         places = np.flatnonzero(np.isin(rows, named(names, name_texts, name)))
-        for values in wanted_of(batch, (protocol, name), rows[places]):
-            for column, found in zip(WANTED[protocol, name], values, strict=True):
+        for column in paths.keys() & {ADDRESS, PORT, RESULT}:
+            found = field_of(batch, protocol, paths[column], rows[places])
+            if found is not None:
                 made[column] = _spread(found, places, len(rows), _SCHEMA.field(column).type)
     yield _batch(made, len(rows))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import (
     Closed,
     Event,
@@ -21,8 +22,6 @@ __all__ = ["TOGETHER_NS", "HeldBack"]
 
 TOGETHER_NS: Final = 600 * 1_000_000_000
 """So long all links wait with one of them: some holes are never filled."""
-_LINK: Final = "relay"
-"""What is spoken on links."""
 
 
 class HeldBack:
@@ -57,7 +56,7 @@ class HeldBack:
 
     def _wait_together(self, events: Sequence[Event]) -> None:
         for event in events:
-            if isinstance(event, MessageRow) and event.protocol == _LINK:
+            if isinstance(event, MessageRow) and rules_of(event.protocol).tunnels is not None:
                 self._links.add(event.connection)
         oldest = events[-1].ts_ns - TOGETHER_NS if events else 0
         since = [self.waiting[link] for link in self._links.intersection(self.waiting)]

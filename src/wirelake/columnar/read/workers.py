@@ -26,7 +26,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from wirelake.records.rows import WANTED, MessageRow
+from wirelake.records.protocol_rules import rules_of
+from wirelake.records.rows import MessageRow
 
 from ..fold.state import EventList
 from ..pipeline.pipeline import CapturePipeline, Item
@@ -44,10 +45,8 @@ FILTERED: Final = frozenset(PLAIN) - {"faults"}
 _AHEAD: Final = 1
 """Windows of a worker that are made and wait to be sent."""
 _BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
-_TOLD_COLUMNS: Final = frozenset(MessageRow.__struct_fields__).union(
-    protocol for protocol, _ in WANTED
-)
-"""What engines look at of `messages`."""
+_ROW_COLUMNS: Final = frozenset(MessageRow.__struct_fields__)
+"""What engines look at of `messages`, apart from the fields of a protocol's struct."""
 
 _Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
 """The items of a window, each as it is sent."""
@@ -228,11 +227,18 @@ def _send(pipe: Connection, outbox: queue.Queue[_Packed | Exception | None]) -> 
         os._exit(1)  # nobody reads any more, and the other thread may wait for room in the outbox
 
 
+def _for_engines(batch: Any) -> Any:
+    """A batch of messages with the columns that engines look at."""
+    protocol = batch.column("protocol")[0].as_py() if batch.num_rows else None
+    fields = {protocol} if protocol is not None and rules_of(protocol).fields else set()
+    return _selected(batch, _ROW_COLUMNS | fields)
+
+
 def _slim(window: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
     """A window without what its reader has no use for."""
     if options.table not in FILTERED:
         for table, found in window:
-            yield table, _selected(found, _TOLD_COLUMNS) if table == "messages" else found
+            yield table, _for_engines(found) if table == "messages" else found
         return
     items = list(window)
     yield from (item for item in items if item[0] == "faults")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..spark.session import session
-from ..spark.warm import small_captures
+from ..spark.warm import sample_protocol, small_captures
 
 __all__ = ["trial"]
 
@@ -25,7 +25,7 @@ def trial() -> dict[str, Any]:
         spark = session("wirelake trial", cores=1)
         reader = (
             spark.read.format("wirelake")
-            .option("force_protocol", "comet")
+            .option("force_protocol", sample_protocol())
             .option("columns", "name")
         )
         found = {"spark": spark.version, "messages": len(reader.load(folder).collect())}

@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from wirelake.protocols import registry
 from wirelake.wire import model as m
-from wirelake.wire.walk import dynamics
 
 __all__ = ["register"]
 
@@ -62,11 +61,7 @@ def _var_text() -> str:
 
 def _node_text() -> str:
     """The text of one node, as `wirelake.tables.values` has it."""
-    kinds = {
-        kind.tag: kind.type
-        for dynamic in dynamics(registry.find("esnp").layouts(None))
-        for kind in dynamic.kinds
-    }
+    kinds = registry.value_types()
 
     def of(*types: type) -> str:
         return _is(tag for tag, kind in kinds.items() if isinstance(kind, types))

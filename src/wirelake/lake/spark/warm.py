@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from pathlib import Path
-from typing import Final
 
 from wirelake.capture.format.writer import PcapWriter
 from wirelake.capture.record.recorder import Recorder
@@ -23,10 +22,7 @@ from wirelake.columnar.fold import warm as warm_folds
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.protocols import registry
 
-__all__ = ["small_captures", "warm"]
-
-_HEARTBEAT: Final = bytes.fromhex("000106")
-"""A whole frame of comet."""
+__all__ = ["sample_protocol", "small_captures", "warm"]
 
 
 def warm() -> None:
@@ -38,19 +34,29 @@ def warm() -> None:
     warm_folds()
     with tempfile.TemporaryDirectory(prefix="wirelake-warm-") as folder:
         for path in small_captures(Path(folder)):
-            for _ in read_batches([path], ReadOptions(force_protocol="comet")):
+            for _ in read_batches([path], ReadOptions(force_protocol=sample_protocol())):
                 pass
 
 
+def sample_protocol() -> str:
+    """Return the protocol of `small_captures`: the first whose frame needs no arguments."""
+    for protocol in registry.load_all()[0]:
+        if len(protocol.frame.__struct_defaults__) == len(protocol.frame.__struct_fields__):
+            return protocol.name
+    raise LookupError("no protocol has a frame without required fields")
+
+
 def small_captures(folder: Path) -> list[Path]:
-    """Makes a capture of each format in a folder, with one message of comet in it."""
+    """Write a capture of each format into a folder, with one message in each."""
+    protocol = registry.find(sample_protocol())
+    frame = protocol.encode(protocol.frame())
     recorder = Recorder(folder, source="warm")
-    recorder.open(1, ("10.0.0.1", 50_000), ("10.0.0.2", 80), "comet", 0)
-    recorder.record(1, "c2s", _HEARTBEAT, 0)
+    recorder.open(1, ("10.0.0.1", 50_000), ("10.0.0.2", 80), protocol.name, 0)
+    recorder.record(1, "c2s", frame, 0)
     recorder.close(1, 0, "eof")
     recorder.stop()
     with (folder / "warm.pcap").open("wb") as out:
-        segment = tcp(50_000, 80, payload=_HEARTBEAT)
+        segment = tcp(50_000, 80, payload=frame)
         PcapWriter(out).packet(0, ethernet(ipv4(bytes(4), bytes(4), segment)))
     return sorted(folder.glob("*.pcap*"))
 
