@@ -21,7 +21,7 @@ from wirelake.protocols.esnp.layout import Payload, Row
 from ..errors import HubError
 
 if TYPE_CHECKING:
-    from ..pubsub.clients import Client
+    from ..pubsub.subscriptions import Client
 
 __all__ = ["Answerer", "Call", "Reply", "Result", "ServiceError", "json_body"]
 
