@@ -11,8 +11,7 @@ from tests.playbooks.esnp.peer import ASYNC, EVENT, REQUEST, data, m, mid, raw
 
 from wirelake.protocols.esnp import codec_seed
 from wirelake.protocols.esnp.events import Announced, Requested
-from wirelake.protocols.esnp.fast_path import Later
-from wirelake.protocols.esnp.heads import Head
+from wirelake.protocols.esnp.fast_path import Deferred
 from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
@@ -33,6 +32,7 @@ from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import reply
 from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.session import EsnpSession
+from wirelake.protocols.esnp.templates import HeadTemplate
 from wirelake.protocols.esnp.values import var_of
 from wirelake.protocols.sansio import (
     Closed,
@@ -50,19 +50,21 @@ REFUSED = "x" * 5
 class Echo:
     """Answers every request with its own body rows, at once or by events."""
 
-    def __init__(self, *, at_once: bool, **options: Any):
+    def __init__(self, *, fast_handler: bool, **options: Any):
         self.session = EsnpSession(Role.SERVER, SessionOptions(**options))
         self.by_events = 0
-        self.at_once = 0
+        self.fast_handler = 0
         self.failed: list[str] = []
-        if at_once:
-            self.session.at_once = self._answer
+        if fast_handler:
+            self.session.fast_handler = self._answer
 
-    def _answer(self, head: Head, rows: tuple[Row, ...], number: bytes) -> bytes | str | None:
+    def _answer(
+        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
+    ) -> bytes | str | None:
         assert len(number) == 8
         if head.op == "later":
             return None
-        self.at_once += 1
+        self.fast_handler += 1
         if head.op == "refuse":
             return REFUSED
         return self.session.body_of(tuple(row for row in rows if isinstance(row, Payload)))
@@ -92,12 +94,12 @@ class Echo:
 
 def both(*pieces: bytes, **options: Any) -> tuple[Echo, Echo]:
     """The same bytes to one that answers at once and to one that does not: no difference."""
-    quick, slow = Echo(at_once=True, **options), Echo(at_once=False, **options)
-    assert [quick.give(piece) for piece in pieces] == [slow.give(piece) for piece in pieces]
-    assert quick.failed == slow.failed
-    assert quick.session.buffered == slow.session.buffered
-    assert quick.session.warnings == slow.session.warnings
-    return quick, slow
+    fast_body, slow = Echo(fast_handler=True, **options), Echo(fast_handler=False, **options)
+    assert [fast_body.give(piece) for piece in pieces] == [slow.give(piece) for piece in pieces]
+    assert fast_body.failed == slow.failed
+    assert fast_body.session.buffered == slow.session.buffered
+    assert fast_body.session.warnings == slow.session.warnings
+    return fast_body, slow
 
 
 def request(number: int, *rows: Row, op: Address = OP) -> bytes:
@@ -144,34 +146,34 @@ def test_any_messages_in_any_pieces_give_the_same_answers(found: list[Any], size
 
 def test_the_second_of_a_kind_makes_no_event() -> None:
     stream = b"".join(request(number, Payload(data=b"x")) for number in range(1, 10))
-    quick, slow = both(stream, stream, stream)
+    fast_body, slow = both(stream, stream, stream)
     assert slow.by_events == 27
-    assert (quick.by_events, quick.at_once) == (9, 18)
+    assert (fast_body.by_events, fast_body.fast_handler) == (9, 18)
 
 
 def test_an_error_at_once() -> None:
     refuse = Address(kind=AddressKind.OP, value="refuse")
     pieces = [request(number, Payload(data=b"x"), op=refuse) for number in (1, 2, 3)]
-    quick, _ = both(*pieces)
-    assert quick.at_once == 2
+    fast_body, _ = both(*pieces)
+    assert fast_body.fast_handler == 2
 
 
 def test_what_the_application_does_not_want_is_an_event() -> None:
     later = Address(kind=AddressKind.OP, value="later")
-    quick, _ = both(*(request(number, op=later) for number in (1, 2, 3)))
-    assert (quick.by_events, quick.at_once) == (3, 0)
+    fast_body, _ = both(*(request(number, op=later) for number in (1, 2, 3)))
+    assert (fast_body.by_events, fast_body.fast_handler) == (3, 0)
 
 
 def test_a_head_that_begins_another() -> None:
     longer = [raw(m(REQUEST, SERVICE, mid(n), OP, Payload(data=b"x"))) for n in (1, 2, 3)]
     shorter = [raw(m(REQUEST, SERVICE, mid(n), Payload(data=b"y"))) for n in (4, 5, 6)]
-    quick, _ = both(*shorter, *longer, *shorter)
-    assert quick.at_once == 2 + 2 + 3
+    fast_body, _ = both(*shorter, *longer, *shorter)
+    assert fast_body.fast_handler == 2 + 2 + 3
 
 
 def test_an_unanswered_request_keeps_the_order() -> None:
     one = EsnpSession(Role.SERVER)
-    one.at_once = lambda _head, rows, _number: one.body_of(rows)
+    one.fast_handler = lambda _head, rows, _number: one.body_of(rows)
     one.receive(request(1), 0.0)
     one.answer(one.events()[0].call)  # type: ignore[attr-defined]
     held = Address(kind=AddressKind.OP, value="held")
@@ -200,13 +202,15 @@ def test_nothing_overtakes_an_event() -> None:
 def test_a_large_request_and_a_large_answer_are_refused_alike() -> None:
     limit = 200
     small, large = Payload(data=b"x"), Payload(data=b"x" * limit)
-    quick, _ = both(request(1, small), request(2, small), request(3, large), message_limit=limit)
-    assert quick.failed[0] == "too_large"
+    fast_body, _ = both(
+        request(1, small), request(2, small), request(3, large), message_limit=limit
+    )
+    assert fast_body.failed[0] == "too_large"
     one = EsnpSession(Role.SERVER, SessionOptions(message_limit=limit))
     with pytest.raises(SessionError, match="too_large"):
         one.body_of((large,))
     nearly = Payload(data=b"x" * (limit - 10))
-    one.at_once = lambda *_: one.body_of((nearly,))
+    one.fast_handler = lambda *_: one.body_of((nearly,))
     one.receive(request(1), 0.0)
     one.answer(one.events()[0].call)  # type: ignore[attr-defined]
     one.to_send()
@@ -222,7 +226,7 @@ def test_an_application_that_closes_writes_nothing_more() -> None:
         one.close("enough")
         return one.body_of(())
 
-    one.at_once = close
+    one.fast_handler = close
     one.receive(request(1), 0.0)
     one.answer(one.events()[0].call)  # type: ignore[attr-defined]
     one.to_send()
@@ -233,13 +237,13 @@ def test_an_application_that_closes_writes_nothing_more() -> None:
 
 def test_few_heads_are_kept() -> None:
     ops = [Address(kind=AddressKind.OP, value=f"op{number}") for number in range(20)]
-    quick, _ = both(*(request(1, op=op) for op in ops for _ in range(2)))
-    assert len(quick.session._heads) == 8
-    assert quick.at_once == 8
+    fast_body, _ = both(*(request(1, op=op) for op in ops for _ in range(2)))
+    assert len(fast_body.session._heads) == 8
+    assert fast_body.fast_handler == 8
 
 
 def test_nothing_is_learned_for_nobody() -> None:
-    one = Echo(at_once=False)
+    one = Echo(fast_handler=False)
     one.give(request(1))
     assert one.session._heads == []
 
@@ -256,17 +260,19 @@ class Putting:
 
     def __init__(self, **options: Any):
         self.session = EsnpSession(Role.SERVER, SessionOptions(**options))
-        self.session.at_once = self._put_off
-        self.held: list[tuple[Head, bytes]] = []
+        self.session.fast_handler = self._put_off
+        self.held: list[tuple[HeadTemplate, bytes]] = []
         self.session.receive(concurrent(1), 0.0)
         self.session.answer(self.session.events()[0].call)  # type: ignore[attr-defined]
         self.session.to_send()
 
-    def _put_off(self, head: Head, _rows: tuple[Row, ...], number: bytes) -> Later | bytes:
+    def _put_off(
+        self, head: HeadTemplate, _rows: tuple[Row, ...], number: bytes
+    ) -> Deferred | bytes:
         if not head.concurrent:
             return self.session.body_of(())
         self.held.append((head, number))
-        return Later.LATER
+        return Deferred.DEFERRED
 
     def refusals(self, data: bytes) -> int:
         """How many of these requests are refused."""
@@ -285,7 +291,7 @@ def test_what_is_put_off_is_in_flight_until_it_is_answered() -> None:
     head, number = one.held.pop(1)
     body = one.session.body_of((Payload(data=b"x"),))
     answer = codec_seed.decode_message(
-        data := one.session.reply_later(head, number, body), 0, len(data)
+        data := one.session.reply_deferred(head, number, body), 0, len(data)
     )[0]
     expected = reply(m(REQUEST, ASYNC, mid(3)), rows=[Payload(data=b"x")])
     assert answer == expected
@@ -296,7 +302,7 @@ def test_what_is_put_off_is_in_flight_until_it_is_answered() -> None:
 def test_an_error_later() -> None:
     one = Putting()
     one.refusals(concurrent(7))
-    data = one.session.reply_later(*one.held[0], "no")
+    data = one.session.reply_deferred(*one.held[0], "no")
     assert codec_seed.decode_message(data, 0, len(data))[0] == reply(
         m(REQUEST, ASYNC, mid(7)), error="no"
     )
@@ -306,7 +312,7 @@ def test_nothing_is_answered_after_the_end() -> None:
     one = Putting()
     one.refusals(concurrent(7))
     one.session.receive_eof()
-    assert one.session.reply_later(*one.held[0], "no") == b""
+    assert one.session.reply_deferred(*one.held[0], "no") == b""
     assert one.session.pending == 0
 
 

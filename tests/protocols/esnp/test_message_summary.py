@@ -1,4 +1,4 @@
-"""Facts agree with `message.py`, which looks at the rows once for each question."""
+"""MessageSummary agree with `message.py`, which looks at the rows once for each question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols.esnp import message
-from wirelake.protocols.esnp import message_summary as facts
+from wirelake.protocols.esnp import message_summary as summary
 from wirelake.protocols.esnp.layout import (
     Address,
     BrokenRow,
@@ -27,9 +27,9 @@ from wirelake.protocols.esnp.layout import (
     Version,
 )
 from wirelake.protocols.esnp.message_summary import (
-    Facts,
-    facts_of,
+    MessageSummary,
     modern,
+    summarize,
 )
 
 small = st.integers(-3, 9)
@@ -55,7 +55,7 @@ messages = st.lists(rows, max_size=8).map(lambda found: Message(rows=tuple(found
 @pytest.mark.parametrize("revision", ["frames", "lines"])
 @given(value=messages)
 def test_facts_are_what_the_rows_say(revision: Any, value: Message) -> None:
-    found = facts_of(value, revision)
+    found = summarize(value, revision)
     assert found.kind == message.kind(value)
     assert found.flags == set(message.flags(value))
     assert found.id == message.message_id(value)
@@ -67,16 +67,16 @@ def test_facts_are_what_the_rows_say(revision: Any, value: Message) -> None:
 
 
 def test_nothing_is_known_of_an_empty_message() -> None:
-    assert facts_of(Message()) == Facts()
+    assert summarize(Message()) == MessageSummary()
 
 
 def test_the_first_version_counts() -> None:
     two = tuple(Version(major=n, minor=0, branch=0, variant=0) for n in (3, 4))
-    assert facts_of(Message(rows=two)).major == 3
+    assert summarize(Message(rows=two)).major == 3
 
 
 def test_kinds_are_told_apart_without_overlap() -> None:
-    assert not facts.ASKS & facts.ANSWERS
+    assert not summary.ASKS & summary.ANSWERS
 
 
 @given(value=messages)
@@ -86,10 +86,10 @@ def test_modern_changes_nothing_but_cancelled_rows(value: Message) -> None:
     for old, new in zip(value.rows, after.rows, strict=True):
         if old != new:
             assert isinstance(old, OpaqueRow)
-            assert old.type in facts.CANCELLED
+            assert old.type in summary.CANCELLED
             assert isinstance(new, Flag)
-    assert facts_of(value).cancelled == any(
-        isinstance(row, OpaqueRow) and row.type in facts.CANCELLED for row in value.rows
+    assert summarize(value).cancelled == any(
+        isinstance(row, OpaqueRow) and row.type in summary.CANCELLED for row in value.rows
     )
 
 

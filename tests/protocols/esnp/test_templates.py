@@ -1,4 +1,4 @@
-"""Rows from moulds are the rows that the codec writes."""
+"""Rows from templates are the rows that the codec writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.templates import (
     END,
-    Mould,
+    DataTemplate,
     bytes_of_rows,
 )
 from wirelake.protocols.esnp.values import data_rows, values_of
@@ -26,14 +26,16 @@ from wirelake.protocols.esnp.values import data_rows, values_of
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 127, 128, 8_191, 8_192, 20_000])
 def test_a_row_of_any_length(size: int) -> None:
     row = Data(name="content", value=Var(type=VarType.LEN_STRING, value="é" + "x" * size))
-    mould = Mould("content", VarType.LEN_STRING)
-    assert mould.row("é".encode() + b"x" * size) == bytes_of_rows(row)
+    template = DataTemplate("content", VarType.LEN_STRING)
+    assert template.row("é".encode() + b"x" * size) == bytes_of_rows(row)
 
 
 @given(st.text(min_size=1, max_size=20), st.binary(max_size=300))
 def test_a_row_of_any_name(name: str, value: bytes) -> None:
     row = Data(name=name, value=Var(type=VarType.LEN_BYTES, value=value))
-    assert Mould(name, VarType.LEN_BYTES).row(value) + END == encode_message(Message(rows=(row,)))
+    assert DataTemplate(name, VarType.LEN_BYTES).row(value) + END == encode_message(
+        Message(rows=(row,))
+    )
 
 
 @given(

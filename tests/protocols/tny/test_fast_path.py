@@ -20,8 +20,8 @@ from wirelake.protocols.tny.events import (
 )
 from wirelake.protocols.tny.fast_path import (
     Answer,
-    AtOnce,
-    Later,
+    Deferred,
+    FastHandler,
 )
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import (
@@ -29,11 +29,11 @@ from wirelake.protocols.tny.limits import (
     ClientOptions,
     ServerOptions,
 )
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.packets import PLAIN
 from wirelake.protocols.tny.protocol import PROTOCOL
-from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import ClientSession, ServerSession
-from wirelake.protocols.tny.templates import Kind, learn
+from wirelake.protocols.tny.templates import RequestTemplate, learn_template
 from wirelake.protocols.tny.transform import TransformConfig
 
 
@@ -146,10 +146,10 @@ class Quick(Listener):
 
     def __init__(self, options: ServerOptions):
         super().__init__(options)
-        self.session.at_once = self.at_once
+        self.session.fast_handler = self.fast_handler
         self.answered: set[bytes] = set()
 
-    def at_once(self, kind: Kind, body: bytes, _: bytes) -> bytes | Answer | None:
+    def fast_handler(self, kind: RequestTemplate, body: bytes, _: bytes) -> bytes | Answer | None:
         """Remembers what it has answered."""
         answer = decide(kind.protocol, body)
         if answer is not None:
@@ -160,10 +160,10 @@ class Quick(Listener):
 class Slow(Listener):
     """One that reads byte by byte, the long way, and answers what `Quick` did as it comes."""
 
-    def __init__(self, options: ServerOptions, at_once: set[bytes]):
+    def __init__(self, options: ServerOptions, fast_handler: set[bytes]):
         super().__init__(options)
         self.session._is_plain = False
-        self.at_once = at_once
+        self.fast_handler = fast_handler
 
     def take(self, piece: bytes, now: float) -> list[Event]:
         """Takes a piece; what has happened and was not answered as it came."""
@@ -172,7 +172,7 @@ class Slow(Listener):
         for at in range(len(piece)):
             self.session.receive(piece[at : at + 1], now)
             for event in self.session.events():
-                if isinstance(event, Requested) and event.message.body in self.at_once:
+                if isinstance(event, Requested) and event.message.body in self.fast_handler:
                     assert not left, "it must not overtake what came before it"
                     respond(self.session, event.message)
                     left += self.session.events()
@@ -246,7 +246,7 @@ def test_odd_packets_take_the_long_way(
     dialect: str, rest: int, limit: int | None, what: str
 ) -> None:
     options = ServerOptions(dialect=dialect, max_payload=limit)  # type: ignore[arg-type]
-    kind = learn(PROTOCOL.codec(dialect), Message(id=1, protocol=1_000, body=b""))
+    kind = learn_template(PROTOCOL.codec(dialect), Message(id=1, protocol=1_000, body=b""))
     assert kind is not None
     usual = [raw_packet(kind.asked, number) for number in range(1, 6)]
     odd = raw_packet(kind.asked, 4, **ODD[what])
@@ -260,10 +260,10 @@ def test_odd_packets_take_the_long_way(
     assert quick.answered
 
 
-def two_ends(answer: AtOnce) -> tuple[ClientSession, ServerSession]:
+def two_ends(answer: FastHandler) -> tuple[ClientSession, ServerSession]:
     """A client, and a server that has answered its first two requests, and so knows their kind."""
     client, server = ClientSession(access_id=7), ServerSession()
-    server.at_once = answer
+    server.fast_handler = answer
     for _ in range(2):
         client.request(1_001, b"as an event")
         server.receive(client.to_send(), 0.0)
@@ -323,7 +323,7 @@ def test_nothing_overtakes_an_event() -> None:
 
 
 def test_an_application_may_end_the_connection_while_it_answers() -> None:
-    def end(_kind: Kind, _body: bytes, _asked: bytes) -> bytes:
+    def end(_kind: RequestTemplate, _body: bytes, _asked: bytes) -> bytes:
         server.close("enough")
         return b"too late"
 
@@ -337,7 +337,7 @@ def test_an_application_may_end_the_connection_while_it_answers() -> None:
 
 
 def test_an_application_may_push_while_it_answers() -> None:
-    def tell(_kind: Kind, body: bytes, _asked: bytes) -> bytes:
+    def tell(_kind: RequestTemplate, body: bytes, _asked: bytes) -> bytes:
         server.push(20, b"before the answer", now=5.0)
         return body
 
@@ -355,7 +355,7 @@ def test_an_application_may_push_while_it_answers() -> None:
 def test_who_writes_with_options_answers_no_request_at_once() -> None:
     options = ServerOptions(writing=TransformConfig(verify=True))
     client, server = ClientSession(access_id=7), ServerSession(options)
-    server.at_once = lambda _, body, __: body
+    server.fast_handler = lambda _, body, __: body
     for _ in range(4):
         client.request(1_001, b"x")
         server.receive(client.to_send(), 0.0)
@@ -372,19 +372,19 @@ def test_few_kinds_are_kept() -> None:
         for event in server.events():
             assert isinstance(event, Requested)
             server.respond(event.message)
-    assert len(server._kinds) == 8
+    assert len(server._templates) == 8
 
 
 class Thinker:
     """An application that answers later."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Kind, bytes]] = []
+        self.asked: list[tuple[RequestTemplate, bytes]] = []
 
-    def __call__(self, kind: Kind, body: bytes, asked: bytes) -> Later:  # noqa: ARG002
+    def __call__(self, kind: RequestTemplate, body: bytes, asked: bytes) -> Deferred:  # noqa: ARG002
         """Puts the answer off."""
         self.asked.append((kind, asked))
-        return Later.LATER
+        return Deferred.DEFERRED
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,7 @@ def test_an_answer_may_come_later(answer: bytes | Answer, code: int, body: bytes
     server.receive(client.to_send(), 1.0)
     assert (server.events(), server.to_send(), server.pending) == ([], b"", 2)
     for kind, asked in reversed(thinker.asked):
-        server.reply_later(kind, asked, answer, 2.0)
+        server.reply_deferred(kind, asked, answer, 2.0)
     assert server.pending == 0
     client.receive(server.to_send(), 2.0)
     replies = [reply.response for reply in client.events() if isinstance(reply, Replied)]
@@ -417,7 +417,7 @@ def test_a_late_answer_that_does_not_fit_is_said_to_be_so() -> None:
     server.instead = Answer(ResultCode.SERVER_ERROR, b"too large")
     client.request(1_001, b"one")
     server.receive(client.to_send(), 1.0)
-    server.reply_later(*thinker.asked[0], b"x" * (1 << 24), 1.0)
+    server.reply_deferred(*thinker.asked[0], b"x" * (1 << 24), 1.0)
     client.receive(server.to_send(), 1.0)
     (reply,) = client.events()
     assert isinstance(reply, Replied)
@@ -429,7 +429,7 @@ def test_too_many_late_answers_are_refused_one_by_one() -> None:
     client, server = ClientSession(ClientOptions(max_in_flight=100), access_id=7), ServerSession(
         ServerOptions(max_pending=3)
     )  # fmt: skip
-    server.at_once = thinker
+    server.fast_handler = thinker
     for _ in range(2):
         client.request(1_001, b"x")
         server.receive(client.to_send(), 0.0)
@@ -453,5 +453,5 @@ def test_a_late_answer_after_the_end_says_nothing() -> None:
     server.receive(client.to_send(), 1.0)
     server.close("enough")
     server.events()
-    server.reply_later(*thinker.asked[0], b"yes", 2.0)
+    server.reply_deferred(*thinker.asked[0], b"yes", 2.0)
     assert server.to_send() == b""
