@@ -1,4 +1,4 @@
-"""A performance: its truth is what a reader finds in the recording."""
+"""A live run: its truth is what a reader finds in the recording."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.hub_raw.hub_process import wait_until
-from tests.traffic_live.performed import Performed, recording_hub, stage_of, tables_of
+from tests.traffic_live.live_runs import LiveRun, address_of, recording_hub, tables_of
 
 from wirelake.traffic.live import (
+    HubAddress,
     SimulateError,
-    Stage,
-    perform,
+    simulate_live,
 )
-from wirelake.traffic.live.broken import FLAWS
 from wirelake.traffic.live.compare import compare_tables
 from wirelake.traffic.live.journal import CLOCK_NS
-from wirelake.traffic.live.truth import SHEETS
+from wirelake.traffic.live.population import populations
+from wirelake.traffic.live.truth import TABLES
 
-_NOBODY = Stage("http://127.0.0.1:1", Path("nowhere"))
+_NOBODY = HubAddress("http://127.0.0.1:1", Path("nowhere"))
 
 
-def test_a_reader_finds_the_truth(live: Performed, tables: Any) -> None:
+def test_a_reader_finds_the_truth(live: LiveRun, tables: Any) -> None:
     found = compare_tables(tables, live.truth)
     assert found.differences == ()
     assert found.figures > 200
 
 
-def test_everybody_was_there(live: Performed) -> None:
+def test_everybody_was_there(live: LiveRun) -> None:
     summary = live.summary
     assert set(summary.connections) == {"comet", "esnp", "tny", "relay", "magline"}
     assert {"answered", "failed", "orphan"} <= set(summary.calls)
     assert {"acked", "unacked"} <= set(summary.deliveries)
-    assert sum(summary.faults.values()) == len(FLAWS)
+    assert sum(summary.faults.values()) == sum(len(each.malformed) for each in populations())
     assert summary.tunnels
     targets = {(each.protocol, each.target) for each in summary.targets}
     assert {("esnp", "test/sleep"), ("tny", "1003"), ("magline", str(0x1003))} <= targets
     assert {("esnp", "hub/publish"), ("tny", "13"), ("magline", "13")} <= targets
 
 
-def test_the_truth_on_disk(live: Performed) -> None:
+def test_the_truth_on_disk(live: LiveRun) -> None:
     figures = json.loads((live.truth / "truth.json").read_text())
     assert figures["asked"]["seed"] == 3
     assert figures["calls"] == live.summary.calls
-    for name, columns in SHEETS.items():
+    for name, columns in TABLES.items():
         assert pq.read_schema(live.truth / "truth" / f"{name}.parquet").names == columns.names
     calls = pq.read_table(live.truth / "truth" / "calls.parquet").to_pylist()
     slept = [row for row in calls if row["target"] == "test/sleep" and row["latency_max_ns"]]
@@ -63,9 +63,13 @@ def test_twice_on_one_hub(tmp_path: Path) -> None:
     told: list[tuple[float, float]] = []
     with recording_hub(tmp_path) as hub:
         for name in ("one", "two"):
-            stage = stage_of(hub)
-            perform(
-                stage, tmp_path / name, seconds=0.5, scale=0.01, told=lambda *at: told.append(at)
+            hub_address = address_of(hub)
+            simulate_live(
+                hub_address,
+                tmp_path / name,
+                seconds=0.5,
+                scale=0.01,
+                progress=lambda *at: told.append(at),
             )
         waiting = hub.varz()["connections"]
     assert not waiting
@@ -76,11 +80,11 @@ def test_twice_on_one_hub(tmp_path: Path) -> None:
 def test_a_hub_that_dies(tmp_path: Path) -> None:
     caught: list[SimulateError] = []
     with recording_hub(tmp_path) as hub:
-        stage = stage_of(hub)
+        hub_address = address_of(hub)
 
         def run() -> None:
             try:
-                perform(stage, tmp_path / "out", seconds=60, scale=0.01)
+                simulate_live(hub_address, tmp_path / "out", seconds=60, scale=0.01)
             except SimulateError as error:
                 caught.append(error)
 
@@ -101,15 +105,15 @@ def test_a_hub_that_dies(tmp_path: Path) -> None:
 )
 def test_what_cannot_be(tmp_path: Path, asked: dict[str, float], words: str) -> None:
     with pytest.raises(SimulateError, match=words):
-        perform(_NOBODY, tmp_path / "out", **asked)
+        simulate_live(_NOBODY, tmp_path / "out", **asked)
 
 
-def test_a_folder_that_is_not_empty(live: Performed, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty(live: LiveRun, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "something").touch()
     with pytest.raises(SimulateError, match="not empty"):
-        perform(_NOBODY, tmp_path / "out")
-    with pytest.raises(SimulateError, match="not a folder"):
-        perform(_NOBODY, tmp_path / "out" / "something")
+        simulate_live(_NOBODY, tmp_path / "out")
+    with pytest.raises(SimulateError, match="not a directory"):
+        simulate_live(_NOBODY, tmp_path / "out" / "something")
     with tables_of(live) as db, pytest.raises(SimulateError, match="no truth"):
         compare_tables(db, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""A small performance on a hub of its own, and the tables that a reader finds in its recording."""
+"""A small live run on a hub of its own, and the tables that a reader finds in its recording."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from wirelake.columnar.read.reader import (
     table_schema,
 )
 from wirelake.traffic.live import (
+    HubAddress,
     LiveSummary,
-    Stage,
-    perform,
+    simulate_live,
 )
 
 TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "messages")
@@ -29,8 +29,8 @@ _COLUMNS = {"messages": ["protocol", "kind", "name", "direction"]}
 
 
 @dataclass(frozen=True)
-class Performed:
-    """What is left of a performance."""
+class LiveRun:
+    """What a live run leaves."""
 
     truth: Path
     recordings: Path
@@ -47,22 +47,24 @@ def recording_hub(folder: Path, **changes: Any) -> Iterator[HubProcess]:
         yield hub
 
 
-def stage_of(hub: HubProcess) -> Stage:
-    """Where to perform."""
+def address_of(hub: HubProcess) -> HubAddress:
+    """Where to simulate_live."""
     host, port = hub.addresses["admin"]
-    return Stage(f"http://{host}:{port}", hub.data)
+    return HubAddress(f"http://{host}:{port}", hub.data)
 
 
-def performed(folder: Path, *, seconds: float = 3.0, scale: float = 0.05) -> Performed:
-    """Performs, and lets the hub end."""
+def live_run(folder: Path, *, seconds: float = 3.0, scale: float = 0.05) -> LiveRun:
+    """Run clients, then end the hub."""
     with recording_hub(folder) as hub:
         ports = {port: name for name, (_, port) in hub.addresses.items() if name != "admin"}
-        summary = perform(stage_of(hub), folder / "live", seconds=seconds, scale=scale, seed=3)
-    return Performed(folder / "live", folder / "recordings", ports, summary)
+        summary = simulate_live(
+            address_of(hub), folder / "live", seconds=seconds, scale=scale, seed=3
+        )
+    return LiveRun(folder / "live", folder / "recordings", ports, summary)
 
 
 @contextmanager
-def tables_of(found: Performed) -> Iterator[Any]:
+def tables_of(found: LiveRun) -> Iterator[Any]:
     """The tables of the recording, in DuckDB."""
     files = [str(each) for each in sealed_files(found.recordings)]
     with duckdb.connect(":memory:") as db:
