@@ -37,7 +37,6 @@ from wirelake.protocols.tny.limits import (
     RegistryLimits,
     RelayServerOptions,
 )
-from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
@@ -48,6 +47,7 @@ from wirelake.protocols.tny.relay import (
     ServerLink,
     TunnelKey,
 )
+from wirelake.protocols.tny.results import ResultCode
 
 DOCUMENTED = {
     "bad_length",

@@ -48,6 +48,7 @@ from .errors import (
     BadCall,
     ClientError,
     ConnectionLost,
+    Timeout,
     Unsupported,
     session_error,
 )
@@ -249,10 +250,14 @@ class ClientConnection(asyncio.Protocol, ABC):
             self.loop.call_soon(self._flush)
         return self.session
 
-    def wait_for(self, key: Any) -> asyncio.Future[Any]:
-        """A future that `answer` or `fail` completes."""
+    def wait_for(self, key: Any, timeout_s: float | None = None) -> asyncio.Future[Any]:
+        """A future that `answer` or `fail` completes; Timeout after `timeout_s`. Protocols whose
+        session has timeouts of its own give none."""
         future: asyncio.Future[Any] = self.loop.create_future()
         self._waiting[key] = future
+        if timeout_s is not None:
+            late = self.loop.call_later(timeout_s, self.fail, key, Timeout("no reply in time"))
+            future.add_done_callback(lambda _: late.cancel())
         return future
 
     def answer(self, key: Any, value: Any) -> None:

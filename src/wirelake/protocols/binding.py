@@ -5,22 +5,22 @@ so that a client imports no server and a reader of captures neither. The protoco
 in the same way, and the entry point `wirelake.protocols` names the protocol: nothing else has to
 know that it exists.
 
-    # parcel/layout.py
-    PROTOCOL = Protocol(name="parcel", ..., binding="parcel.binding:BINDING")
+    # thermo/layout.py
+    PROTOCOL = Protocol(name="thermo", ..., binding="thermo.binding:BINDING")
 
-    # parcel/binding.py
-    class ParcelSettings(ListenerSettings, frozen=True, kw_only=True):
+    # thermo/binding.py
+    class ThermoSettings(ListenerSettings, frozen=True, kw_only=True):
         port: int = PROTOCOL.port
 
     BINDING = Binding(
-        settings=ParcelSettings,
-        listener="parcel.listener:ParcelListener",
-        client="parcel.client:ParcelConnection",
+        settings=ThermoSettings,
+        listener="thermo.listener:ThermoListener",
+        client="thermo.client:ThermoConnection",
         addressing="names",
     )
 
-The hub then reads a table `[parcel]` of hub.toml into `ParcelSettings` and opens the listener; the
-client dials `parcel://host:port` and, inside TLS, `parcels://host:port`.
+The hub then reads a table `[thermo]` of hub.toml into `ThermoSettings` and opens the listener; the
+client dials `thermo://host:port` and, inside TLS, `thermos://host:port`.
 """
 
 from __future__ import annotations

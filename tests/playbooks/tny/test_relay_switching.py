@@ -42,7 +42,6 @@ from wirelake.protocols.tny.layout import (
     TunnelDisconnect,
     TunnelSwitchLink,
 )
-from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     Relayed,
     TunnelClosed,
@@ -50,6 +49,7 @@ from wirelake.protocols.tny.relay import (
     TunnelOpened,
     TunnelSwitched,
 )
+from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import Requested
 from wirelake.protocols.tny.transform import Dialect
 

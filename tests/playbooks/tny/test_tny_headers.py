@@ -15,6 +15,7 @@ from tests.playbooks.tny.peer import (
 )
 
 from wirelake.protocols.sansio import Failed
+from wirelake.protocols.tny.headers import encode_header
 from wirelake.protocols.tny.layout import (
     Contact,
     ForwardHeader,
@@ -24,7 +25,6 @@ from wirelake.protocols.tny.layout import (
     TracingHeader,
 )
 from wirelake.protocols.tny.limits import ServerOptions
-from wirelake.protocols.tny.message import encode_header
 from wirelake.protocols.tny.session import (
     Replied,
     Requested,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wirelake.protocols.tny.layout import SUCCESS
-from wirelake.protocols.tny.message import (
+from wirelake.protocols.tny.results import (
     CLOSING,
     ResultCode,
     closes,

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from wirelake.protocols.esnp.binding import EsnpSettings
+from wirelake.protocols.esnp.bodies import learn_body
 from wirelake.protocols.esnp.events import Announced, Requested
 from wirelake.protocols.esnp.events import Call as Request
-from wirelake.protocols.esnp.fast_path import Deferred
+from wirelake.protocols.esnp.fast_path import Later
+from wirelake.protocols.esnp.heads import Head
 from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
@@ -34,10 +36,8 @@ from wirelake.protocols.esnp.message import kind
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.esnp.templates import (
     END,
-    DataTemplate,
-    HeadTemplate,
+    Mould,
     bytes_of_rows,
-    learn_body,
 )
 from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH
@@ -82,10 +82,10 @@ _HEAD: Final = bytes_of_rows(
     Address(kind=AddressKind.SERVICE, value=HUB_SERVICE),
     Address(kind=AddressKind.OP, value=NOTIFY),
 )
-_ID: Final = DataTemplate("id", VarType.LEN_STRING)
-_TOPIC: Final = DataTemplate("topic", VarType.LEN_STRING)
-_TEXT: Final = DataTemplate("content", VarType.LEN_STRING)
-_BYTES: Final = DataTemplate("content", VarType.LEN_BYTES)
+_ID: Final = Mould("id", VarType.LEN_STRING)
+_TOPIC: Final = Mould("topic", VarType.LEN_STRING)
+_TEXT: Final = Mould("content", VarType.LEN_STRING)
+_BYTES: Final = Mould("content", VarType.LEN_BYTES)
 _KEPT_MIDDLES: Final = 1_024
 
 
@@ -104,12 +104,12 @@ class EsnpForm:
         like = notification.topic, len(content), _is_text(content)
         middle = self._middles.get(like) or self._middle(*like)
         rest = self._rest(notification)
-        return b"".join((_HEAD, _ID.prefix(len(id_text)), id_text, middle, content, rest))
+        return b"".join((_HEAD, _ID.beginning(len(id_text)), id_text, middle, content, rest))
 
     def _middle(self, topic: str | None, size: int, is_text: bool) -> bytes:
         """What is between the id and the content: the same for all of a topic and a size."""
         name = b"" if topic is None else _TOPIC.row(topic.encode())
-        middle = name + (_TEXT if is_text else _BYTES).prefix(size)
+        middle = name + (_TEXT if is_text else _BYTES).beginning(size)
         if len(self._middles) >= _KEPT_MIDDLES:
             self._middles.clear()
         self._middles[topic, size, is_text] = middle
@@ -210,16 +210,16 @@ class EsnpConnection(Connection):
     """One connection that speaks ESNP."""
 
     protocol: ClassVar[str] = "esnp"
+    token_sign_on: ClassVar[bool] = True
     listener: EsnpListener
     session: EsnpSession
 
-    __slots__ = ("_acting", "_auth_by", "_drained", "_failed_attempts", "_signing_on")
+    __slots__ = ("_acting", "_drained", "_failed_attempts", "_signing_on")
 
     def __init__(self, listener: EsnpListener):
         super().__init__(listener)
         self.form = ESNP_FORM
         self._acting = False
-        self._auth_by = 0.0
         self._drained: asyncio.Future[None] | None = None
         self._failed_attempts = 0
         self._signing_on = False
@@ -231,14 +231,12 @@ class EsnpConnection(Connection):
         session = EsnpSession(Role.SERVER, self.listener.options, now=now)
         if self.listener.asks_for_token:
             session.message_limit = UNAUTHENTICATED_LIMIT
-            self._auth_by = now + self.hub.limits.auth_s
         return session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has come; where no token is asked for, it may begin."""
         super().connection_made(transport)
-        if not self.listener.asks_for_token and not self.transport.is_closing():
-            self.hub.authority.anonymous(self)
+        if self.client is not None:
             self._let_in()
 
     @property
@@ -250,13 +248,6 @@ class EsnpConnection(Connection):
         """Pushes notifications as events."""
         for notification in notifications:
             self.write(ESNP_FORM.encode(notification))
-
-    def check_deadlines(self, now: float) -> None:
-        """Looks at the deadlines, also at that of signing on."""
-        if self.client is None and self.open and self._auth_by and now > self._auth_by:
-            self.end("auth_timeout")
-            return
-        super().check_deadlines(now)
 
     def resume_writing(self) -> None:
         """The peer has caught up: streams go on."""
@@ -278,13 +269,13 @@ class EsnpConnection(Connection):
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _answer_fast_path(
-        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
-    ) -> bytes | str | Deferred | None:
+    def _at_once(
+        self, head: Head, rows: tuple[Row, ...], number: bytes
+    ) -> bytes | str | Later | None:
         """Answers a plain request to a plain service, or to the hub, while it is read."""
         service = head.target
         if service is None:
-            service = head.target = self._fast_path_target(head)
+            service = head.target = self._quick_target(head)
         if service is False:
             return None
         if service is True:
@@ -293,7 +284,7 @@ class EsnpConnection(Connection):
         outcome = service.now(call, values_of(rows) if service.takes_values else {})
         return self._body_of(head, outcome)
 
-    def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
+    def _quick_target(self, head: Head) -> Service | bool:
         """A plain service; True for the hub itself; False for what can wait for its turn."""
         if head.service == HUB_SERVICE:
             return (call := CALLS.get(head.op)) is not None and call.frequent
@@ -301,21 +292,21 @@ class EsnpConnection(Connection):
         return service if service is not None and service.immediate else False
 
     def _ask_hub(
-        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
-    ) -> bytes | str | Deferred | None:
+        self, head: Head, rows: tuple[Row, ...], number: bytes
+    ) -> bytes | str | Later | None:
         values = values_of(rows)
         if head.op == PUBLISH.name:
             if not head.concurrent and values.get("ttl_s") != 0:
                 return None  # answered when it is on disk, and those after it later still
             if head.learned < _LEARNED:
                 self._learn(head, rows, values)
-            elif head.fast_body is not None and isinstance(content := values.get("content"), str):
-                head.fast_body[0].expect(len(content))
+            elif head.quick is not None and isinstance(content := values.get("content"), str):
+                head.quick[0].expect(len(content))
         answer = DeferredReply(partial(self._answer_later, head, number))
         self.listener.calls.run(self, head.op, values, answer.take)
         return self._so_far(head, answer)
 
-    def _learn(self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
+    def _learn(self, head: Head, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
         """Publishes to the same topic need not be read row by row."""
         topic, kind, ttl_s = values.get("topic"), values.get("type", 0), values.get("ttl_s")
         if not isinstance(topic, str) or not isinstance(kind, int) or not 0 <= kind <= 0xFF:
@@ -325,12 +316,12 @@ class EsnpConnection(Connection):
         body = learn_body(rows, "content")
         if body is not None:
             publication = Publication(topic, None, b"", kind, ttl_s=ttl_s)
-            head.fast_body = body, partial(self._publish_fast_path, head, publication)
+            head.quick = body, partial(self._publish_quickly, head, publication)
             head.learned += 1
 
-    def _publish_fast_path(
-        self, head: HeadTemplate, like: Publication, content: bytes, number: bytes
-    ) -> bytes | str | Deferred:
+    def _publish_quickly(
+        self, head: Head, like: Publication, content: bytes, number: bytes
+    ) -> bytes | str | Later:
         """Publishes as before, with another content."""
         if like.ttl_s == 0:
             try:
@@ -344,14 +335,14 @@ class EsnpConnection(Connection):
         self.listener.calls.publish(publication, answer.take)
         return self._so_far(head, answer)
 
-    def _so_far(self, head: HeadTemplate, answer: DeferredReply) -> bytes | str | Deferred:
+    def _so_far(self, head: Head, answer: DeferredReply) -> bytes | str | Later:
         """The answer if it is known; else it comes later."""
         if answer.known:
             return self._body_of(head, answer.outcome)
         answer.late = True
-        return Deferred.DEFERRED
+        return Later.LATER
 
-    def _body_of(self, head: HeadTemplate, outcome: Result | HubError) -> bytes | str:
+    def _body_of(self, head: Head, outcome: Result | HubError) -> bytes | str:
         """The body of the answer, or the text of the error."""
         if type(outcome) is Published:
             self.hub.counts.calls[_OK] += 1
@@ -363,13 +354,13 @@ class EsnpConnection(Connection):
                 return body
         except (SessionError, EncodeError, HubError) as error:
             outcome = _unwritable(f"{head.service}/{head.op}", error)
-        self._count(outcome)
+        self.count_call(outcome)
         return outcome.text
 
-    def _answer_later(self, head: HeadTemplate, number: bytes, outcome: Result | HubError) -> None:
+    def _answer_later(self, head: Head, number: bytes, outcome: Result | HubError) -> None:
         """Answers what was put off while it was read."""
         if self.open:
-            self.write(self.session.reply_deferred(head, number, self._body_of(head, outcome)))
+            self.write(self.session.reply_later(head, number, self._body_of(head, outcome)))
 
     def _requested(self, request: Request) -> None:
         rows = request.message.rows
@@ -392,7 +383,7 @@ class EsnpConnection(Connection):
             return
         rows = event.message.rows
         call = Call("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
-        self._run(target_of(rows), call, self._count)
+        self._run(target_of(rows), call, self.count_call)
 
     def _run(self, target: tuple[str, str], call: Call, answer: Answerer) -> None:
         if target[0] == HUB_SERVICE:
@@ -403,10 +394,6 @@ class EsnpConnection(Connection):
             answer(HubError("not_found", f"there is no service {'/'.join(target)}"))
         else:
             service.run(call, values_of(call.rows) if service.takes_values else {}, answer)
-
-    def _count(self, outcome: Result | HubError) -> None:
-        code = outcome.code if isinstance(outcome, HubError) else "ok"
-        self.hub.counts.calls[self.protocol, code] += 1
 
     # -- signing on --------------------------------------------------------------------------
 
@@ -434,7 +421,7 @@ class EsnpConnection(Connection):
 
     def _let_in(self) -> None:
         self.session.message_limit = self.listener.options.message_limit
-        self.session.fast_handler = self._answer_fast_path
+        self.session.at_once = self._at_once
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -454,7 +441,7 @@ class EsnpConnection(Connection):
                 outcome = error
         if isinstance(outcome, HubError):
             self.session.answer(request, error=outcome.text)
-        self._count(outcome)
+        self.count_call(outcome)
         if not self._acting:
             self.react()
 

@@ -23,8 +23,8 @@ from wirelake.protocols.sansio import (
 from wirelake.protocols.tny.binding import BINDING
 from wirelake.protocols.tny.calls import response_to
 from wirelake.protocols.tny.layout import Message, Mode
-from wirelake.protocols.tny.message import ResultCode, closes
 from wirelake.protocols.tny.relay import TunnelKey
+from wirelake.protocols.tny.results import ResultCode, closes
 from wirelake.protocols.tny.session import SYSTEM_PROTOCOL
 
 from ..errors import HubError
@@ -73,7 +73,7 @@ class Tunnel(TnyPeer):
         self.session = _End()
         self._next_id = 1
         if listener.settings.auth == "token":
-            self._auth_by = self.hub.loop.time() + self.hub.limits.auth_s
+            self.sign_on_by = self.hub.loop.time() + self.hub.limits.auth_s
 
     def make_session(self, now: float) -> Session:  # noqa: ARG002
         """There is none."""
@@ -174,7 +174,7 @@ class Tunnel(TnyPeer):
 
     def check_deadlines(self, now: float) -> None:
         """Who has not signed on in time is sent away; all else is the link's."""
-        if self.client is None and self._auth_by and now > self._auth_by:
+        if self.client is None and self.sign_on_by and now > self.sign_on_by:
             self.end("auth_timeout")
 
     # -- writing -----------------------------------------------------------------------------

@@ -28,12 +28,12 @@ from wirelake.protocols.sansio import (
 )
 from wirelake.protocols.tny.binding import BINDING, TnySettings
 from wirelake.protocols.tny.events import Pushed, Requested
-from wirelake.protocols.tny.fast_path import Answer, Deferred
+from wirelake.protocols.tny.fast_path import Answer, Later
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import ServerOptions
-from wirelake.protocols.tny.message import ResultCode
+from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import ServerSession
-from wirelake.protocols.tny.templates import RequestTemplate
+from wirelake.protocols.tny.templates import Kind
 from wirelake.protocols.tny.transform import TransformConfig
 from wirelake.wire.errors import EncodeError
 
@@ -101,14 +101,12 @@ class TnyPeer(Connection):
 
     protocol: ClassVar[str] = "tny"
 
-    __slots__ = ("_auth_by", "_calls", "_running", "_services")
+    __slots__ = ("_calls", "_services")
 
     def __init__(self, listener: Listener, calls: HubCalls):
         super().__init__(listener)
         self._calls = calls
         self._services = self.hub.services.numbered(self.protocol)
-        self._running = 0
-        self._auth_by = 0.0
 
     @abstractmethod
     def answer(
@@ -133,7 +131,7 @@ class TnyPeer(Connection):
             self._running += 1
             service.run(Call("tny", self, body), body, partial(self._respond_later, request))
 
-    def _fast_path_answer(self, outcome: Result | HubError) -> bytes | Answer:
+    def _quick_answer(self, outcome: Result | HubError) -> bytes | Answer:
         """What is said, in its shortest form."""
         if type(outcome) is bytes:
             self.hub.counts.calls[_OK] += 1
@@ -149,7 +147,7 @@ class TnyPeer(Connection):
                 return Answer(_SUCCESS, body)
         except HubError as error:
             outcome = error
-        self._count(outcome)
+        self.count_call(outcome)
         return refusal(outcome)
 
     def heed(self, push: Message) -> None:
@@ -176,7 +174,7 @@ class TnyPeer(Connection):
 
     def _event_done(self, outcome: Result | HubError) -> None:
         self._running -= 1
-        self._count(outcome)
+        self.count_call(outcome)
 
     def _serve_other(self, request: Message) -> None:
         hub_call = BY_NUMBER.get(request.protocol)
@@ -201,10 +199,6 @@ class TnyPeer(Connection):
     def _respond(self, request: Message, outcome: Result | HubError, *, late: bool = False) -> None:
         code, body = self._answer_of(outcome)
         self.answer(request, code, body, late=late)
-
-    def _count(self, outcome: Result | HubError) -> None:
-        code = outcome.code if isinstance(outcome, HubError) else "ok"
-        self.hub.counts.calls["tny", code] += 1
 
 
 def refusal(error: HubError) -> Answer:
@@ -247,6 +241,7 @@ def server_options(settings: TnySettings) -> ServerOptions:
 class TnyConnection(TnyPeer):
     """One client's connection."""
 
+    token_sign_on: ClassVar[bool] = True
     __slots__ = ("_owes",)
 
     listener: TnyListener
@@ -264,15 +259,13 @@ class TnyConnection(TnyPeer):
         session.instead = _TOO_LARGE
         if self.listener.settings.auth == "token":
             session.accept(BEFORE_AUTH_BYTES)
-            self._auth_by = now + self.hub.limits.auth_s
         return session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come; where nobody must sign on it is let in as nobody in particular."""
         super().connection_made(transport)
-        if self.listener.settings.auth == "none" and self.id in self.hub.connections:
-            self.hub.authority.anonymous(self)
-            self.session.fast_handler = self._answer_fast_path
+        if self.client is not None:
+            self.session.at_once = self._at_once
 
     def on_event(self, event: Event) -> None:
         """Serves requests; answers to pushes, and ticks, need nothing."""
@@ -290,7 +283,7 @@ class TnyConnection(TnyPeer):
             return
         if request.protocol == _AUTH and self.client is not None:
             session.accept(None)
-            session.fast_handler = self._answer_fast_path
+            session.at_once = self._at_once
         try:
             now = self.hub.loop.time() if late else None
             session.respond(request, body, code=code, now=now)
@@ -298,22 +291,20 @@ class TnyConnection(TnyPeer):
             if error.code == "too_large":
                 session.respond(request, _TOO_LARGE.body, code=_TOO_LARGE.code)
 
-    def _answer_fast_path(
-        self, kind: RequestTemplate, body: bytes, asked: bytes
-    ) -> bytes | Answer | Deferred | None:
+    def _at_once(self, kind: Kind, body: bytes, asked: bytes) -> bytes | Answer | Later | None:
         """Answers a plain request to a plain service, or to the hub, while it is read
         (`tny/plain.py`). Only for who has signed on."""
         service = kind.target
         if service is None:
-            service = kind.target = self._fast_path_target(kind.protocol)
+            service = kind.target = self._quick_target(kind.protocol)
         if service is False:
             return None
         if type(service) is str:
             return self._ask_hub(kind, service, body, asked)
         call = Call("tny", self, body) if service.wants_call else None
-        return self._fast_path_answer(service.now(call, body))
+        return self._quick_answer(service.now(call, body))
 
-    def _fast_path_target(self, protocol: int) -> Service | str | Literal[False]:
+    def _quick_target(self, protocol: int) -> Service | str | Literal[False]:
         """A plain service, or the name of a call of the hub; False for what can wait."""
         service = self._services.get(protocol)
         if service is not None:
@@ -322,26 +313,24 @@ class TnyConnection(TnyPeer):
         return hub_call.name if hub_call is not None and hub_call.frequent else False
 
     def _ask_hub(
-        self, kind: RequestTemplate, name: str, body: bytes, asked: bytes
-    ) -> bytes | Answer | Deferred | None:
+        self, kind: Kind, name: str, body: bytes, asked: bytes
+    ) -> bytes | Answer | Later | None:
         if self._running >= self.hub.limits.calls:
             return None  # refused when its turn has come
         answer = DeferredReply(partial(self._answer_later, kind, asked))
         self._calls.run(self, name, body, answer.take)
         if answer.known:
-            return self._fast_path_answer(answer.outcome)
+            return self._quick_answer(answer.outcome)
         answer.late = True
         self._running += 1
-        return Deferred.DEFERRED
+        return Later.LATER
 
-    def _answer_later(
-        self, kind: RequestTemplate, asked: bytes, outcome: Result | HubError
-    ) -> None:
+    def _answer_later(self, kind: Kind, asked: bytes, outcome: Result | HubError) -> None:
         """Answers what was put off while it was read."""
         self._running -= 1
         if self.open:
-            answer = self._fast_path_answer(outcome)
-            self.session.reply_deferred(kind, asked, answer, self.hub.loop.time())
+            answer = self._quick_answer(outcome)
+            self.session.reply_later(kind, asked, answer, self.hub.loop.time())
             if not self._owes:
                 self._owes = True
                 self.hub.outbox.before(self._say_all)
@@ -377,13 +366,6 @@ class TnyConnection(TnyPeer):
             self.refuse()
         else:
             self.session.close(reason)
-
-    def check_deadlines(self, now: float) -> None:
-        """Looks at the deadlines; who has not signed on in time is sent away."""
-        if self.client is None and self._auth_by and now > self._auth_by and self.open:
-            self.end("auth_timeout")
-            return
-        super().check_deadlines(now)
 
 
 _TOO_LARGE: Final = refusal(HubError("too_large", "the answer does not fit a packet"))

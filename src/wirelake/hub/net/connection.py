@@ -1,15 +1,35 @@
-"""What every connection of the hub does, whatever it speaks: bytes in, session, events, bytes out.
+"""The base class of the hub's connections: bytes in, session, events, bytes out.
 
-A protocol's connection (`comet.py`, `esnp.py`, ...) makes the session, acts on its events and puts
-notifications into its own form. What is here is the same for all:
+Subclass `Connection` and `Listener` to serve another protocol, and name the listener in the
+protocol's binding (`wirelake.protocols.binding`). A subclass of `Connection` provides:
 
-- Bytes are given to the session in slices, one in a turn of the loop, so that 64,000 tiny frames
-  in one read do not hold up the others.
-- What is written in a turn leaves together (`outbox.py`); within `data_received`, at its end.
-- A peer that does not read is not read from either, gets no more notifications, and is dropped
-  when that lasts (`Limits.slow_reader_s`).
-- A frame that takes for ever is cut off (`Limits.frame_s`, `Limits.frame_bytes_per_s`).
-- Recording and watching see whole frames, as they cross.
+    protocol       the protocol's name
+    make_session   the server's session (`wirelake.protocols.sansio.Session`)
+    on_event       what an event of the session means
+    deliver        push notifications
+    may_receive    whether notifications may be pushed now
+
+and, where the protocol needs them, `token_sign_on`, `say_goodbye`, `on_closed`, `key_log`,
+`check_deadlines`. For its work it has:
+
+    call_target    call a service, or the hub itself, by `service/op`
+    call_hub       one of the hub's own calls (`wirelake.protocols.hub_calls`), sign-on too
+    json_result    the result of a call in JSON
+    react          handle events and write what the session has to send; after every change of the
+                   session outside of `on_event`
+    end, drop      close the connection, politely or at once
+    client, open, peer, paused_since, session, hub (`HubContext`)
+
+A protocol that is called often has a fast path of its own instead of `call_target`: `esnp.py` and
+`tny.py` answer plain requests while they are read. What the base class does for all:
+
+- Bytes are given to the session in slices, one per loop iteration, so that 64,000 tiny frames in
+  one read do not delay other connections (`Limits.bytes_per_turn`).
+- Everything written in one iteration leaves in one write (`outbox.py`).
+- A peer that does not read is not read from, gets no more notifications, and is dropped after
+  `Limits.slow_reader_s`.
+- A frame that arrives too slowly is cut off (`Limits.frame_s`, `Limits.frame_bytes_per_s`).
+- The recorder and live views see whole frames, as they cross.
 """
 
 from __future__ import annotations
@@ -19,9 +39,11 @@ import logging
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
+from wirelake.protocols.hub_calls import HUB_SERVICE
 from wirelake.protocols.sansio import (
     Closed,
     Event,
@@ -31,9 +53,11 @@ from wirelake.protocols.sansio import (
     Side,
 )
 
+from ..errors import HubError
 from ..observe.tap import Tap
 from ..pubsub.notifications import Form, Notification
 from ..pubsub.subscriptions import Client
+from ..rpc.call_types import Answerer, Call, Result, json_body
 from .context import HubContext
 
 if TYPE_CHECKING:
@@ -55,6 +79,11 @@ class Connection(asyncio.Protocol):
     """One connection, from its first byte to its last."""
 
     protocol: ClassVar[str]
+    """The protocol's name, as the registry has it."""
+    token_sign_on: ClassVar[bool] = False
+    """Whether the setting `auth` is applied here: with "none" a connection belongs to an anonymous
+    client at once, with "token" it is closed when it has not signed on after `Limits.auth_s`.
+    Protocols whose session does that itself (magline, comet) leave it off."""
     acks_all: ClassVar[bool] = False
     """Whether the protocol itself acknowledges every notification (comet)."""
     inward: ClassVar[Direction] = "c2s"
@@ -68,6 +97,7 @@ class Connection(asyncio.Protocol):
         "_out",
         "_peer_done",
         "_rest",
+        "_running",
         "_tasks",
         "_whole_from",
         "client",
@@ -84,6 +114,7 @@ class Connection(asyncio.Protocol):
         "paused_since",
         "peer",
         "session",
+        "sign_on_by",
         "transport",
     )
 
@@ -103,10 +134,13 @@ class Connection(asyncio.Protocol):
         self.peer: tuple[str, int] = ("", 0)
         self.opened_ns = 0
         self.session: Any = None
+        self.sign_on_by = 0.0
+        """When the connection is closed if nobody has signed on; 0: never."""
         self.transport: Any = None
         self._out: list[bytes] | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._peer_done = False
+        self._running = 0
         self._rest: bytes | None = None
         self._early = b""
         self._whole_from = 0
@@ -161,6 +195,11 @@ class Connection(asyncio.Protocol):
         if not self.hub.table.admit(self):
             self.transport.abort()
             return
+        if self.token_sign_on:
+            if self.listener.settings.auth == "none":
+                self.hub.authority.anonymous(self)
+            else:
+                self.sign_on_by = now + limits.auth_s
         self._react()
 
     def data_received(self, data: bytes) -> None:
@@ -353,6 +392,41 @@ class Connection(asyncio.Protocol):
             self.hub.tap.crossed(self, self.outward, data)
         self.transport.write(data)
 
+    # -- calls, for protocols without a fast path of their own ---------------------------------
+
+    def call_hub(self, name: str, given: Mapping[str, Any] | bytes, answer: Answerer) -> None:
+        """Run one of the hub's own calls; `answer` gets the result or a HubError, once."""
+        self.hub.calls.run(self, name, given, answer)
+
+    def call_target(self, target: str, body: bytes, answer: Answerer) -> None:
+        """Call `service/op`, or the hub itself, with a JSON body."""
+        service_name, _, op = target.partition("/")
+        service = self.hub.services.named(service_name, op)
+        if service_name == HUB_SERVICE:
+            self.hub.calls.run(self, op, body, answer)
+        elif self.client is None:
+            answer(HubError("auth_required"))
+        elif service is None:
+            answer(HubError("not_found", f"no service {target!r}"))
+        elif self._running >= self.hub.limits.calls:
+            answer(HubError("too_busy", "too many concurrent calls"))
+        else:
+            self._running += 1
+            service.run(Call(self.protocol, self, body), body, partial(self._call_done, answer))
+
+    def _call_done(self, answer: Answerer, outcome: Result | HubError) -> None:
+        self._running -= 1
+        answer(outcome)
+
+    def json_result(self, result: Result) -> bytes:
+        """The result of a call in JSON; HubError when it cannot be encoded."""
+        return json_body(result)
+
+    def count_call(self, outcome: Result | HubError) -> None:
+        """Count a call by protocol and error code (`wirelake_calls_total`)."""
+        code = outcome.code if isinstance(outcome, HubError) else "ok"
+        self.hub.counts.calls[self.protocol, code] += 1
+
     # -- the application's side --------------------------------------------------------------
 
     def spawn(self, work: Awaitable[Any]) -> None:
@@ -401,6 +475,9 @@ class Connection(asyncio.Protocol):
             self.drop("slow_reader")
             return
         if self.transport.is_closing():
+            return
+        if self.client is None and self.sign_on_by and now > self.sign_on_by and self.open:
+            self.end("auth_timeout")
             return
         held = self.session.buffered
         if not held:

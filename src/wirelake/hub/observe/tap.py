@@ -29,6 +29,7 @@ class ObservedConnection(Protocol):
     """What observers need of a connection."""
 
     protocol: ClassVar[str]
+    acks_all: ClassVar[bool]
     inward: ClassVar[Direction]
     """Direction of received bytes; `s2c` on a link that the hub itself dialled."""
     id: int

@@ -32,7 +32,6 @@ from .layout import (
     TunnelSwitchLink,
 )
 from .limits import GATEWAY_TUNNELS, GatewayOptions
-from .message import ResultCode
 from .relay_events import (
     LinkUp,
     Relayed,
@@ -47,6 +46,7 @@ from .relay_link import (
     link_id,
     receives,
 )
+from .results import ResultCode
 
 __all__ = ["GatewayLink", "GatewayTunnels"]
 

@@ -1,8 +1,8 @@
-"""What clients did and saw, noted while it happens: the source of the truth.
+"""What clients did and saw, written down while they do it: the source of the truth.
 
 Nothing here is decoded from a capture. A client notes a message when it hands it to its session, or
-when its session returns one; a call when it is sent and when it is answered, with the wall clock
-before the write and after the read. The hub's own two times lie between these.
+when its session hands one over; a call when it asks and when it is answered, with the wall clock
+before its write and after its read, which the hub's own two times lie between.
 """
 
 from __future__ import annotations
@@ -12,27 +12,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = [
-    "CLOCK_NS",
-    "CallEntry",
-    "ConnectionEntry",
-    "DeliveryEntry",
-    "Journal",
-    "Publication",
-    "TunnelEntry",
-]
+__all__ = ["CLOCK_NS", "Asked", "Contact", "Handed", "Ledger", "Passage", "Publication"]
 
 CLOCK_NS: Final = 1_000_000
-"""Possible error of a time at either end: timers tick in milliseconds."""
+"""How much a time may be off at either end: timers tick in milliseconds."""
 
-_ANSWERED: Final = frozenset({"answered", "failed"})
+_KINDS_ANSWERED: Final = frozenset({"answered", "failed"})
 
 
 @dataclass(slots=True, eq=False)
-class CallEntry:
+class Asked:
     """A call, as its client knows it."""
 
-    connection: ConnectionEntry
+    contact: Contact
     protocol: str
     target: str | None
     message_id: int | None
@@ -44,23 +36,23 @@ class CallEntry:
     latency_max_ns: int | None = None
 
     def answer(self, status: str, read_ns: int) -> None:
-        """Note the response."""
+        """The answer is there."""
         self.outcome = "answered" if status == "ok" else "failed"
         self.status = status
         self.latency_max_ns = read_ns - self.asked_ns
 
     def lose(self) -> None:
-        """Note that the client disconnects without waiting for the response."""
+        """The client hangs up and will never know."""
         self.outcome, self.cause = "lost", "closed"
 
     @property
     def latency_min_ns(self) -> int | None:
-        """Lower bound of its latency; None without a response."""
-        return self.at_least_ns if self.outcome in _ANSWERED else None
+        """The least that it can have taken; None without an answer."""
+        return self.at_least_ns if self.outcome in _KINDS_ANSWERED else None
 
 
 @dataclass(slots=True, eq=False)
-class ConnectionEntry:
+class Contact:
     """A connection, as its client knows it."""
 
     number: int
@@ -77,20 +69,19 @@ class ConnectionEntry:
     messages: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     """By protocol, kind, name and direction."""
     failures: int = 0
-    heartbeats: int = 0
     faults: list[str] = field(default_factory=list)
-    """Codes of the malformed frames that it sent."""
+    """Codes of what it sent and nobody can decode."""
 
-    def sent(self, kind: str, name: str, count: int = 1) -> None:
-        """Note messages of the client."""
+    def said(self, kind: str, name: str, count: int = 1) -> None:
+        """The client sent messages."""
         self.messages[self.protocol, kind, name, "c2s"] += count
 
-    def received(self, kind: str, name: str, count: int = 1) -> None:
-        """Note messages of the hub."""
+    def heard(self, kind: str, name: str, count: int = 1) -> None:
+        """The client got messages."""
         self.messages[self.protocol, kind, name, "s2c"] += count
 
     def total(self, *, direction: str | None = None, kinds: tuple[str, ...] | None = None) -> int:
-        """Count messages of a direction or of some kinds."""
+        """How many messages there were, of a direction or of some kinds."""
         return sum(
             count
             for (_, kind, _, way), count in self.messages.items()
@@ -98,12 +89,12 @@ class ConnectionEntry:
         )
 
     def named(self, *names: str) -> int:
-        """Count messages by name."""
+        """How many messages have one of these names."""
         return sum(count for key, count in self.messages.items() if key[2] in names)
 
 
 @dataclass(slots=True, eq=False)
-class TunnelEntry(ConnectionEntry):
+class Passage(Contact):
     """A tunnel, as the gateway knows it; its messages are those of its user."""
 
     instance_id: int = 0
@@ -113,17 +104,16 @@ class TunnelEntry(ConnectionEntry):
 
 @dataclass(slots=True, eq=False)
 class Publication:
-    """What was published: where, the earliest possible time, and for how many."""
+    """What was published: where, when at the earliest, and for how many."""
 
     topic: str | None
-    recipient: tuple[str, str] | None
-    """Protocol and client, of a notification for one client."""
+    client: str | None
     asked_ns: int
     audience: int
 
 
 @dataclass(slots=True, eq=False)
-class DeliveryEntry:
+class Handed:
     """A notification and one client, as the client knows it."""
 
     sends: int = 0
@@ -136,76 +126,69 @@ class DeliveryEntry:
     """After that was answered."""
 
 
-class Journal:
-    """All entries."""
+class Ledger:
+    """Everything that was noted."""
 
     def __init__(self) -> None:
-        self.connections: list[ConnectionEntry] = []
-        self.tunnels: list[TunnelEntry] = []
-        self.calls: list[CallEntry] = []
+        self.contacts: list[Contact] = []
+        self.passages: list[Passage] = []
+        self.calls: list[Asked] = []
         self.publications: dict[str, Publication] = {}
-        self.deliveries: dict[tuple[str, str, str], DeliveryEntry] = {}
-        """By protocol, client and notification; only of protocols whose messages carry the ids of
-        notifications: the table `deliveries` has no others."""
+        self.handed: dict[tuple[str, str], Handed] = {}
+        """By client and notification; of comet alone, whose messages name what they carry."""
         self._numbers = 0
 
-    def connection(self, protocol: str) -> ConnectionEntry:
-        """Add a connection."""
+    def contact(self, protocol: str) -> Contact:
+        """A new connection."""
         self._numbers += 1
-        found = ConnectionEntry(self._numbers, protocol)
-        self.connections.append(found)
+        found = Contact(self._numbers, protocol)
+        self.contacts.append(found)
         return found
 
-    def tunnel(
-        self, protocol: str, link: ConnectionEntry, instance_id: int, tunnel_id: int
-    ) -> TunnelEntry:
-        """Add a tunnel on a link; `protocol` is that of the messages in it."""
+    def passage(self, link: Contact, instance_id: int, tunnel_id: int) -> Passage:
+        """A new tunnel on a link."""
         self._numbers += 1
-        found = TunnelEntry(
-            self._numbers, protocol, instance_id=instance_id, tunnel_id=tunnel_id, link=link.number
+        found = Passage(
+            self._numbers, "tny", instance_id=instance_id, tunnel_id=tunnel_id, link=link.number
         )
-        self.tunnels.append(found)
+        self.passages.append(found)
         return found
 
-    def call(
+    def ask(
         self,
-        connection: ConnectionEntry,
+        contact: Contact,
         target: str,
         message_id: int | None,
         asked_ns: int,
         at_least_ns: int = 0,
-    ) -> CallEntry:
-        """Add a call; its request is yet to be written."""
-        call = CallEntry(connection, connection.protocol, target, message_id, at_least_ns, asked_ns)
+    ) -> Asked:
+        """A call begins; its request is yet to be written."""
+        call = Asked(contact, contact.protocol, target, message_id, at_least_ns, asked_ns)
         self.calls.append(call)
         return call
 
-    def orphan(self, connection: ConnectionEntry, cause: str, status: str) -> None:
-        """Add a response without a request."""
-        now_ns = time.time_ns()
-        call = CallEntry(connection, connection.protocol, None, None, 0, now_ns, "orphan", cause)
+    def stray(self, contact: Contact, cause: str, status: str) -> None:
+        """An answer to what was no request."""
+        call = Asked(contact, contact.protocol, None, None, 0, time.time_ns(), "orphan", cause)
         call.status = status
         self.calls.append(call)
 
-    def delivered(self, protocol: str, client: str, notification: str, read_ns: int) -> None:
-        """Note that a client received a notification."""
-        found = self._delivery(protocol, client, notification)
+    def saw(self, client: str, notification: str, read_ns: int) -> None:
+        """A client was sent a notification."""
+        found = self.handed.setdefault((client, notification), Handed())
         found.sends += 1
         if found.first_seen_ns is None:
             found.first_seen_ns = read_ns
 
-    def acked(self, protocol: str, client: str, notification: str, asked_ns: int) -> None:
-        """Note that a client acknowledges a notification."""
-        found = self._delivery(protocol, client, notification)
+    def acked(self, client: str, notification: str, asked_ns: int) -> None:
+        """A client acknowledges a notification."""
+        found = self.handed.setdefault((client, notification), Handed())
         found.acks += 1
         if found.ack_from_ns is None:
             found.ack_from_ns = asked_ns
 
-    def ack_answered(self, protocol: str, client: str, notification: str, read_ns: int) -> None:
-        """Note that the hub answered the acknowledgement."""
-        found = self._delivery(protocol, client, notification)
+    def ack_answered(self, client: str, notification: str, read_ns: int) -> None:
+        """The acknowledgement has arrived."""
+        found = self.handed[client, notification]
         if found.ack_by_ns is None:
             found.ack_by_ns = read_ns
-
-    def _delivery(self, protocol: str, client: str, notification: str) -> DeliveryEntry:
-        return self.deliveries.setdefault((protocol, client, notification), DeliveryEntry())

@@ -1,1 +1,0 @@
-"""Live clients, one module per protocol; each declares its populations as `POPULATIONS`."""

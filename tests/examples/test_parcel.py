@@ -1,0 +1,282 @@
+"""A complete protocol of another package, live: `examples/parcel`, found by its entry point.
+
+A hub runs with a table `[parcel]`; it is called, subscribed to, pinged, recorded, tailed and shown
+by `top`, all by the protocol's name. No file of Wirelake names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parcel_courier import PROTOCOL, ParcelSettings
+from parcel_courier.layout import Answer, Ask, Bye, Frame, Notice
+from parcel_courier.session import MAX_FRAME_BYTES, ParcelSession, Received
+from tests.hub.cli.started_hub import HubProcess, eventually, hub_process, wirelake
+from tests.hub.running import running, until
+
+from wirelake.client import AuthFailed, CallFailed, Client, ConnectionLost, Timeout, connect
+from wirelake.hub.config import config_text, make_config
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.protocols import registry
+from wirelake.protocols.sansio import Closed, Failed, Role, SessionError
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "parcel"
+CONFIG = """\
+[esnp]
+enabled = false
+[tny]
+enabled = false
+[relay]
+enabled = false
+[magline]
+enabled = false
+[comet]
+enabled = false
+[admin]
+port = 0
+[parcel]
+port = 0
+[record]
+rotate_s = 3600.0
+"""
+
+
+# -- the package ---------------------------------------------------------------------------------
+
+
+def test_it_has_six_files_and_none_of_ours_names_it() -> None:
+    assert len(list(EXAMPLE.glob("src/parcel_courier/*.py"))) == 6
+    named = [
+        path
+        for folder in ("src", "benchmarks", "tools", "soak")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"\bparcel_courier\b|[\"']parcel[\"']", path.read_text(encoding="utf-8"))
+    ]
+    assert named == []
+
+
+def test_the_configuration_has_its_table_but_does_not_open_it() -> None:
+    assert "\n#[parcel]\n" in config_text()
+    assert "parcel" not in make_config({}).listeners
+    settings = make_config({"parcel": {"idle_s": 5.0}}).listeners["parcel"]
+    assert settings == ParcelSettings(idle_s=5.0)
+    assert settings.port == PROTOCOL.port
+    assert registry.binding("parcel").settings is ParcelSettings
+
+
+# -- the session ---------------------------------------------------------------------------------
+
+
+def _pair() -> tuple[ParcelSession, ParcelSession]:
+    client = ParcelSession(Role.CLIENT, idle_s=10.0)
+    return client, ParcelSession(Role.SERVER, idle_s=10.0)
+
+
+def test_sessions_back_to_back() -> None:
+    client, server = _pair()
+    number = client.send(Ask(target="a/b", body=b"{}"))
+    data = client.to_send()
+    server.receive(data[:5], 0.0)
+    assert server.events() == []
+    server.receive(data[5:], 0.0)
+    assert server.events() == [Received(number, Ask(target="a/b", body=b"{}"))]
+    server.send(Answer(to=number, status=0, body=b"1"))
+    client.receive(server.to_send(), 0.0)
+    assert client.events() == [Received(1, Answer(to=number, status=0, body=b"1"))]
+    client.close()
+    server.receive(client.to_send(), 0.0)
+    (closed,) = server.events()
+    assert isinstance(closed, Closed)
+    assert closed.clean
+
+
+def test_what_a_side_may_not_send() -> None:
+    client, server = _pair()
+    with pytest.raises(SessionError, match="bad_state"):
+        client.send(Notice(id="1", topic="", sent_ms=0, type=0, content=b""))
+    notice = Notice(id="1", topic="", sent_ms=0, type=0, content=b"")
+    server.receive(PROTOCOL.encode(Frame(number=1, body=notice)), 0.0)
+    failed, closed = server.events()
+    assert isinstance(failed, Failed)
+    assert isinstance(closed, Closed)
+    assert failed.code == closed.reason == "bad_state"
+    assert PROTOCOL.decode(server.to_send()).message.body == Bye(reason="bad_state")
+
+
+@pytest.mark.parametrize("data", [b"XX", b"PX" + b"\xff" * 9])
+def test_bad_bytes_close(data: bytes) -> None:
+    _, server = _pair()
+    server.receive(data, 0.0)
+    assert server.closed
+
+
+def test_silence_is_pinged_and_ends() -> None:
+    client, server = _pair()
+    client.on_timer(5.0)
+    server.receive(client.to_send(), 5.0)
+    client.receive(server.to_send(), 5.0)
+    server.on_timer(14.9)
+    assert not server.closed
+    server.on_timer(15.0)
+    assert server.closed
+    with pytest.raises(SessionError):
+        server.send(Answer(to=1, status=0, body=b""))
+    with pytest.raises(SessionError, match="bad_value"):
+        client.send(Ask(target="x" * 256, body=b""))
+    assert MAX_FRAME_BYTES > 0xFFFF
+
+
+# -- the Python client ---------------------------------------------------------------------------
+
+
+def test_calls_topics_and_refusals() -> None:
+    async def go() -> None:
+        clients = ["anna", "ben"]
+        async with running(
+            clients=clients, listeners=[], services=demo_services(), parcel={"port": 0}
+        ) as it:
+            url = "parcel://{}:{}".format(*it.address("parcel"))
+
+            def courier(name: str) -> Client:
+                return connect(url, id=name, token=it.tokens[name])
+
+            async with courier("anna") as anna, courier("ben") as ben:
+                assert (await anna.call("test/add", {"a": 1, "b": 2})).data == {"c": 3}
+                assert (await anna.call("test/echo", b"\xff")).body == b"\xff"
+                assert await anna.ping() > 0
+                with pytest.raises(CallFailed, match="failed on request"):
+                    await anna.call("test/fail")
+                with pytest.raises(CallFailed, match="no service 'no/such'"):
+                    await anna.call("no/such")
+                with pytest.raises(Timeout):
+                    await anna.call("test/sleep", {"ms": 5_000}, timeout_s=0.05)
+                await anna.subscribe("@depot")
+                assert (await ben.publish(b"\xfe", topic="@depot", type=3)).audience == 1
+                (notice,) = [each async for each in _first(anna)]
+                assert (notice.topic, notice.content, notice.type) == ("@depot", b"\xfe", 3)
+                await anna.ack(notice)
+                await until(lambda: it.hub.counts.calls["parcel", "ok"] >= 5)
+            with pytest.raises(AuthFailed):
+                async with connect(url, id="anna", token="wrong", reconnect=False):
+                    pass
+            async with connect(url, reconnect=False) as nobody:
+                with pytest.raises(CallFailed, match="sign on first"):
+                    await nobody.call("test/add", {"a": 1, "b": 2})
+
+    asyncio.run(go())
+
+
+async def _first(client: Client) -> Any:
+    async for each in client.notifications():
+        yield each
+        return
+
+
+def test_nobody_need_sign_on_where_the_hub_says_so_and_late_ones_are_closed() -> None:
+    async def go() -> None:
+        open_to_all = {"port": 0, "auth": "none"}
+        async with running(listeners=[], services=demo_services(), parcel=open_to_all) as it:
+            url = "parcel://{}:{}".format(*it.address("parcel"))
+            async with connect(url) as client:
+                assert (await client.call("test/add", {"a": 1, "b": 2})).data == {"c": 3}
+        async with running(listeners=[], parcel={"port": 0}, limits={"auth_s": 0.05}) as it:
+            url = "parcel://{}:{}".format(*it.address("parcel"))
+            async with connect(url, reconnect=False) as late:
+                (connection,) = it.hub.connections.values()
+                connection.check_deadlines(it.hub.loop.time() + 1.0)
+                with pytest.raises(ConnectionLost):
+                    await late.ping()
+            await until(lambda: it.hub.table.closed_connections)
+            assert it.hub.table.closed_connections[0].reason == "auth_timeout"
+
+    asyncio.run(go())
+
+
+# -- the command line ----------------------------------------------------------------------------
+
+
+@contextmanager
+def _tail(hub: HubProcess) -> Iterator[list[dict[str, Any]]]:
+    """Messages that `wirelake tail` prints, as they come."""
+    admin = "http://{}:{}".format(*hub.address("admin"))
+    command = [sys.executable, "-m", "wirelake.cli", "tail", admin, "--data", str(hub.data)]
+    process = subprocess.Popen(
+        [*command, "--json"], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
+    )
+    rows: list[dict[str, Any]] = []
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            rows.append(json.loads(line))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield rows
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        thread.join(timeout=60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def test_the_command_line_with_a_hub_that_records(tmp_path: Path) -> None:
+    record = tmp_path / "recordings"
+    with hub_process(tmp_path, "--demo", "--record", str(record), config=CONFIG) as hub:
+        added = wirelake("client", "add", "anna", "--data", str(hub.data))
+        token = added.stdout.strip()
+        url = "parcel://{}:{}".format(*hub.address("parcel"))
+        sign_on = ("--id", "anna", "--token", token)
+        with _tail(hub) as tailed:
+            eventually(lambda: wirelake("ping", url, "--count", "1") and tailed, "tail sees a ping")
+            called = wirelake("call", f"{url}/test/add", "a=1", "b=2", "--json", *sign_on)
+            assert called.returncode == 0, called.stderr
+            assert '"c"' in called.stdout
+            pinged = wirelake("ping", url, "--count", "2", "--interval", "0", "--json")
+            assert len(pinged.stdout.splitlines()) == 2, pinged.stderr
+            sent = wirelake("publish", url, "--client", "anna", "parcel 7", *sign_on)
+            assert sent.returncode == 0, sent.stderr
+            args = ("subscribe", url, "@depot", "--count", "1", "--json", *sign_on)
+            shown = wirelake(*args)
+            assert json.loads(shown.stdout)["content"] == "parcel 7", shown.stderr
+            eventually(lambda: any(row.get("name") == "notice" for row in tailed), "a notice")
+        admin = "http://{}:{}".format(*hub.address("admin"))
+        top = wirelake("top", admin, "--data", str(hub.data), "--once")
+        assert "parcel" in top.stdout, top.stderr
+        assert "test/add" in top.stdout
+        assert hub.end()[0] == 0
+    assert token not in json.dumps(tailed)
+    _recorded(record, token)
+
+
+def _recorded(folder: Path, token: str) -> None:
+    """What was recorded, read back: calls and connections by name and client."""
+    calls = _rows(folder, "calls")
+    assert {row["protocol"] for row in calls} == {"parcel"}
+    (add,) = [row for row in calls if row["target"] == "test/add"]
+    assert (add["status"], add["client"], add["outcome"]) == ("ok", "anna", "answered")
+    assert add["latency_ns"] > 0
+    assert {"hello", "hub/publish", "hub/subscribe", "hub/ack"} <= {row["target"] for row in calls}
+    connections = _rows(folder, "connections")
+    assert {row["protocol"] for row in connections} == {"parcel"}
+    assert {"anna"} <= {row["client"] for row in connections}
+    assert token not in json.dumps(_rows(folder, "messages"))
+
+
+def _rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    found = wirelake("read", str(folder), "--table", table, "--to", "json", "--jobs", "1")
+    assert found.returncode == 0, found.stderr
+    return [json.loads(line) for line in found.stdout.splitlines()]
