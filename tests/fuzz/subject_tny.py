@@ -14,7 +14,6 @@ from tests.fuzz.subject import Subject
 from tests.playbooks.tny.peer import CODECS, DIALECTS, EPOCH_MS, KEYS, USER, Numbered, Peer, filler
 
 from wirelake.protocols.sansio import Event, Session
-from wirelake.protocols.tny.headers import encode_header
 from wirelake.protocols.tny.layout import (
     Message,
     Mode,
@@ -23,6 +22,7 @@ from wirelake.protocols.tny.layout import (
     Pong,
 )
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
+from wirelake.protocols.tny.message import encode_header
 from wirelake.protocols.tny.session import (
     ClientSession,
     Requested,

@@ -37,6 +37,7 @@ from wirelake.protocols.tny.limits import (
     RegistryLimits,
     RelayServerOptions,
 )
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
@@ -47,7 +48,6 @@ from wirelake.protocols.tny.relay import (
     ServerLink,
     TunnelKey,
 )
-from wirelake.protocols.tny.results import ResultCode
 
 DOCUMENTED = {
     "bad_length",

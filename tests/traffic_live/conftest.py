@@ -1,4 +1,4 @@
-"""One performance for all tests that only look at what it left."""
+"""One live run for all tests that only look at what it left."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.traffic_live.performed import Performed, performed, tables_of
+from tests.traffic_live.live_runs import LiveRun, live_run, tables_of
 
 
 @pytest.fixture(scope="session")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Performed:
-    """What a small performance left."""
-    return performed(tmp_path_factory.mktemp("live"))
+def live(tmp_path_factory: pytest.TempPathFactory) -> LiveRun:
+    """What a small live run leaves."""
+    return live_run(tmp_path_factory.mktemp("live"))
 
 
 @pytest.fixture(scope="session")
-def tables(live: Performed) -> Iterator[Any]:
+def tables(live: LiveRun) -> Iterator[Any]:
     """What a reader finds in its recording."""
     with tables_of(live) as db:
         yield db

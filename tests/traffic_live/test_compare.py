@@ -10,23 +10,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.traffic_live.performed import Performed
+from tests.traffic_live.live_runs import LiveRun
 
 from wirelake.traffic.live import SimulateError, compare
-from wirelake.traffic.live.compare import MOST_DIFFERENCES, compare_tables
-from wirelake.traffic.live.truth import SHEETS
+from wirelake.traffic.live.compare import MAX_DIFFERENCES, compare_tables
+from wirelake.traffic.live.truth import TABLES
 
 Row = dict[str, Any]
 
 
-def _changed(
-    live: Performed, folder: Path, table: str, change: Callable[[list[Row]], None]
-) -> Path:
+def _changed(live: LiveRun, folder: Path, table: str, change: Callable[[list[Row]], None]) -> Path:
     shutil.copytree(live.truth, folder / "live")
     path = folder / "live" / "truth" / f"{table}.parquet"
     rows = pq.read_table(path).to_pylist()
     change(rows)
-    pq.write_table(pa.Table.from_pylist(rows, schema=SHEETS[table]), path)
+    pq.write_table(pa.Table.from_pylist(rows, schema=TABLES[table]), path)
     return folder / "live"
 
 
@@ -71,7 +69,7 @@ def _slower(row: Row) -> None:
     ],
 )
 def test_it_can_fail(
-    live: Performed,
+    live: LiveRun,
     tables: Any,
     tmp_path: Path,
     table: str,
@@ -83,13 +81,13 @@ def test_it_can_fail(
     assert all(len(each.splitlines()) == 1 for each in found.differences)
 
 
-def test_there_is_an_end_to_differences(live: Performed, tables: Any, tmp_path: Path) -> None:
+def test_there_is_an_end_to_differences(live: LiveRun, tables: Any, tmp_path: Path) -> None:
     truth = _changed(live, tmp_path, "calls", lambda rows: rows.clear())
     found = compare_tables(tables, truth)
-    assert len(found.differences) == MOST_DIFFERENCES + 1
+    assert len(found.differences) == MAX_DIFFERENCES + 1
     assert "more differences" in found.differences[-1]
 
 
-def test_no_lake(live: Performed, tmp_path: Path) -> None:
+def test_no_lake(live: LiveRun, tmp_path: Path) -> None:
     with pytest.raises(SimulateError, match="nothing"):
         compare(tmp_path / "nothing", live.truth)

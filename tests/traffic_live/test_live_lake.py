@@ -1,10 +1,10 @@
-"""A performance, streamed into a lake: its tables equal the truth."""
+"""A live run, streamed into a lake: its tables equal the truth."""
 
 from __future__ import annotations
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.traffic_live.performed import Performed
+from tests.traffic_live.live_runs import LiveRun
 
 from wirelake.lake.engine.run import run
 from wirelake.lake.engine.settings import Settings
@@ -12,7 +12,7 @@ from wirelake.traffic.live import compare
 
 
 def test_a_lake_finds_the_truth(
-    live: Performed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    live: LiveRun, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     lake = tmp_path_factory.mktemp("live-lake") / "lake"
     settings = Settings(ports=live.ports)

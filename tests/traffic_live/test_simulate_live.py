@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.hub_raw.hub_process import HubProcess, wait_until
-from tests.traffic_live.performed import recording_hub, stage_of
+from tests.traffic_live.live_runs import address_of, recording_hub
 
 _COMMAND = [sys.executable, "-m", "wirelake.cli", "simulate"]
 
@@ -25,9 +25,9 @@ def _sockets(hub: HubProcess) -> list[str]:
     return [row["peer"] for row in rows if row["peer"].startswith("127.0.0.1")]
 
 
-def test_it_performs(tmp_path: Path) -> None:
+def test_it_runs(tmp_path: Path) -> None:
     with recording_hub(tmp_path) as hub:
-        where = ["--to-hub", stage_of(hub).admin, "--data", str(hub.data)]
+        where = ["--to-hub", address_of(hub).admin, "--data", str(hub.data)]
         small = ["--seconds", "0.5", "--scale", "0.01"]
         shown = _run(*where, *small, "--out", str(tmp_path / "a"))
         assert shown.returncode == 0, shown.stderr
@@ -60,7 +60,7 @@ def test_options_of_the_other_way(tmp_path: Path, words: list[str], said: str) -
 
 def test_an_interrupt_leaves_nobody(tmp_path: Path) -> None:
     with recording_hub(tmp_path) as hub:
-        where = ["--to-hub", stage_of(hub).admin, "--data", str(hub.data)]
+        where = ["--to-hub", address_of(hub).admin, "--data", str(hub.data)]
         out = ["--out", str(tmp_path / "out"), "--seconds", "60", "--scale", "0.01"]
         heeding = ("env", "--default-signal=INT")  # whatever started these tests
         command = [*heeding, *_COMMAND, *where, *out]

@@ -11,8 +11,8 @@ from typing import ClassVar, cast
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.protocols.tny.layout import Message
-from wirelake.protocols.tny.limits import ClientOptions, SpokenDialect
-from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.limits import ClientOptions, SessionDialect
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.session import (
     CallFailed,
     ClientSession,
@@ -58,7 +58,7 @@ class TnyConnection(NumberedConnection):
         self._pings: deque[object] = deque()
         beat = self.settings.heartbeat_s or _PING_S
         options = ClientOptions(
-            dialect=cast(SpokenDialect, self.settings.dialect or "seed"),
+            dialect=cast(SessionDialect, self.settings.dialect or "seed"),
             ping_interval_s=beat,
             idle_limit_s=beat * _SILENCE,
         )

@@ -21,17 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from wirelake.protocols import registry
+
 from .expectation import Context, VectorFailure
 
 __all__ = ["ADAPTERS", "DEFECT", "Case", "Report", "Suite", "adapter", "load", "main"]
 
-ADAPTERS: Final[dict[str, str]] = {
-    "esnp": "wirelake.conformance.esnp",
-    "tny": "wirelake.conformance.tny",
-    "magline": "wirelake.conformance.magline",
-    "comet": "wirelake.conformance.comet",
-}
-"""The module of each protocol's adapter."""
+_PACKAGES: Final = sorted({module.split(".")[2] for module in registry.BUILT_IN.values()})
+ADAPTERS: Final = {name: f"wirelake.conformance.{name}" for name in _PACKAGES}
+"""The module with the adapter of each protocol package."""
 DEFECT: Final = "the runner fell over:"
 """How the line of a vector begins on which the adapter itself failed."""
 

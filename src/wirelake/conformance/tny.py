@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from wirelake.protocols.tny import layout
-from wirelake.protocols.tny.headers import KEYS, Header, decode_header, type_of
 from wirelake.protocols.tny.layout import (
     Envelope,
     Message,
@@ -25,7 +24,14 @@ from wirelake.protocols.tny.layout import (
     RelayPacket,
     RelayType,
 )
-from wirelake.protocols.tny.message import decode_message, encode_message
+from wirelake.protocols.tny.message import (
+    KEYS,
+    Header,
+    decode_header,
+    decode_message,
+    encode_message,
+    type_of,
+)
 from wirelake.protocols.tny.protocol import PROTOCOL, RELAY
 from wirelake.protocols.tny.transform import Dialect, PacketContext, TransformConfig, check_code
 from wirelake.wire.errors import DecodeError, EncodeError, NeedMore, WireError

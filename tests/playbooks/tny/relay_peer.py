@@ -28,6 +28,7 @@ from wirelake.protocols.tny.limits import (
     RegistryLimits,
     RelayServerOptions,
 )
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
@@ -38,7 +39,6 @@ from wirelake.protocols.tny.relay import (
     TunnelKey,
     TunnelOpened,
 )
-from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.transform import Dialect
 
 GATEWAY = 1001

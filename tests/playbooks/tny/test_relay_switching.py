@@ -42,6 +42,7 @@ from wirelake.protocols.tny.layout import (
     TunnelDisconnect,
     TunnelSwitchLink,
 )
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     Relayed,
     TunnelClosed,
@@ -49,7 +50,6 @@ from wirelake.protocols.tny.relay import (
     TunnelOpened,
     TunnelSwitched,
 )
-from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import Requested
 from wirelake.protocols.tny.transform import Dialect
 

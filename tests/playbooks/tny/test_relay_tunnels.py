@@ -46,6 +46,7 @@ from wirelake.protocols.tny.layout import (
     TunnelDisconnect,
 )
 from wirelake.protocols.tny.limits import GatewayOptions, RelayServerOptions
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
@@ -57,7 +58,6 @@ from wirelake.protocols.tny.relay import (
     TunnelOpened,
     TunnelSwitched,
 )
-from wirelake.protocols.tny.results import ResultCode
 from wirelake.protocols.tny.session import Requested, ServerSession
 from wirelake.protocols.tny.transform import Dialect
 

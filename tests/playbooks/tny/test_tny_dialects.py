@@ -31,7 +31,7 @@ from wirelake.protocols.tny.limits import (
     ClientOptions,
     ServerOptions,
 )
-from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.session import (
     ClientSession,
     DialectSeen,

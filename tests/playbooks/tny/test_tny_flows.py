@@ -28,7 +28,7 @@ from wirelake.protocols.sansio import (
 )
 from wirelake.protocols.tny.layout import Ping, Pong
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
-from wirelake.protocols.tny.results import CLOSING, ResultCode
+from wirelake.protocols.tny.message import CLOSING, ResultCode
 from wirelake.protocols.tny.session import (
     CallFailed,
     ClientSession,

@@ -15,7 +15,6 @@ from tests.playbooks.tny.peer import (
 )
 
 from wirelake.protocols.sansio import Failed
-from wirelake.protocols.tny.headers import encode_header
 from wirelake.protocols.tny.layout import (
     Contact,
     ForwardHeader,
@@ -25,6 +24,7 @@ from wirelake.protocols.tny.layout import (
     TracingHeader,
 )
 from wirelake.protocols.tny.limits import ServerOptions
+from wirelake.protocols.tny.message import encode_header
 from wirelake.protocols.tny.session import (
     Replied,
     Requested,

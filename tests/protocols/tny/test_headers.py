@@ -9,14 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.tny.headers import (
-    KEYS,
-    Header,
-    OpaqueHeader,
-    decode_header,
-    encode_header,
-    type_of,
-)
 from wirelake.protocols.tny.layout import (
     AccessPoint,
     Attribute,
@@ -25,6 +17,14 @@ from wirelake.protocols.tny.layout import (
     OriginalMessageIdHeader,
     Point,
     TracingHeader,
+)
+from wirelake.protocols.tny.message import (
+    KEYS,
+    Header,
+    OpaqueHeader,
+    decode_header,
+    encode_header,
+    type_of,
 )
 from wirelake.wire.errors import DecodeError, EncodeError
 

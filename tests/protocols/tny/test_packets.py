@@ -13,9 +13,9 @@ from wirelake.protocols.tny.packets import (
     PONG,
     SKIPPED,
     TICK_TAIL,
+    DialectState,
     PacketReader,
     PacketWriter,
-    Speech,
 )
 from wirelake.protocols.tny.transform import Dialect, TransformConfig
 from wirelake.wire.errors import DecodeError, NeedMore
@@ -30,7 +30,7 @@ def test_both_forms_of_a_tick_share_five_bytes() -> None:
 
 
 def test_auto_asks_for_no_more_bytes_than_the_smallest_packet_has() -> None:
-    reader = PacketReader(Speech("auto"), ClientOptions(dialect="auto"))
+    reader = PacketReader(DialectState("auto"), ClientOptions(dialect="auto"))
     for size in range(1, 5):
         with pytest.raises(NeedMore) as more:
             reader.frame(b"tny."[:size], 0, size)
@@ -48,15 +48,15 @@ def test_auto_asks_for_no_more_bytes_than_the_smallest_packet_has() -> None:
 
 
 def test_auto_notes_what_it_heard() -> None:
-    speech = Speech("auto")
-    assert (speech.seen, speech.current) == (None, "seed")
-    speech.heard("seed")
-    assert speech.changed
-    speech.changed = False
-    speech.heard("seed")
-    assert not speech.changed
-    speech.heard("upstream")
-    assert (speech.changed, speech.current) == (True, "upstream")
+    dialect_state = DialectState("auto")
+    assert (dialect_state.seen, dialect_state.current) == (None, "seed")
+    dialect_state.detected("seed")
+    assert dialect_state.changed
+    dialect_state.changed = False
+    dialect_state.detected("seed")
+    assert not dialect_state.changed
+    dialect_state.detected("upstream")
+    assert (dialect_state.changed, dialect_state.current) == (True, "upstream")
 
 
 @pytest.mark.parametrize("dialect", ["seed", "upstream"])
@@ -69,7 +69,7 @@ def test_an_error_in_a_message_names_its_byte_unless_waste_hides_it(dialect: Dia
             sealed.number, sealed.content, 1, encrypt=sealed.encrypt, waste=sealed.waste
         )
         options = ClientOptions(dialect=dialect, reading=config)
-        reader = PacketReader(Speech(dialect), options)
+        reader = PacketReader(DialectState(dialect), options)
         packet, stop = reader.frame(data, 0, len(data))
         with pytest.raises(DecodeError) as error:
             reader.open(packet, 0, stop)  # type: ignore[arg-type]
@@ -80,11 +80,11 @@ def test_an_error_in_a_message_names_its_byte_unless_waste_hides_it(dialect: Dia
 @pytest.mark.parametrize("verify", [False, True])
 def test_a_payload_fits_its_limit_to_the_byte(dialect: Dialect, verify: bool) -> None:
     config = TransformConfig(verify=verify)
-    free = PacketWriter(Speech(dialect), ClientOptions(dialect=dialect, writing=config), None)
+    free = PacketWriter(DialectState(dialect), ClientOptions(dialect=dialect, writing=config), None)
     size = len(free.message(push(1, MOVE, bytes(200)), 300)) - 9
     for limit, fits in ((size, True), (size - 1, False)):
         options = ClientOptions(dialect=dialect, writing=config, max_payload=limit)
-        writer = PacketWriter(Speech(dialect), options, None)
+        writer = PacketWriter(DialectState(dialect), options, None)
         if fits:
             assert len(writer.message(push(1, MOVE, bytes(200)), 300)) == limit + 9
             continue
@@ -96,7 +96,7 @@ def test_a_payload_fits_its_limit_to_the_byte(dialect: Dialect, verify: bool) ->
 def test_waste_never_makes_a_payload_too_large() -> None:
     config = TransformConfig(security_keys=KEYS, waste=True)
     options = ClientOptions(writing=config, max_payload=120)
-    writer = PacketWriter(Speech("seed"), options, filler)
+    writer = PacketWriter(DialectState("seed"), options, filler)
     for number in range(1, 60):
         message = push(number, MOVE, bytes(95))
         assert len(writer.message(message, 300)) - 9 <= 120

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wirelake.protocols.tny.layout import SUCCESS
-from wirelake.protocols.tny.results import (
+from wirelake.protocols.tny.message import (
     CLOSING,
     ResultCode,
     closes,

@@ -105,7 +105,7 @@ def command(
     """Make captures, or perform live."""
     _refuse_others(ctx, to_hub is not None)
     if to_hub is not None:
-        live = _perform(to_hub, data, out, seconds, seed, scale)
+        live = _simulate_live(to_hub, data, out, seconds, seed, scale)
         click.echo(json_line(live.as_json()) if as_json else _live_text(out, live))
         return
     from wirelake.traffic import (
@@ -115,7 +115,7 @@ def command(
 
     chosen = None if protocols is None else tuple(filter(None, protocols.split(",")))
     try:
-        with _progress() as told:
+        with _progress() as progress:
             summary = simulate(
                 out,
                 size=size,
@@ -125,7 +125,7 @@ def command(
                 style=style,
                 jobs=jobs,
                 force=force,
-                progress=told,
+                progress=progress,
             )
     except SimulateError as error:
         hint = "; --force empties it" if str(error).endswith("not empty") else ""
@@ -141,21 +141,19 @@ def _refuse_others(ctx: click.Context, live: bool) -> None:
             raise CommandError(f"--{name} {why}", BAD_USAGE)
 
 
-def _perform(
+def _simulate_live(
     to_hub: str, data: str | None, out: str, seconds: float, seed: int, scale: float
 ) -> LiveSummary:
-    from wirelake.traffic.live import (
-        SimulateError,
-        Stage,
-        perform,
-    )
+    from wirelake.traffic.live import HubAddress, SimulateError, simulate_live
 
     if data is None:
         raise CommandError("--to-hub needs --data, the hub's data directory", BAD_USAGE)
     try:
-        with _clock() as told:
-            stage = Stage(to_hub, Path(data))
-            return perform(stage, Path(out), seconds=seconds, seed=seed, scale=scale, told=told)
+        with _clock() as progress:
+            hub = HubAddress(to_hub, Path(data))
+            return simulate_live(
+                hub, Path(out), seconds=seconds, seed=seed, scale=scale, progress=progress
+            )
     except SimulateError as error:
         raise CommandError(str(error), BAD_DATA) from error
 

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from wirelake.protocols.esnp.binding import EsnpSettings
-from wirelake.protocols.esnp.bodies import learn_body
 from wirelake.protocols.esnp.events import Announced, Requested
 from wirelake.protocols.esnp.events import Call as Request
-from wirelake.protocols.esnp.fast_path import Later
-from wirelake.protocols.esnp.heads import Head
+from wirelake.protocols.esnp.fast_path import Deferred
 from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
@@ -36,8 +34,10 @@ from wirelake.protocols.esnp.message import kind
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.esnp.templates import (
     END,
-    Mould,
+    DataTemplate,
+    HeadTemplate,
     bytes_of_rows,
+    learn_body,
 )
 from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH
@@ -82,10 +82,10 @@ _HEAD: Final = bytes_of_rows(
     Address(kind=AddressKind.SERVICE, value=HUB_SERVICE),
     Address(kind=AddressKind.OP, value=NOTIFY),
 )
-_ID: Final = Mould("id", VarType.LEN_STRING)
-_TOPIC: Final = Mould("topic", VarType.LEN_STRING)
-_TEXT: Final = Mould("content", VarType.LEN_STRING)
-_BYTES: Final = Mould("content", VarType.LEN_BYTES)
+_ID: Final = DataTemplate("id", VarType.LEN_STRING)
+_TOPIC: Final = DataTemplate("topic", VarType.LEN_STRING)
+_TEXT: Final = DataTemplate("content", VarType.LEN_STRING)
+_BYTES: Final = DataTemplate("content", VarType.LEN_BYTES)
 _KEPT_MIDDLES: Final = 1_024
 
 
@@ -104,12 +104,12 @@ class EsnpForm:
         like = notification.topic, len(content), _is_text(content)
         middle = self._middles.get(like) or self._middle(*like)
         rest = self._rest(notification)
-        return b"".join((_HEAD, _ID.beginning(len(id_text)), id_text, middle, content, rest))
+        return b"".join((_HEAD, _ID.prefix(len(id_text)), id_text, middle, content, rest))
 
     def _middle(self, topic: str | None, size: int, is_text: bool) -> bytes:
         """What is between the id and the content: the same for all of a topic and a size."""
         name = b"" if topic is None else _TOPIC.row(topic.encode())
-        middle = name + (_TEXT if is_text else _BYTES).beginning(size)
+        middle = name + (_TEXT if is_text else _BYTES).prefix(size)
         if len(self._middles) >= _KEPT_MIDDLES:
             self._middles.clear()
         self._middles[topic, size, is_text] = middle
@@ -269,13 +269,13 @@ class EsnpConnection(Connection):
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _at_once(
-        self, head: Head, rows: tuple[Row, ...], number: bytes
-    ) -> bytes | str | Later | None:
+    def _answer_fast_path(
+        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
+    ) -> bytes | str | Deferred | None:
         """Answers a plain request to a plain service, or to the hub, while it is read."""
         service = head.target
         if service is None:
-            service = head.target = self._quick_target(head)
+            service = head.target = self._fast_path_target(head)
         if service is False:
             return None
         if service is True:
@@ -284,7 +284,7 @@ class EsnpConnection(Connection):
         outcome = service.now(call, values_of(rows) if service.takes_values else {})
         return self._body_of(head, outcome)
 
-    def _quick_target(self, head: Head) -> Service | bool:
+    def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
         """A plain service; True for the hub itself; False for what can wait for its turn."""
         if head.service == HUB_SERVICE:
             return (call := CALLS.get(head.op)) is not None and call.frequent
@@ -292,21 +292,21 @@ class EsnpConnection(Connection):
         return service if service is not None and service.immediate else False
 
     def _ask_hub(
-        self, head: Head, rows: tuple[Row, ...], number: bytes
-    ) -> bytes | str | Later | None:
+        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
+    ) -> bytes | str | Deferred | None:
         values = values_of(rows)
         if head.op == PUBLISH.name:
             if not head.concurrent and values.get("ttl_s") != 0:
                 return None  # answered when it is on disk, and those after it later still
             if head.learned < _LEARNED:
                 self._learn(head, rows, values)
-            elif head.quick is not None and isinstance(content := values.get("content"), str):
-                head.quick[0].expect(len(content))
+            elif head.fast_body is not None and isinstance(content := values.get("content"), str):
+                head.fast_body[0].expect(len(content))
         answer = DeferredReply(partial(self._answer_later, head, number))
         self.listener.calls.run(self, head.op, values, answer.take)
         return self._so_far(head, answer)
 
-    def _learn(self, head: Head, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
+    def _learn(self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
         """Publishes to the same topic need not be read row by row."""
         topic, kind, ttl_s = values.get("topic"), values.get("type", 0), values.get("ttl_s")
         if not isinstance(topic, str) or not isinstance(kind, int) or not 0 <= kind <= 0xFF:
@@ -316,12 +316,12 @@ class EsnpConnection(Connection):
         body = learn_body(rows, "content")
         if body is not None:
             publication = Publication(topic, None, b"", kind, ttl_s=ttl_s)
-            head.quick = body, partial(self._publish_quickly, head, publication)
+            head.fast_body = body, partial(self._publish_fast_path, head, publication)
             head.learned += 1
 
-    def _publish_quickly(
-        self, head: Head, like: Publication, content: bytes, number: bytes
-    ) -> bytes | str | Later:
+    def _publish_fast_path(
+        self, head: HeadTemplate, like: Publication, content: bytes, number: bytes
+    ) -> bytes | str | Deferred:
         """Publishes as before, with another content."""
         if like.ttl_s == 0:
             try:
@@ -335,14 +335,14 @@ class EsnpConnection(Connection):
         self.listener.calls.publish(publication, answer.take)
         return self._so_far(head, answer)
 
-    def _so_far(self, head: Head, answer: DeferredReply) -> bytes | str | Later:
+    def _so_far(self, head: HeadTemplate, answer: DeferredReply) -> bytes | str | Deferred:
         """The answer if it is known; else it comes later."""
         if answer.known:
             return self._body_of(head, answer.outcome)
         answer.late = True
-        return Later.LATER
+        return Deferred.DEFERRED
 
-    def _body_of(self, head: Head, outcome: Result | HubError) -> bytes | str:
+    def _body_of(self, head: HeadTemplate, outcome: Result | HubError) -> bytes | str:
         """The body of the answer, or the text of the error."""
         if type(outcome) is Published:
             self.hub.counts.calls[_OK] += 1
@@ -357,10 +357,10 @@ class EsnpConnection(Connection):
         self.count_call(outcome)
         return outcome.text
 
-    def _answer_later(self, head: Head, number: bytes, outcome: Result | HubError) -> None:
+    def _answer_later(self, head: HeadTemplate, number: bytes, outcome: Result | HubError) -> None:
         """Answers what was put off while it was read."""
         if self.open:
-            self.write(self.session.reply_later(head, number, self._body_of(head, outcome)))
+            self.write(self.session.reply_deferred(head, number, self._body_of(head, outcome)))
 
     def _requested(self, request: Request) -> None:
         rows = request.message.rows
@@ -421,7 +421,7 @@ class EsnpConnection(Connection):
 
     def _let_in(self) -> None:
         self.session.message_limit = self.listener.options.message_limit
-        self.session.at_once = self._at_once
+        self.session.fast_handler = self._answer_fast_path
 
     # -- answers -----------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ from wirelake.protocols.sansio import (
 from wirelake.protocols.tny.binding import BINDING
 from wirelake.protocols.tny.calls import response_to
 from wirelake.protocols.tny.layout import Message, Mode
+from wirelake.protocols.tny.message import ResultCode, closes
 from wirelake.protocols.tny.relay import TunnelKey
-from wirelake.protocols.tny.results import ResultCode, closes
 from wirelake.protocols.tny.session import SYSTEM_PROTOCOL
 
 from ..errors import HubError

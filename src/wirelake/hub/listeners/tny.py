@@ -28,12 +28,12 @@ from wirelake.protocols.sansio import (
 )
 from wirelake.protocols.tny.binding import BINDING, TnySettings
 from wirelake.protocols.tny.events import Pushed, Requested
-from wirelake.protocols.tny.fast_path import Answer, Later
+from wirelake.protocols.tny.fast_path import Answer, Deferred
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import ServerOptions
-from wirelake.protocols.tny.results import ResultCode
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.session import ServerSession
-from wirelake.protocols.tny.templates import Kind
+from wirelake.protocols.tny.templates import RequestTemplate
 from wirelake.protocols.tny.transform import TransformConfig
 from wirelake.wire.errors import EncodeError
 
@@ -131,7 +131,7 @@ class TnyPeer(Connection):
             self._running += 1
             service.run(Call("tny", self, body), body, partial(self._respond_later, request))
 
-    def _quick_answer(self, outcome: Result | HubError) -> bytes | Answer:
+    def _fast_path_answer(self, outcome: Result | HubError) -> bytes | Answer:
         """What is said, in its shortest form."""
         if type(outcome) is bytes:
             self.hub.counts.calls[_OK] += 1
@@ -265,7 +265,7 @@ class TnyConnection(TnyPeer):
         """A client has come; where nobody must sign on it is let in as nobody in particular."""
         super().connection_made(transport)
         if self.client is not None:
-            self.session.at_once = self._at_once
+            self.session.fast_handler = self._answer_fast_path
 
     def on_event(self, event: Event) -> None:
         """Serves requests; answers to pushes, and ticks, need nothing."""
@@ -283,7 +283,7 @@ class TnyConnection(TnyPeer):
             return
         if request.protocol == _AUTH and self.client is not None:
             session.accept(None)
-            session.at_once = self._at_once
+            session.fast_handler = self._answer_fast_path
         try:
             now = self.hub.loop.time() if late else None
             session.respond(request, body, code=code, now=now)
@@ -291,20 +291,22 @@ class TnyConnection(TnyPeer):
             if error.code == "too_large":
                 session.respond(request, _TOO_LARGE.body, code=_TOO_LARGE.code)
 
-    def _at_once(self, kind: Kind, body: bytes, asked: bytes) -> bytes | Answer | Later | None:
+    def _answer_fast_path(
+        self, kind: RequestTemplate, body: bytes, asked: bytes
+    ) -> bytes | Answer | Deferred | None:
         """Answers a plain request to a plain service, or to the hub, while it is read
         (`tny/plain.py`). Only for who has signed on."""
         service = kind.target
         if service is None:
-            service = kind.target = self._quick_target(kind.protocol)
+            service = kind.target = self._fast_path_target(kind.protocol)
         if service is False:
             return None
         if type(service) is str:
             return self._ask_hub(kind, service, body, asked)
         call = Call("tny", self, body) if service.wants_call else None
-        return self._quick_answer(service.now(call, body))
+        return self._fast_path_answer(service.now(call, body))
 
-    def _quick_target(self, protocol: int) -> Service | str | Literal[False]:
+    def _fast_path_target(self, protocol: int) -> Service | str | Literal[False]:
         """A plain service, or the name of a call of the hub; False for what can wait."""
         service = self._services.get(protocol)
         if service is not None:
@@ -313,24 +315,26 @@ class TnyConnection(TnyPeer):
         return hub_call.name if hub_call is not None and hub_call.frequent else False
 
     def _ask_hub(
-        self, kind: Kind, name: str, body: bytes, asked: bytes
-    ) -> bytes | Answer | Later | None:
+        self, kind: RequestTemplate, name: str, body: bytes, asked: bytes
+    ) -> bytes | Answer | Deferred | None:
         if self._running >= self.hub.limits.calls:
             return None  # refused when its turn has come
         answer = DeferredReply(partial(self._answer_later, kind, asked))
         self._calls.run(self, name, body, answer.take)
         if answer.known:
-            return self._quick_answer(answer.outcome)
+            return self._fast_path_answer(answer.outcome)
         answer.late = True
         self._running += 1
-        return Later.LATER
+        return Deferred.DEFERRED
 
-    def _answer_later(self, kind: Kind, asked: bytes, outcome: Result | HubError) -> None:
+    def _answer_later(
+        self, kind: RequestTemplate, asked: bytes, outcome: Result | HubError
+    ) -> None:
         """Answers what was put off while it was read."""
         self._running -= 1
         if self.open:
-            answer = self._quick_answer(outcome)
-            self.session.reply_later(kind, asked, answer, self.hub.loop.time())
+            answer = self._fast_path_answer(outcome)
+            self.session.reply_deferred(kind, asked, answer, self.hub.loop.time())
             if not self._owes:
                 self._owes = True
                 self.hub.outbox.before(self._say_all)

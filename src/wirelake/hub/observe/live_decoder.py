@@ -42,7 +42,7 @@ from wirelake.records.calls import CallsEngine
 from wirelake.records.rows import fields_of
 
 from .masked_frames import FramedRows
-from .recording import close_fact, endpoints_of, recorded_id
+from .recording import close_fact, endpoints_of, recorded_id, wire_has_client
 from .tap import ObservedConnection, Tap
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ class LiveDecoder:
         self._ring.add_secrets(line)
 
     def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
-        """Note a sign-on. In comet the sign-on message itself has the client id."""
-        if not connection.acks_all:
+        """Note a sign-on, unless its message has the client id."""
+        if not wire_has_client(connection):
             self._tell(Fact(ts_ns, "sign_on", recorded_id(connection), {"client": client}))
 
     def published(self, fact: dict[str, object], ts_ns: int) -> None:

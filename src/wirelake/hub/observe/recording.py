@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.capture.record.recorder import Recorder
+from wirelake.protocols import registry
 from wirelake.protocols.sansio import Side
 from wirelake.records.tunnels import tunnel_connection
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ..config import RecordSettings
     from .tap import ObservedConnection
 
-__all__ = ["Recording", "close_fact", "endpoints_of", "recorded_id"]
+__all__ = ["Recording", "close_fact", "endpoints_of", "recorded_id", "wire_has_client"]
 
 _log = logging.getLogger(__name__)
 _FLUSH_BYTES: Final = 1 << 15
@@ -89,9 +90,9 @@ class Recording:
             self._recorder.secrets(line, connection.id)
 
     def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
-        """Record a sign-on. In comet the sign-on message itself has the client id."""
+        """Record a sign-on, unless its message has the client id."""
         recorder = self._recorder
-        if recorder is not None and not connection.acks_all:
+        if recorder is not None and not wire_has_client(connection):
             number = recorded_id(connection)
             self._try(ts_ns, lambda: recorder.fact("sign_on", ts_ns, number, client=client))
 
@@ -191,6 +192,11 @@ def endpoints_of(connection: ObservedConnection) -> tuple[tuple[str, int], tuple
 def _unscoped(host: str) -> str:
     """Return an IPv6 address without its zone."""
     return host.partition("%")[0]
+
+
+def wire_has_client(connection: ObservedConnection) -> bool:
+    """Return whether the sign-on message of the protocol has the client id."""
+    return registry.find(connection.protocol).meaning.client is not None
 
 
 def recorded_id(connection: ObservedConnection) -> int:

@@ -29,7 +29,6 @@ class ObservedConnection(Protocol):
     """What observers need of a connection."""
 
     protocol: ClassVar[str]
-    acks_all: ClassVar[bool]
     inward: ClassVar[Direction]
     """Direction of received bytes; `s2c` on a link that the hub itself dialled."""
     id: int

@@ -1,11 +1,11 @@
-"""What a session wants to know of a message, found in one pass over its rows.
+"""What a session needs to know about a message, collected in one pass over its rows.
 
-The answers are those of `message.py` (sections 3 and 6 of `docs/decisions/esnp.md`), which looks at
-the rows anew for each question. `odd` only says that there may be something to warn of: `check`
-tells what.
+The results equal those of `message.py` (sections 3 and 6 of `docs/decisions/esnp.md`), which goes
+through the rows again for each question; a test compares them. `odd` only means that there may be
+something to warn about: `check` finds out.
 
-`modern` is the optional reading of the cancelled rows, revision frames alone: TRACE and TRACE_RESP
-were replaced by flags days after the document, MESSAGE_KIND before anybody sent it.
+`modern` is the optional reading of the cancelled rows, revision frames only: flags replaced TRACE
+and TRACE_RESP days after the document, and MESSAGE_KIND before anybody sent it.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ __all__ = [
     "BODY",
     "CANCELLED",
     "TRACE",
-    "Facts",
-    "facts_of",
+    "MessageSummary",
     "modern",
+    "summarize",
 ]
 
 ASKS: Final = frozenset({"REQUEST", "INFO"})
-"""Kinds that want an answer."""
+"""Kinds that ask for a reply."""
 ANSWERS: Final = frozenset({"RESPONSE", "INFO_RESPONSE"})
-"""Kinds that are one."""
+"""Kinds that are a reply."""
 CANCELLED: Final = frozenset({RowType.MESSAGE_KIND, RowType.TRACE, RowType.TRACE_RESP})
-"""Rows that a FLAG has taken the place of."""
+"""Rows that a FLAG has replaced."""
 
 BODY: Final = frozenset({SessionInfo, Header, Data, Payload, XData})
 """The classes of body rows (体行)."""
-# An attribute of an enumeration takes longer to look up than all else that is done with a flag.
+# Looking up an enumeration member costs more than everything else done with a flag.
 TRACE: Final = int(FlagType.TRACE)
 """The flag that asks for trace messages."""
 ASYNC: Final = int(FlagType.ASYNC)
-"""The flag that lets requests run side by side, and be answered out of order."""
+"""The flag that allows concurrent requests and replies out of order."""
 _TRACE_INFO: Final = int(FlagType.TRACE_INFO)
 _RESP: Final = int(FlagType.RESP)
 _REQUEST: Final = int(FlagType.REQUEST)
@@ -71,8 +71,8 @@ _KINDS: Final = {1: FlagType.REQUEST, 2: FlagType.RESP, 3: FlagType.INFO, 4: Fla
 _NO_FLAGS: Final[frozenset[int]] = frozenset()
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
-    """What a message is."""
+class MessageSummary(msgspec.Struct, frozen=True, gc=False):
+    """The properties of a message that decide how a session handles it."""
 
     kind: Kind = "NONE"
     flags: frozenset[int] = _NO_FLAGS
@@ -83,24 +83,24 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     """Whether there is an ERROR row; an empty one counts."""
     major: int | None = None
     odd: bool = False
-    """Whether a strict reader may find fault."""
+    """Whether a strict reader may object."""
     cancelled: bool = False
     """Whether there are rows for `modern`."""
 
     @property
     def asks(self) -> bool:
-        """Whether an answer is wanted."""
+        """Whether the message asks for a reply."""
         return self.kind in ASKS
 
 
-def facts_of(message: Message, revision: Revision = "lines") -> Facts:
-    """The facts of a message; of a row that may occur once, the first counts."""
+def summarize(message: Message, revision: Revision = "lines") -> MessageSummary:
+    """Summarize a message; of a row that may occur once, the first counts."""
     flags: set[int] = set()
     number = source = major = None
     seq: Numbers | None = None
     failed = odd = body = cancelled = False
     lines = revision == "lines"
-    row: Any  # told apart by its class, looked up once
+    row: Any  # distinguished by its class, looked up once
     for row in message.rows:
         kind = type(row)
         if kind in BODY:
@@ -132,7 +132,7 @@ def facts_of(message: Message, revision: Revision = "lines") -> Facts:
         elif kind is BrokenRow:
             odd = True
     found = frozenset(flags) if flags else _NO_FLAGS
-    return Facts(_kind(found), found, number, source, seq, failed, major, odd, cancelled)
+    return MessageSummary(_kind(found), found, number, source, seq, failed, major, odd, cancelled)
 
 
 def _kind(flags: frozenset[int]) -> Kind:
@@ -149,7 +149,7 @@ def _kind(flags: frozenset[int]) -> Kind:
 
 
 def modern(message: Message) -> Message:
-    """The message with FLAG rows in the place of cancelled ones; what has no meaning stays."""
+    """Return the message with FLAG rows instead of cancelled ones; others stay."""
     return Message(rows=tuple(map(_modern_row, message.rows)))
 
 

@@ -44,9 +44,9 @@ from .message_summary import (
     ASYNC,
     BODY,
     TRACE,
-    Facts,
-    facts_of,
+    MessageSummary,
     modern,
+    summarize,
 )
 from .protocol import PROTOCOL
 from .replies import reply_to
@@ -192,7 +192,7 @@ class Requests(Session):
     # -- what comes --------------------------------------------------------------------------
 
     @abstractmethod
-    def _take(self, message: Message, raw: bytes, facts: Facts) -> None:
+    def _take(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         """Acts on a message that has passed the gates."""
 
     def _scan(self, buf: bytearray) -> None:
@@ -209,36 +209,41 @@ class Requests(Session):
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
         self._watch_idle()
-        facts = facts_of(message, self.options.revision)
-        if facts.cancelled and self.options.legacy_rows:
+        summary = summarize(message, self.options.revision)
+        if summary.cancelled and self.options.legacy_rows:
             message = modern(message)
-            facts = facts_of(message, self.options.revision)
-        if self._acceptable(message, facts, self._consumed + pos):
-            if TRACE in facts.flags:
-                self._report(message, facts)
-            self._take(message, buf[pos:stop], facts)
+            summary = summarize(message, self.options.revision)
+        if self._acceptable(message, summary, self._consumed + pos):
+            if TRACE in summary.flags:
+                self._report(message, summary)
+            self._take(message, buf[pos:stop], summary)
 
-    def _acceptable(self, message: Message, facts: Facts, offset: int) -> bool:
+    def _acceptable(self, message: Message, summary: MessageSummary, offset: int) -> bool:
         """Strictness and version; what is refused is answered when it wants an answer."""
-        if facts.odd:
+        if summary.odd:
             problems = check(message, self.options.revision, strict=False)
             self.warnings.update(problem.code for problem in problems)
             if problems and self.options.strict:
-                self._decline(message, facts, problems[0].code, str(problems[0]), offset)
+                self._decline(message, summary, problems[0].code, str(problems[0]), offset)
                 return False
         wanted = self.options.require_major
-        answers = facts.kind in ANSWERS or facts.kind == "TRACE_INFO"
-        if wanted is not None and facts.major != wanted and not answers:
-            self._decline(message, facts, "bad_version", f"version {wanted} is wanted", offset)
+        answers = summary.kind in ANSWERS or summary.kind == "TRACE_INFO"
+        if wanted is not None and summary.major != wanted and not answers:
+            self._decline(message, summary, "bad_version", f"version {wanted} is wanted", offset)
             return False
         return True
 
     def _decline(
-        self, message: Message, facts: Facts, code: str, text: str, offset: int | None = None
+        self,
+        message: Message,
+        summary: MessageSummary,
+        code: str,
+        text: str,
+        offset: int | None = None,
     ) -> None:
         """A fault that leaves the connection open; an error reply, never to an event."""
         self._fail(code, offset=offset, detail=text, fatal=False)
-        if facts.asks:
+        if summary.asks:
             self._write(self._bytes_of(reply_to(message, error=text)))
 
     def _warn(self, code: str, text: str) -> None:
@@ -246,10 +251,10 @@ class Requests(Session):
         self.warnings[code] += 1
         self._fail(code, detail=text, fatal=False)
 
-    def _report(self, message: Message, facts: Facts) -> None:
+    def _report(self, message: Message, summary: MessageSummary) -> None:
         """Trace: tells the sender that its message was here; processing goes on as always."""
         name = self.options.trace_name
-        if name is None or facts.kind in ANSWERS or facts.kind == "TRACE_INFO":
+        if name is None or summary.kind in ANSWERS or summary.kind == "TRACE_INFO":
             return
         text = f"{name} passed" if self.options.routes else f"{name} handled"
         rows = Flag(value=FlagType.TRACE_INFO), Payload(data=text.encode())
@@ -257,50 +262,52 @@ class Requests(Session):
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _take_request(self, message: Message, raw: bytes, facts: Facts) -> None:
+    def _take_request(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         """A request, or a part of one. Id 0 is as good as none: it names nothing."""
-        number = facts.id or None
+        number = summary.id or None
         if number is not None and (
-            number in self._ids or (facts.seq is None and number in self._parts)
+            number in self._ids or (summary.seq is None and number in self._parts)
         ):
-            self._decline(message, facts, "bad_args", f"message id {number} is in flight")
-        elif number is None or facts.seq is None:
-            self._admit((message,), (raw,), facts)
+            self._decline(message, summary, "bad_args", f"message id {number} is in flight")
+        elif number is None or summary.seq is None:
+            self._admit((message,), (raw,), summary)
         else:
-            self._gather(number, facts.seq, message, raw, facts)
+            self._gather(number, summary.seq, message, raw, summary)
 
     def _gather(
-        self, number: int, seq: Numbers, message: Message, raw: bytes, facts: Facts
+        self, number: int, seq: Numbers, message: Message, raw: bytes, summary: MessageSummary
     ) -> None:
         new = number not in self._parts
         if new and self.pending >= self.options.max_requests:
-            self._decline(message, facts, "too_busy", f"{self.pending} requests wait")
+            self._decline(message, summary, "too_busy", f"{self.pending} requests wait")
             return
         try:
             ready = self._parts.add(number, seq, message, raw)
         except DecodeError as error:
             self._parts.refuse(number)
-            self._decline(message, facts, error.code, str(error))
+            self._decline(message, summary, error.code, str(error))
             ready = []
         _, first = self._gathering.pop(number, (0.0, message))
         if ready:
-            first_facts = facts_of(ready[0][0], self.options.revision)
-            self._admit(tuple(p[0] for p in ready), tuple(p[1] for p in ready), first_facts)
+            first_summary = summarize(ready[0][0], self.options.revision)
+            self._admit(tuple(p[0] for p in ready), tuple(p[1] for p in ready), first_summary)
         elif number in self._parts:
             due = self.now + self.options.part_timeout_s
             self._gathering[number] = due, first
             self._wake_by("parts", due)
 
-    def _admit(self, parts: tuple[Message, ...], raw: tuple[bytes, ...], facts: Facts) -> None:
+    def _admit(
+        self, parts: tuple[Message, ...], raw: tuple[bytes, ...], summary: MessageSummary
+    ) -> None:
         size = sum(map(len, raw))
         full = self.pending >= self.options.max_requests
         if full or (self._open and self._open_bytes + size > self.options.max_request_bytes):
-            self._decline(parts[0], facts, "too_busy", f"{self.pending} requests wait")
+            self._decline(parts[0], summary, "too_busy", f"{self.pending} requests wait")
             return
-        number = facts.id or None
-        in_any_order = self.options.revision == "lines" and ASYNC in facts.flags
+        number = summary.id or None
+        in_any_order = self.options.revision == "lines" and ASYNC in summary.flags
         concurrent = in_any_order and number is not None
-        call = Call(parts, raw, concurrent, facts.kind, facts.id)
+        call = Call(parts, raw, concurrent, summary.kind, summary.id)
         self._open[call] = 1
         self._open_bytes += size
         if number is not None:
@@ -345,8 +352,8 @@ class Requests(Session):
             told = self._parts.refused(number)
             self._parts.drop(number)
             if not told:
-                facts = facts_of(message, self.options.revision)
-                self._decline(message, facts, "timeout", f"no further part of {number}")
+                summary = summarize(message, self.options.revision)
+                self._decline(message, summary, "timeout", f"no further part of {number}")
 
     def _refuse(self, error: DecodeError) -> None:
         self._fail_with(error)  # the rules: closed, no reply

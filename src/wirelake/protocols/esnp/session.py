@@ -35,7 +35,7 @@ from .events import (
     Requested,
     Traced,
 )
-from .fast_path import PlainRequests
+from .fast_path import FastPathRequests
 from .layout import Address as AddressRow
 from .layout import (
     Flag,
@@ -49,8 +49,8 @@ from .layout import (
 from .limits import SessionOptions
 from .message_summary import (
     ANSWERS,
-    Facts,
-    facts_of,
+    MessageSummary,
+    summarize,
 )
 from .sequences import (
     Numbers,
@@ -72,7 +72,7 @@ __all__ = [
 _LAST_ID = (1 << 64) - 1
 
 
-class EsnpSession(PlainRequests):
+class EsnpSession(FastPathRequests):
     """One end of a connection. `first_id` numbers our calls; make it differ between runs."""
 
     def __init__(
@@ -164,14 +164,14 @@ class EsnpSession(PlainRequests):
     def send(self, message: Message, *, timeout_s: float | None = None) -> None:
         """Sends a message as it is, head rows first. A request or an info becomes a call."""
         self._must("send")
-        facts = facts_of(message, self.options.revision)
-        if facts.kind in ANSWERS:
+        summary = summarize(message, self.options.revision)
+        if summary.kind in ANSWERS:
             raise SessionError("bad_state", "use answer(), which knows what is asked")
-        if self.options.routes and facts.asks:
+        if self.options.routes and summary.asks:
             raise SessionError("bad_state", "a router asks nothing: use forward()")
         data = self._encoded(message)
-        if facts.asks:
-            self._start(facts, timeout_s)
+        if summary.asks:
+            self._start(summary, timeout_s)
         self._write(data)
 
     def forward(self, raw: bytes) -> None:
@@ -183,9 +183,9 @@ class EsnpSession(PlainRequests):
         """Ends the connection; calls under way fail."""
         self._close(reason, Side.LOCAL, clean=not self._calls and not self.pending)
 
-    def _start(self, facts: Facts, timeout_s: float | None) -> None:
+    def _start(self, summary: MessageSummary, timeout_s: float | None) -> None:
         """Notes a call, or the next part of one; SessionError leaves all as it was."""
-        number, seq = facts.id, facts.seq
+        number, seq = summary.id, summary.seq
         if not number:
             raise SessionError("bad_value", "a call needs a MESSAGE_ID, and not 0")
         if number in self._calls and number not in self._sending:
@@ -207,28 +207,28 @@ class EsnpSession(PlainRequests):
 
     # -- the peer's side ---------------------------------------------------------------------
 
-    def _take(self, message: Message, raw: bytes, facts: Facts) -> None:
+    def _take(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         if self.options.routes:
             self._emit(Passed(message, raw))
-        elif facts.asks:
-            self._take_request(message, raw, facts)
-        elif facts.kind == "TRACE_INFO":
+        elif summary.asks:
+            self._take_request(message, raw, summary)
+        elif summary.kind == "TRACE_INFO":
             text = b"".join(row.data for row in message.rows if isinstance(row, Payload))
-            self._emit(Traced(facts.source_id, text.decode("utf-8", "replace"), message))
-        elif facts.kind in ANSWERS:
-            self._take_answer(message, raw, facts)
+            self._emit(Traced(summary.source_id, text.decode("utf-8", "replace"), message))
+        elif summary.kind in ANSWERS:
+            self._take_answer(message, raw, summary)
         else:
             self._emit(Announced(message, raw))
 
-    def _take_answer(self, message: Message, raw: bytes, facts: Facts) -> None:
-        number = facts.source_id
+    def _take_answer(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
+        number = summary.source_id
         if number is None or number not in self._calls:
             self._warn("unexpected_reply", f"no call {number} is under way")
-        elif facts.seq is None or facts.failed:
+        elif summary.seq is None or summary.failed:
             self._end_call(number)
             self._emit(Answered(number, message, raw))
         else:
-            self._take_part(number, facts.seq, message, raw)
+            self._take_part(number, summary.seq, message, raw)
 
     def _take_part(self, number: int, seq: Numbers, message: Message, raw: bytes) -> None:
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from ..binding import Auth, Binding, ListenerSettings, is_loopback
+from .message import ResultCode
 from .protocol import PROTOCOL, RELAY
-from .results import ResultCode
 
 __all__ = ["BINDING", "RELAY_BINDING", "RelaySettings", "TnySettings"]
 

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from wirelake.wire.errors import DecodeError
 
-from .headers import decode_header
 from .layout import (
     HeaderType,
     Message,
     Mode,
     OriginalMessageIdHeader,
 )
+from .message import decode_header
 
 __all__ = ["Calls", "answered_id", "response_to"]
 

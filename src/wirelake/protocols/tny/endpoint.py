@@ -1,8 +1,8 @@
-"""What both ends of a tny message connection do: ask, answer, push, tick, and give up.
+"""Both ends of a tny message connection: requests, responses, pushes, ticks, and closing.
 
-Implements §2, §3, §6 and the lines and headers of §11 of the tny rules; `session.py` has the two
-roles. Either end may ask. Time stands still between calls: see `session.py`. Here is what is heard;
-`saying.py` has what is said.
+Implements §2, §3, §6 and the lines and headers of §11 of the tny rules: the receiving half.
+`sender.py` is the sending half, `session.py` has the two roles. Either end may send requests. Time
+does not pass between calls: see `session.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .events import (
     Requested,
     Unmatched,
 )
-from .headers import Header, decode_header
 from .layout import (
     Message,
     Mode,
@@ -31,33 +30,33 @@ from .layout import (
     Ping,
     Pong,
 )
+from .message import Header, ResultCode, closes, decode_header
 from .packets import (
     PONG,
     SKIPPED,
     TICK_TAIL,
 )
-from .results import ResultCode, closes
-from .sender import Speaker
+from .sender import Sender
 
-__all__ = ["Conversation", "speaking"]
+__all__ = ["Endpoint", "open_state"]
 
 _ENDS = {"break a rule": CLOSED, "fall silent": CLOSED, "use up numbers": CLOSED, "close": CLOSED}
 
 
-def speaking(state: str, **other: str) -> dict[str, str]:
-    """What may happen in a state in which both ends may speak."""
+def open_state(state: str, **other: str) -> dict[str, str]:
+    """Return the transitions of a state in which both ends may send messages."""
     usual = ("receive tick", "send tick", "receive message", "send message")
     changes = {name.replace("_", " "): after for name, after in other.items()}
     return {**dict.fromkeys(usual, state), **_ENDS, **changes}
 
 
-class Conversation(Speaker):
-    """One end of a connection; `ClientSession` and `ServerSession` say which."""
+class Endpoint(Sender):
+    """One end of a connection: the base of `ClientSession` and `ServerSession`."""
 
     # -- the peer's side ---------------------------------------------------------------------
 
     def _parse(self, buf: bytes) -> None:
-        """Plain packets, nearly all of them, take a short way; at anything else the long one."""
+        """Packets without options, which are nearly all, take a shorter way than others."""
         pos = self._parse_plain(buf) if self._is_plain else 0
         if pos:
             self._consumed += pos
@@ -91,9 +90,9 @@ class Conversation(Speaker):
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:  # noqa: ARG002
         self._packet_at = self._consumed + pos
-        if self._speech.changed:
-            self._speech.changed = False
-            self._emit(DialectSeen(self._speech.current))
+        if self._dialect.changed:
+            self._dialect.changed = False
+            self._emit(DialectSeen(self._dialect.current))
         self._settle_tail(skipped=message is SKIPPED)
         if message is SKIPPED:
             return
@@ -111,15 +110,15 @@ class Conversation(Speaker):
 
     def _pong(self) -> None:
         """At once. Before the peer's form is known, the five bytes that both forms share."""
-        if self._speech.seen is not None:
-            self._write(PONG[self._speech.seen])
+        if self._dialect.seen is not None:
+            self._write(PONG[self._dialect.seen])
             return
         self._write(PONG["upstream"])
         self._owes_tail = True
 
     def _settle_tail(self, *, skipped: bool) -> None:
         """The rest of the peer's tick came: give ours its rest too, if it has one."""
-        if self._owes_tail and skipped and self._speech.seen == "seed":
+        if self._owes_tail and skipped and self._dialect.seen == "seed":
             self._write(TICK_TAIL)
         self._owes_tail = False
 
@@ -157,7 +156,7 @@ class Conversation(Speaker):
         """Whether a request may wait for its answer; one too many is refused at once."""
         if self._asked_count >= self.options.max_pending:
             self._note("too_busy", detail=f"{self._asked_count} requests wait")
-            self._say(self._response(request, ResultCode.SERVER_ERROR))
+            self._send_own(self._response(request, ResultCode.SERVER_ERROR))
             return False
         awaited = request.id if request.headers is None else answered_id(request)
         self._asked[awaited] = self._asked.get(awaited, 0) + 1
@@ -231,5 +230,5 @@ class Conversation(Speaker):
             self.ping()
             self._quiet_from_now("ping", self.options.ping_interval_s)
         elif name == "idle":
-            self._fail("idle", detail="nothing was heard")
+            self._fail("idle", detail="nothing was detected")
             self._close("idle", Side.LOCAL, clean=False)

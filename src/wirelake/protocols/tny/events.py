@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..sansio import Event
-from .headers import Header
 from .layout import Message
+from .message import Header
 
 __all__ = [
     "CallFailed",

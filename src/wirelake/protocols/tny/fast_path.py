@@ -1,9 +1,12 @@
-"""Plain requests, answered while they are read.
+"""The fast path: requests answered while they are read, without an event.
 
-An application that can answer some requests on the spot sets `at_once`. A plain request (see
-`moulds.py`) with the next number is then given to it, and makes no event; all others, and those
-that it does not want, take the long way of `conversation.py`. So does what would overtake an event
-that has not been taken yet.
+An application that can answer some requests immediately sets `fast_handler`. A request without
+options that has the next number and matches a known template (`templates.py`) is passed to it; all
+others, and those that the handler does not take, go through `endpoint.py`. So does a request that
+would overtake an event that is still queued.
+
+Matching compares bytes: of a request only its id, its time and its body differ from the one before.
+Whatever does not match exactly takes the full path, which alone reports errors.
 """
 
 from __future__ import annotations
@@ -25,66 +28,66 @@ from ..sansio import (
     SessionError,
     Side,
 )
-from .endpoint import Conversation
+from .endpoint import Endpoint
 from .layout import Message
-from .results import ResultCode
+from .message import ResultCode
 from .templates import (
     HEAD_SIZE,
     HEADS,
     MOST_PAYLOAD,
     SIZES,
-    Kind,
+    RequestTemplate,
     access_piece,
-    learn,
+    learn_template,
     size_at,
 )
 
-__all__ = ["Answer", "AtOnce", "Later", "PlainRequests"]
+__all__ = ["Answer", "Deferred", "FastHandler", "FastPathRequests"]
 
 
 class Answer(NamedTuple):
-    """An answer that is not just a body and success."""
+    """A reply other than success with a body."""
 
     code: int
     body: bytes | None = None
 
 
-class Later(Enum):
-    """The answer will come: `PlainRequests.reply_later`."""
+class Deferred(Enum):
+    """The reply comes later, through `FastPathRequests.reply_deferred`."""
 
-    LATER = "later"
+    DEFERRED = "deferred"
 
 
-AtOnce: TypeAlias = Callable[[Kind, bytes, bytes], bytes | Answer | Later | None]
-"""Answers a plain request, of which it gets the kind, the body, and the id as bytes.
+FastHandler: TypeAlias = Callable[[RequestTemplate, bytes, bytes], bytes | Answer | Deferred | None]
+"""Answers a request, given its template, its body, and its id as bytes.
 
-Gives back the body of an answer of success, or an `Answer`, or `Later`, or None when it wants the
-request as an event, and has done nothing yet.
+Returns the body of a successful reply, an `Answer`, or `Deferred`. None means that the handler did
+nothing: the request becomes an event.
 """
 
-_KINDS: Final = 8
-"""Kinds that are kept for one connection: a client has few kinds of plain requests."""
+_MAX_TEMPLATES: Final = 8
+"""Templates per connection. A client has few kinds of requests, and each is compared."""
 _LONGEST: Final = 9
-"""Bytes of a varint that every dialect reads alike: a tenth has bits to spare."""
+"""Bytes of a varint that both dialects read alike: a tenth has surplus bits."""
 _MORE: Final = 0x80
-"""The bit of a varint's byte that another one follows."""
+"""The continuation bit of a varint's byte."""
 _MOST_BESIDES: Final = 128
-"""More bytes than there can be beside the body in the payload of an answer."""
+"""An upper bound of the bytes besides the body in the payload of a reply."""
 _NO_TIME: Final = put_twos64(0, "message.time")
 _LAST_ID: Final = 1 << 62
-"""No session gets as far, unless it is told to start there."""
+"""Ids above this are left to the full path, so that adding one cannot overflow."""
 
 
-class PlainRequests(Conversation):
-    """An end of a connection that answers its peer at once where it can."""
+class FastPathRequests(Endpoint):
+    """An endpoint with the fast path."""
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        self.at_once: AtOnce | None = None
-        """Answers plain requests while they are read; None lets all of them be events."""
+        self.fast_handler: FastHandler | None = None
+        """Answers requests while they are read; None turns all of them into events."""
         self.instead = Answer(ResultCode.SERVER_ERROR)
-        """What is said instead of an answer that was given at once and does not fit a packet."""
-        self._kinds: list[Kind] = []
+        """The reply sent instead of one that does not fit a packet."""
+        self._templates: list[RequestTemplate] = []
         self._peer_access = b""
         self._access = b""
         self._room = 0
@@ -95,9 +98,10 @@ class PlainRequests(Conversation):
 
     # -- the application's side --------------------------------------------------------------
 
-    def reply_later(self, kind: Kind, asked: bytes, answer: bytes | Answer, now: float) -> None:
-        """Answers a request that `at_once` put off; `asked` is its id. After the end of the
-        connection it does nothing."""
+    def reply_deferred(
+        self, kind: RequestTemplate, asked: bytes, answer: bytes | Answer, now: float
+    ) -> None:
+        """Answer a deferred request; `asked` is its id. Does nothing on a closed connection."""
         if self.state == CLOSED:
             return
         self._advance(now)
@@ -111,29 +115,33 @@ class PlainRequests(Conversation):
     # -- what is learned ---------------------------------------------------------------------
 
     def _take_request(self, message: Message) -> None:
-        if self.at_once is not None and self._is_plain and len(self._kinds) < _KINDS:
+        if (
+            self.fast_handler is not None
+            and self._is_plain
+            and len(self._templates) < _MAX_TEMPLATES
+        ):
             self._learn(message)
         super()._take_request(message)
 
     def _learn(self, message: Message) -> None:
-        peer, own, codec = self._reader.access_id, self._writer.access_id, self._speech.codec
+        peer, own, codec = self._reader.access_id, self._writer.access_id, self._dialect.codec
         if peer is None or own is None or not self._writer.is_plain:
-            return  # the first packet of a direction says more than others
-        for known in self._kinds:
+            return  # the first packet of a direction fixes the access id (§3)
+        for known in self._templates:
             if known.protocol == message.protocol and known.line == message.line:
                 return
-        kind = learn(codec, message)
+        kind = learn_template(codec, message)
         if kind is None or not 0 <= self.next_id < _LAST_ID:
             return
         self._peer_access, self._access = access_piece(codec, peer), access_piece(codec, own)
         self._room = min(MOST_PAYLOAD, self._writer.surely_fits) - _MOST_BESIDES
-        self._kinds.append(kind)
+        self._templates.append(kind)
 
     # -- what comes --------------------------------------------------------------------------
 
     def _parse(self, buf: bytes) -> None:
-        if self._kinds and self.at_once is not None and not self._events:
-            pos = self._answer_plain(buf, self.at_once)
+        if self._templates and self.fast_handler is not None and not self._events:
+            pos = self._answer_fast_path_requests(buf, self.fast_handler)
             if pos:
                 self._consumed += pos
                 self._owes_tail = False
@@ -145,25 +153,25 @@ class PlainRequests(Conversation):
                 buf = buf[pos:]
         super()._parse(buf)
 
-    def _answer_plain(self, buf: bytes, at_once: AtOnce) -> int:
-        """Answers the plain requests that `buf` begins with; where they stop."""
+    def _answer_fast_path_requests(self, buf: bytes, fast_handler: FastHandler) -> int:
+        """Answer the matching requests at the start of `buf`; return where they stop."""
         reader, room = self._reader, self._room
         pos, end, limit, number = 0, len(buf), reader.limit, reader.number
         most = self.options.max_pending
         while pos < end and self._asked_count < most:
             number += 1
-            found = self._plain_at(buf, pos, end, number)
+            found = self._request_at(buf, pos, end, number)
             if found is None:
                 break
             kind, id_at, asked, start, stop = found
             if stop - pos - HEAD_SIZE > limit or not reader.take_plain(number):
                 break
-            answer = at_once(kind, buf[start:stop], asked)
-            if self.state == CLOSED:  # the application has ended it meanwhile
+            answer = fast_handler(kind, buf[start:stop], asked)
+            if self.state == CLOSED:  # the application closed it meanwhile
                 return stop
             if type(answer) is bytes and len(answer) <= room:
                 self._reply(kind, asked, answer)
-            elif answer is Later.LATER:
+            elif answer is Deferred.DEFERRED:
                 self._asked_count += 1
             else:
                 self._packet_at = self._consumed + pos
@@ -173,11 +181,14 @@ class PlainRequests(Conversation):
                 break
         return pos
 
-    def _plain_at(
+    def _request_at(
         self, buf: bytes, pos: int, end: int, number: int
-    ) -> tuple[Kind, int, bytes, int, int] | None:
-        """The request at `pos`: its kind, where its Message begins, its id as bytes, and where its
-        body starts and stops. None when it has to take the long way, which finds out why."""
+    ) -> tuple[RequestTemplate, int, bytes, int, int] | None:
+        """Match the request at `pos`.
+
+        Return its template, the start of its Message, its id as bytes, and start and stop of its
+        body; None if it has to take the full path.
+        """
         size = SIZES.get(buf[pos : pos + HEAD_SIZE]) or size_at(buf, pos, end)
         at = pos + HEAD_SIZE
         stop = at + size
@@ -190,7 +201,7 @@ class PlainRequests(Conversation):
                 at += 1
             at += 1
             asked = buf[id_at:at]
-            for kind in self._kinds:
+            for kind in self._templates:
                 if buf.startswith(kind.asked, at):
                     break
             else:
@@ -207,7 +218,7 @@ class PlainRequests(Conversation):
         return kind, id_at, asked, at, stop
 
     def _after_time(self, buf: bytes, at: int) -> int:
-        """Where the time at `at` stops: it is often the same as the last one."""
+        """Return where the time at `at` stops; it often equals the previous one."""
         if buf.startswith(self._peer_time, at):
             return at + len(self._peer_time)
         start = at
@@ -221,8 +232,8 @@ class PlainRequests(Conversation):
 
     # -- what is answered --------------------------------------------------------------------
 
-    def _reply(self, kind: Kind, asked: bytes, body: bytes) -> None:
-        """An answer of success; `asked` is the id of the request."""
+    def _reply(self, kind: RequestTemplate, asked: bytes, body: bytes) -> None:
+        """Write a successful reply; `asked` is the id of the request."""
         number = self._writer.next_plain()
         own_id = self.next_id
         self.next_id = own_id + 1
@@ -248,8 +259,8 @@ class PlainRequests(Conversation):
             self._check_numbers()
 
     def _reply_otherwise(self, plain: bytes, answer: bytes | Answer | None) -> None:
-        """The same the long way; without an answer the request becomes an event."""
-        request, _ = self._speech.codec.read_message(plain, 0, len(plain))
+        """Decode the request in full and reply; without an answer it becomes an event."""
+        request, _ = self._dialect.codec.read_message(plain, 0, len(plain))
         if answer is None:
             super()._take_request(request)
         else:
@@ -259,18 +270,18 @@ class PlainRequests(Conversation):
         if isinstance(answer, bytes):
             answer = Answer(ResultCode.SUCCESS, answer)
         try:
-            self._say_at_once(request, answer)
+            self._respond_now(request, answer)
         except SessionError as error:
             if error.code == "too_large":
                 with contextlib.suppress(SessionError):
-                    self._say_at_once(request, self.instead)
+                    self._respond_now(request, self.instead)
 
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
         super()._close(reason, side, clean=clean)
-        self.at_once = None  # nothing holds on to the application any more
-        self._kinds = []
+        self.fast_handler = None  # drop references to the application
+        self._templates = []
 
-    def _say_at_once(self, request: Message, answer: Answer) -> None:
+    def _respond_now(self, request: Message, answer: Answer) -> None:
         message = self._response(request, answer.code, answer.body)
         self._put(message)
         self._after_write(message)

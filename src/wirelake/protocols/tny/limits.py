@@ -24,11 +24,11 @@ __all__ = [
     "RegistryLimits",
     "RelayServerOptions",
     "ServerOptions",
+    "SessionDialect",
     "SessionOptions",
-    "SpokenDialect",
 ]
 
-SpokenDialect = Literal["seed", "upstream", "auto"]
+SessionDialect = Literal["seed", "upstream", "auto"]
 """`auto` reads ticks of either form, and writes as the peer was seen to (§8.1)."""
 
 PAYLOAD_LIMITS: Final[dict[str, int]] = {"seed": 1 << 20, "upstream": 0xFFFF}
@@ -59,8 +59,8 @@ def _refuse(name: str, detail: str) -> SessionError:
 
 def _check(options: msgspec.Struct, positive: tuple[str, ...], counts: tuple[str, ...]) -> None:
     dialect = getattr(options, "dialect", "")
-    if dialect not in get_args(SpokenDialect):
-        raise _refuse("dialect", f"wanted one of {', '.join(get_args(SpokenDialect))}")
+    if dialect not in get_args(SessionDialect):
+        raise _refuse("dialect", f"wanted one of {', '.join(get_args(SessionDialect))}")
     for name in positive:
         value = getattr(options, name)
         if value is not None and not value > 0:
@@ -77,7 +77,7 @@ def _check(options: msgspec.Struct, positive: tuple[str, ...], counts: tuple[str
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What both ends of a message connection can set."""
 
-    dialect: SpokenDialect = "seed"
+    dialect: SessionDialect = "seed"
     strict: bool = True
     """False reads what the original reads: bytes after the Message are ignored, a packet of type 3
     is a message, a response may have another protocol number than its request. A message of mode 3,
@@ -135,7 +135,7 @@ class ServerOptions(SessionOptions, frozen=True, kw_only=True):
 class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What both ends of a relay link can set."""
 
-    dialect: SpokenDialect = "seed"
+    dialect: SessionDialect = "seed"
     """`auto` reads as seed does, and also takes the original's swapped ids and its switching by
     TUNNEL_CONNECT (§8.7, §8.8)."""
     max_packet: int = 1 << 21

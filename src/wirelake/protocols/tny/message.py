@@ -1,20 +1,153 @@
-"""A tny Message by itself, as it is once the transforms of its packet are undone.
+"""A tny Message by itself: its bytes, its headers, and its result codes.
 
-`transform.PacketContext.open` gives the bytes, `decode_message` what they mean; `encode_message`
-and `PacketContext.seal` go the other way. See Message编码 in seed 002.
+`transform.PacketContext.open` yields the bytes of a Message, `decode_message` the Message;
+`encode_message` and `PacketContext.seal` do the reverse (Message编码 in seed 002).
+
+Headers exist in dialect upstream (§2 of the tny rules): a type, 4 bytes little-endian, and a
+protobuf message. Three types are known, others are carried. The seed dialect has one header, whose
+bytes mean nothing to the protocol.
+
+Result codes implement the closing rule of §6: there is no close packet, a code tells the reason.
+Codes that are not listed here belong to applications; they never close.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final, cast
 
 from wirelake.wire.errors import DecodeError, EncodeError
+from wirelake.wire.types import Layout
 
-from .layout import Message
+from . import codec_seed as codec
+from .layout import ForwardHeader, HeaderType, Message, OriginalMessageIdHeader, TracingHeader
 from .protocol import PROTOCOL
 from .transform import Dialect
 
-__all__ = ["decode_message", "encode_message"]
+__all__ = [
+    "CLOSING",
+    "KEYS",
+    "Header",
+    "OpaqueHeader",
+    "ResultCode",
+    "closes",
+    "decode_header",
+    "decode_message",
+    "encode_header",
+    "encode_message",
+    "type_of",
+]
+
+# -- result codes ----------------------------------------------------------------------------------
+
+
+class ResultCode(IntEnum):
+    """Codes that the rules name; an application may use any other number."""
+
+    SUCCESS = 100
+    DECODE_ERROR = 153
+    """The peer's bytes break a rule."""
+    ENCODE_ERROR = 154
+    """An answer could not be written."""
+    VERIFY_FAILED = 156
+    """A check code does not match: that packet is dropped, the connection goes on."""
+    SERVER_ERROR = 200
+    """The server cannot handle this request now."""
+    NO_SUCH_PROTOCOL = 205
+    """No handler has this protocol number; the answer has no body."""
+    AUTH_FAILED = 210
+    """The peer did not prove who it is."""
+    SESSION_LOST = 216
+    """The session that a client wants to resume is gone."""
+    SESSION_TIMEOUT = 217
+    """The session was silent for too long."""
+    NO_LINK = 225
+    """A gateway has no link to the service that a request is for."""
+
+
+CLOSING: Final = frozenset({153, 154, 210, 216, 217, 220, 221, 224, 225, 226})
+"""Codes of level ERROR: who sends one closes the connection after the write."""
+
+
+def closes(code: int) -> bool:
+    """Whether a server closes the connection once it has sent this code."""
+    return code in CLOSING
+
+
+# -- headers ---------------------------------------------------------------------------------------
+
+
+KEYS: Final[dict[int, str]] = {
+    HeaderType.RPC_FORWARD: "Rpc-Forward",
+    HeaderType.RPC_ORIGINAL_MESSAGE_ID: "Rpc-Original-Message-Id",
+    HeaderType.RPC_TRACING: "Rpc-Tracing",
+}
+"""What the original calls the types that it knows."""
+
+_TYPE_SIZE: Final = 4
+
+
+class OpaqueHeader(Layout):
+    """A header of a type that is not known here: its bytes are carried."""
+
+    type_id: int
+    """The type, a signed number."""
+    data: bytes = b""
+    """The protobuf message."""
+
+
+Header = ForwardHeader | OriginalMessageIdHeader | TracingHeader | OpaqueHeader
+"""What a header can be."""
+
+_READERS: Final[dict[int, Callable[[bytes, int, int], tuple[Any, int]]]] = {
+    HeaderType.RPC_FORWARD: codec.read_forward_header,
+    HeaderType.RPC_ORIGINAL_MESSAGE_ID: codec.read_original_message_id_header,
+    HeaderType.RPC_TRACING: codec.read_tracing_header,
+}
+_WRITERS: Final[dict[type, tuple[int, Callable[[Any], bytes]]]] = {
+    ForwardHeader: (HeaderType.RPC_FORWARD, codec.write_forward_header),
+    OriginalMessageIdHeader: (
+        HeaderType.RPC_ORIGINAL_MESSAGE_ID,
+        codec.write_original_message_id_header,
+    ),
+    TracingHeader: (HeaderType.RPC_TRACING, codec.write_tracing_header),
+}
+
+
+def type_of(header: Header) -> int:
+    """The type number of a header."""
+    return header.type_id if isinstance(header, OpaqueHeader) else int(_WRITERS[type(header)][0])
+
+
+def decode_header(data: bytes) -> Header:
+    """The header in its bytes. Raises DecodeError only; offsets count from the header's start."""
+    if len(data) < _TYPE_SIZE:
+        raise DecodeError("short", "header.type_id", 0, f"4 wanted, {len(data)} left")
+    type_id = int.from_bytes(data[:_TYPE_SIZE], "little", signed=True)
+    read = _READERS.get(type_id)
+    if read is None:
+        return OpaqueHeader(type_id=type_id, data=data[_TYPE_SIZE:])
+    header, _ = read(data, _TYPE_SIZE, len(data))
+    return header  # type: ignore[no-any-return]
+
+
+def encode_header(header: Header) -> bytes:
+    """The bytes of a header. Raises EncodeError only."""
+    try:
+        if isinstance(header, OpaqueHeader):
+            type_id, data = header.type_id, bytes(header.data)
+        else:
+            type_id, write = _WRITERS[type(header)]
+            data = write(header)
+        return type_id.to_bytes(_TYPE_SIZE, "little", signed=True) + data
+    except OverflowError:
+        raise EncodeError("int_range", "header.type_id") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise EncodeError("bad_value", "header", None, str(error)) from error
+
+
+# -- the message -----------------------------------------------------------------------------------
 
 
 def decode_message(data: bytes, dialect: Dialect = "seed") -> Message:

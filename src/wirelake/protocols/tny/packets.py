@@ -25,8 +25,8 @@ from . import codec_seed
 from .layout import Envelope, Message, Packet, PacketType, Ping, Pong
 from .limits import (
     PAYLOAD_LIMITS,
+    SessionDialect,
     SessionOptions,
-    SpokenDialect,
 )
 from .protocol import PROTOCOL
 from .transform import Dialect, PacketContext
@@ -37,9 +37,9 @@ __all__ = [
     "PONG",
     "SKIPPED",
     "TICK_TAIL",
+    "DialectState",
     "PacketReader",
     "PacketWriter",
-    "Speech",
 ]
 
 _MAGIC: Final = b"tny."
@@ -75,12 +75,12 @@ _TICKS: Final = {
 }
 
 
-class Speech:
+class DialectState:
     """Which dialect a connection speaks now; both directions share it."""
 
     __slots__ = ("auto", "changed", "codec", "current", "seen")
 
-    def __init__(self, dialect: SpokenDialect):
+    def __init__(self, dialect: SessionDialect):
         self.auto = dialect == "auto"
         self.current: Dialect = "seed" if self.auto else cast(Dialect, dialect)
         self.codec = PROTOCOL.codec(self.current)
@@ -90,7 +90,7 @@ class Speech:
         self.seen: Dialect | None = None if self.auto else self.current
         self.changed = False
 
-    def heard(self, dialect: Dialect) -> None:
+    def detected(self, dialect: Dialect) -> None:
         """A tick of the peer had this form."""
         self.changed = self.changed or self.seen != dialect
         self.seen = self.current = dialect
@@ -102,18 +102,18 @@ class PacketReader:
 
     __slots__ = (
         "_context",
+        "_dialect",
         "_limit",
         "_skip",
-        "_speech",
         "_strict",
         "_tail_wanted",
         "raw",
         "take_plain",
     )
 
-    def __init__(self, speech: Speech, options: SessionOptions):
-        self._speech = speech
-        self._context = PacketContext(speech.current, options.reading)
+    def __init__(self, dialect_state: DialectState, options: SessionOptions):
+        self._dialect = dialect_state
+        self._context = PacketContext(dialect_state.current, options.reading)
         self.take_plain = self._context.read_plain
         """Takes the number of a plain packet that somebody else reads; False changes nothing."""
         self._limit = options.max_payload
@@ -141,7 +141,7 @@ class PacketReader:
     @property
     def limit(self) -> int:
         """The largest payload."""
-        return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._speech.current]
+        return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._dialect.current]
 
     def accept(self, limit: int | None) -> None:
         """Changes the largest payload; None for the dialect's own."""
@@ -149,17 +149,17 @@ class PacketReader:
 
     def frame(self, buf: bytes, pos: int, end: int) -> tuple[Packet | object, int]:
         """One packet, or `SKIPPED`, and where it stops."""
-        if self._speech.auto:
+        if self._dialect.auto:
             return self._tolerant(buf, pos, end)
         if not self._strict and _type_at(buf, pos, end) == _UNDEFINED:
             return self._undefined_type(buf, pos, end)
-        packet, stop = self._speech.codec.decode_packet(buf, pos, end, self.limit)
+        packet, stop = self._dialect.codec.decode_packet(buf, pos, end, self.limit)
         return packet, stop
 
     @property
     def is_plain(self) -> bool:
         """Whether `plain` may find anything: strict, one dialect, and no option demanded."""
-        return self._strict and not self._speech.auto and self._context.is_plain
+        return self._strict and not self._dialect.auto and self._context.is_plain
 
     def plain(self, buf: bytes, pos: int, end: int, limit: int) -> tuple[Message, int] | None:
         """The Message of a whole packet without options, and where it stops: nearly every one.
@@ -168,7 +168,7 @@ class PacketReader:
         """
         if not buf.startswith(PLAIN, pos, end):
             return None
-        codec = self._speech.codec
+        codec = self._dialect.codec
         envelope, stop = codec.decode_envelope(buf, pos + _HEAD, end, limit)
         content = envelope.content
         message, used = codec.read_message(content, 0, len(content))
@@ -182,7 +182,7 @@ class PacketReader:
         envelope = cast(Envelope, packet.body)
         content = envelope.content
         start = stop - len(content)
-        self._context.dialect = self._speech.current
+        self._context.dialect = self._dialect.current
         try:
             plain = self._context.open(
                 envelope.access_id,
@@ -196,7 +196,7 @@ class PacketReader:
             error.offset = pos + _PLACES[error.field] if error.field in _PLACES else start
             raise
         try:
-            message, used = self._speech.codec.read_message(plain, 0, len(plain))
+            message, used = self._dialect.codec.read_message(plain, 0, len(plain))
             if used != len(plain) and self._strict:
                 raise DecodeError("trailing_bytes", "message", used, f"{len(plain) - used} left")
         except DecodeError as error:
@@ -224,7 +224,7 @@ class PacketReader:
         if kind == _UNDEFINED and not self._strict:
             return self._undefined_type(buf, pos, end)
         # The codec of the original asks for no more than a tick when a packet has hardly begun.
-        codec = PROTOCOL.codec("upstream") if end - pos < _HEAD else self._speech.codec
+        codec = PROTOCOL.codec("upstream") if end - pos < _HEAD else self._dialect.codec
         return cast("tuple[Packet, int]", codec.decode_packet(buf, pos, end, self.limit))
 
     def _tick(self, buf: bytes, pos: int, end: int, kind: PacketType) -> tuple[Packet, int]:
@@ -232,7 +232,7 @@ class PacketReader:
         stop = pos + _HEAD
         tail = buf[stop : min(end, stop + _LENGTH)]
         if tail == _MAGIC:
-            self._speech.heard("upstream")
+            self._dialect.detected("upstream")
         elif len(tail) == _LENGTH and int.from_bytes(tail, "little") <= self.limit:
             self._start_skipping(buf, stop)
             stop += _LENGTH
@@ -246,7 +246,7 @@ class PacketReader:
             raise NeedMore(_LENGTH - (end - pos))
         if not buf.startswith(_MAGIC, pos):
             return False
-        self._speech.heard("upstream")
+        self._dialect.detected("upstream")
         return True
 
     def _start_skipping(self, buf: bytes, pos: int) -> None:
@@ -254,12 +254,12 @@ class PacketReader:
         if length > self.limit:
             raise DecodeError("too_large", "packet.length", pos, f"{length} over {self.limit}")
         self._skip = length
-        self._speech.heard("seed")
+        self._dialect.detected("seed")
 
     def _undefined_type(self, buf: bytes, pos: int, end: int) -> tuple[Packet, int]:
         """A packet of type 3 as the original reads it: a message."""
         bits = buf[pos + 4]
-        body, stop = self._speech.codec.decode_envelope(buf, pos + _HEAD, end, self.limit)
+        body, stop = self._dialect.codec.decode_envelope(buf, pos + _HEAD, end, self.limit)
         packet = Packet(
             reserved=bits >> 5,
             waste=bits & 0x10 != 0,
@@ -283,23 +283,26 @@ class PacketWriter:
 
     __slots__ = (
         "_context",
+        "_dialect",
         "_limit",
         "_random",
         "_spare",
-        "_speech",
         "_surely_fits",
         "access_id",
         "number",
     )
 
     def __init__(
-        self, speech: Speech, options: SessionOptions, random: Callable[[int], bytes] | None
+        self,
+        dialect_state: DialectState,
+        options: SessionOptions,
+        random: Callable[[int], bytes] | None,
     ):
         config = options.writing
         if config.waste and random is None:
             raise SessionError("bad_config", "waste bytes need random=, a source of random bytes")
-        self._speech = speech
-        self._context = PacketContext(speech.current, config)
+        self._dialect = dialect_state
+        self._context = PacketContext(dialect_state.current, config)
         self._limit = options.max_payload
         self._random = random or bytes
         self.access_id: int | None = None
@@ -313,7 +316,7 @@ class PacketWriter:
     @property
     def limit(self) -> int:
         """The largest payload."""
-        return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._speech.current]
+        return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._dialect.current]
 
     @property
     def is_plain(self) -> bool:
@@ -335,7 +338,7 @@ class PacketWriter:
     def message(self, message: Message, access_id: int) -> bytes:
         """A packet with the next number; the first one's access id stays (§3)."""
         try:
-            return self.content(self._speech.codec.write_message(message), access_id)
+            return self.content(self._dialect.codec.write_message(message), access_id)
         except EncodeError as error:
             raise SessionError(error.code, str(error)) from error
 
@@ -347,12 +350,12 @@ class PacketWriter:
         if number and self.access_id is not None:
             envelope = Envelope(access_id=self.access_id, number=number, content=plain)
             self.number = number
-            return PLAIN + cast(bytes, self._speech.codec.encode_envelope(envelope))
+            return PLAIN + cast(bytes, self._dialect.codec.encode_envelope(envelope))
         return self._sealed(plain, access_id if self.access_id is None else self.access_id)
 
     def _sealed(self, plain: bytes, access_id: int) -> bytes:
-        codec, context = self._speech.codec, self._context
-        context.dialect = self._speech.current
+        codec, context = self._dialect.codec, self._context
+        context.dialect = self._dialect.current
         sealed = context.seal(access_id, plain, random=self._random)
         self.access_id, self.number = access_id, sealed.number
         envelope = Envelope(access_id=access_id, number=sealed.number, content=sealed.content)
@@ -363,12 +366,12 @@ class PacketWriter:
 
     def _check_size(self, access_id: int, plain: bytes) -> None:
         """To the byte, except that the most waste is counted that there can be."""
-        codec, context = self._speech.codec, self._context
+        codec, context = self._dialect.codec, self._context
         if self.access_id is not None:
             access_id = self.access_id
         envelope = Envelope(access_id=access_id, number=context.number + 1, content=plain)
         size = len(codec.encode_envelope(envelope)) - _LENGTH + self._spare
         if context.config.verify:
-            size += _CHECK_BYTES[self._speech.current]
+            size += _CHECK_BYTES[self._dialect.current]
         if size > self.limit:
             raise SessionError("too_large", f"a payload of {size} bytes, {self.limit} at most")

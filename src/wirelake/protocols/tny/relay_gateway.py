@@ -32,6 +32,7 @@ from .layout import (
     TunnelSwitchLink,
 )
 from .limits import GATEWAY_TUNNELS, GatewayOptions
+from .message import ResultCode
 from .relay_events import (
     LinkUp,
     Relayed,
@@ -46,7 +47,6 @@ from .relay_link import (
     link_id,
     receives,
 )
-from .results import ResultCode
 
 __all__ = ["GatewayLink", "GatewayTunnels"]
 

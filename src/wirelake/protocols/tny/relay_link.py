@@ -292,5 +292,5 @@ class RelayLink(Session):
             self._fail("timeout", detail="LINK_CLOSE was not answered")
             self._close("timeout", Side.LOCAL, clean=False)
         elif name == "idle":
-            self._fail("idle", detail="neither PING nor PONG was heard")
+            self._fail("idle", detail="neither PING nor PONG was detected")
             self._close("idle", Side.LOCAL, clean=False)

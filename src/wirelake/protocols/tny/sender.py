@@ -1,6 +1,6 @@
-"""What an end of a tny message connection says: requests, responses, pushes and ticks.
+"""The sending half of a tny message connection: requests, responses, pushes and ticks.
 
-Implements the sending half of §2, §3 and §6 of the tny rules; `conversation.py` has what is heard.
+Implements §2, §3 and §6 of the tny rules for what is sent; `endpoint.py` is the receiving half.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .calls import (
 from .events import NumbersLow
 from .layout import Message, Mode
 from .limits import SessionOptions
+from .message import ResultCode
 from .packets import (
     PING,
+    DialectState,
     PacketReader,
     PacketWriter,
-    Speech,
 )
-from .results import ResultCode
 
-__all__ = ["Speaker"]
+__all__ = ["Sender"]
 
 
-class Speaker(Session):
-    """The half of a `Conversation` that speaks; it also keeps what both halves share."""
+class Sender(Session):
+    """The half of a `Endpoint` that speaks; it also keeps what both halves share."""
 
     FIRST: ClassVar[str] = "new"
     options: SessionOptions
@@ -61,9 +61,9 @@ class Speaker(Session):
         """The last code that came and that announces a close."""
         self._own_access_id = access_id
         self._epoch_ms = epoch_ms
-        self._speech = Speech(options.dialect)
-        self._reader = PacketReader(self._speech, options)
-        self._writer = PacketWriter(self._speech, options, random)
+        self._dialect = DialectState(options.dialect)
+        self._reader = PacketReader(self._dialect, options)
+        self._writer = PacketWriter(self._dialect, options, random)
         self._calls = Calls()
         self._asked: dict[int, int] = {}  # by what ToMessage of the response will be
         self._asked_count = 0
@@ -76,7 +76,7 @@ class Speaker(Session):
     @property
     def dialect(self) -> str:
         """The dialect that is spoken now; in `auto` the peer's, once it is seen."""
-        return self._speech.current
+        return self._dialect.current
 
     @property
     def peer_access_id(self) -> int | None:
@@ -176,7 +176,7 @@ class Speaker(Session):
             raise SessionError("bad_state", "a request cannot be relayed: nobody awaits its answer")
         self._need_number()
         try:
-            data = self._writer.content(raw, self._named())
+            data = self._writer.content(raw, self._access_id_to_write())
         except EncodeError as error:
             raise SessionError(error.code, str(error)) from error
         self._written(data, message)
@@ -210,7 +210,7 @@ class Speaker(Session):
         self._at(now)
         self._must("send tick")
         self._owes_tail = False
-        self._write(PING[self._speech.current])
+        self._write(PING[self._dialect.current])
 
     def close(self, reason: str = "done") -> None:
         """Ends the connection; tny has no word for it, so the transport just closes."""
@@ -254,12 +254,12 @@ class Speaker(Session):
             id=self.next_id,
             code=code,
             time=self._time_ms(),
-            upstream=self._speech.current == "upstream",
+            upstream=self._dialect.current == "upstream",
             body=body,
             headers=headers,
         )
 
-    def _say(self, message: Message) -> None:
+    def _send_own(self, message: Message) -> None:
         """What the session itself answers: best effort, it may not fit the limits."""
         with contextlib.suppress(SessionError):
             self._put(message)
@@ -267,9 +267,9 @@ class Speaker(Session):
 
     def _put(self, message: Message) -> None:
         self._need_number()
-        self._written(self._writer.message(message, self._named()), message)
+        self._written(self._writer.message(message, self._access_id_to_write()), message)
 
-    def _named(self) -> int:
+    def _access_id_to_write(self) -> int:
         """The access id to write: the first packet's stays."""
         access_id = self._writer.access_id
         return self._access_id() if access_id is None else access_id

@@ -30,7 +30,7 @@ from ..sansio import (
     Side,
     Table,
 )
-from .endpoint import Conversation, speaking
+from .endpoint import Endpoint, open_state
 from .events import (
     CallFailed,
     DialectSeen,
@@ -43,10 +43,10 @@ from .events import (
     Requested,
     Unmatched,
 )
-from .fast_path import PlainRequests
+from .fast_path import FastPathRequests
 from .layout import Message, Mode
 from .limits import ClientOptions, ServerOptions
-from .results import CLOSING, ResultCode
+from .message import CLOSING, ResultCode
 
 __all__ = [
     "SYSTEM_PROTOCOL",
@@ -72,13 +72,13 @@ _SILENT: Final = frozenset({"number_replayed", "number_skipped"})
 """What is never answered (§3)."""
 
 
-class ClientSession(Conversation):
+class ClientSession(Endpoint):
     """The client's end of one connection. Its access id is 0 where nobody gives it one."""
 
     TABLES: ClassVar[dict[Role, Table]] = {
         Role.CLIENT: {
-            "new": speaking("new", send_message="open"),
-            "open": speaking("open"),
+            "new": open_state("new", send_message="open"),
+            "open": open_state("open"),
             CLOSED: {},
         }
     }
@@ -104,18 +104,18 @@ class ClientSession(Conversation):
         )
 
 
-class ServerSession(PlainRequests):
+class ServerSession(FastPathRequests):
     """The server's end of one connection.
 
     It answers with the client's access id; if it speaks first, with 0 for ever (§3). What the
-    application can answer at once need not be an event: see `at_once` (`plain.py`).
+    application can answer at once need not be an event: see `fast_handler` (`plain.py`).
     """
 
     TABLES: ClassVar[dict[Role, Table]] = {
         Role.SERVER: {
-            "new": speaking("new", receive_message="open", send_message="unnamed"),
-            "open": speaking("open"),
-            "unnamed": speaking("unnamed"),
+            "new": open_state("new", receive_message="open", send_message="unnamed"),
+            "open": open_state("open"),
+            "unnamed": open_state("unnamed"),
             CLOSED: {},
         }
     }

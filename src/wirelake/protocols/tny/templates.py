@@ -1,12 +1,12 @@
-"""Plain requests that a peer keeps sending, and the answers to them: what repeats is encoded once.
+"""Templates of the fast path: the bytes that repeat from packet to packet, encoded once.
 
-A plain packet has no options, and a Message with a body and without headers:
+A packet for the fast path has no options, and a Message with a body and without headers:
 
     head, option, length | access id | number | id | bits, protocol, code, to message | time | body
 
-The access id of a connection stays the same, and so do the bytes between id and time as long as the
-same is asked. The codec makes all bytes that are kept here, by writing a Message that has a zero
-wherever something varies.
+The access id of a connection stays the same (§3), and so do the bytes between id and time as long
+as the same protocol is requested. The codec encodes everything that is kept here, from a Message
+with a zero wherever something varies.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = [
     "HEAD_SIZE",
     "MOST_PAYLOAD",
     "SIZES",
-    "Kind",
+    "RequestTemplate",
     "access_piece",
-    "learn",
+    "learn_template",
     "size_at",
 ]
 
 MOST_PAYLOAD: Final = 4_096
-"""The largest payload whose head is kept: with more, the body itself is the work."""
+"""The largest payload whose head is cached: beyond it, copying the body dominates."""
 _LEAST: Final = 2
 """The smallest: an access id and a number, of a byte each."""
 _ZERO: Final = 1
@@ -57,7 +57,7 @@ HEAD_SIZE: Final = len(_packet(_LEAST)) - _LEAST
 
 
 class _Heads(dict[int, bytes]):
-    """Made when they are first wanted."""
+    """Created on first use."""
 
     def __missing__(self, size: int) -> bytes:
         head = self[size] = _packet(size)[:HEAD_SIZE]
@@ -66,15 +66,15 @@ class _Heads(dict[int, bytes]):
 
 
 HEADS: Final = _Heads()
-"""Head, option and length by the size of the payload; both dialects have the same."""
+"""Head, option and length by the size of the payload; equal in both dialects."""
 SIZES: Final[dict[bytes, int]] = {}
-"""The size of the payload by head, option and length, of those that have been wanted."""
+"""The size of the payload by head, option and length, as far as `HEADS` has them."""
 
 
 def size_at(buf: bytes, pos: int, end: int) -> int:
-    """The size of the payload of the plain packet at `pos`, whose head is known from then on.
+    """Return the size of the payload of the packet at `pos`, and cache its head.
 
-    0 when there is no such packet, or not all of it, or when it is large.
+    0 for a packet with options, an incomplete packet, or a large one.
     """
     if not buf.startswith(PLAIN, pos):
         return 0
@@ -86,30 +86,30 @@ def size_at(buf: bytes, pos: int, end: int) -> int:
     return size if size >= _LEAST and buf.startswith(HEADS[size], pos) else 0
 
 
-class Kind(msgspec.Struct, gc=False, eq=False):
-    """What the requests to one protocol, on one line, have in common, and the answers to them."""
+class RequestTemplate(msgspec.Struct, gc=False, eq=False):
+    """What the requests to one protocol on one line have in common, and their replies."""
 
     protocol: int
     line: int
     asked: bytes
-    """What a request has between its id and its time."""
+    """The bytes of a request between its id and its time."""
     size: int
     """Bytes of `asked`."""
     answered: bytes
-    """What an answer of success has between its own id and that of the request."""
+    """The bytes of a successful reply between its own id and that of the request."""
     target: Any = None
-    """For the application: what it has found behind the protocol."""
+    """For the application: the service of the protocol number."""
 
 
 def access_piece(codec: ModuleType, access_id: int) -> bytes:
-    """An access id as packets have it."""
+    """Encode an access id as in a packet."""
     bare: bytes = codec.encode_envelope(Envelope(access_id=0, number=0, content=b""))
     whole: bytes = codec.encode_envelope(Envelope(access_id=access_id, number=0, content=b""))
     return whole[len(bare) - _LEAST : -_ZERO]
 
 
-def learn(codec: ModuleType, request: Message) -> Kind | None:
-    """The kind of a request; None when it is not plain."""
+def learn_template(codec: ModuleType, request: Message) -> RequestTemplate | None:
+    """Return the template of a request; None if it needs the full path."""
     if request.mode != Mode.REQUEST or request.body is None:
         return None
     if request.forward_header is not None or request.headers is not None:
@@ -137,4 +137,4 @@ def learn(codec: ModuleType, request: Message) -> Kind | None:
     )
     asked = asked[_ZERO : -2 * _ZERO]  # without id; time, body
     answered = answered[_ZERO : -3 * _ZERO]  # without id; to message, time, body
-    return Kind(request.protocol, request.line, asked, len(asked), answered)
+    return RequestTemplate(request.protocol, request.line, asked, len(asked), answered)

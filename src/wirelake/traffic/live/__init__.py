@@ -1,31 +1,33 @@
-"""A population that performs live: over TCP, against a hub that runs, with the truth beside it.
+"""Live traffic: clients that talk to a running hub over TCP, with the truth about it.
 
-    stage.py                     where: a hub, its doors, its HTTP side, its clients
-    line.py, ledger.py           a client's end of a connection; what clients did and saw
-    phones.py, askers.py,        who comes: comet; ESNP, tny and magline; tunnels of a gateway;
-      gateway.py, broken.py      those who send what no rule allows
-    callers.py, rounds.py,       what they do, so that each knows what must be recorded
-      listeners.py, population.py
-    performance.py, perform.py   a run
-    truth.py, compare.py         what a reader of the recording must find, and whether it did
+    hub_address.py                the hub: its listeners, admin API and store
+    journal.py                    what clients did and saw
+    connection.py, context.py     one client connection; what all clients of a run share
+    subscribers.py                which notifications are still to come
+    population.py                 what a protocol declares: its clients and their behaviour
+    calling.py                    clients that call services, for most protocols
+    protocols/                    one module per protocol
+    rounds.py, run.py             a run
+    truth.py, compare.py          what a reader of the recording must find, and whether it does
 
-The truth is not decoded from anything: it is what clients did and saw.
+The truth is not decoded from anything: it is what clients did and saw. Only `protocols/` names
+protocols.
 """
 
 from __future__ import annotations
 
 from ..plan import SimulateError
 from .compare import Comparison, compare
-from .hub_address import Stage
-from .run import perform
+from .hub_address import HubAddress
+from .run import simulate_live
 from .truth import LiveSummary, LiveTarget
 
 __all__ = [
     "Comparison",
+    "HubAddress",
     "LiveSummary",
     "LiveTarget",
     "SimulateError",
-    "Stage",
     "compare",
-    "perform",
+    "simulate_live",
 ]

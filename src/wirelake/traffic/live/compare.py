@@ -1,10 +1,10 @@
-"""Compares the tables of a lake with the truth of a performance, row by row and in figures.
+"""Compares the tables of a lake with the truth of a live run, row by row and in figures.
 
     found = compare(Path("lake"), Path("live"))
-    found.differences    one sentence for each; none when all is well
+    found.differences    one sentence each; empty when the lake is correct
 
-What is the same in both is compared exactly; a latency must lie in the interval that the truth has
-for it, give or take the clock's resolution at either end.
+Values are compared exactly; a latency must lie in the interval that the truth has for it, within
+the resolution of the clock at either end.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..plan import SimulateError
-from .truth import SHEETS
+from .truth import TABLES
 
-__all__ = ["MOST_DIFFERENCES", "Comparison", "compare", "compare_tables"]
+__all__ = ["MAX_DIFFERENCES", "Comparison", "compare", "compare_tables"]
 
-MOST_DIFFERENCES: Final = 100
-"""Sentences at most; a last one says how many more there are."""
+MAX_DIFFERENCES: Final = 100
+"""Maximum differences; one more sentence says how many others there are."""
 _CONNECTION: Final = tuple(
     name
-    for name in SHEETS["connections"].names
+    for name in TABLES["connections"].names
     if name not in ("number", "client_address", "client_port", "server_port")
 )
 _TUNNEL: Final = (
@@ -46,16 +46,16 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of a comparison."""
+    """The result of a comparison."""
 
     figures: int
     """Rows and figures that were compared."""
     differences: tuple[str, ...]
-    """One sentence for each that is not as it should be."""
+    """One sentence for each difference."""
 
 
 def compare(lake: Path, truth: Path) -> Comparison:
-    """Compares a committed lake with the folder of a performance's truth."""
+    """Compare a lake with the truth in a folder. Raises SimulateError."""
     from wirelake.tables.errors import LakeError
     from wirelake.tables.query import open_lake
 
@@ -68,36 +68,36 @@ def compare(lake: Path, truth: Path) -> Comparison:
 
 
 def compare_tables(db: Any, truth: Path) -> Comparison:
-    """The same, for tables that a DuckDB connection has under their names."""
+    """Compare tables of a DuckDB connection with the truth in a folder."""
     found = _Comparer(db, truth)
     found.run()
     return found.result()
 
 
 class _Comparer:
-    """Goes through the tables one by one."""
+    """Compares table by table."""
 
     def __init__(self, db: Any, truth: Path):
         self._db = db
         self._folder = truth
         try:
             figures = json.loads((truth / "truth.json").read_text(encoding="utf-8"))
-            self._truth = {name: self._sheet(name) for name in SHEETS}
+            self._truth = {name: self._table(name) for name in TABLES}
             self._clock_ns = int(figures["clock_ns"])
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            raise SimulateError(f"{truth}: no truth of a live performance there") from error
+            raise SimulateError(f"{truth}: no truth of a live run") from error
         self._figures = 0
         self._count = 0
         self._differences: list[str] = []
         self._numbers: dict[int, int] = {}
-        """The truth's number of a connection or tunnel, by its id in the lake."""
+        """Number of a connection or tunnel in the truth, by its id in the lake."""
 
-    def _sheet(self, name: str) -> list[_Row]:
+    def _table(self, name: str) -> list[_Row]:
         rows: list[_Row] = pq.read_table(self._folder / "truth" / f"{name}.parquet").to_pylist()
         return rows
 
     def run(self) -> None:
-        """Everything."""
+        """Compare all tables."""
         self._connections()
         self._tunnels()
         self._calls()
@@ -108,21 +108,21 @@ class _Comparer:
         self._messages()
 
     def result(self) -> Comparison:
-        """What was found."""
+        """Return the result."""
         more = self._count - len(self._differences)
-        rest = (f"there are {more:,} more differences",) if more else ()
+        rest = (f"and {more:,} more differences",) if more else ()
         return Comparison(self._figures, (*self._differences, *rest))
 
-    # -- saying it ---------------------------------------------------------------------------
+    # -- differences -------------------------------------------------------------------------
 
     def _differs(self, sentence: str) -> None:
         self._count += 1
-        if len(self._differences) < MOST_DIFFERENCES:
+        if len(self._differences) < MAX_DIFFERENCES:
             self._differences.append(sentence)
 
     def _same(self, what: str, name: str, true: Any, found: Any) -> None:
         if true != found:
-            self._differs(f"{what}: {name} is {_said(found)} in the lake, {_said(true)} in truth")
+            self._differs(f"{what}: {name} is {_shown(found)} in the lake, {_shown(true)} in truth")
 
     def _row(self, what: str, names: tuple[str, ...], true: _Row, found: _Row) -> None:
         self._figures += 1
@@ -130,7 +130,7 @@ class _Comparer:
             self._same(what, name, true[name], found[name])
 
     def _within(self, what: str, name: str, value: int | None, low: Any, high: Any) -> None:
-        """Whether a time lies in its interval; both ends are null for one that does not exist."""
+        """Compare a time with its interval; both bounds are None where there is no time."""
         if low is None or high is None or value is None:
             if (low is None) != (value is None):
                 self._same(what, name, "an interval" if low is not None else None, value)
@@ -143,7 +143,7 @@ class _Comparer:
     def _pairs(
         self, what: str, true: dict[Any, _Row], found: dict[Any, _Row]
     ) -> list[tuple[Any, _Row, _Row]]:
-        """Rows that both have, by key; those that only one has are differences."""
+        """Return the rows that both have, by key; the others are differences."""
         for key in true.keys() - found.keys():
             self._differs(f"{what} {_key(key)}: only in truth")
         for key in found.keys() - true.keys():
@@ -158,7 +158,7 @@ class _Comparer:
     # -- tables ------------------------------------------------------------------------------
 
     def _connections(self) -> None:
-        """By the client's address and port; a port that was used again counts in order of time."""
+        """Match by client address and port; a port that was reused, in order of time."""
         found = self._rows("SELECT * FROM connections ORDER BY coalesce(opened_ns, first_ns)")
         for key, true, row in self._pairs(
             "connection", _in_turn(self._truth["connections"]), _in_turn(found)
@@ -178,7 +178,7 @@ class _Comparer:
             self._same(f"tunnel {_key(key)}", "its link", {true["link"]}, links)
 
     def _calls(self) -> None:
-        """By id; where there is none, in the order in which the client asked."""
+        """Match by id; without one, in the order of requests."""
         found = self._rows(
             "SELECT * FROM calls ORDER BY coalesce(request_ns, response_ns), response_ns"
         )
@@ -192,7 +192,7 @@ class _Comparer:
             self._within(what, "its latency", row["latency_ns"], *bounds)
 
     def _percentiles(self) -> None:
-        """p50 and p99 of each target lie between those of the intervals' ends."""
+        """Compare p50 and p99 of each target with those of the lower and upper bounds."""
 
         def by_target(source: str, *values: str) -> dict[Any, _Row]:
             shares = ", ".join(
@@ -276,7 +276,7 @@ class _Comparer:
 
 
 def _in_turn(connections: list[_Row]) -> dict[Any, _Row]:
-    """Connections by their ends, and by which of several with the same ends it is."""
+    """Key connections by their endpoints, and by their order where these repeat."""
     seen: Counter[Any] = Counter()
     found: dict[Any, _Row] = {}
     for row in connections:
@@ -287,7 +287,7 @@ def _in_turn(connections: list[_Row]) -> dict[Any, _Row]:
 
 
 def _by_connection(calls: list[_Row]) -> dict[Any, _Row]:
-    """Calls by connection and target, and by id or, without one, by their order."""
+    """Key calls by connection and target, and by id or, without one, by order."""
     order: defaultdict[Any, int] = defaultdict(int)
     found: dict[Any, _Row] = {}
     for row in calls:
@@ -309,5 +309,5 @@ def _key(key: Any) -> str:
     return " ".join("(none)" if each is None else str(each) for each in parts)
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     return "nothing" if value is None else str(value)

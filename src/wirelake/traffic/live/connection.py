@@ -1,4 +1,4 @@
-"""A client's end of one TCP connection: a session, a socket, and a ledger beside them."""
+"""A client's end of one TCP connection: a session, a socket, and its journal entry."""
 
 from __future__ import annotations
 
@@ -16,90 +16,91 @@ from wirelake.protocols.sansio import (
 
 from ..plan import SimulateError
 from .hub_address import DEADLINE_S
-from .journal import Ledger
+from .journal import Journal
 
-__all__ = ["Line", "dial"]
+__all__ = ["ClientConnection", "connect"]
 
-_Line = TypeVar("_Line", bound="Line")
+_Connection = TypeVar("_Connection", bound="ClientConnection")
 
 
-class Line(asyncio.Protocol):
-    """Drives a session. What a protocol does about its events is a subclass's to say.
+class ClientConnection(asyncio.Protocol):
+    """Drives a session; a subclass handles the events of its protocol.
 
-    Heartbeats and deadlines of sessions are not wanted here: nothing is said that was not decided,
-    so nobody calls `on_timer`.
+    Nobody calls `on_timer`: a client sends only what it decided to send, or its journal would not
+    know about heartbeats and timeouts.
     """
 
     protocol: ClassVar[str]
     """As the table `connections` has it."""
 
-    def __init__(self, ledger: Ledger, session: Any):
-        self.ledger = ledger
+    def __init__(self, journal: Journal, session: Any):
+        self.journal = journal
         self.session = session
-        self.contact = ledger.contact(self.protocol)
+        self.entry = journal.connection(self.protocol)
         self.read_ns = 0
-        """The wall clock after the last read."""
+        """Wall clock after the last read."""
         self.transport: Any = None
         self.loop = asyncio.get_running_loop()
-        self.gone: asyncio.Future[None] = self.loop.create_future()
+        self.closed: asyncio.Future[None] = self.loop.create_future()
         """Done when the socket is closed."""
-        self.leaving = False
-        """Whether the end of the connection is what we want."""
-        self._left_alone = ""
+        self.closing = False
+        """Whether the end of the connection is intended."""
+        self.close_reason = ""
+        """Why the connection ended, where that was not intended."""
 
-    # -- what asyncio calls ------------------------------------------------------------------
+    # -- asyncio.Protocol --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The hub has taken the connection."""
+        """Note both ends of the connection."""
         self.transport = transport
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.contact.address, self.contact.port = transport.get_extra_info("sockname")[:2]
-        self.contact.server_port = transport.get_extra_info("peername")[1]
+        self.entry.address, self.entry.port = transport.get_extra_info("sockname")[:2]
+        self.entry.server_port = transport.get_extra_info("peername")[1]
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Pass bytes to the session."""
         self.read_ns = time.time_ns()
-        self.contact.bytes_s2c += len(data)
+        self.entry.bytes_s2c += len(data)
         self.session.receive(data, self.loop.time())
-        self.react()
+        self.process_events()
 
     def eof_received(self) -> bool:
-        """The hub will say no more."""
-        self._left_alone = "the hub closed it"
+        """Pass the end of the stream to the session."""
+        self.close_reason = "the hub closed it"
         self.session.receive_eof()
-        self.react()
+        self.process_events()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
-        if not self.gone.done():
-            self.gone.set_result(None)
-        if not self.leaving:
-            self._left_alone = str(exc or self._left_alone or "the hub closed it")
-        self.on_end()
+        """Note the end of the connection."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+        if not self.closing:
+            self.close_reason = str(exc or self.close_reason or "the hub closed it")
+        self.on_disconnect()
 
-    # -- what a protocol gives ---------------------------------------------------------------
+    # -- for subclasses ----------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Acts on an event of the session, other than `Failed` and `Closed`."""
+        """Handle an event of the session, other than `Failed` and `Closed`."""
 
     def on_failed(self, event: Failed) -> None:
-        """The session says that a rule was broken."""
+        """Handle a protocol error."""
 
     def on_closed(self, event: Closed) -> None:
-        """The session is over."""
+        """Handle the end of the session."""
 
-    def on_end(self) -> None:
-        """The connection is over: whoever waits for something waits in vain."""
+    def on_disconnect(self) -> None:
+        """Handle the end of the connection."""
 
-    # -- talking -----------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------
 
-    def react(self) -> None:
-        """Acts on what the session has to say, and writes what it has to send."""
+    def process_events(self) -> None:
+        """Handle the events of the session, and write what it has to send."""
         for event in self.session.events():
             if isinstance(event, Failed):
-                self._left_alone = self._left_alone or f"{event.code} {event.detail}".strip()
+                self.close_reason = self.close_reason or f"{event.code} {event.detail}".strip()
                 self.on_failed(event)
             elif isinstance(event, Closed):
                 self.on_closed(event)
@@ -108,56 +109,70 @@ class Line(asyncio.Protocol):
         self.flush()
 
     def flush(self) -> None:
-        """Writes what the session has to send."""
+        """Write what the session has to send."""
         data = self.session.to_send()
         if data:
-            self.write(data)
-
-    def write(self, data: bytes) -> None:
-        """Writes bytes of messages."""
-        self.contact.bytes_c2s += len(data)
-        self.transport.write(data)
+            self.entry.bytes_c2s += len(data)
+            self.transport.write(data)
 
     def check(self) -> None:
-        """SimulateError when the connection has ended against our will."""
-        if self._left_alone and not self.leaving:
-            raise self.trouble()
+        """Raise SimulateError when the connection ended unexpectedly."""
+        if self.close_reason and not self.closing:
+            raise self.failure()
 
-    def trouble(self) -> SimulateError:
-        """What to say when the connection has ended against our will."""
-        who = self.contact.client or f"{self.contact.address}:{self.contact.port}"
+    def failure(self) -> SimulateError:
+        """Return the error for a connection that ended unexpectedly."""
+        who = self.entry.client or f"{self.entry.address}:{self.entry.port}"
         return SimulateError(
-            f"the hub and {who} ({self.protocol}) parted too early: "
-            f"{self._left_alone or 'no answer in time'}; its log says more"
+            f"connection of {who} ({self.protocol}) ended too early: "
+            f"{self.close_reason or 'no response in time'}; see the hub's log"
         )
 
-    async def hang_up(self) -> None:
-        """Closes the socket; everything that was written goes first."""
-        self.leaving = True
-        self.transport.close()
-        await self.ended()
-
-    async def ended(self) -> None:
-        """Waits until the socket is closed, by whomever."""
+    async def wait_for(self, future: asyncio.Future[Any]) -> Any:
+        """Wait for something that the hub must send."""
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await asyncio.shield(self.gone)
+                return await future
         except TimeoutError as error:
-            raise self.trouble() from error
+            raise self.failure() from error
 
-    def abandon(self) -> None:
-        """Closes the socket at once: the performance is given up."""
-        self.leaving = True
+    def fail(self, future: asyncio.Future[Any]) -> None:
+        """Let whoever waits for a future know that the connection has ended."""
+        if not future.done():
+            future.set_exception(self.failure())
+            future.exception()  # marks it as retrieved: nobody may be waiting
+
+    async def disconnect(self) -> None:
+        """Close the socket after everything is written."""
+        self.closing = True
+        self.transport.close()
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is closed, by either side."""
+        await self.wait_for(asyncio.shield(self.closed))
+
+    async def send_malformed(self, data: bytes, code: str) -> None:
+        """Send bytes that do not decode, and wait until the hub closes the connection."""
+        self.entry.faults.append(code)
+        self.entry.closed_by, self.entry.close_reason = "server", code
+        self.closing = True
+        self.transport.write(data)
+        await self.wait_closed()
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+        self.closing = True
         if self.transport is not None:
             self.transport.abort()
 
 
-async def dial(address: tuple[str, int], make: Callable[[], _Line]) -> _Line:
-    """A connection to a door of the hub."""
+async def connect(address: tuple[str, int], make: Callable[[], _Connection]) -> _Connection:
+    """Connect to a listener of the hub."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(DEADLINE_S):
-            _, line = await loop.create_connection(make, *address)
+            _, connection = await loop.create_connection(make, *address)
     except (OSError, TimeoutError) as error:
         raise SimulateError(f"{address[0]}:{address[1]}: cannot connect ({error})") from error
-    return line
+    return connection

@@ -1,8 +1,8 @@
-"""Where a live population performs: a hub that runs, found by its HTTP side and its data directory.
+"""The hub of a live run, found by its admin address and its data directory.
 
-The HTTP side tells where the doors are and whether everything is recorded; it also publishes. The
-data directory has the administrator's token and the store, to which clients are added while the hub
-runs.
+The admin address says where the listeners are and whether everything is recorded; it also
+publishes. The data directory has the admin token and the store, to which clients are added while
+the hub runs.
 """
 
 from __future__ import annotations
@@ -21,45 +21,43 @@ from wirelake.hub.store.migrations import StoreError
 
 from ..plan import SimulateError
 
-__all__ = ["DEADLINE_S", "DOORS", "Admin", "Stage", "let_in", "look_at"]
+__all__ = ["DEADLINE_S", "Admin", "HubAddress", "add_clients", "find_listeners"]
 
 DEADLINE_S: Final = 30.0
-"""How long a hub may take for anything before the performance is given up."""
-DOORS: Final = ("comet", "esnp", "tny", "relay", "magline")
-"""The doors that the population comes to."""
+"""Maximum time a hub may take for anything."""
 _OK: Final = 200
 _PAGE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Where to perform."""
+class HubAddress:
+    """A hub that runs."""
 
     admin: str
-    """The hub's HTTP side, as `http://127.0.0.1:9680`."""
+    """Its admin address, such as `http://127.0.0.1:9680`."""
     data: Path
-    """The hub's data directory."""
+    """Its data directory."""
 
 
 class Admin:
-    """The HTTP side of a hub."""
+    """The admin API of a hub."""
 
-    def __init__(self, stage: Stage):
-        self._host, self._port = _address(stage.admin)
-        self._where = stage.admin
-        self._token = _token(stage.data)
+    def __init__(self, hub: HubAddress):
+        self._host, self._port = _address(hub.admin)
+        self._where = hub.admin
+        self._token = _token(hub.data)
 
     async def publish(self, **what: Any) -> tuple[str, int]:
-        """Publishes; gives the notification's id and its audience."""
+        """Publish; return the id of the notification and its audience."""
         found = await self.ask("POST", "/v1/publish", what)
         return str(found["id"]), int(found["audience"])
 
     async def varz(self) -> dict[str, Any]:
-        """What the hub says of itself."""
+        """Return the counters of the hub."""
         return dict(await self.ask("GET", "/varz"))
 
     async def peers(self) -> set[str]:
-        """Addresses and ports of everybody who is connected."""
+        """Return address and port of every connected client."""
         found: set[str] = set()
         while True:
             page = await self.ask("GET", f"/connz?limit={_PAGE}&offset={len(found)}")
@@ -68,13 +66,13 @@ class Admin:
                 return found
 
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """One request, one connection."""
+        """Send one request, on a connection of its own."""
         try:
             async with asyncio.timeout(DEADLINE_S):
                 status, answer = await self._exchange(method, path, body)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
             raise SimulateError(
-                f"{self._where}: no hub answers there ({error or 'too slow'}); start one with "
+                f"{self._where}: no hub answers ({error or 'timeout'}); start one with "
                 f"`wirelake hub --demo --record DIR`"
             ) from error
         if status != _OK:
@@ -83,7 +81,7 @@ class Admin:
         try:
             return json.loads(answer)
         except ValueError as error:
-            raise SimulateError(f"{self._where}{path}: this is not a hub's answer") from error
+            raise SimulateError(f"{self._where}{path}: not the response of a hub") from error
 
     async def _exchange(
         self, method: str, path: str, body: dict[str, Any] | None
@@ -114,7 +112,7 @@ def _address(url: str) -> tuple[str, int]:
     except ValueError:
         host, port = None, None
     if not host or parts.scheme != "http":
-        raise SimulateError(f"{url}: wanted the hub's HTTP side, as http://127.0.0.1:9680")
+        raise SimulateError(f"invalid hub address {url!r}; expected one like http://127.0.0.1:9680")
     return host, port or 80
 
 
@@ -123,36 +121,38 @@ def _token(data: Path) -> str:
         return (data / "admin.token").read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         raise SimulateError(
-            f"{data}: no admin.token there; name the data directory of the hub that runs"
+            f"{data}: no admin.token; expected the data directory of the running hub"
         ) from error
 
 
-async def look_at(admin: Admin) -> dict[str, tuple[str, int]]:
-    """The doors of the hub; SimulateError when it does not fit the performance."""
+async def find_listeners(admin: Admin, wanted: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Return the addresses of the hub's listeners. Raises SimulateError if one is missing."""
     found = await admin.varz()
-    await admin.peers()  # whose token is wrong hears it before anything is done
-    doors = {name: _door(where) for name, where in found["listeners"].items() if where}
-    missing = [name for name in DOORS if name not in doors]
+    await admin.peers()  # reports a wrong token before anything is changed
+    listeners = {name: _listener(at) for name, at in found["listeners"].items() if at}
+    missing = [name for name in wanted if name not in listeners]
     if missing:
-        raise SimulateError(f"the hub has no door for {', '.join(missing)}; enable it")
+        raise SimulateError(f"the hub has no listener for {', '.join(missing)}; enable it")
     if found["recording"] != "on":
         raise SimulateError(
             f"the hub does not record (recording is {found['recording']}); start it with --record"
         )
-    return doors
+    return listeners
 
 
-def _door(where: list[str]) -> tuple[str, int]:
+def _listener(where: list[str]) -> tuple[str, int]:
     host, _, port = where[0].rpartition(":")
     host = host.strip("[]")
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port)
 
 
-def let_in(data: Path, names: Iterable[str]) -> dict[str, str]:
-    """Adds clients to the store of a hub; gives their tokens."""
+def add_clients(data: Path, names: Iterable[str]) -> dict[str, str]:
+    """Add clients to the store of a hub; return their tokens."""
     path = database_path("", data)
     if not path.exists():
-        raise SimulateError(f"{path}: no such store; name the data directory of the hub that runs")
+        raise SimulateError(
+            f"{path}: no such store; expected the data directory of the running hub"
+        )
     try:
         return {name: add_client(path, name) for name in names}
     except StoreError as error:

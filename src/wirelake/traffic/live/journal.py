@@ -1,8 +1,8 @@
-"""What clients did and saw, written down while they do it: the source of the truth.
+"""What clients did and saw, noted while it happens: the source of the truth.
 
 Nothing here is decoded from a capture. A client notes a message when it hands it to its session, or
-when its session hands one over; a call when it asks and when it is answered, with the wall clock
-before its write and after its read, which the hub's own two times lie between.
+when its session returns one; a call when it is sent and when it is answered, with the wall clock
+before the write and after the read. The hub's own two times lie between these.
 """
 
 from __future__ import annotations
@@ -12,19 +12,27 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["CLOCK_NS", "Asked", "Contact", "Handed", "Ledger", "Passage", "Publication"]
+__all__ = [
+    "CLOCK_NS",
+    "CallEntry",
+    "ConnectionEntry",
+    "DeliveryEntry",
+    "Journal",
+    "Publication",
+    "TunnelEntry",
+]
 
 CLOCK_NS: Final = 1_000_000
-"""How much a time may be off at either end: timers tick in milliseconds."""
+"""Possible error of a time at either end: timers tick in milliseconds."""
 
-_KINDS_ANSWERED: Final = frozenset({"answered", "failed"})
+_ANSWERED: Final = frozenset({"answered", "failed"})
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class CallEntry:
     """A call, as its client knows it."""
 
-    contact: Contact
+    connection: ConnectionEntry
     protocol: str
     target: str | None
     message_id: int | None
@@ -36,23 +44,23 @@ class Asked:
     latency_max_ns: int | None = None
 
     def answer(self, status: str, read_ns: int) -> None:
-        """The answer is there."""
+        """Note the response."""
         self.outcome = "answered" if status == "ok" else "failed"
         self.status = status
         self.latency_max_ns = read_ns - self.asked_ns
 
     def lose(self) -> None:
-        """The client hangs up and will never know."""
+        """Note that the client disconnects without waiting for the response."""
         self.outcome, self.cause = "lost", "closed"
 
     @property
     def latency_min_ns(self) -> int | None:
-        """The least that it can have taken; None without an answer."""
-        return self.at_least_ns if self.outcome in _KINDS_ANSWERED else None
+        """Lower bound of its latency; None without a response."""
+        return self.at_least_ns if self.outcome in _ANSWERED else None
 
 
 @dataclass(slots=True, eq=False)
-class Contact:
+class ConnectionEntry:
     """A connection, as its client knows it."""
 
     number: int
@@ -69,19 +77,20 @@ class Contact:
     messages: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     """By protocol, kind, name and direction."""
     failures: int = 0
+    heartbeats: int = 0
     faults: list[str] = field(default_factory=list)
-    """Codes of what it sent and nobody can decode."""
+    """Codes of the malformed frames that it sent."""
 
-    def said(self, kind: str, name: str, count: int = 1) -> None:
-        """The client sent messages."""
+    def sent(self, kind: str, name: str, count: int = 1) -> None:
+        """Note messages of the client."""
         self.messages[self.protocol, kind, name, "c2s"] += count
 
-    def heard(self, kind: str, name: str, count: int = 1) -> None:
-        """The client got messages."""
+    def received(self, kind: str, name: str, count: int = 1) -> None:
+        """Note messages of the hub."""
         self.messages[self.protocol, kind, name, "s2c"] += count
 
     def total(self, *, direction: str | None = None, kinds: tuple[str, ...] | None = None) -> int:
-        """How many messages there were, of a direction or of some kinds."""
+        """Count messages of a direction or of some kinds."""
         return sum(
             count
             for (_, kind, _, way), count in self.messages.items()
@@ -89,12 +98,12 @@ class Contact:
         )
 
     def named(self, *names: str) -> int:
-        """How many messages have one of these names."""
+        """Count messages by name."""
         return sum(count for key, count in self.messages.items() if key[2] in names)
 
 
 @dataclass(slots=True, eq=False)
-class Passage(Contact):
+class TunnelEntry(ConnectionEntry):
     """A tunnel, as the gateway knows it; its messages are those of its user."""
 
     instance_id: int = 0
@@ -104,16 +113,17 @@ class Passage(Contact):
 
 @dataclass(slots=True, eq=False)
 class Publication:
-    """What was published: where, when at the earliest, and for how many."""
+    """What was published: where, the earliest possible time, and for how many."""
 
     topic: str | None
-    client: str | None
+    recipient: tuple[str, str] | None
+    """Protocol and client, of a notification for one client."""
     asked_ns: int
     audience: int
 
 
 @dataclass(slots=True, eq=False)
-class Handed:
+class DeliveryEntry:
     """A notification and one client, as the client knows it."""
 
     sends: int = 0
@@ -126,69 +136,76 @@ class Handed:
     """After that was answered."""
 
 
-class Ledger:
-    """Everything that was noted."""
+class Journal:
+    """All entries."""
 
     def __init__(self) -> None:
-        self.contacts: list[Contact] = []
-        self.passages: list[Passage] = []
-        self.calls: list[Asked] = []
+        self.connections: list[ConnectionEntry] = []
+        self.tunnels: list[TunnelEntry] = []
+        self.calls: list[CallEntry] = []
         self.publications: dict[str, Publication] = {}
-        self.handed: dict[tuple[str, str], Handed] = {}
-        """By client and notification; of comet alone, whose messages name what they carry."""
+        self.deliveries: dict[tuple[str, str, str], DeliveryEntry] = {}
+        """By protocol, client and notification; only of protocols whose messages carry the ids of
+        notifications: the table `deliveries` has no others."""
         self._numbers = 0
 
-    def contact(self, protocol: str) -> Contact:
-        """A new connection."""
+    def connection(self, protocol: str) -> ConnectionEntry:
+        """Add a connection."""
         self._numbers += 1
-        found = Contact(self._numbers, protocol)
-        self.contacts.append(found)
+        found = ConnectionEntry(self._numbers, protocol)
+        self.connections.append(found)
         return found
 
-    def passage(self, link: Contact, instance_id: int, tunnel_id: int) -> Passage:
-        """A new tunnel on a link."""
+    def tunnel(
+        self, protocol: str, link: ConnectionEntry, instance_id: int, tunnel_id: int
+    ) -> TunnelEntry:
+        """Add a tunnel on a link; `protocol` is that of the messages in it."""
         self._numbers += 1
-        found = Passage(
-            self._numbers, "tny", instance_id=instance_id, tunnel_id=tunnel_id, link=link.number
+        found = TunnelEntry(
+            self._numbers, protocol, instance_id=instance_id, tunnel_id=tunnel_id, link=link.number
         )
-        self.passages.append(found)
+        self.tunnels.append(found)
         return found
 
-    def ask(
+    def call(
         self,
-        contact: Contact,
+        connection: ConnectionEntry,
         target: str,
         message_id: int | None,
         asked_ns: int,
         at_least_ns: int = 0,
-    ) -> Asked:
-        """A call begins; its request is yet to be written."""
-        call = Asked(contact, contact.protocol, target, message_id, at_least_ns, asked_ns)
+    ) -> CallEntry:
+        """Add a call; its request is yet to be written."""
+        call = CallEntry(connection, connection.protocol, target, message_id, at_least_ns, asked_ns)
         self.calls.append(call)
         return call
 
-    def stray(self, contact: Contact, cause: str, status: str) -> None:
-        """An answer to what was no request."""
-        call = Asked(contact, contact.protocol, None, None, 0, time.time_ns(), "orphan", cause)
+    def orphan(self, connection: ConnectionEntry, cause: str, status: str) -> None:
+        """Add a response without a request."""
+        now_ns = time.time_ns()
+        call = CallEntry(connection, connection.protocol, None, None, 0, now_ns, "orphan", cause)
         call.status = status
         self.calls.append(call)
 
-    def saw(self, client: str, notification: str, read_ns: int) -> None:
-        """A client was sent a notification."""
-        found = self.handed.setdefault((client, notification), Handed())
+    def delivered(self, protocol: str, client: str, notification: str, read_ns: int) -> None:
+        """Note that a client received a notification."""
+        found = self._delivery(protocol, client, notification)
         found.sends += 1
         if found.first_seen_ns is None:
             found.first_seen_ns = read_ns
 
-    def acked(self, client: str, notification: str, asked_ns: int) -> None:
-        """A client acknowledges a notification."""
-        found = self.handed.setdefault((client, notification), Handed())
+    def acked(self, protocol: str, client: str, notification: str, asked_ns: int) -> None:
+        """Note that a client acknowledges a notification."""
+        found = self._delivery(protocol, client, notification)
         found.acks += 1
         if found.ack_from_ns is None:
             found.ack_from_ns = asked_ns
 
-    def ack_answered(self, client: str, notification: str, read_ns: int) -> None:
-        """The acknowledgement has arrived."""
-        found = self.handed[client, notification]
+    def ack_answered(self, protocol: str, client: str, notification: str, read_ns: int) -> None:
+        """Note that the hub answered the acknowledgement."""
+        found = self._delivery(protocol, client, notification)
         if found.ack_by_ns is None:
             found.ack_by_ns = read_ns
+
+    def _delivery(self, protocol: str, client: str, notification: str) -> DeliveryEntry:
+        return self.deliveries.setdefault((protocol, client, notification), DeliveryEntry())

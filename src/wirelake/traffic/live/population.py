@@ -1,108 +1,134 @@
-"""Who comes, how many of each, and what they ask for."""
+"""The clients of one protocol in a live run, and the registry of all protocols.
+
+A `ClientPopulation` says how many clients of its protocol there are and what they do. A run opens
+all populations, starts their background tasks, and then alternates between publishing and turns
+(`rounds.py`). The populations of a built-in protocol are in the module of `protocols/` that has the
+name of the protocol's own package, as `POPULATIONS`.
+"""
 
 from __future__ import annotations
 
-import random
+import importlib
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from .phones import TEMPERS, Phone
+from wirelake.protocols import registry
 
-__all__ = ["Owner", "Population", "deed", "every_deed", "owners"]
+from .connection import ClientConnection
+from .context import RunContext
+from .subscribers import Present, Subscriber, Topics
 
-_DEEDS: Final = {"test/sleep": 40, "test/echo": 30, "test/add": 22, "test/fail": 8}
-_LONGEST_MS: Final = 150
-_WORDS: Final = ("a", "word", "and", "another", "make", "some", "text", "to", "send", "back")
-_SEALED: Final = 0.35
-"""The share of phones that exchange keys."""
+__all__ = [
+    "ClientNames",
+    "ClientPopulation",
+    "MalformedFrame",
+    "Publish",
+    "Recipient",
+    "populations",
+    "scaled",
+]
+
+Publish: TypeAlias = Callable[[str, str], Awaitable[tuple[str, int]]]
+"""Publishes content to a topic; returns the id of the notification and its audience."""
 
 
 @dataclass(frozen=True, slots=True)
-class Population:
-    """How many there are of each."""
+class MalformedFrame:
+    """Bytes that do not decode, and the error code of the decoder.
 
-    phones: int
-    topics: int
-    callers: dict[str, int]
-    """By protocol: those who come, call and go."""
-    listeners: dict[str, int]
-    """By protocol: those who subscribe, beside the phones."""
-    tunnels: int
-    """Of each gateway."""
-    publishes_per_s: float
-    pause_s: float
-    """Between two batches of calls, on average."""
+    The hub reports the error as its protocol allows, and closes the connection. A reader of the
+    recording finds one fault with this code.
+    """
 
-    @classmethod
-    def at(cls, scale: float) -> Population:
-        """The population at a scale; somebody of each kind is always there."""
-
-        def about(count: float, least: int = 1) -> int:
-            return max(least, round(count * scale))
-
-        return cls(
-            phones=about(130, 6),
-            topics=min(40, about(12, 3)),
-            callers={"esnp": about(14, 2), "tny": about(9), "magline": about(7), "relay": about(2)},
-            listeners={"esnp": about(6, 2), "tny": about(4), "magline": about(4)},
-            tunnels=about(5, 2),
-            publishes_per_s=min(60.0, max(6.0, 16.0 * scale)),
-            pause_s=0.25,
-        )
+    code: str
+    """As in `docs/reference/errors.md`."""
+    data: bytes
 
 
-@dataclass(slots=True, eq=False)
-class Owner:
-    """Somebody who has a phone, which is on or off."""
+class Recipient(NamedTuple):
+    """A client that notifications may be published for directly."""
 
+    protocol: str
     client: str
-    temper: str
-    sealed: bool
-    topics: list[str]
-    phone: Phone | None = None
-    new: bool = True
-    """Whether it has yet to subscribe."""
+    subscriber: Subscriber | None
+    """None while it is not connected."""
 
 
-def owners(
-    population: Population, names: list[str], topics: list[str], chance: random.Random
-) -> list[Owner]:
-    """The owners of phones; every temper and both ways of talking occur."""
-    tempers = list(TEMPERS)
-    made = []
-    for number, name in enumerate(names[: population.phones]):
-        if number < len(tempers):
-            temper = tempers[number]
-        else:
-            temper = chance.choices(tempers, list(TEMPERS.values()))[0]
-        sealed = number % 2 == 1 if number < len(tempers) else chance.random() < _SEALED
-        wanted = {_skewed(topics, chance) for _ in range(chance.randint(1, 3))}
-        if number < len(tempers):
-            wanted.add(topics[0])
-        made.append(Owner(name, temper, sealed, sorted(wanted)))
-    return made
+class ClientNames:
+    """Client ids of a run; they are new in each run."""
+
+    def __init__(self) -> None:
+        self._tag = secrets.token_hex(2)
+        self.all: list[str] = []
+
+    def make(self, what: str, count: int) -> list[str]:
+        """Return new client ids."""
+        made = [f"{what}-{self._tag}-{number:03d}" for number in range(count)]
+        self.all += made
+        return made
 
 
-def _skewed(topics: list[str], chance: random.Random) -> str:
-    """The first topics are the popular ones."""
-    return topics[min(int(chance.expovariate(3.0 / len(topics))), len(topics) - 1)]
+def scaled(count: float, scale: float, least: int = 1) -> int:
+    """Return a number of clients at a scale; there is always at least one of each kind."""
+    return max(least, round(count * scale))
 
 
-def every_deed(chance: random.Random) -> list[tuple[str, dict[str, Any]]]:
-    """One of each that somebody may ask for."""
-    return [_arguments(name, chance) for name in _DEEDS]
+class ClientPopulation(ABC):
+    """All clients of one protocol."""
+
+    listener: ClassVar[str]
+    """The hub's listener that they connect to."""
+    malformed: ClassVar[tuple[MalformedFrame, ...]] = ()
+    """Frames that misbehaving clients send, one client each."""
+
+    run: RunContext
+    topics: Topics
+
+    @abstractmethod
+    def __init__(self, scale: float, names: ClientNames):
+        """Name the clients."""
+
+    async def open(self, run: RunContext, topics: Topics) -> None:
+        """Connect the clients that stay for the whole run."""
+        self.run, self.topics = run, topics
+
+    def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Return what runs in the background until the end of the run."""
+        return ()
+
+    def publishers(self) -> Sequence[Publish]:
+        """Return the ways to publish."""
+        return ()
+
+    def recipients(self) -> Sequence[Recipient]:
+        """Return the clients that may be published for directly."""
+        return ()
+
+    def subscribers(self) -> Sequence[Present]:
+        """Return the subscribers that are connected."""
+        return ()
+
+    @abstractmethod
+    async def turn(self) -> None:
+        """Let clients connect, disconnect and change subscriptions; nothing is being published."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Disconnect all clients."""
+
+    @abstractmethod
+    async def connect_malformed(self, client: str) -> ClientConnection:
+        """Connect a client that behaves as others do, and is about to send a malformed frame."""
 
 
-def deed(chance: random.Random) -> tuple[str, dict[str, Any]]:
-    """What somebody asks for; most sleeps are short, some are long."""
-    return _arguments(chance.choices(list(_DEEDS), list(_DEEDS.values()))[0], chance)
-
-
-def _arguments(name: str, chance: random.Random) -> tuple[str, dict[str, Any]]:
-    if name == "test/sleep":
-        return name, {"ms": max(1, min(_LONGEST_MS, round(chance.lognormvariate(2.4, 1.0))))}
-    if name == "test/add":
-        return name, {"a": chance.randrange(1_000), "b": chance.randrange(1_000)}
-    if name == "test/echo":
-        return name, {"text": " ".join(chance.choices(_WORDS, k=chance.randint(2, 12)))}
-    return name, {}
+def populations() -> list[type[ClientPopulation]]:
+    """Return the populations of all built-in protocols."""
+    packages = [registry.find(name).frame.__module__.split(".")[-2] for name in registry.BUILT_IN]
+    modules = [
+        importlib.import_module(f"{__package__}.protocols.{name}")
+        for name in dict.fromkeys(packages)
+    ]
+    return [each for module in modules for each in module.POPULATIONS]

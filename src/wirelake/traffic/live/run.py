@@ -1,54 +1,151 @@
-"""Runs a performance and writes its truth.
+"""A live run: clients connect to a hub, call, publish, receive and leave; their truth is written.
 
-summary = perform(Stage("http://127.0.0.1:9680", Path("hub-data")), Path("live"))
+    summary = simulate_live(HubAddress("http://127.0.0.1:9680", Path("hub-data")), Path("live"))
+
+Callers connect and disconnect as they like. Subscribers take part in rounds (`rounds.py`), so that
+none of them leaves with a notification in flight. At the end all clients leave, and the run waits
+until the hub has noticed: everything it records of them is then in the recording.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from ..plan import SimulateError
-from .hub_address import Stage
-from .simulation import Told, performed
+from .context import RunContext
+from .hub_address import (
+    Admin,
+    HubAddress,
+    add_clients,
+    find_listeners,
+)
+from .journal import Journal
+from .population import ClientNames, ClientPopulation, MalformedFrame, populations, scaled
+from .rounds import Rounds
+from .subscribers import Topics
 from .truth import LiveSummary, write_truth
 
-__all__ = ["perform"]
+__all__ = ["Progress", "simulate_live"]
 
-_MOST_SCALE: Final = 10.0
-"""A few thousand connections; more do not fit one process."""
+Progress: TypeAlias = Callable[[float, float], None]
+"""Called with the seconds that have passed and the seconds in total."""
+
+_MAX_SCALE: Final = 10.0
+"""A few thousand connections; one process cannot serve more."""
+_MAX_TOPICS: Final = 40
+_PUBLISHES_PER_S: Final = (6.0, 16.0, 60.0)
+"""Publications a second: at least, at scale 1, at most."""
+_TICK_S: Final = 0.25
 
 
-def perform(
-    stage: Stage,
+def simulate_live(
+    hub: HubAddress,
     out: Path,
     *,
     seconds: float = 20.0,
     seed: int = 0,
     scale: float = 1.0,
-    told: Told | None = None,
+    progress: Progress | None = None,
 ) -> LiveSummary:
-    """Performs for a while on a hub that runs, and writes what a reader must find of it.
+    """Run clients against a hub, and write what a reader of its recording must find.
 
-    `scale` 1 is a population for two cores: some hundreds of connections. `told` is told how far
-    it is. The folder must be empty or new. SimulateError says what is in the way, in one line.
+    `scale` 1 is a population for two cores: some hundreds of connections. The folder must be empty
+    or new. Raises SimulateError with a message of one line.
     """
     if not 0 < seconds <= 86_400:
-        raise SimulateError("seconds: wanted more than 0, and a day at most")
-    if not 0 < scale <= _MOST_SCALE:
-        raise SimulateError(f"scale: wanted more than 0, and {_MOST_SCALE:.0f} at most")
+        raise SimulateError(f"invalid seconds {seconds:g}; expected more than 0, at most 86400")
+    if not 0 < scale <= _MAX_SCALE:
+        raise SimulateError(
+            f"invalid scale {scale:g}; expected more than 0, at most {_MAX_SCALE:g}"
+        )
     _check(out)
-    ledger = performed(stage, seconds=seconds, seed=seed, scale=scale, told=told)
+    try:
+        journal = asyncio.run(_run(hub, seconds, seed, scale, progress))
+    except* SimulateError as group:
+        raise _first(group) from None
     try:
         out.mkdir(parents=True, exist_ok=True)
-        asked = {"admin": stage.admin, "seconds": seconds, "seed": seed, "scale": scale}
-        return write_truth(out, ledger, asked)
+        asked = {"admin": hub.admin, "seconds": seconds, "seed": seed, "scale": scale}
+        return write_truth(out, journal, asked)
     except OSError as error:
         raise SimulateError(f"{out}: {error.strerror or error}") from error
 
 
 def _check(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise SimulateError(f"{out}: not a folder")
+        raise SimulateError(f"{out}: not a directory")
     if out.is_dir() and any(out.iterdir()):
         raise SimulateError(f"{out}: not empty")
+
+
+def _first(group: BaseExceptionGroup[Any]) -> SimulateError:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return SimulateError(str(found))
+
+
+async def _run(
+    hub: HubAddress, seconds: float, seed: int, scale: float, progress: Progress | None
+) -> Journal:
+    if progress is not None:
+        progress(0.0, seconds)
+    admin = Admin(hub)
+    names = ClientNames()
+    found = [each(scale, names) for each in populations()]
+    malformed = [(each, frame) for each in found for frame in each.malformed]
+    clients = names.make("malformed", len(malformed))
+    listeners = await find_listeners(admin, [each.listener for each in found])
+    tokens = await asyncio.to_thread(add_clients, hub.data, names.all)
+    run = RunContext(admin, listeners, tokens, seed)
+    topics = Topics(
+        run.journal,
+        [f"@topic-{number:02d}" for number in range(min(_MAX_TOPICS, scaled(12, scale, 3)))],
+    )
+    least, usual, most = _PUBLISHES_PER_S
+    rounds = Rounds(run, topics, found, min(most, max(least, usual * scale)))
+    try:
+        await rounds.open()
+        begun = asyncio.get_running_loop().time()
+        run.until = begun + seconds
+        async with asyncio.TaskGroup() as group:
+            for population in found:
+                for task in population.tasks():
+                    group.create_task(task)
+            for number, ((population, frame), client) in enumerate(
+                zip(malformed, clients, strict=True)
+            ):
+                after_s = seconds * (number + 0.5) / (len(malformed) + 1)
+                group.create_task(_send_malformed(run, population, frame, client, after_s))
+            group.create_task(rounds.run())
+            if progress is not None:
+                group.create_task(_report(run, progress, begun, seconds))
+        await rounds.close()
+        await run.wait_gone()
+    finally:
+        run.abort()
+    return run.journal
+
+
+async def _send_malformed(
+    run: RunContext,
+    population: ClientPopulation,
+    frame: MalformedFrame,
+    client: str,
+    after_s: float,
+) -> None:
+    """Connect a client that sends a malformed frame."""
+    await run.pause(after_s)
+    connection = await population.connect_malformed(client)
+    await connection.send_malformed(frame.data, frame.code)
+    run.connections.discard(connection)
+
+
+async def _report(run: RunContext, progress: Progress, begun: float, seconds: float) -> None:
+    while run.left_s > 0:
+        progress(asyncio.get_running_loop().time() - begun, seconds)
+        await run.pause(_TICK_S)
+    progress(seconds, seconds)

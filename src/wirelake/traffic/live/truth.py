@@ -1,7 +1,7 @@
-"""The truth of a performance: rows in truth/*.parquet, and figures in truth.json.
+"""The truth of a live run: rows in truth/*.parquet, and a summary in truth.json.
 
-Times are not in it, for they are the hub's; latencies are, as the interval that they must lie in:
-at least what the service was asked to take, at most what the client measured.
+It has no times, because the times of the tables are the hub's. It has latencies, as the interval in
+which they must lie: at least what the service was asked to take, at most what the client measured.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ import pyarrow.parquet as pq
 
 from .journal import (
     CLOCK_NS,
-    Contact,
-    Handed,
-    Ledger,
+    CallEntry,
+    ConnectionEntry,
+    DeliveryEntry,
+    Journal,
     Publication,
+    TunnelEntry,
 )
 
-__all__ = ["SHEETS", "LiveSummary", "LiveTarget", "write_truth"]
+__all__ = ["TABLES", "LiveSummary", "LiveTarget", "write_truth"]
 
 _TEXT, _INT, _BOOL = pa.string(), pa.int64(), pa.bool_()
 
-SHEETS: Final[dict[str, pa.Schema]] = {
+TABLES: Final[dict[str, pa.Schema]] = {
     "connections": pa.schema(
         {
             "number": _INT,
@@ -109,18 +111,18 @@ SHEETS: Final[dict[str, pa.Schema]] = {
         }
     ),
 }
-"""The columns of each table of truth. `number` is the truth's own for a connection or a tunnel."""
+"""Columns of each table. `number` identifies a connection or tunnel within the truth."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTarget:
-    """What was called, how often, and between which bounds its percentiles lie."""
+    """Calls to one target, with bounds of their latency percentiles."""
 
     protocol: str
     target: str
     calls: int
     answered: int
-    """Calls with an answer, failures included."""
+    """Calls with a response, failures included."""
     p50_min_ns: int | None
     p50_max_ns: int | None
     p99_min_ns: int | None
@@ -129,7 +131,7 @@ class LiveTarget:
 
 @dataclass(frozen=True, slots=True)
 class LiveSummary:
-    """A performance in figures."""
+    """Figures of a live run."""
 
     seconds: float
     messages: int
@@ -146,26 +148,26 @@ class LiveSummary:
     targets: tuple[LiveTarget, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Return a JSON object."""
         return asdict(self)
 
 
-def write_truth(folder: Path, ledger: Ledger, asked: dict[str, Any]) -> LiveSummary:
-    """Writes the truth into a folder that is there; gives it in figures."""
+def write_truth(folder: Path, journal: Journal, asked: dict[str, Any]) -> LiveSummary:
+    """Write the truth to an existing folder; return the figures."""
     rows: dict[str, list[dict[str, Any]]] = {
-        "connections": [_connection(each) for each in ledger.contacts],
-        "tunnels": [_tunnel(each) for each in ledger.passages],
-        "calls": [_call(each) for each in ledger.calls],
-        "deliveries": _deliveries(ledger),
-        "faults": [_fault(each, code) for each in ledger.contacts for code in each.faults],
-        "message_counts": _message_counts(ledger),
+        "connections": [_connection(each) for each in journal.connections],
+        "tunnels": [_tunnel(each) for each in journal.tunnels],
+        "calls": [_call(each) for each in journal.calls],
+        "deliveries": _deliveries(journal),
+        "faults": [_fault(each, code) for each in journal.connections for code in each.faults],
+        "message_counts": _message_counts(journal),
     }
-    rows["topics"] = _topics(ledger, rows["deliveries"])
+    rows["topics"] = _topics(journal, rows["deliveries"])
     (folder / "truth").mkdir(parents=True, exist_ok=True)
-    for name, columns in SHEETS.items():
+    for name, columns in TABLES.items():
         table = pa.Table.from_pylist(rows[name], schema=columns)
         pq.write_table(table, folder / "truth" / f"{name}.parquet", compression="zstd")
-    summary = _summary(rows, len(ledger.publications), float(asked["seconds"]))
+    summary = _summary(rows, len(journal.publications), float(asked["seconds"]))
     found = {"asked": asked, "clock_ns": CLOCK_NS, **summary.as_json(), "topics": rows["topics"]}
     text = json.dumps(found, indent=2, ensure_ascii=False)
     (folder / "truth.json").write_text(text + "\n", encoding="utf-8")
@@ -175,50 +177,50 @@ def write_truth(folder: Path, ledger: Ledger, asked: dict[str, Any]) -> LiveSumm
 # -- rows ------------------------------------------------------------------------------------
 
 
-def _connection(contact: Contact) -> dict[str, Any]:
+def _connection(entry: ConnectionEntry) -> dict[str, Any]:
     return {
-        "number": contact.number,
-        "protocol": contact.protocol,
-        "client_address": contact.address,
-        "client_port": contact.port,
-        "server_port": contact.server_port,
-        "client": contact.client,
-        "closed_by": contact.closed_by,
-        "close_reason": contact.close_reason,
-        "messages_c2s": contact.total(direction="c2s"),
-        "messages_s2c": contact.total(direction="s2c"),
-        "bytes_c2s": contact.bytes_c2s,
-        "bytes_s2c": contact.bytes_s2c,
-        "requests": contact.total(kinds=("request",)),
-        "failures": contact.failures,
-        "pushes": contact.total(kinds=("push", "event")),
-        "heartbeats": contact.named("heartbeat", "ping", "pin", "link_ping"),
-        "resumed": contact.resumed,
-        "faults": len(contact.faults),
+        "number": entry.number,
+        "protocol": entry.protocol,
+        "client_address": entry.address,
+        "client_port": entry.port,
+        "server_port": entry.server_port,
+        "client": entry.client,
+        "closed_by": entry.closed_by,
+        "close_reason": entry.close_reason,
+        "messages_c2s": entry.total(direction="c2s"),
+        "messages_s2c": entry.total(direction="s2c"),
+        "bytes_c2s": entry.bytes_c2s,
+        "bytes_s2c": entry.bytes_s2c,
+        "requests": entry.total(kinds=("request",)),
+        "failures": entry.failures,
+        "pushes": entry.total(kinds=("push", "event")),
+        "heartbeats": entry.heartbeats,
+        "resumed": entry.resumed,
+        "faults": len(entry.faults),
     }
 
 
-def _tunnel(passage: Any) -> dict[str, Any]:
+def _tunnel(tunnel: TunnelEntry) -> dict[str, Any]:
     return {
-        "number": passage.number,
-        "link": passage.link,
-        "instance_id": passage.instance_id,
-        "tunnel_id": passage.tunnel_id,
+        "number": tunnel.number,
+        "link": tunnel.link,
+        "instance_id": tunnel.instance_id,
+        "tunnel_id": tunnel.tunnel_id,
         "outcome": "closed",
-        "user_address": passage.address,
-        "user_port": passage.port,
+        "user_address": tunnel.address,
+        "user_port": tunnel.port,
         "closed_by": "gateway",
-        "messages_c2s": passage.total(direction="c2s"),
-        "messages_s2c": passage.total(direction="s2c"),
+        "messages_c2s": tunnel.total(direction="c2s"),
+        "messages_s2c": tunnel.total(direction="s2c"),
     }
 
 
-def _call(call: Any) -> dict[str, Any]:
+def _call(call: CallEntry) -> dict[str, Any]:
     return {
-        "number": call.contact.number,
+        "number": call.connection.number,
         "protocol": call.protocol,
-        "client_address": call.contact.address,
-        "client_port": call.contact.port,
+        "client_address": call.connection.address,
+        "client_port": call.connection.port,
         "target": call.target,
         "message_id": call.message_id,
         "outcome": call.outcome,
@@ -229,29 +231,28 @@ def _call(call: Any) -> dict[str, Any]:
     }
 
 
-def _fault(contact: Contact, code: str) -> dict[str, Any]:
+def _fault(entry: ConnectionEntry, code: str) -> dict[str, Any]:
     return {
-        "number": contact.number,
-        "protocol": contact.protocol,
+        "number": entry.number,
+        "protocol": entry.protocol,
         "direction": "c2s",
         "code": code,
     }
 
 
-def _deliveries(ledger: Ledger) -> list[dict[str, Any]]:
-    """What was sent to somebody, and what was published for one client and never sent."""
-    handed = dict(ledger.handed)
-    for notification, each in ledger.publications.items():
-        if each.client is not None:
-            handed.setdefault((each.client, notification), Handed())
+def _deliveries(journal: Journal) -> list[dict[str, Any]]:
+    """Return deliveries, and notifications for one client that were never sent."""
+    found = dict(journal.deliveries)
+    for notification, each in journal.publications.items():
+        if each.recipient is not None:
+            found.setdefault((*each.recipient, notification), DeliveryEntry())
     return [
-        _delivery(client, notification, found, ledger.publications[notification])
-        for (client, notification), found in sorted(handed.items())
+        _delivery(*key, entry, journal.publications[key[2]]) for key, entry in sorted(found.items())
     ]
 
 
 def _delivery(
-    client: str, notification: str, found: Handed, published: Publication
+    protocol: str, client: str, notification: str, found: DeliveryEntry, published: Publication
 ) -> dict[str, Any]:
     outcome = "unsent" if not found.sends else "acked" if found.acks else "unacked"
     low: int | None = None
@@ -260,7 +261,7 @@ def _delivery(
         low = max(0, found.ack_from_ns - found.first_seen_ns)
         high = (found.ack_by_ns or found.ack_from_ns) - published.asked_ns
     return {
-        "protocol": "comet",
+        "protocol": protocol,
         "client": client,
         "notification": notification,
         "topic": published.topic,
@@ -272,25 +273,25 @@ def _delivery(
     }
 
 
-def _message_counts(ledger: Ledger) -> list[dict[str, Any]]:
+def _message_counts(journal: Journal) -> list[dict[str, Any]]:
     total: Counter[tuple[str, str, str, str]] = Counter()
-    for each in (*ledger.contacts, *ledger.passages):
+    for each in (*journal.connections, *journal.tunnels):
         total.update(each.messages)
     return [
-        dict(zip(SHEETS["message_counts"].names, (*key, count), strict=True))
+        dict(zip(TABLES["message_counts"].names, (*key, count), strict=True))
         for key, count in sorted(total.items())
     ]
 
 
-def _topics(ledger: Ledger, deliveries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What became of what was published, by topic; what was for one client has none."""
+def _topics(journal: Journal, deliveries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Count deliveries by topic; notifications for one client have no topic."""
     found: dict[str | None, Counter[str]] = defaultdict(Counter)
-    for each in ledger.publications.values():
+    for each in journal.publications.values():
         found[each.topic].update(published=1, audience=each.audience)
     for row in deliveries:
         outcome = str(row["outcome"])
         found[row["topic"]].update({"deliveries": 1, outcome: 1, "sent": outcome != "unsent"})
-    names = SHEETS["topics"].names[1:]
+    names = TABLES["topics"].names[1:]
     return [
         {"topic": topic, **{name: counts[name] for name in names}}
         for topic, counts in sorted(found.items(), key=lambda item: item[0] or "")
@@ -333,5 +334,5 @@ def _target(protocol: str, target: str, calls: list[dict[str, Any]]) -> LiveTarg
 
 
 def _percentile(values: list[int], share: int) -> int | None:
-    """The least value that so many of a hundred are not above."""
+    """Return a percentile: the smallest value with that share of values not above it."""
     return values[max(0, -(-len(values) * share // 100) - 1)] if values else None

@@ -28,7 +28,7 @@ from wirelake.protocols.esnp.layout import (
     XData,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.message_summary import facts_of
+from wirelake.protocols.esnp.message_summary import summarize
 from wirelake.protocols.esnp.session import (
     Call,
     EsnpSession,
@@ -263,12 +263,12 @@ _KINDS: Final = {
 
 
 def _describe(_: ProtocolScenes, frame: Frame) -> None:
-    facts = facts_of(frame.message)
-    kind, name = _KINDS[facts.kind]
-    info = frame.info = MessageInfo(kind, name, facts.id, facts.source_id)
+    summary = summarize(frame.message)
+    kind, name = _KINDS[summary.kind]
+    info = frame.info = MessageInfo(kind, name, summary.id, summary.source_id)
     if kind == "response":
-        info.status = "error" if facts.failed else "ok"
-        if facts.seq is not None and facts.seq[0] != facts.seq[1]:
+        info.status = "error" if summary.failed else "ok"
+        if summary.seq is not None and summary.seq[0] != summary.seq[1]:
             info.kind = "part"
     address: dict[int, str] = {}
     for row in frame.message.rows:

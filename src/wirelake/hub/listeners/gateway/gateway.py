@@ -28,8 +28,8 @@ from wirelake.protocols.sansio import SessionError
 from wirelake.protocols.tny.binding import TnySettings
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import GatewayOptions
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import GatewayLink, GatewayTunnels
-from wirelake.protocols.tny.results import ResultCode
 
 from ...config import ConfigError
 from ...net.connection import Connection

@@ -18,7 +18,7 @@ from wirelake.protocols.sansio import (
 )
 from wirelake.protocols.tny.calls import answered_id
 from wirelake.protocols.tny.layout import Message, Mode
-from wirelake.protocols.tny.results import ResultCode, closes
+from wirelake.protocols.tny.message import ResultCode, closes
 from wirelake.protocols.tny.session import HandedOn, UserSession
 
 from ...net.connection import Connection

@@ -1,0 +1,1 @@
+"""Live clients, one module per protocol; each declares its populations as `POPULATIONS`."""
