@@ -75,10 +75,10 @@ def plain(message: Any) -> dict[str, Any]:
 # -- the package -----------------------------------------------------------------------------
 
 
-def test_declared_in_under_60_lines() -> None:
+def test_declared_in_under_70_lines() -> None:
     sources = sorted(EXAMPLE.glob("src/**/*.py"))
     assert [path.name for path in sources] == ["__init__.py", "layout.py"]
-    assert len(sources[1].read_text(encoding="utf-8").splitlines()) < 60
+    assert len(sources[1].read_text(encoding="utf-8").splitlines()) < 70
 
 
 def test_declares_one_of_everything() -> None:

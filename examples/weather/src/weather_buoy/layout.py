@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 from wirelake.wire import Layout, Protocol
 from wirelake.wire import types as t
+from wirelake.wire.meaning import Meaning, Named
 
 Sky = IntEnum("Sky", ["CLEAR", "CLOUDS", "RAIN", "FOG", "STORM"])
 
@@ -55,4 +56,12 @@ class Frame(Layout):
     """The message."""
 
 
-PROTOCOL = Protocol(name="weather", title="weather: buoys and harbours", frame=Frame, port=9630)
+MEANING = Meaning(
+    kind=Named({"hello": "handshake", "report": "request", "order": "response"}),
+    target=Named({"report": "report"}),
+    status=Named({"order": "ok"}),
+)
+
+PROTOCOL = Protocol(
+    name="weather", title="weather: buoys and harbours", frame=Frame, port=9630, meaning=MEANING
+)
