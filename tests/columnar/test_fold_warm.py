@@ -1,4 +1,4 @@
-"""Kernels of folds are compiled for one signature each, and `warm` calls them all."""
+"""Kernels of folds are compiled for one signature each, and `warm_folds` calls them all."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from wirelake.columnar.fold import (
     memory,
     tables,
     tunnel_kernels,
-    warm,
 )
+from wirelake.columnar.read.warm import warm_folds
 from wirelake.traffic import simulate
 
 CALLED: list[Any] = [
@@ -29,14 +29,14 @@ CALLED: list[Any] = [
 """All that Python calls; the others are called by these."""
 _THREADS = """
 import threading
-from wirelake.columnar.fold import warm
-warm()
+from wirelake.columnar.read.warm import warm_folds
+warm_folds()
 assert threading.active_count() == 1, "nothing may run when a process is forked"
 """
 
 
 def test_warm_calls_every_kernel_and_a_capture_needs_no_more(tmp_path: Path) -> None:
-    warm()
+    warm_folds()
     assert [len(each.signatures) for each in CALLED] == [1] * len(CALLED)
     simulate(tmp_path, size=300_000, seed=1, faults=0.01, jobs=1)
     windows = windows_of(sorted(map(str, tmp_path.glob("*.pcap*"))), window_bytes=50_000)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wirelake.columnar.read.warm import warm
+from wirelake.columnar.read.warm import warm_front_end
 
 from . import made_captures as made
 from .reference_streams import by_front_end
@@ -19,7 +19,7 @@ _MODULES = (
 )
 _WARM = """
 import wirelake.columnar.read.warm as warm, importlib, threading
-warm.warm()
+warm.warm_front_end()
 for each in {modules!r}:
     module = importlib.import_module("wirelake.columnar." + each)
     for name, value in vars(module).items():
@@ -53,7 +53,7 @@ def test_warm_calls_every_kernel() -> None:
 
 
 def test_a_real_capture_needs_no_other_signature(tmp_path: Path) -> None:
-    warm()
+    warm_front_end()
     rng = random.Random(7)
     path = tmp_path / "capture"
     for make in (made.pcap, made.pcapng):

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from wirelake.columnar.read.pending import HeldBack
 from wirelake.columnar.read.reader import (
     ReadOptions,
     _events,
     open_pipeline,
 )
+from wirelake.columnar.read.reorder_buffer import ReorderBuffer
 from wirelake.records import (
     Closed,
     ConnectionsEngine,
@@ -61,7 +61,7 @@ def captured(captures: Path) -> list[Event]:
     """Everything that the captures of a folder tell an engine."""
     options = ReadOptions(table="deliveries", keys=sorted(captures.glob("*.keys")))
     pipeline = open_pipeline(sorted(map(str, captures.glob("*.pcap*"))), options)
-    held, found = HeldBack(), list[Event]()
+    held, found = ReorderBuffer(), list[Event]()
     for window in pipeline.windows():
         found += held.passed(_events(window, held))
     return ordered([*found, *held.all()])

@@ -22,13 +22,13 @@ from tests.lake.made_tunnels import write_tunnels
 
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.columnar.read.pending import HeldBack
 from wirelake.columnar.read.reader import (
     ENGINES,
     ReadOptions,
     _events,
     open_pipeline,
 )
+from wirelake.columnar.read.reorder_buffer import ReorderBuffer
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 from wirelake.records.batches import batch_from_rows
@@ -112,7 +112,9 @@ def unlike_engines_in_time(lake: Path) -> list[str]:
     for source in sources.values():
         paths = [each.path for each in source.inputs]
         pipeline = open_pipeline(paths, ReadOptions(table="tunnels"))
-        events += [event for window in pipeline.windows() for event in _events(window, HeldBack())]
+        events += [
+            event for window in pipeline.windows() for event in _events(window, ReorderBuffer())
+        ]
     found: list[str] = []
     for table in ("tunnels", "calls"):
         engine = ENGINES[table]()

@@ -1,6 +1,22 @@
-"""Captures to Arrow: generated kernels and stages, equal to `wirelake.capture` and much faster.
+"""Captures to Arrow batches, by Numba kernels that are generated from the protocols' layouts.
 
-The front end (`frontend.py`) turns capture files into contiguous bytes of streams, window by
-window; what stands behind it finds frames in them and decodes these into columns. See
-`docs/concepts/captures.md`, which both implement.
+It reads the same tables as `wirelake.capture`, the reference in plain Python, a hundred times as
+fast, and leaves to it whatever is not plainly good: tests compare the two row by row.
+
+Data passes through the packages from the bottom up, and each imports only from those below it:
+
+    read/       the public face: `read_batches`, `read_parallel`, filters, engines
+    fold/       messages to calls, connections, deliveries and tunnels, in kernels
+    pipeline/   `CapturePipeline`: windows of captures to batches; saving and restoring
+    decode/     frames of a window to columns of `messages`
+    tcp/        packets to contiguous bytes of streams
+    scan/       files to packets
+    generate/   layouts to kernels; kernels/ holds those of the default dialects
+    jit/        how kernels are compiled, and the helpers that they share
+
+`state_format.py` is the file format of saved state. To follow a capture, read
+`scan/scanner.py`, `tcp/frontend.py`, `pipeline/pipeline.py`, `decode/messages.py`, `fold/fold.py`.
+
+Imported from elsewhere: `capture`, `records`, `protocols`, `wire`. Only this package imports numba.
+No name is exported here, because whoever needs one table should not import everything.
 """

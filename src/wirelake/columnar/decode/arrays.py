@@ -22,9 +22,7 @@ from ..generate.dynamic import (
     REAL32,
     REAL64,
 )
-from ..jit.options import U, kernel
-from .kernel import Columns
-from .plan import (
+from ..generate.plan import (
     Binary,
     Choice,
     Empty,
@@ -39,6 +37,8 @@ from .plan import (
     Structs,
     Vars,
 )
+from ..jit.options import U, kernel
+from .kernel import Columns
 
 __all__ = ["Assembler", "bitmap", "gathered", "spread", "texts"]
 

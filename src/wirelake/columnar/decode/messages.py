@@ -23,6 +23,7 @@ from wirelake.wire.meaning import Tunnels
 from wirelake.wire.protocol import Protocol
 from wirelake.wire.walk import offset_in_frame
 
+from ..generate.plan import Choice, Staged
 from ..tcp.pieces import (
     PLACE,
     START,
@@ -38,7 +39,6 @@ from .meaning import (
     array_of,
     repeated,
 )
-from .plan import Choice, Staged
 from .sealed_parts import (
     ConnectionKeys,
     OpenRow,
@@ -46,9 +46,14 @@ from .sealed_parts import (
     opened_singly,
     unsealed,
 )
-from .tunnel_ids import tunnel_connections
 
-__all__ = ["Built", "MessageBuilder", "Slices", "pieces_of"]
+__all__ = [
+    "Built",
+    "MessageBuilder",
+    "Slices",
+    "pieces_of",
+    "tunnel_connections",
+]
 
 Ints = NDArray[np.int64]
 _DIRECTIONS = ("c2s", "s2c")
@@ -432,3 +437,20 @@ def _pruned(struct: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
         children.append(_pruned(child, field.type) if pa.types.is_struct(field.type) else child)
     parts = struct.buffers()[:1]
     return pa.StructArray.from_buffers(kind, len(struct), parts, children=children)
+
+
+# The connection ids of tunnels, of many at once.
+
+_BASIS = np.uint64(0xCBF29CE484222325)
+_PRIME = np.uint64(0x100000001B3)
+
+
+def tunnel_connections(instances: NDArray[Any], tunnels: NDArray[Any]) -> NDArray[np.int64]:
+    """As `wirelake.records.tunnels.tunnel_connection`, of each pair."""
+    value = np.full(len(instances), _BASIS, np.uint64)
+    for byte in b"tunnel":
+        value = (value ^ np.uint64(byte)) * _PRIME
+    for numbers in (instances, tunnels):
+        for column in numbers.astype(">i8").view(np.uint8).reshape(-1, 8).T:
+            value = (value ^ column.astype(np.uint64)) * _PRIME
+    return np.asarray(np.maximum(value >> np.uint64(1), np.uint64(1)), np.int64)

@@ -27,6 +27,7 @@ from wirelake.wire.errors import WireError
 from wirelake.wire.meaning import CounterCipher
 from wirelake.wire.protocol import Protocol
 
+from ..generate.plan import Binary, Choice
 from ..jit.options import (
     U,
     kernel,
@@ -35,7 +36,6 @@ from ..jit.options import (
 from .arrays import Assembler
 from .kernel import Columns
 from .meaning import Found
-from .plan import Binary, Choice
 
 if TYPE_CHECKING:
     from .messages import Slices

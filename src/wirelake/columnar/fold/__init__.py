@@ -1,13 +1,28 @@
-"""What messages come to, a window at a time: calls, connections, and what crosses connections.
+"""Messages to calls, connections, deliveries and tunnels, a window at a time.
 
-`Fold` goes with a `CapturePipeline`, `TunnelFold` with what all folds tell about tunnels. The rules
-are those of `docs/concepts/matching.md`; the reference are the engines of `wirelake.records`.
+The rules are those of `docs/concepts/matching.md`. Their other implementation is the incremental
+engines of `wirelake.records`, which serve the live hub and are the oracle of the tests.
+
+In reading order:
+
+    fold.py             `Fold`: goes with a `CapturePipeline`
+    event_builder.py    batches and events of a window to arrays; event_arrays.py names the rows
+    tables.py           the records of connections and calls that kernels work on
+    kernels.py          the kernel that goes through all events in the order of time
+    calls.py, connections.py, uncertainty.py   what it does for each of them
+    memory.py           the arrays that are remembered from window to window; text_codes.py
+    pending.py          events that wait for bytes behind a hole
+    output.py           final records to batches
+    delivery_parts.py   what `deliveries` is made of, across connections
+    tunnel_events.py, tunnels.py, tunnel_kernels.py   tunnels, across links and sources
+    state.py            `FoldState` and `TunnelState`: what is saved
+
+Nothing here reads captures or knows bytes.
 """
 
 from .fold import Fold
 from .state import FoldState
 from .tunnel_events import events_of_share
 from .tunnels import TunnelFold, tunnel_hash
-from .warm import warm
 
-__all__ = ["Fold", "FoldState", "TunnelFold", "events_of_share", "tunnel_hash", "warm"]
+__all__ = ["Fold", "FoldState", "TunnelFold", "events_of_share", "tunnel_hash"]

@@ -51,8 +51,8 @@ from .output import (
     connections_batch,
     sign_ons_batch,
 )
-from .pending import held_sources, of_connections
-from .state import FoldState, PendingEvents
+from .pending import PendingEvents, held_sources, of_connections
+from .state import FoldState
 from .tables import KNOWN, NO
 from .tunnel_events import tunnel_rows
 

@@ -2,23 +2,26 @@
 
 Bytes behind a hole in a stream are known later than what was captured after them. While a stream
 of a connection waits so, everything about that connection, and about the tunnels on it, waits, too.
-See `wirelake.columnar.read.pending`, which does the same with single events.
+See `wirelake.columnar.read.reorder_buffer`, which does the same with single events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from wirelake.records.protocol_rules import rules_of
+from wirelake.records.rows import Closed, Fact, Opened
 
 from .event_builder import Columns, Source
 
-__all__ = ["held_sources", "of_connections"]
+__all__ = ["EventList", "PendingEvents", "held_sources", "of_connections"]
 
 _NOT_WANTED = frozenset({"body", "sealed", "body_bytes", "file", "offset"})
 _FAULTS = ("ts_ns", "connection", "direction", "protocol", "missing_bytes", "code")
@@ -69,3 +72,57 @@ def _narrowed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         struct = pc.if_else(kept, found.column(at), pa.scalar(None, found.column(at).type))
         found = found.set_column(at, found.schema.field(at), struct)
     return found
+
+
+# Pending events as they are saved, and as workers send them.
+
+
+class EventList(msgspec.Struct, frozen=True):
+    """Events that are no rows of a batch, each with its place among all of them."""
+
+    opened: list[tuple[int, Opened]] = []
+    closed: list[tuple[int, Closed]] = []
+    facts: list[tuple[int, Fact]] = []
+
+    @staticmethod
+    def of(events: Sequence[Any]) -> EventList:
+        """Return events sorted by their class."""
+        found = EventList([], [], [])
+        for place, event in enumerate(events):
+            match event:
+                case Opened():
+                    found.opened.append((place, event))
+                case Closed():
+                    found.closed.append((place, event))
+                case _:  # a fact as a capture has it, or as the engines do
+                    fact = Fact(event.ts_ns, event.kind, event.connection, event.data)
+                    found.facts.append((place, fact))
+        return found
+
+    def events(self) -> list[Opened | Closed | Fact]:
+        """Return the events in their order."""
+        every: list[tuple[int, Opened | Closed | Fact]]
+        every = [*self.opened, *self.closed, *self.facts]
+        return [event for _, event in sorted(every, key=lambda each: each[0])]
+
+
+class PendingEvents(msgspec.Struct, frozen=True):
+    """Events of one table that wait, in a batch or in a list."""
+
+    table: str
+    batch: pa.RecordBatch | None
+    events: EventList | None
+
+    @staticmethod
+    def of(source: Source) -> PendingEvents:
+        """Return a source of events as it is saved."""
+        table, found = source
+        if isinstance(found, pa.RecordBatch):
+            return PendingEvents(table, found, None)
+        return PendingEvents(table, None, EventList.of(found))
+
+    def source(self) -> Source:
+        """Return the source of events that was saved."""
+        if self.batch is not None:
+            return self.table, self.batch
+        return self.table, [] if self.events is None else self.events.events()

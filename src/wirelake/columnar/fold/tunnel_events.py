@@ -22,7 +22,7 @@ from wirelake.records.protocol_rules import (
 from wirelake.records.tunnels import tunnel_of
 
 from ..decode.meaning import repeated
-from ..decode.tunnel_ids import tunnel_connections
+from ..decode.messages import tunnel_connections
 from . import event_arrays as k
 from .event_builder import (
     Columns,

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from wirelake.wire import model as m
 
-from ..decode.plan import Vars
 from .emit import (
     POSITION,
     Emitter,
     Scope,
 )
+from .plan import Vars
 
 __all__ = [
     "INTEGER",

@@ -18,7 +18,7 @@ from wirelake.wire.generate.frames import part_size
 from wirelake.wire.generate.protobuf import protobuf_keys
 from wirelake.wire.views.arrow import alternative_names
 
-from ..decode.plan import (
+from .plan import (
     Binary,
     Choice,
     Column,

@@ -18,7 +18,12 @@ from wirelake.wire.generate.frames import (
 from wirelake.wire.generate.rows import MESSAGE_LIMIT
 from wirelake.wire.views.arrow import alternative_names
 
-from ..decode.plan import (
+from .emit import (
+    POSITION,
+    Emitter,
+    Scope,
+)
+from .plan import (
     Binary,
     Empty,
     Maybe,
@@ -27,11 +32,6 @@ from ..decode.plan import (
     Shape,
     Structs,
     Table,
-)
-from .emit import (
-    POSITION,
-    Emitter,
-    Scope,
 )
 from .text import KernelCode
 

@@ -38,7 +38,7 @@ from wirelake.records.schema import schema
 from ..pipeline.pipeline import CapturePipeline, Item
 from ..pipeline.window_rows import BATCH_ROWS
 from ..tcp.frontend import WINDOW_BYTES
-from .pending import HeldBack
+from .reorder_buffer import ReorderBuffer
 
 __all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_schema"]
 
@@ -168,7 +168,7 @@ def _of_protocol(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.Rec
 
 def _derived(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
     engine: Engine[Any] = ENGINES[options.table]()
-    held = HeldBack()
+    held = ReorderBuffer()
     for window in windows:
         for event in held.passed(_events(window, held)):
             tell(engine, event)
@@ -179,7 +179,7 @@ def _derived(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterato
     yield from _taken(options, engine)
 
 
-def _events(window: Iterable[Item], held: HeldBack) -> Iterator[Event]:
+def _events(window: Iterable[Item], held: ReorderBuffer) -> Iterator[Event]:
     """What a window tells the engines."""
     held.waiting = {}
     for table, found in window:

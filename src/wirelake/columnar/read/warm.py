@@ -1,15 +1,24 @@
-"""Makes the kernels of the front end ready: `warm` loads them from the cache, or compiles them.
+"""Load the kernels of the front end and of folds from the cache, or compile them.
 
-For processes that are forked later, such as Spark's workers: it starts no thread and opens no file.
+For processes that are forked later, such as Spark's workers: no thread is started, no file opened.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
+from wirelake.records.cross_connection import CROSSING
+from wirelake.records.rows import Closed, Opened
+
+from ..fold.calls import expire_idle
+from ..fold.fold import Fold
+from ..fold.memory import Memory
+from ..fold.tunnel_kernels import forget_tunnels
+from ..fold.tunnels import TunnelFold
 from ..jit.options import readonly
 from ..scan import blocks
-from ..scan.interfaces import InterfaceTable
+from ..scan.blocks import InterfaceTable
 from ..scan.scanner import Rows
 from ..tcp import packets as packet_kernels
 from ..tcp import pieces
@@ -18,10 +27,10 @@ from ..tcp.packets import Packets
 from ..tcp.reassembly import Record
 from ..tcp.tracker import Tracker
 
-__all__ = ["warm"]
+__all__ = ["warm_folds", "warm_front_end"]
 
 
-def warm() -> None:
+def warm_front_end() -> None:
     """Call every kernel of the front end once, with nothing."""
     for _ in FrontEnd([], ports=()).windows():
         pass
@@ -46,3 +55,21 @@ def warm() -> None:
     pieces.delivered(nowhere, none)
     pieces.pieces_in_order(nowhere, none)
     pieces.order(np.zeros(1, np.int64))
+
+
+def warm_folds() -> None:
+    """Call every kernel of folds once, with next to nothing."""
+    folded = Fold()
+    for _ in folded.window([("connections", [Opened(0, 1), Closed(0, 1)]), ("waiting", {2: 0})]):
+        pass
+    Fold(state=[folded.save({})])
+    for _ in folded.finish():
+        pass
+    tunnels = TunnelFold()
+    closed = {"event": "closed", "ts_ns": 0, "rank": 4, "link": 1, "number": 0, "connection": 1}
+    tunnels.feed([pa.RecordBatch.from_pylist([closed], schema=CROSSING["_tunnel_events"])])
+    for _ in tunnels.finish():
+        pass
+    tables = Memory().tables()
+    expire_idle(tables, 0)
+    forget_tunnels(tables, tunnels.records(), np.empty(0, np.int32))

@@ -29,7 +29,7 @@ import pyarrow as pa
 from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import MessageRow
 
-from ..fold.state import EventList
+from ..fold.pending import EventList
 from ..pipeline.pipeline import CapturePipeline, Item
 from .reader import (
     PLAIN,

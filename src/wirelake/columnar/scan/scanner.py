@@ -43,7 +43,7 @@ from wirelake.capture.format.reader import elements, read_bytes
 
 from ..jit.options import readonly
 from . import blocks as b
-from .interfaces import InterfaceTable
+from .blocks import InterfaceTable
 from .sources import Source, resync
 
 __all__ = ["END", "Part", "Rows", "Scanner", "Told"]

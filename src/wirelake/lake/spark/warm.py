@@ -18,8 +18,8 @@ from wirelake.capture.tcp.synthesis import (
     tcp,
 )
 from wirelake.columnar.decode.kernel import load
-from wirelake.columnar.fold import warm as warm_folds
 from wirelake.columnar.read.reader import ReadOptions, read_batches
+from wirelake.columnar.read.warm import warm_folds
 from wirelake.protocols import registry
 
 __all__ = ["sample_protocol", "small_captures", "warm"]

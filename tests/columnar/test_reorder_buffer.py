@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wirelake.capture.tcp.assembly import StreamAssembler
-from wirelake.columnar.read.pending import TOGETHER_NS, HeldBack
+from wirelake.columnar.read.reorder_buffer import TOGETHER_NS, ReorderBuffer
 from wirelake.records.rows import (
     Closed,
     Event,
@@ -25,11 +25,11 @@ def times(events: list[Event]) -> list[int]:
 
 
 def test_nothing_waits_and_everything_passes_in_order() -> None:
-    assert times(HeldBack().passed([message(3), message(1, 2), message(2)])) == [1, 2, 3]
+    assert times(ReorderBuffer().passed([message(3), message(1, 2), message(2)])) == [1, 2, 3]
 
 
 def test_what_is_later_than_a_hole_waits_for_it() -> None:
-    held = HeldBack()
+    held = ReorderBuffer()
     held.waiting = {1: 20}
     first = held.passed([message(10), message(30), Closed(40, 1), message(35, connection=2)])
     assert times(first) == [10, 35]
@@ -39,15 +39,15 @@ def test_what_is_later_than_a_hole_waits_for_it() -> None:
 
 
 def test_messages_of_tunnels_wait_with_their_link() -> None:
-    held = HeldBack()
+    held = ReorderBuffer()
     held.waiting = {7: 5}
     assert held.passed([message(6, connection=99, link=7)]) == []
     assert times(list(held.all())) == [6]
 
 
-def links() -> HeldBack:
+def links() -> ReorderBuffer:
     """Two links are known."""
-    held = HeldBack()
+    held = ReorderBuffer()
     held.passed([message(1, connection=7, protocol="relay"), message(1, 8, protocol="relay")])
     return held
 

@@ -18,13 +18,13 @@ from wirelake.records.rows import (
     in_order,
 )
 
-__all__ = ["TOGETHER_NS", "HeldBack"]
+__all__ = ["TOGETHER_NS", "ReorderBuffer"]
 
 TOGETHER_NS: Final = 600 * 1_000_000_000
 """So long all links wait with one of them: some holes are never filled."""
 
 
-class HeldBack:
+class ReorderBuffer:
     """Events of connections that wait."""
 
     def __init__(self) -> None:
