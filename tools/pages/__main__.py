@@ -11,19 +11,17 @@ __all__ = ["main", "pages", "stale"]
 
 def pages() -> dict[str, str]:
     """Return all pages of the reference, by their paths in its folder."""
-    from wirelake.hub import config_pages
-    from wirelake.hub.admin import http_pages
     from wirelake.wire.views import markdown
 
-    from . import commands, python, sessions, tables
+    from . import commands, config, http, python, sessions, tables
 
     return {
         **markdown.pages(),
         **sessions.pages(),
         **tables.pages(),
         **commands.pages(),
-        **config_pages.pages(),
-        **http_pages.pages(),
+        **config.pages(),
+        **http.pages(),
         **python.pages(),
     }
 

@@ -1,11 +1,20 @@
-"""The live server: one hub, five protocols, services, topics and inboxes.
+"""The live server: listeners for every protocol, services, topics and inboxes.
 
-    listeners/      one listener and one kind of connection for each protocol
-    services    Python functions that can be called from any of them
-    topics      who gets what is published; inboxes, what each client has not acknowledged
-    store/      what survives: clients, subscriptions, the log, cursors
-    admin/      HTTP: publish, health, metrics, a look inside
+From the top down; a module imports only from those below it (import-linter checks that, and a test
+that there are no cycles):
 
-A connection is driven by a sans-IO session (`wirelake.protocols`); the hub gives it bytes and the
-time and acts on its events.
+    run          a hub as a process: event loop, signals, output
+    admin/       HTTP: publish, health, metrics, state
+    hub          builds the parts and connects them
+    listeners/   one per protocol: its connections, and what it does with their events
+    net/         connections, the connection table, listeners, TLS
+    rpc/         services, and the hub's own calls
+    auth         ids and tokens
+    pubsub/      topics, clients, inboxes, delivery
+    observe/     counters, recordings, live decoding      store/   what survives a crash
+    key_files, config, limits, errors
+
+A connection is driven by a sans-IO session (`wirelake.protocols`): the hub feeds it bytes and the
+time and acts on its events. To follow a publish, read `listeners/esnp`, `rpc/hub_calls`,
+`pubsub/publishing`, `pubsub/publish_queue`, `store/writer`, `pubsub/delivery`.
 """

@@ -1,7 +1,7 @@
-"""Limits of the hub itself; each default with its reason. Those of a protocol are in its package.
+"""Limits of the hub, each with the reason for its default. Limits of a protocol are in its package.
 
-What a peer does beyond a limit is answered or closed with the limit's name as the reason, and
-counted; nothing is dropped in silence.
+A peer that exceeds a limit gets an error, or is closed with the name of the limit as the reason;
+both are counted. Nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ __all__ = ["ActiveLimits", "Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the hub lets its peers have."""
+    """Limits per hub, address, connection and client."""
 
     connections: int = 100_000
-    """At a time, on all listeners: 400 MB of idle ones."""
+    """Open connections on all listeners: 400 MB when they are idle."""
     connections_per_address: int = 20_000
-    """From one address: a carrier's gateway holds thousands of phones behind one."""
+    """Open connections from one address: a carrier's gateway has thousands of phones behind one."""
     half_open_per_address: int = 256
-    """Connections of one address that have not signed on; who floods gets no further."""
+    """Connections from one address that have not signed on."""
     half_open: int = 16_384
-    """The same, of all addresses together."""
+    """Connections from all addresses that have not signed on."""
     connects_per_s: float = 5_000.0
-    """Connections accepted in a second, on average; a burst of twice as many may come at once."""
+    """Connections accepted per second on average; bursts may be twice that."""
     bytes_per_turn: int = 16_384
-    """Of one connection, given to its session in one turn of the loop: five thousand of the
-    smallest frames there are, which take some twenty milliseconds."""
+    """Received bytes of one connection that are processed in one turn of the loop: five thousand
+    of the smallest frames, about twenty milliseconds."""
     write_buffer: int = 1 << 20
-    """Bytes that a peer has not read before it counts as slow: several seconds of a phone."""
+    """Unread bytes after which a peer counts as slow: several seconds for a phone."""
     slow_reader_s: float = 30.0
-    """How long a peer may be slow before it is dropped."""
+    """How long a peer may be slow before it is disconnected."""
     frame_s: float = 10.0
-    """How long a frame may take to arrive, beside the time that its bytes have."""
+    """How long a frame may take to arrive, in addition to the time for its bytes."""
     frame_bytes_per_s: float = 1_024.0
-    """The least rate at which a frame may come in."""
+    """Minimum rate at which a frame may arrive."""
     auth_s: float = 10.0
-    """To sign on, where the protocol has no limit of its own."""
+    """Time to sign on, where the protocol has no limit of its own."""
     auth_attempts: int = 3
-    """Failed attempts on one connection."""
+    """Failed sign-ons on one connection."""
     in_flight: int = 256
-    """Notifications that one client may owe an acknowledgement for; further ones wait."""
+    """Unacknowledged notifications pushed to one client; further ones wait."""
     calls: int = 256
-    """Calls of one connection that are being worked on."""
+    """Running calls of one connection."""
     subscriptions: int = 127
-    """Topics of one client: what fits one comet topic_list."""
+    """Topics of one client: as many as fit one comet topic_list."""
     topics: int = 1_000_000
-    """Topics with a subscriber."""
+    """Topics with subscribers."""
     content_bytes: int = 16_384
-    """Of one notification: half a comet frame (comet rule 8)."""
+    """Content of one notification: half a comet frame (comet rule 8)."""
     inbox: int = 10_000
-    """Notifications that wait for one client; the oldest beyond that become dead letters."""
+    """Backlog of one client; beyond that the oldest become dead letters."""
     ttl_s: int = 7 * 86_400
-    """How long a notification is kept unless its publisher says otherwise."""
+    """Default time to live of a notification."""
     tail_watchers: int = 16
-    """Readers of `/v1/tail` at a time; each costs as much as decoding everything once more."""
+    """Readers of `/v1/tail` at the same time; the filter of each is applied to every message."""
     drain_s: float = 5.0
-    """How long calls under way may take when the hub goes down."""
+    """How long running calls may take when the hub shuts down."""
 
 
 class ActiveLimits:

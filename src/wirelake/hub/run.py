@@ -1,7 +1,7 @@
-"""Runs a hub as a process: its loop, its signals, and what it says when it is ready.
+"""Runs a hub as a process: its event loop, its signals, and its output.
 
-    SIGTERM, SIGINT   drain: no new connections, calls under way finish, goodbyes are said
-    SIGHUP            limits and certificates are read again, removed clients are sent away
+    SIGTERM, SIGINT   drain: accept no connections, let running calls finish, close connections
+    SIGHUP            reload limits and certificates, disconnect removed clients
 
 On standard output there is one line `listening NAME ADDRESS` for each listener, then `ready`.
 """
@@ -25,12 +25,12 @@ from .rpc.services import Services
 __all__ = ["Say", "run_hub"]
 
 Say: TypeAlias = Callable[[str], None]
-"""Takes a line for whoever started the hub."""
+"""Prints a line of output."""
 
 _log = logging.getLogger(__name__)
-_COLLECT: Final = (20_000, 20, 10)
-"""Objects made, and rounds of the younger generations, between two looks for cycles. Connections
-are in none when they are over, so that nothing waits for a look."""
+_GC_THRESHOLDS: Final = (20_000, 20, 10)
+"""Thresholds of the garbage collector. Closed connections are in no reference cycle, so nothing
+waits for a collection."""
 
 
 def run_hub(
@@ -41,16 +41,16 @@ def run_hub(
     say: Say = print,
     read_again: Callable[[], Config] | None = None,
 ) -> None:
-    """Runs a hub until a signal ends it.
+    """Run a hub until SIGTERM or SIGINT.
 
-    `read_again` gives the configuration anew on SIGHUP. Raises ConfigError for what cannot work,
-    and OSError when an address or the data directory cannot be had.
+    `read_again` returns the configuration on SIGHUP. Raises ConfigError for an invalid
+    configuration, and OSError when an address or the data directory cannot be used.
     """
     _loop_runner()(_serve(config, Path(data), services, say, read_again))
 
 
 def _loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """What runs the loop: uvloop where it is installed."""
+    """Return what runs the event loop: uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -71,7 +71,7 @@ async def _serve(
         await hub.start()
         try:
             await admin.start()
-            _spare_the_collector()
+            _tune_garbage_collector()
             for line in listeners(hub, admin):
                 say(line)
             say("ready")
@@ -82,16 +82,16 @@ async def _serve(
             await hub.stop()
 
 
-def _spare_the_collector() -> None:
-    """Looks for cycles less often: little that lives long is in one, and looking takes longer the
-    more connections there are."""
+def _tune_garbage_collector() -> None:
+    """Collect less often: few long-lived objects are in a cycle, and a collection takes longer the
+    more connections are open."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECT)
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def listeners(hub: Hub, admin: AdminServer) -> list[str]:
-    """A line for each address that somebody listens on."""
+    """Return a line for each address of each listener."""
     found = [
         (name, address)
         for name, listener in hub.listeners.items()
@@ -110,7 +110,7 @@ def _shown(address: tuple[str, int]) -> str:
 def _signals(
     hub: Hub, admin: AdminServer, read_again: Callable[[], Config] | None
 ) -> Iterator[None]:
-    """Lets signals act on the hub meanwhile."""
+    """Handle signals while the hub runs."""
     loop = asyncio.get_running_loop()
     acts = {signal.SIGTERM: hub.shut, signal.SIGINT: hub.shut}
     if read_again is not None:
@@ -125,7 +125,7 @@ def _signals(
 
 
 def _reload(hub: Hub, admin: AdminServer, read_again: Callable[[], Config]) -> None:
-    """Takes over what can be; a configuration that cannot work changes nothing."""
+    """Apply a new configuration; an invalid one changes nothing."""
     try:
         hub.reload(read_again())
         admin.reload_tls()

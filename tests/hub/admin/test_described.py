@@ -8,7 +8,7 @@ from tests.hub.admin.asking import tailing
 from tests.hub.admin.described_hub import QUESTIONS, furnished, problems, schema_of
 
 from wirelake.hub.admin.described import DESCRIBED
-from wirelake.hub.errors import ANSWERS
+from wirelake.hub.errors import ERRORS
 
 STREAM = "/v1/tail"
 UNASKED = {429, 503, 507}
@@ -39,7 +39,7 @@ async def _answers() -> None:
 def test_each_address_and_each_status_is_asked_for() -> None:
     asked = {(each.method, each.path, each.status) for each in QUESTIONS}
     for each in DESCRIBED:
-        statuses = {200, *(ANSWERS[code].http for code in each.refusals)} - UNASKED
+        statuses = {200, *(ERRORS[code].http for code in each.refusals)} - UNASKED
         if each.path == STREAM:
             statuses -= {200}
         for status in statuses:

@@ -7,13 +7,13 @@ import json
 
 from prometheus_client.parser import text_string_to_metric_families
 from tests.hub.admin.described_hub import furnished
-
-from wirelake.hub.admin.described import DESCRIBED
-from wirelake.hub.admin.http_pages import (
+from tools.pages.http import (
     families,
     openapi,
     pages,
 )
+
+from wirelake.hub.admin.described import DESCRIBED
 
 
 def test_every_address_argument_and_body_is_on_the_page() -> None:
@@ -23,7 +23,7 @@ def test_every_address_argument_and_body_is_on_the_page() -> None:
         assert each.summary in section
         assert [query.name for query in each.queries if f"| `{query.name}` |" not in section] == []
         who = "everybody, on loopback" if each.open else "the administrator"
-        assert f"- Who may ask: {who}\n" in section
+        assert f"- Access: {who}\n" in section
     for name in openapi()["components"]["schemas"]:
         assert f"\n### {name}\n" in text
 

@@ -10,10 +10,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
 from tests.hub.admin.asking import asking
 from tests.hub.running import free_config, running
+from tools.pages.http import openapi
 
 from wirelake.hub.admin.app import make_app
 from wirelake.hub.admin.described import DESCRIBED
-from wirelake.hub.admin.http_pages import openapi
 from wirelake.hub.admin.openapi import addresses, document
 from wirelake.hub.hub import Hub
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.hub.admin.described_hub import QUESTIONS, furnished, problems, schema_of
-
-from wirelake.hub.admin.http_pages import openapi
+from tools.pages.http import openapi
 
 
 def test_no_answer_has_a_key_that_is_not_described() -> None:

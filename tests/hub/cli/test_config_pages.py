@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 import pytest
+from tools.pages.config import pages, type_words
 
 from wirelake.hub.config import Config, tables
-from wirelake.hub.config_pages import pages, type_words
 from wirelake.hub.errors import ERRORS
 from wirelake.protocols import registry
 
@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_hub() -> None:
     text = pages()["config.md"]
     assert "| `port` | whole number | `9680` |" in text
     assert f"| `inbox` | whole number | `{Config().limits.inbox}` |" in text
-    assert "| `certificate` | text | *needed* |" in text
+    assert "| `certificate` | text | *required* |" in text
 
 
 def test_types_are_in_words() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from wirelake.hub.config import ConfigError
 from wirelake.hub.key_files import (
-    public_half,
+    public_key_of,
     read_key,
     static_key,
 )
@@ -24,7 +24,7 @@ def test_a_static_key_is_made_once(tmp_path: Path) -> None:
     assert len(made) == 32
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert static_key(path) == made == read_key(path)
-    assert path.with_suffix(".pub").read_text() == public_half(made).hex() + "\n"
+    assert path.with_suffix(".pub").read_text() == public_key_of(made).hex() + "\n"
     assert made != static_key(tmp_path / "other.key")
 
 
@@ -34,7 +34,7 @@ def test_the_public_half_follows_its_key(tmp_path: Path) -> None:
     path.chmod(0o600)
     path.with_suffix(".pub").write_bytes(b"\xff of another key")
     private = static_key(path)
-    assert path.with_suffix(".pub").read_text().strip() == public_half(private).hex()
+    assert path.with_suffix(".pub").read_text().strip() == public_key_of(private).hex()
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_public_half_follows_its_key(tmp_path: Path) -> None:
 def test_what_is_no_key_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     path = tmp_path / "some.key"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="wanted a key of 64 hex digits") as caught:
+    with pytest.raises(ConfigError, match="expected 64 hex digits") as caught:
         read_key(path)
     assert "0f0f" not in str(caught.value)
 

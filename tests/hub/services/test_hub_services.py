@@ -156,7 +156,7 @@ def test_what_is_no_json(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(HubError) as caught:
             json_body(result)
         assert caught.value.code == "internal"
-    assert "no JSON" in caplog.text
+    assert "cannot be encoded as JSON" in caplog.text
 
 
 # -- failures --------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_an_accident_is_logged_and_not_told(
     assert "secret" not in text
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.getMessage() == "service test/it broke"
+    assert record.getMessage() == "service test/it raised an exception"
     assert record.exc_info is not None
 
 
@@ -226,7 +226,7 @@ def test_a_result_of_no_known_type(
     function: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert refused(function)[0] == "internal"
-    assert "service test/it returned int" in caplog.text
+    assert "service test/it returned an unsupported int" in caplog.text
 
 
 @pytest.mark.parametrize("function", [add, add_later])
@@ -308,12 +308,12 @@ def test_names_and_numbers() -> None:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ({"service": "hub", "op": "x"}, "not 'hub'"),
-        ({"service": "", "op": "x"}, "wanted a service"),
+        ({"service": "hub", "op": "x"}, "other than 'hub'"),
+        ({"service": "", "op": "x"}, "expected a service"),
         ({"service": "a", "op": ""}, "and an op"),
         ({"service": "test", "op": "add"}, "already exists"),
-        ({"service": "a", "op": "b", "tny": 1}, "tny=1 is test/add"),
-        ({"service": "a", "op": "b", "magline": 2}, "magline=2 is test/add"),
+        ({"service": "a", "op": "b", "tny": 1}, "tny=1 is already used by test/add"),
+        ({"service": "a", "op": "b", "magline": 2}, "magline=2 is already used by test/add"),
         ({"service": "a", "op": "b", "tny": 13}, "reserved"),
         ({"service": "a", "op": "b", "tny": 1 << 31}, "tny=2147483648: expected 1 to 2147483647"),
         ({"service": "a", "op": "b", "magline": 0}, "magline=0: expected 1 to 4294967295"),

@@ -52,7 +52,7 @@ from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Publication, Published
-from ..rpc.deferred_reply import DeferredReply
+from ..rpc.call_types import DeferredReply
 from ..rpc.services import (
     Answerer,
     Call,

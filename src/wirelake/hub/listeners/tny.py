@@ -44,10 +44,10 @@ from ..net.listener import Listener
 from ..pubsub.notifications import Notification
 from ..rpc.call_types import (
     Call,
+    DeferredReply,
     Result,
     json_body,
 )
-from ..rpc.deferred_reply import DeferredReply
 from ..rpc.hub_calls import HubCalls
 from ..rpc.services import Service
 
@@ -61,7 +61,6 @@ __all__ = [
     "TnyListener",
     "TnyPeer",
     "epoch_ms",
-    "make_listener",
     "refusal",
     "refusal_body",
     "server_options",
@@ -386,12 +385,3 @@ class TnyListener(Listener):
         self.options = server_options(settings)
         self.calls = hub.calls
         self.bodies = PushBodies()
-
-
-def make_listener(hub: HubContext, settings: TnySettings) -> Listener:
-    """The listener that serves tny, or the one that relays it when the hub is a gateway."""
-    if hub.config.gateway.enabled:
-        from .gateway.gateway import GatewayListener
-
-        return GatewayListener(hub, settings)
-    return TnyListener(hub, settings)

@@ -1,1 +1,13 @@
-"""Rpc."""
+"""Calls: services, and the calls of the hub itself.
+
+Read in this order:
+
+    call_types      what a service gets and returns; an answer that is deferred
+    arguments       typed arguments from signatures
+    services        functions as services, by name and number
+    hub_calls       auth, subscribe, unsubscribe, publish, ack
+    demo_services   the services of `wirelake hub --demo`
+
+It may import `hub.auth`, `hub.pubsub`, `hub.observe` and what is below them; connections are known
+by a protocol class (`hub_calls.Caller`), never by `hub.net` or `hub.listeners`.
+"""

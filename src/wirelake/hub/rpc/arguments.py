@@ -1,8 +1,8 @@
-"""Typed arguments: the signature of a function is the schema of what may be sent to it.
+"""Typed arguments: the signature of a function is the schema of its arguments.
 
-Of every signature a struct is made once. Values by name (ESNP's DATA rows) are converted into it, a
-JSON body is decoded straight into it; what is missing, unknown or of a wrong type is refused with a
-text that says where.
+A struct is made of each signature once. Values by name (ESNP's DATA rows) are converted to it, a
+JSON body is decoded to it directly; a missing, unknown or wrongly typed argument is refused with
+its place in the message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ServiceDefinitionError(Exception):
 
 
 class Arguments:
-    """What one function takes."""
+    """The arguments of one function."""
 
     __slots__ = ("_call_at", "_decoder", "_struct", "names")
 
@@ -42,13 +42,13 @@ class Arguments:
 
     @property
     def wants_call(self) -> bool:
-        """Whether the function asks for the `Call` itself."""
+        """Whether the function takes the `Call` itself."""
         return self._call_at is not None
 
     def read(self, given: Mapping[str, Any] | bytes, call: Call | None) -> tuple[Any, ...]:
-        """The arguments in the function's order, from a JSON body or values by name.
+        """Return the arguments in the function's order, from a JSON body or values by name.
 
-        A function that takes nothing but the call reads the body itself.
+        A function that takes only the call reads the body itself.
         """
         if self._call_at is None:
             return self._values(given)
@@ -67,11 +67,11 @@ class Arguments:
 
 
 _decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
-"""One for each kind of arguments that was ever read from JSON."""
+"""JSON decoders by type of arguments."""
 
 
 def read_arguments(given: Mapping[str, Any] | bytes, wanted: type[Any]) -> Any:
-    """A JSON body, or values by name, as a struct."""
+    """Return a JSON body, or values by name, as a struct."""
     try:
         if isinstance(given, bytes):
             decoder = _decoders.get(wanted)
@@ -87,20 +87,20 @@ _PLAIN: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def _fields(function: Callable[..., Any]) -> tuple[list[tuple[str, Any, Any]], int | None]:
-    """(name, type, default) of each parameter, and where the call goes."""
+    """Return (name, type, default) of each parameter, and the position of the call."""
     fields: list[tuple[str, Any, Any]] = []
     call_at = None
     hints = _hints(function)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is not _PLAIN:
             raise ServiceDefinitionError(
-                f"{function.__name__}: parameter {parameter.name!r} must be an ordinary one: "
-                "no *, ** or /"
+                f"{function.__name__}: unsupported parameter {parameter.name!r}: "
+                "no *, ** or / allowed"
             )
         kind = hints.get(parameter.name, Any)
         if kind is Call:
             if call_at is not None:
-                raise ServiceDefinitionError(f"{function.__name__}: one Call is enough")
+                raise ServiceDefinitionError(f"{function.__name__}: more than one Call parameter")
             call_at = len(fields)
             continue
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
@@ -113,5 +113,5 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ServiceDefinitionError(
-            f"{function.__name__}: {error}; annotations must name what its module knows"
+            f"{function.__name__}: {error}; annotations must be importable in its module"
         ) from error

@@ -1,35 +1,33 @@
-"""What a service is given, and what it gives back.
+"""The types of a call: what a service gets, what it returns, and how an answer is deferred.
 
 A result is one of these, whatever the protocol of the call:
 
     dict, msgspec.Struct   ESNP: DATA rows by name; elsewhere: a JSON object
     bytes                  ESNP: a PAYLOAD row; elsewhere: the body as it is
-    None                   an answer without content
-    Reply                  both at once, or rows of ESNP as they are
+    None                   an empty answer
+    Reply                  both, or ESNP rows as they are
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from wirelake.protocols.esnp.layout import Payload, Row
 
 from ..errors import HubError
+from ..pubsub.subscriptions import Client
 
-if TYPE_CHECKING:
-    from ..pubsub.subscriptions import Client
-
-__all__ = ["Answerer", "Call", "Reply", "Result", "ServiceError", "json_body"]
+__all__ = ["Answerer", "Call", "DeferredReply", "Reply", "Result", "ServiceError", "json_body"]
 
 _log = logging.getLogger(__name__)
 
 
 class ServiceError(HubError):
-    """A service says that it failed; the caller is told the text."""
+    """Raised by a service to report a failure; the caller gets the text."""
 
     def __init__(self, text: str):
         super().__init__("failed", text)
@@ -43,50 +41,76 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes | None = None
     """Bytes. Beside `data`, a JSON body has them as `payload_base64`."""
     rows: tuple[Row, ...] = ()
-    """Rows for callers that speak ESNP; others do not get them."""
+    """Rows for ESNP callers; others do not get them."""
 
 
 Result: TypeAlias = "Mapping[str, Any] | list[Any] | bytes | Reply | msgspec.Struct | None"
-"""What a service may return. A list is what a stream becomes where nothing can be streamed."""
+"""What a service may return. A stream becomes a list where the protocol cannot stream."""
 Answerer: TypeAlias = "Callable[[Result | HubError], None]"
-"""Takes the outcome of a call."""
+"""Called with the outcome of a call."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A call of a service: who asks, by which protocol, and with what."""
+    """A call of a service: the connection, its protocol, and what was sent."""
 
     protocol: str
     """`esnp`, `tny` or `magline`."""
     connection: Any
-    """The connection that it came by."""
+    """The connection of the caller."""
     body: bytes = b""
-    """The body; of ESNP, all PAYLOAD rows together."""
+    """The body; in ESNP, all PAYLOAD rows joined."""
     rows: tuple[Row, ...] = ()
     """ESNP: the rows of all messages of the request."""
     is_info: bool = False
     """ESNP: an INFO, not a REQUEST."""
     is_event: bool = False
-    """Nobody waits for an answer."""
+    """Whether the caller expects no answer."""
     part: Callable[[Result], Awaitable[None]] | None = None
-    """Sends one part of a stream; None where parts are collected into one answer."""
+    """Sends one part of a stream; None where the parts are collected into one answer."""
 
     @property
     def client(self) -> Client | None:
-        """Who asks; None when nobody has signed on."""
+        """The client of the caller; None before it has signed on."""
         client: Client | None = self.connection.client
         return client
 
     @property
     def payloads(self) -> tuple[bytes, ...]:
-        """ESNP: each PAYLOAD row."""
+        """ESNP: the data of each PAYLOAD row."""
         return tuple(row.data for row in self.rows if isinstance(row, Payload))
+
+
+class DeferredReply:
+    """The answer to a request on a listener's fast path: known at once, or sent later.
+
+    `take` is called with the outcome. If that happens before the listener returns, the answer is
+    `known` and is written with those of other requests; otherwise the listener sets `late`, and
+    the outcome goes to `answer_later`.
+    """
+
+    __slots__ = ("_answer_later", "known", "late", "outcome")
+
+    def __init__(self, answer_later: Answerer):
+        self._answer_later = answer_later
+        self.known = False
+        """Whether `outcome` is set."""
+        self.late = False
+        """Whether the listener has returned without the answer."""
+        self.outcome: Result | HubError = None
+
+    def take(self, outcome: Result | HubError) -> None:
+        """Accept the outcome."""
+        if self.late:
+            self._answer_later(outcome)
+        else:
+            self.outcome, self.known = outcome, True
 
 
 _encoder: Final = msgspec.json.Encoder()
 
 
 def json_body(result: Result) -> bytes:
-    """The body of an answer in JSON; HubError when a service returned what has none."""
+    """Return the JSON body of an answer; HubError when the result cannot be encoded."""
     if result is None:
         return b""
     if isinstance(result, bytes):
@@ -96,7 +120,7 @@ def json_body(result: Result) -> bytes:
     try:
         return _encoder.encode(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        _log.error("a service returned what is no JSON: %s", error)
+        _log.error("the result of a service cannot be encoded as JSON: %s", error)
         raise HubError("internal") from error
 
 

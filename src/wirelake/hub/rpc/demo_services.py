@@ -1,9 +1,9 @@
-"""Services for trying out, with `wirelake hub --demo`:
+"""Demo services of `wirelake hub --demo`:
 
-test/echo    tny 1001, magline 0x1001    what was sent comes back
-test/add     tny 1002, magline 0x1002    a, b: c is their sum
-test/sleep   tny 1003, magline 0x1003    ms: answers after so many milliseconds
-test/fail    tny 1004, magline 0x1004    fails
+test/echo    tny 1001, magline 0x1001    returns what was sent
+test/add     tny 1002, magline 0x1002    a, b; returns c, their sum
+test/sleep   tny 1003, magline 0x1003    ms; answers after that many milliseconds
+test/fail    tny 1004, magline 0x1004    always fails
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .services import (
     Services,
 )
 
-__all__ = ["LONGEST_SLEEP_MS", "demo_services"]
+__all__ = ["MAX_SLEEP_MS", "demo_services"]
 
-LONGEST_SLEEP_MS: Final = 60_000
-"""Nobody tries out more than a minute."""
+MAX_SLEEP_MS: Final = 60_000
+"""Maximum of `test/sleep`."""
 
 
 def demo_services() -> Services:
-    """A new set of them."""
+    """Return a new set of the demo services."""
     services = Services()
     services.service("test", "echo", tny=1001, magline=0x1001)(_echo)
     services.service("test", "add", tny=1002, magline=0x1002)(_add)
@@ -50,11 +50,11 @@ def _add(a: int | float, b: int | float) -> dict[str, int | float]:
 
 
 async def _sleep(ms: int) -> dict[str, int]:
-    if not 0 <= ms <= LONGEST_SLEEP_MS:
-        raise ServiceError(f"ms: wanted 0 to {LONGEST_SLEEP_MS}")
+    if not 0 <= ms <= MAX_SLEEP_MS:
+        raise ServiceError(f"ms: expected 0 to {MAX_SLEEP_MS}")
     await asyncio.sleep(ms / 1000)
     return {"ms": ms}
 
 
-def _fail(call: Call) -> None:  # noqa: ARG001 - whatever is sent, it fails
+def _fail(call: Call) -> None:  # noqa: ARG001 - accepts anything
     raise ServiceError("failed on request")

@@ -1,4 +1,4 @@
-"""Services: Python functions that can be called by any protocol.
+"""Services: Python functions that clients of any protocol can call.
 
     services = Services()
 
@@ -6,12 +6,12 @@
     def add(a: int, b: int) -> dict[str, int]:
         return {"c": a + b}
 
-A function may be plain (it runs at once, on the loop: keep it short), plain with `thread=True` (it
-may take its time), `async`, or an async generator, whose items are streamed as an ESNP sequence and
-are a JSON list elsewhere. It is cancelled when the connection of its caller ends.
+A function may be plain (it runs on the event loop: keep it short), plain with `thread=True` (it
+may block), `async`, or an async generator, whose items are streamed as an ESNP sequence and become
+a JSON list elsewhere. It is cancelled when the caller's connection is closed.
 
-An exception of a service is logged and the caller is told that the service broke; `ServiceError`
-is how a service itself says what is wrong.
+An exception in a service is logged, and the caller gets `internal`; with `ServiceError` a service
+reports a failure whose text the caller gets.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Service:
-    """A function, and how it is called."""
+    """A function that can be called."""
 
     __slots__ = (
         "_arguments",
@@ -79,22 +79,22 @@ class Service:
         self._function = function
         self._arguments = Arguments(function)
         self.name = name
-        """For people: `test/add`."""
+        """Its name in messages and metrics: `test/add`."""
         self.latency = LatencyHistogram()
         """Latency of its calls."""
         self.kind = _kind_of(function, thread)
         self.immediate = self.kind == "plain"
-        """Whether `now` can be used: the answer is there when the function returns."""
+        """Whether `now` can be used: the function returns the answer."""
         self.wants_call = self._arguments.wants_call
-        """Whether it must be given a `Call`; without, None will do for `now`."""
+        """Whether the function takes the `Call`; otherwise `now` accepts None."""
         self.takes_values = bool(self._arguments.names) or not self.wants_call
-        """Whether values must be read for it; a function of the call alone reads them itself."""
+        """Whether arguments have to be read; with only a `Call`, the function reads them itself."""
 
     def run(self, call: Call, given: Mapping[str, Any] | bytes, answer: Answerer) -> None:
-        """Calls it with values by name, or with a JSON body.
+        """Call it with values by name, or with a JSON body.
 
-        `answer` gets the result or the refusal, once: before this returns, or later. It is not
-        called when the connection ends first.
+        `answer` is called once with the result or the error, before this returns or later; not at
+        all if the connection is closed first.
         """
         if self.immediate:
             answer(self.now(call, given))
@@ -115,7 +115,7 @@ class Service:
         self._services.running -= 1
 
     def now(self, call: Call | None, given: Mapping[str, Any] | bytes) -> Result | HubError:
-        """Calls a plain function; `call` is looked at only when it `wants_call`."""
+        """Call a plain function; `call` is used only if `wants_call`."""
         begun_ns = perf_counter_ns()
         try:
             result = self._function(*self._arguments.read(given, call))
@@ -124,9 +124,9 @@ class Service:
             return error
         except Exception:
             self.latency.record_failure(begun_ns)
-            return self._broke()
+            return self._failed()
         self.latency.record(begun_ns)
-        if result is None or type(result) in _USUAL:
+        if result is None or type(result) in _COMMON_RESULTS:
             return result  # type: ignore[no-any-return]
         return self._checked(result)
 
@@ -151,7 +151,7 @@ class Service:
         except HubError as error:
             return error
         except Exception:
-            return self._broke()
+            return self._failed()
         return self._checked(result)
 
     async def _stream(self, call: Call, values: tuple[Any, ...]) -> Result | HubError:
@@ -170,21 +170,21 @@ class Service:
     def _checked(self, result: Any) -> Result | HubError:
         if result is None or isinstance(result, dict | bytes | msgspec.Struct):
             return result
-        _log.error("service %s returned %s", self.name, type(result).__name__)
+        _log.error("service %s returned an unsupported %s", self.name, type(result).__name__)
         return HubError("internal")
 
-    def _broke(self) -> HubError:
-        _log.exception("service %s broke", self.name)
+    def _failed(self) -> HubError:
+        _log.exception("service %s raised an exception", self.name)
         return HubError("internal")
 
 
-_USUAL: Final = frozenset({dict, bytes, Reply})
+_COMMON_RESULTS: Final = frozenset({dict, bytes, Reply})
 
 
 def _kind_of(function: Callable[..., Any], thread: bool) -> _Kind:
     name = function.__name__
     if inspect.isgeneratorfunction(function):
-        raise ServiceDefinitionError(f"{name}: to stream, make it an async generator")
+        raise ServiceDefinitionError(f"{name}: use an async generator to stream")
     if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
         if thread:
             raise ServiceDefinitionError(f"{name}: thread=True is for plain functions")
@@ -193,11 +193,11 @@ def _kind_of(function: Callable[..., Any], thread: bool) -> _Kind:
 
 
 class Services:
-    """All services of a hub, by the names and numbers of each protocol."""
+    """All services of a hub, by name and by the numbers of each protocol."""
 
     def __init__(self) -> None:
         self.running = 0
-        """Calls that are being worked on."""
+        """Number of running calls; a drain waits for them."""
         self._named: dict[tuple[str, str], Service] = {}
         self._numbered: dict[str, dict[int, Service]] = {}
         self._declared: list[tuple[str, str, dict[str, int], Callable[..., Any], bool]] = []
@@ -220,17 +220,17 @@ class Services:
         return declare
 
     def include(self, other: Services) -> None:
-        """Takes over all services of another set."""
+        """Add all services of another set."""
         for declaration in other._declared:
             self._add(*declaration)
 
     @property
     def every(self) -> tuple[Service, ...]:
-        """All of them."""
+        """All services."""
         return tuple(self._named.values())
 
     def named(self, service: str, op: str) -> Service | None:
-        """The service that is called `service/op`."""
+        """Return the service `service/op`."""
         return self._named.get((service, op))
 
     def numbered(self, protocol: str) -> Mapping[int, Service]:
@@ -249,7 +249,7 @@ class Services:
         name = f"{service}/{op}"
         if not service or not op or service == HUB_SERVICE:
             raise ServiceDefinitionError(
-                f"{name}: wanted a service, not {HUB_SERVICE!r}, and an op"
+                f"{name}: expected a service other than {HUB_SERVICE!r}, and an op"
             )
         if (service, op) in self._named:
             raise ServiceDefinitionError(f"{name}: already exists")
@@ -281,7 +281,9 @@ def _check_number(name: str, protocol: str, number: int, taken: Mapping[int, Ser
             f"{', '.join(numbered)}"
         )
     if number in taken:
-        raise ServiceDefinitionError(f"{name}: {protocol}={number} is {taken[number].name}")
+        raise ServiceDefinitionError(
+            f"{name}: {protocol}={number} is already used by {taken[number].name}"
+        )
     if number in RESERVED_NUMBERS or not 0 < number <= most:
         raise ServiceDefinitionError(
             f"{name}: {protocol}={number}: expected 1 to {most}, without "

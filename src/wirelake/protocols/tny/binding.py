@@ -75,7 +75,7 @@ ERRORS: Final = {
 
 BINDING: Final = Binding(
     settings=TnySettings,
-    listener="wirelake.hub.listeners.tny:make_listener",
+    listener="wirelake.hub.listeners.gateway:make_listener",
     client="wirelake.client.tny:TnyConnection",
     client_options=frozenset({"dialect"}),
     addressing="numbers",

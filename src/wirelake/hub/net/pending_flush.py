@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...net.outbox import Outbox
+from .outbox import Outbox
 
 __all__ = ["PendingFlush"]
 

@@ -1,1 +1,0 @@
-"""The hub as a tny gateway: its clients go through tunnels to backends."""
