@@ -120,7 +120,7 @@ def test_a_frame_whose_content_is_bad_is_one_fault() -> None:
     assert isinstance(fault, Fault)
     assert fault.bytes == bad[:256]
     assert fault.field == "relay_packet.mark"
-    assert fault.detail == "no command, row, packet or value has this type number (31)"
+    assert fault.detail == "unknown type number of a command, row, packet or value (31)"
 
 
 def test_after_a_bad_head_reading_goes_on_at_the_magic() -> None:

@@ -296,7 +296,7 @@ def test_the_table_decides() -> None:
     assert one._step("ask")
     assert one.state == "asking"
     assert not one._step("ask")
-    with pytest.raises(SessionError, match="ask is not possible when asking") as caught:
+    with pytest.raises(SessionError, match="ask is not allowed in state asking") as caught:
         one._must("ask")
     assert (caught.value.code, one.state) == ("bad_state", "asking")
     one._must("hear")

@@ -506,4 +506,4 @@ def test_rules_of_whole_layouts_are_raised_too() -> None:
         rest: Rest
         n: I16
 
-    refused(Bad, "rest", "takes all that is left, so it must be the last field")
+    refused(Bad, "rest", "takes the remaining bytes, so it must be the last field")

@@ -22,8 +22,8 @@ def test_an_error_says_what_where_and_why() -> None:
     assert (error.code, error.field, error.offset) == ("short", "auth.client_id", 7)
     assert error.detail == "2 wanted, 1 left"
     assert str(error) == (
-        "short in auth.client_id at byte 7: a field needs more bytes than its frame, row or slice "
-        "has left (2 wanted, 1 left)"
+        "short in auth.client_id at byte 7: a field extends beyond the end of its frame, row or "
+        "slice (2 wanted, 1 left)"
     )
 
 

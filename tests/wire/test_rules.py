@@ -142,13 +142,13 @@ def test_what_is_right_passes(cls: type[Layout]) -> None:
     [
         (Int(5), "an integer has 1, 2, 3, 4 or 8 bytes, not 5"),
         (Int(0), "an integer has 1, 2, 3, 4 or 8 bytes, not 0"),
-        (Varint(24), "there is no unsigned varint of 24 bits"),
-        (Varint(16, "twos"), "there is no twos varint of 16 bits"),
-        (Varint(32, loose=True), "there is no loose unsigned varint of 32 bits"),
+        (Varint(24), "unknown varint: unsigned of 24 bits"),
+        (Varint(16, "twos"), "unknown varint: twos of 16 bits"),
+        (Varint(32, loose=True), "unknown varint: loose unsigned of 32 bits"),
         (Float(2), "a float has 4 or 8 bytes, not 2"),
-        (Fixed(0), "fixed bytes are at least one"),
+        (Fixed(0), "fixed bytes need a size of at least 1"),
         (Blob(Int(7)), "an integer has 1, 2, 3, 4 or 8 bytes, not 7"),
-        (Blob(Varint(8)), "there is no unsigned varint of 8 bits"),
+        (Blob(Varint(8)), "unknown varint: unsigned of 8 bits"),
         (Blob(2), "a length is an Int or a Varint, not 2"),  # type: ignore[arg-type]
     ],
 )
@@ -186,7 +186,7 @@ def test_derived_numbers_are_never_negative(mark: Any) -> None:
         derived: ClassVar[Annotated[int, LengthMark(Int(1))]]
 
     Bad.__annotations__["derived"] = ClassVar[Annotated[int, mark(Int(2, signed=True))]]
-    refused(Bad, "derived", "what follows from the value is never negative")
+    refused(Bad, "derived", "this number cannot be signed")
 
 
 def test_derived_numbers_have_a_known_size() -> None:
@@ -248,10 +248,10 @@ STRING = Blob(Varint(32), "strict")
             {1: PairsOf(Blob(Int(1), "strict"), Varint(32))},
             "kind k1: lengths and counts of a dynamic value are varints",
         ),
-        ({1: PairsOf(Blob(Varint(32)), Varint(32))}, "kind k1: a key is a text"),
-        ({1: ItemsOf(Varint(8))}, "kind k1: there is no unsigned varint of 8 bits"),
+        ({1: PairsOf(Blob(Varint(32)), Varint(32))}, "kind k1: a key must be text"),
+        ({1: ItemsOf(Varint(8))}, "kind k1: unknown varint: unsigned of 8 bits"),
         ({1: Int(9)}, "kind k1: an integer has 1, 2, 3, 4 or 8 bytes, not 9"),
-        ({1: Fixed(2)}, "kind k1: Fixed(size=2) cannot stand in a dynamic value"),
+        ({1: Fixed(2)}, "kind k1: Fixed(size=2) is not allowed in a dynamic value"),
     ],
 )
 def test_kinds_that_a_dynamic_value_cannot_have(kinds: dict[int, Any], why: str) -> None:
@@ -299,10 +299,10 @@ def rows(kinds: dict[int, Any], tag: Any = None, size: Any = None, end: int = 0)
             rows({1: Leaf}, size=Int(2)),
             "a row begins with a tag of one byte and a size of three, big-endian",
         ),
-        (rows({0: Leaf}), "tag 0 is the end row's"),
+        (rows({0: Leaf}), "tag 0 is reserved for the end row"),
         (rows({256: Leaf}), "the tag of a row is one byte"),
         (rows({1: Leaf}, end=-1), "the tag of a row is one byte"),
-        (rows({1: Leaf, 2: Leaf}), "leaf has the tags 1 and 2: one must do"),
+        (rows({1: Leaf, 2: Leaf}), "leaf has two tags, 1 and 2; use one"),
     ],
 )
 def test_rows_that_cannot_be(cls: type[Layout], why: str) -> None:
@@ -317,7 +317,7 @@ def test_rows_stand_alone() -> None:
             RowsMark(Int(1), Int(3), 0, {1: Leaf}, Opaque, Broken),
         ]
 
-    refused(Bad, "rows", "rows stand alone in their layout")
+    refused(Bad, "rows", "rows must be the only field of their layout")
 
 
 # -- order and presence ----------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_what_takes_the_rest_comes_last(hint: Any) -> None:
         after: U8
 
     Bad.__annotations__["rest"] = hint
-    refused(Bad, "rest", "takes all that is left, so it must be the last field")
+    refused(Bad, "rest", "takes the remaining bytes, so it must be the last field")
 
 
 def test_what_takes_the_rest_of_a_list_item_comes_last() -> None:
@@ -351,7 +351,7 @@ def test_what_takes_the_rest_of_a_list_item_comes_last() -> None:
         after: U8
 
     Bad.__annotations__["many"] = List8[Item]
-    refused(Bad, "many", "takes all that is left, so it must be the last field")
+    refused(Bad, "many", "takes the remaining bytes, so it must be the last field")
 
 
 def test_a_length_bounds_what_takes_the_rest() -> None:
@@ -386,7 +386,7 @@ def test_a_presence_bit_comes_before_its_field() -> None:
         has: ClassVar[Present]
         spare: Bits7
 
-    refused(Bad, "n", "no presence bit before it is called has")
+    refused(Bad, "n", "no presence bit has before it")
 
 
 def test_a_stored_bit_is_no_presence_bit() -> None:
@@ -395,14 +395,14 @@ def test_a_stored_bit_is_no_presence_bit() -> None:
         spare: Bits7
         n: Annotated[U8 | None, When("has")] = None
 
-    refused(Bad, "n", "no presence bit before it is called has")
+    refused(Bad, "n", "no presence bit has before it")
 
 
 def test_a_presence_bit_that_does_not_exist() -> None:
     class Bad(Layout):
         n: Annotated[U8 | None, When("has")] = None
 
-    refused(Bad, "n", "no presence bit before it is called has")
+    refused(Bad, "n", "no presence bit has before it")
 
 
 def test_a_presence_bit_has_one_field() -> None:
@@ -412,7 +412,7 @@ def test_a_presence_bit_has_one_field() -> None:
         n: Annotated[U8 | None, When("has")] = None
         o: Annotated[U8 | None, When("has")] = None
 
-    refused(Bad, "o", "the presence bit has has another field already")
+    refused(Bad, "o", "presence bit has already belongs to another field")
 
 
 # -- bodies ----------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_a_body_needs_a_tag() -> None:
     class Bad(Layout):
         body: Annotated[Leaf, Choice({1: Leaf})]
 
-    refused(Bad, "body", "nothing says which body this is: declare a tag")
+    refused(Bad, "body", "the frame has a body but no tag; declare one")
 
 
 def test_one_tag_is_enough() -> None:
@@ -439,8 +439,8 @@ def test_one_tag_is_enough() -> None:
         rest: Bits4
         body: Annotated[Leaf, Choice({1: Leaf})]
 
-    refused(Bad, "body", "several parts say which body this is")
-    refused(Worse, "body", "several parts say which body this is")
+    refused(Bad, "body", "several parts select the body; declare one tag")
+    refused(Worse, "body", "several parts select the body; declare one tag")
 
 
 def test_a_tag_comes_before_what_has_no_fixed_size() -> None:
@@ -458,7 +458,7 @@ def test_a_tag_comes_before_what_has_no_fixed_size() -> None:
         rest: Bits4
         body: Annotated[Leaf, Choice({1: Leaf})]
 
-    why = "a tag stands before what has no fixed size, such as"
+    why = "a tag must precede parts of variable size, such as"
     refused(Bad, "type", f"{why} text")
     refused(Worse, "kind", f"{why} n")
 
@@ -478,7 +478,7 @@ def test_a_tag_needs_a_body(hint: Any) -> None:
         type: ClassVar[Tag8]
 
     Bad.__annotations__["type"] = ClassVar[hint]
-    refused(Bad, "type", "means nothing without a body")
+    refused(Bad, "type", "has no effect without a body")
 
 
 def test_tag_bits_need_a_body() -> None:
@@ -486,7 +486,7 @@ def test_tag_bits_need_a_body() -> None:
         type: ClassVar[TagBits4]
         spare: Bits4
 
-    refused(Bad, "type", "means nothing without a body")
+    refused(Bad, "type", "has no effect without a body")
 
 
 def test_a_tag_must_fit() -> None:
@@ -500,16 +500,16 @@ def test_a_tag_must_fit() -> None:
         spare: Bits4
         body: Annotated[Leaf | Other, Choice({15: Leaf, 16: Other})]
 
-    refused(Bad, "body", "the tag 256 of leaf does not fit")
-    refused(Worse, "body", "the tag 16 of other does not fit")
+    refused(Bad, "body", "tag 256 of leaf does not fit the tag field")
+    refused(Worse, "body", "tag 16 of other does not fit the tag field")
 
 
 @pytest.mark.parametrize(
     ("choice", "why"),
     [
-        (Choice({1: Leaf, 2: Leaf}), "leaf has the tags 1 and 2: one must do"),
-        (Choice(c2s={1: Leaf}, s2c={2: Leaf}), "leaf has the tags 1 and 2: one must do"),
-        (Choice({1: Leaf}, c2s={1: Other}), "the tag 1 stands for two layouts"),
+        (Choice({1: Leaf, 2: Leaf}), "leaf has two tags, 1 and 2; use one"),
+        (Choice(c2s={1: Leaf}, s2c={2: Leaf}), "leaf has two tags, 1 and 2; use one"),
+        (Choice({1: Leaf}, c2s={1: Other}), "tag 1 selects two layouts"),
     ],
 )
 def test_a_tag_and_a_layout_belong_together(choice: Choice, why: str) -> None:
@@ -603,17 +603,17 @@ def test_options_need_a_whole_head(missing: str, kind: str) -> None:
         (
             {"o": Annotated[Leaf | None, Option(1, (Leaf,))]},
             "o",
-            "0x1 is not one free bit of 16",
+            "0x1 is not a single unused bit of 16",
         ),
         (
             {"o": Annotated[Leaf | None, Option(3, (Leaf,))]},
             "o",
-            "0x3 is not one free bit of 16",
+            "0x3 is not a single unused bit of 16",
         ),
         (
             {"o": Annotated[Leaf | None, Option(0x10000, (Leaf,))]},
             "o",
-            "0x10000 is not one free bit of 16",
+            "0x10000 is not a single unused bit of 16",
         ),
         (
             {"o": Annotated[Bounded | None, Option(2, (Leaf,))]},
@@ -647,7 +647,7 @@ def test_a_protobuf_number_is_in_range(number: int) -> None:
     refused(
         boxed(Annotated[PbInt32, Number(number)]),
         "n",
-        f"{number} is no protobuf field number",
+        f"invalid protobuf field number {number}",
     )
 
 
@@ -656,7 +656,7 @@ def test_a_protobuf_number_is_used_once() -> None:
         n: Annotated[PbInt32, Number(1)] = 0
         o: Annotated[PbInt32, Number(1)] = 0
 
-    refused(Bad, "o", "the number 1 is taken")
+    refused(Bad, "o", "duplicate field number 1")
 
 
 @pytest.mark.parametrize(
@@ -690,8 +690,8 @@ def test_a_protobuf_layout_has_fields_alone() -> None:
     class Worse(Protobuf):
         bits: Annotated[int, BitWidth(8)] = 0
 
-    refused(Bad, "magic", "a protobuf layout has numbered fields alone")
-    refused(Worse, "bits", "a protobuf layout has numbered fields alone")
+    refused(Bad, "magic", "a protobuf layout may only have numbered fields")
+    refused(Worse, "bits", "a protobuf layout may only have numbered fields")
 
 
 def test_protobuf_names_are_open() -> None:

@@ -251,5 +251,5 @@ def _no_answer(code: str) -> ClientError:
     if code == "timeout":
         return Timeout("no answer in time")
     if code == "connection_lost":
-        return ConnectionLost("the connection ended before the answer came")
+        return ConnectionLost("the connection ended before the reply arrived")
     return Failure(code, "the answer is too large")

@@ -135,7 +135,7 @@ class MaglineConnection(NumberedConnection):
                 self.fail(seq, Failure(number, _why(number)))
             case RequestLost(seq=seq, code=code):
                 lost = Timeout("no answer in time")
-                ended = ConnectionLost("the connection ended before the answer came")
+                ended = ConnectionLost("the connection ended before the reply arrived")
                 self.fail(seq, lost if code == "timeout" else ended)
             case Pushed(business_cmd=number, data=data) if number == NOTIFY_NUMBER:
                 notification = pushed(data)

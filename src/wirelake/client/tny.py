@@ -119,4 +119,4 @@ class TnyConnection(NumberedConnection):
             return Timeout("no answer in time")
         if self.session.last_code == self.auth_code:
             return AuthFailed(self.auth_code, "the server wants another id or token")
-        return ConnectionLost("the connection ended before the answer came")
+        return ConnectionLost("the connection ended before the reply arrived")

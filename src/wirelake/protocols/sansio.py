@@ -262,7 +262,7 @@ class Session(ABC):
     def _must(self, happening: str) -> None:
         """Like `_step` for what the caller asked: SessionError when the table forbids it."""
         if not self._step(happening):
-            raise SessionError("bad_state", f"{happening} is not possible when {self.state}")
+            raise SessionError("bad_state", f"{happening} is not allowed in state {self.state}")
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)

@@ -63,7 +63,7 @@ def _types(layout: m.Layout) -> Iterator[Fault]:
                 for why in _int(part.type):
                     yield part.name, why
                 if part.type.signed:
-                    yield part.name, "what follows from the value is never negative"
+                    yield part.name, "this number cannot be signed"
 
 
 def _marks(part: m.Field) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _type(kind: m.Type, protobuf: bool) -> Iterator[str]:
                 yield f"a float has 4 or 8 bytes, not {kind.size}"
         case m.Fixed():
             if kind.size < 1:
-                yield "fixed bytes are at least one"
+                yield "fixed bytes need a size of at least 1"
         case m.Blob():
             yield from _length(kind.length)
         case m.Many():
@@ -111,7 +111,7 @@ def _int(kind: m.Int) -> Iterator[str]:
 def _varint(kind: m.Varint) -> Iterator[str]:
     if (kind.coding, kind.bits) not in _VARINTS or (kind.loose and kind.coding != "twos"):
         loose = "loose " if kind.loose else ""
-        yield f"there is no {loose}{kind.coding} varint of {kind.bits} bits"
+        yield f"unknown varint: {loose}{kind.coding} of {kind.bits} bits"
 
 
 def _length(kind: m.Int | m.Varint | None) -> Iterator[str]:
@@ -146,13 +146,13 @@ def _dynamic_kind(each: m.DynamicKind) -> Iterator[str]:
             if isinstance(each.type, m.Pairs):
                 yield from _dynamic_length(each.type.key.length)
                 if each.type.key.text is None:
-                    yield "a key is a text"
+                    yield "a key must be text"
         case m.Blob():
             yield from _dynamic_length(each.type.length)
         case m.Int() | m.Varint() | m.Float() | m.Bool():
             yield from _type(each.type, False)
         case _:
-            yield f"{each.type!r} cannot stand in a dynamic value"
+            yield f"{each.type!r} is not allowed in a dynamic value"
 
 
 def _dynamic_length(kind: object) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _rows(kind: m.Rows) -> Iterator[str]:
         yield "a row begins with a tag of one byte and a size of three, big-endian"
     tags = [a.tag for a in kind.alternatives]
     if kind.end in tags:
-        yield f"tag {kind.end} is the end row's"
+        yield f"tag {kind.end} is reserved for the end row"
     if any(not 0 <= tag <= 255 for tag in (*tags, kind.end)):
         yield "the tag of a row is one byte"
     yield from _one_tag_each(kind.alternatives)
@@ -186,15 +186,15 @@ def _order(layout: m.Layout) -> Iterator[Fault]:
         if isinstance(part, m.Body) and not last:
             yield part.name, "the body must be the last part"
         if loose and (name := _tag_name(part)):
-            yield name, f"a tag stands before what has no fixed size, such as {loose}"
+            yield name, f"a tag must precede parts of variable size, such as {loose}"
         if not isinstance(part, m.Field) or layout.protobuf:
             continue
         if part.when is not None or not m.type_size(part.type)[1]:
             loose = loose or part.name
         if isinstance(part.type, m.Rows) and len(layout.parts) > 1:
-            yield part.name, "rows stand alone in their layout"
+            yield part.name, "rows must be the only field of their layout"
         if not last and _takes_rest(part.type):
-            yield part.name, "takes all that is left, so it must be the last field"
+            yield part.name, "takes the remaining bytes, so it must be the last field"
 
 
 def _tag_name(part: m.Part) -> str:
@@ -235,9 +235,9 @@ def _presence(layout: m.Layout) -> Iterator[Fault]:
         if not isinstance(part, m.Field) or part.when is None:
             continue
         if part.when not in seen:
-            yield part.name, f"no presence bit before it is called {part.when}"
+            yield part.name, f"no presence bit {part.when} before it"
         if part.when in used:
-            yield part.name, f"the presence bit {part.when} has another field already"
+            yield part.name, f"presence bit {part.when} already belongs to another field"
         used.add(part.when)
 
 
@@ -252,20 +252,20 @@ def _bodies(layout: m.Layout) -> Iterator[Fault]:
     if body is None:
         others = [part for part in layout.parts if isinstance(part, _OF_BODY)]
         for part in (*tags, *bits, *others):
-            yield part.name, "means nothing without a body"
+            yield part.name, "has no effect without a body"
         return
     if not tags and not bits:
-        yield body.name, "nothing says which body this is: declare a tag"
+        yield body.name, "the frame has a body but no tag; declare one"
     if body.exact and layout.find(m.Options) is None:
         yield body.name, "exact bodies are for frames with options"
     if len(tags) + any(bits) > 1 or sum(any(b.role == "tag" for b in g.bits) for g in groups) > 1:
-        yield body.name, "several parts say which body this is"
+        yield body.name, "several parts select the body; declare one tag"
     most = max([(1 << 8 * tag.type.size) - 1 for tag in tags], default=0)
     if bits:
         most = (1 << bits[0].shift + bits[0].width - bits[-1].shift) - 1
     for a in body.alternatives:
         if (tags or bits) and not 0 <= a.tag <= most:
-            yield body.name, f"the tag {a.tag} of {a.layout.name} does not fit"
+            yield body.name, f"tag {a.tag} of {a.layout.name} does not fit the tag field"
     for why in _one_tag_each(body.alternatives):
         yield body.name, why
     const = layout.find(m.TagConst)
@@ -280,10 +280,10 @@ def _one_tag_each(alternatives: tuple[m.Alternative, ...]) -> Iterator[str]:
     for a in alternatives:
         cls = a.layout.cls
         if tags.setdefault(cls, a.tag) != a.tag:
-            yield f"{a.layout.name} has the tags {tags[cls]} and {a.tag}: one must do"
+            yield f"{a.layout.name} has two tags, {tags[cls]} and {a.tag}; use one"
         for direction in [a.direction] if a.direction else ["c2s", "s2c"]:
             if layouts.setdefault((a.tag, direction), cls) is not cls:
-                yield f"the tag {a.tag} stands for two layouts"
+                yield f"tag {a.tag} selects two layouts"
 
 
 def _options(layout: m.Layout) -> Iterator[Fault]:
@@ -302,7 +302,7 @@ def _options(layout: m.Layout) -> Iterator[Fault]:
     seen = 0
     for option in options.fields:
         if option.bit not in [1 << shift for shift in range(16)] or option.bit & seen:
-            yield option.name, f"{option.bit:#x} is not one free bit of 16"
+            yield option.name, f"{option.bit:#x} is not a single unused bit of 16"
         seen |= option.bit
 
 
@@ -314,13 +314,13 @@ def _protobuf(layout: m.Layout) -> Iterator[Fault]:
     for part in layout.parts:
         if not isinstance(part, m.Field):
             name = part.bits[0].name if isinstance(part, m.BitGroup) else getattr(part, "name", "")
-            yield name, "a protobuf layout has numbered fields alone"
+            yield name, "a protobuf layout may only have numbered fields"
             continue
         number = part.number or 0
         if not 1 <= number <= _LARGEST_NUMBER:
-            yield part.name, f"{number} is no protobuf field number"
+            yield part.name, f"invalid protobuf field number {number}"
         if number in numbers:
-            yield part.name, f"the number {number} is taken"
+            yield part.name, f"duplicate field number {number}"
         numbers.add(number)
         item = part.type.item if isinstance(part.type, m.Many) else part.type
         if not _has_protobuf_form(item):

@@ -253,9 +253,9 @@ def test_parts_out_of_turn_are_misuse() -> None:
         with pytest.raises(SessionError, match="seq_range"):
             session.answer(call, seq=wrong)
     session.answer(call, seq=(1, 0))
-    with pytest.raises(SessionError, match="part 2 of this answer is next"):
+    with pytest.raises(SessionError, match="expected part 2 of this reply"):
         session.answer(call)
-    with pytest.raises(SessionError, match="part 2 of this answer is next"):
+    with pytest.raises(SessionError, match="expected part 2 of this reply"):
         session.answer(call, seq=(3, 3))
     session.answer(call, seq=(2, 2))
     with pytest.raises(SessionError, match="not waiting"):
@@ -287,7 +287,7 @@ def test_sequences_back_to_back() -> None:
 def test_a_caller_numbers_its_parts_in_order() -> None:
     both = pair()
     client = both.client
-    with pytest.raises(SessionError, match="part 1 of call 1 is next"):
+    with pytest.raises(SessionError, match="expected part 1 of call 1"):
         client.request([], seq=(2, 2))
     with pytest.raises(SessionError, match="1 of -1"):
         client.request([], seq=(1, -1))
@@ -297,7 +297,7 @@ def test_a_caller_numbers_its_parts_in_order() -> None:
     with pytest.raises(SessionError, match="part 2 of call"):
         client.request([], seq=(3, 3), number=number)
     client.request([], seq=(2, 2), number=number)
-    with pytest.raises(SessionError, match="is under way"):
+    with pytest.raises(SessionError, match="already in flight"):
         client.request([], seq=(3, 3), number=number)
 
 

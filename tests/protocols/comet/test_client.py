@@ -29,22 +29,22 @@ from wirelake.protocols.sansio import SessionError
 def test_a_client_after_the_end() -> None:
     client = client_in("authenticated")
     client.close()
-    with pytest.raises(SessionError, match="needs auth first"):
+    with pytest.raises(SessionError, match="requires authentication"):
         client.send(GetTopicList())
     with pytest.raises(SessionError, match="the connection is closed"):
         client.send(Heartbeat())
-    with pytest.raises(SessionError, match="not possible when closed"):
+    with pytest.raises(SessionError, match="not allowed in state closed"):
         client.send(AUTH)
-    with pytest.raises(SessionError, match="not possible when closed"):
+    with pytest.raises(SessionError, match="not allowed in state closed"):
         client.exchange_key(secret=SECRET, eph_private=EPH_PRIVATE)
     assert client.to_send() == b""
 
 
 def test_auth_while_one_is_under_way() -> None:
     client = client_in("authenticating")
-    with pytest.raises(SessionError, match="send auth is not possible when authenticating"):
+    with pytest.raises(SessionError, match="send auth is not allowed in state authenticating"):
         client.send(AUTH)
-    with pytest.raises(SessionError, match="send auth is not possible when authenticated"):
+    with pytest.raises(SessionError, match="send auth is not allowed in state authenticated"):
         client_in("authenticated").send(AUTH)
 
 

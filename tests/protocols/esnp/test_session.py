@@ -128,7 +128,7 @@ def test_a_call_of_another_session() -> None:
     one, other = pair(), pair()
     one.client.request([])
     one.run()
-    with pytest.raises(SessionError, match="not waiting for an answer"):
+    with pytest.raises(SessionError, match="not waiting for a reply"):
         other.server.answer(one.called())
 
 

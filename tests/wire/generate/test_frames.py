@@ -482,7 +482,7 @@ class MixedWays(Layout):
         (Endless, "Endless: a frame needs a length, rows up to an end row, or a fixed size"),
         (Boxed, "Boxed: a frame needs a length, rows up to an end row, or a fixed size"),
         (Unbounded, "Text: a frame needs a length, rows up to an end row, or a fixed size"),
-        (Nothing, "Nothing: a frame takes at least one byte"),
+        (Nothing, "Nothing: a frame needs at least one byte"),
         (Early, "Early.n: has no fixed size, so it cannot stand in the head"),
         (Switched, "Switched.n: has no fixed size, so it cannot stand in the head"),
         (TwoWays, "TwoWays: a frame whose bodies depend on the direction needs a length"),

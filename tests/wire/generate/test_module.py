@@ -143,7 +143,7 @@ def test_names_that_begin_alike_do_not_disturb_each_other() -> None:
 def test_two_layouts_of_one_name_are_refused() -> None:
     with pytest.raises(DeclarationError) as caught:
         protocol(Confused).codec()
-    assert str(caught.value) == "two layouts are called ok; set wire_name on one"
+    assert str(caught.value) == "two layouts are named ok; set wire_name on one"
 
 
 def test_a_layout_that_cannot_be_imported_is_refused() -> None:
@@ -188,4 +188,4 @@ def test_two_classes_of_one_name_are_refused(elsewhere: ModuleType) -> None:
     elsewhere.Ok.wire_name = "other_ok"
     with pytest.raises(DeclarationError) as caught:
         codec_source([protocol(Frame, elsewhere.Ok)], "seed")
-    assert str(caught.value) == "two classes are called Ok; rename one"
+    assert str(caught.value) == "two classes are named Ok; rename one"

@@ -339,7 +339,7 @@ class Emitter:
 
                 return read_dynamic(self, name, kind, scope)
             case m.Rows():
-                raise TypeError("rows stand alone in their layout")
+                raise TypeError("rows must be the only field of their layout")
 
     def store(self, name: str, dtype: str, expression: str, scope: Scope) -> Numbers:
         """Writes a number to a new column."""

@@ -136,7 +136,7 @@ class ClientSession(Endpoint):
         if isinstance(command, Auth):
             self._may("send auth")
         elif not self.authenticated and not isinstance(command, BEFORE_AUTH):
-            raise SessionError("bad_state", f"{type(command).__name__} needs auth first")
+            raise SessionError("bad_state", f"{type(command).__name__} requires authentication")
         frame = self._admitted(command)
         if isinstance(command, Auth):
             self._step("send auth")
@@ -175,14 +175,16 @@ class ClientSession(Endpoint):
     def _may(self, happening: str) -> None:
         """SessionError when the table forbids this now; the state does not change yet."""
         if happening not in self._table[self.state]:
-            raise SessionError("bad_state", f"{happening} is not possible when {self.state}")
+            raise SessionError("bad_state", f"{happening} is not allowed in state {self.state}")
 
     def _admitted(self, command: Command) -> bytes:
         """The frame of a command that may be sent now; nothing has changed when it may not."""
         if self.state == CLOSED:
             raise SessionError("bad_state", "the connection is closed")
         if len(self._waiting) + len(self._unsent) >= self.options.max_pending:
-            raise SessionError("too_busy", f"{self.options.max_pending} commands wait already")
+            raise SessionError(
+                "too_busy", f"{self.options.max_pending} commands are already pending"
+            )
         return self._encode(command)
 
     def _ask(self, command: Command, frame: bytes) -> None:

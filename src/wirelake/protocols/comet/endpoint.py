@@ -116,13 +116,13 @@ class Endpoint(Session):
         """Bytes that any peer can read: at most 32767 in a frame and 127 in a list (rule 2)."""
         name = _LISTS.get(type(message))
         if name is not None and len(getattr(message, name)) > SEND_COUNT:
-            raise SessionError("too_large", f"{name}: over {SEND_COUNT} in one list")
+            raise SessionError("too_large", f"{name}: more than {SEND_COUNT} items")
         try:
             frame: bytes = self._codec.encode_frame(message)
         except EncodeError as error:
             raise SessionError(error.code, str(error)) from error
         if len(frame) - 2 > SEND_FRAME:
-            raise SessionError("too_large", f"{len(frame) - 2} bytes, {SEND_FRAME} at most")
+            raise SessionError("too_large", f"frame of {len(frame) - 2} bytes exceeds {SEND_FRAME}")
         return frame
 
 

@@ -134,7 +134,7 @@ class ServerSession(Endpoint):
         try:
             return choose_suite(key.encrypt_key, legacy_hipush=self.options.legacy_hipush)
         except DecodeError as error:
-            raise SessionError("bad_config", "server_key: unknown, or too weak to offer") from error
+            raise SessionError("bad_config", "server_key: unknown or too weak") from error
 
     def key_log(self) -> str:
         """One line of JSON that lets one read contents of this connection; empty before a key
@@ -209,7 +209,7 @@ class ServerSession(Endpoint):
             self._push(message)
             return
         if self._asked is None or isinstance(self._asked[0], Auth):
-            raise SessionError("bad_state", "nothing has been asked that this could answer")
+            raise SessionError("bad_state", "no command is waiting for a reply")
         command = self._asked[0]
         if not isinstance(message, ANSWERS[type(command)]):
             raise SessionError(
@@ -244,12 +244,12 @@ class ServerSession(Endpoint):
 
     def _deciding(self) -> tuple[Auth, bytes, int]:
         if self._asked is None or not isinstance(self._asked[0], Auth):
-            raise SessionError("bad_state", "no client is waiting to be let in")
+            raise SessionError("bad_state", "no client is waiting for authentication")
         return self._asked[0], self._asked[1], self._asked[2]
 
     def _push(self, notification: Notification) -> None:
         if not self.can_push:
-            raise SessionError("bad_state", f"no notification may be pushed when {self.state}")
+            raise SessionError("bad_state", f"cannot push a notification in state {self.state}")
         self._write(self._covered(notification))
         self._worn_out()
 

@@ -116,15 +116,15 @@ class Requests(Session):
         """Answers a call; with `seq` one of several parts, the last when both numbers are equal."""
         wanted = self._open.get(call)
         if wanted is None:
-            raise SessionError("bad_state", "this call is not waiting for an answer")
+            raise SessionError("bad_state", "this call is not waiting for a reply")
         extra = list(rows)
         self._originated(extra)
         if seq is not None:
             if seq[0] != wanted or not in_range(seq):
-                raise SessionError("seq_range", f"part {wanted} of this answer is next")
+                raise SessionError("seq_range", f"expected part {wanted} of this reply")
             extra.insert(0, SeqNo(current=seq[0], maximum=seq[1]))
         elif wanted > 1 and error is None:
-            raise SessionError("seq_range", f"part {wanted} of this answer is next")
+            raise SessionError("seq_range", f"expected part {wanted} of this reply")
         self._write(self._limited(self._bytes_of(reply_to(call.message, extra, error))))
         if seq is None or seq[0] == seq[1] or error is not None:
             self._finish(call)
@@ -155,10 +155,10 @@ class Requests(Session):
             kind = type(row)
             if kind is OpaqueRow:
                 if row.type not in ROW_TYPES:
-                    raise SessionError("bad_value", f"row type {row.type:#04x} is never originated")
+                    raise SessionError("bad_value", f"row type {row.type:#04x} cannot be sent")
                 body = True
             elif kind is BrokenRow:
-                raise SessionError("bad_value", "a broken row is never originated")
+                raise SessionError("bad_value", "a broken row cannot be sent")
             elif kind in BODY:
                 body = True
             elif body:

@@ -85,7 +85,7 @@ class EsnpSession(FastPathRequests):
     ):
         super().__init__(role, options or SessionOptions(), now)
         if not 1 <= first_id <= _LAST_ID:
-            raise SessionError("bad_config", "first_id: wanted 1 to 2^64 - 1")
+            raise SessionError("bad_config", "first_id: expected 1 to 2^64 - 1")
         self._next_id = first_id
         self._calls: dict[int, float] = {}
         self._sending: dict[int, int] = {}
@@ -147,7 +147,7 @@ class EsnpSession(FastPathRequests):
 
     def _parsed(self, url: str) -> Address:
         if self.options.revision == "frames":
-            raise SessionError("bad_url", "revision frames has no URLs: give an Address")
+            raise SessionError("bad_url", "revision frames has no URLs; pass an Address")
         try:
             return parse_url(url)
         except DecodeError as error:
@@ -166,9 +166,9 @@ class EsnpSession(FastPathRequests):
         self._must("send")
         summary = summarize(message, self.options.revision)
         if summary.kind in ANSWERS:
-            raise SessionError("bad_state", "use answer(), which knows what is asked")
+            raise SessionError("bad_state", "use answer() to reply to a call")
         if self.options.routes and summary.asks:
-            raise SessionError("bad_state", "a router asks nothing: use forward()")
+            raise SessionError("bad_state", "a router sends no requests; use forward()")
         data = self._encoded(message)
         if summary.asks:
             self._start(summary, timeout_s)
@@ -187,16 +187,16 @@ class EsnpSession(FastPathRequests):
         """Notes a call, or the next part of one; SessionError leaves all as it was."""
         number, seq = summary.id, summary.seq
         if not number:
-            raise SessionError("bad_value", "a call needs a MESSAGE_ID, and not 0")
+            raise SessionError("bad_value", "a call needs a MESSAGE_ID other than 0")
         if number in self._calls and number not in self._sending:
-            raise SessionError("bad_state", f"call {number} is under way")
+            raise SessionError("bad_state", f"call {number} is already in flight")
         wanted = self._sending.get(number, 1)
         if (seq or (1, 1))[0] != wanted or (seq is None and wanted > 1):
-            raise SessionError("seq_range", f"part {wanted} of call {number} is next")
+            raise SessionError("seq_range", f"expected part {wanted} of call {number}")
         if seq is not None and not in_range(seq):
             raise SessionError("seq_range", f"{seq[0]} of {seq[1]}")
         if number not in self._calls and len(self._calls) >= self.options.max_calls:
-            raise SessionError("too_busy", f"{len(self._calls)} calls are under way")
+            raise SessionError("too_busy", f"{len(self._calls)} calls are in flight")
         if seq is None or seq[0] == seq[1]:
             self._sending.pop(number, None)
         else:
@@ -223,7 +223,7 @@ class EsnpSession(FastPathRequests):
     def _take_answer(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         number = summary.source_id
         if number is None or number not in self._calls:
-            self._warn("unexpected_reply", f"no call {number} is under way")
+            self._warn("unexpected_reply", f"no call {number} is already in flight")
         elif summary.seq is None or summary.failed:
             self._end_call(number)
             self._emit(Answered(number, message, raw))

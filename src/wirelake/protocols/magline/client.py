@@ -177,9 +177,9 @@ class ClientSession(Endpoint):
         """Asks the server; gives the Seq that the answer will name."""
         self._check_talking()
         if not request.business_cmd:
-            raise SessionError("bad_value", "Business CMD 0 is the connection itself")
+            raise SessionError("bad_value", "Business CMD 0 is reserved for the connection itself")
         if self.in_flight >= self.options.max_requests:
-            raise SessionError("too_busy", f"{self.in_flight} requests are under way")
+            raise SessionError("too_busy", f"{self.in_flight} requests are in flight")
         wait_s = request.timeout_s
         deadline = self.now + (self.options.request_timeout_s if wait_s is None else wait_s)
         req = Req(business_cmd=request.business_cmd, hmac=NO_TAG, data=request.data)
@@ -195,7 +195,7 @@ class ClientSession(Endpoint):
         """Says PIN; gives its Ping Number."""
         self._check_talking()
         if len(self._pings) >= MAX_PINGS:
-            raise SessionError("too_busy", f"{MAX_PINGS} PINs wait for their PON")
+            raise SessionError("too_busy", f"{MAX_PINGS} PINs are unanswered")
         number = self._ping()
         self._rekey_when_worn_out()
         return number
@@ -208,7 +208,7 @@ class ClientSession(Endpoint):
 
     def _check_talking(self) -> None:
         if self.state not in {"open", "confirming"}:
-            raise SessionError("bad_state", f"nothing can be sent when {self.state}")
+            raise SessionError("bad_state", f"cannot send in state {self.state}")
 
     def _rekey_when_worn_out(self) -> None:
         if self.state != CLOSED and self._worn_out():

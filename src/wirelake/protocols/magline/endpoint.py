@@ -126,14 +126,16 @@ class Endpoint(Session):
         """Says FIN and ends the connection; the peer does not answer (S9)."""
         self._check_open()
         if not is_reason(reason):
-            raise SessionError("bad_value", f"{reason} is no reason, nor an application's")
+            raise SessionError("bad_value", f"invalid FIN reason {reason}")
         self._finish(reason, reason_name(reason), clean=self._nothing_open())
 
     def abort(self, error_number: int, reason: int = Reason.INTERNAL) -> None:
         """Says that the connection failed (ERR, then FIN) and ends it (S2-2)."""
         self._check_open()
         if not (is_error_number(error_number) and is_reason(reason)):
-            raise SessionError("bad_value", f"no ERR {error_number} and FIN {reason}")
+            raise SessionError(
+                "bad_value", f"invalid combination of ERR {error_number} and FIN {reason}"
+            )
         self._put(Err(business_cmd=0, error_number=error_number))
         self._finish(reason, reason_name(reason), clean=False)
 
@@ -160,7 +162,7 @@ class Endpoint(Session):
 
     def _check_established(self) -> None:
         if self._opener is None:
-            raise SessionError("bad_state", "there are no keys yet")
+            raise SessionError("bad_state", "no keys have been agreed yet")
 
     # -- frames in ---------------------------------------------------------------------------
 
@@ -287,7 +289,9 @@ class Endpoint(Session):
     def _check_size(self, frame: bytes) -> None:
         if len(frame) - _HEAD_SIZE > self._limits.max_frame:
             most = self._limits.max_frame
-            raise SessionError("too_large", f"{len(frame) - _HEAD_SIZE} bytes, {most} at most")
+            raise SessionError(
+                "too_large", f"frame of {len(frame) - _HEAD_SIZE} bytes exceeds {most}"
+            )
 
     def _finish(self, reason: int, name: str, *, clean: bool) -> None:
         """FIN is the last frame: nobody answers it."""

@@ -73,16 +73,16 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _positive(self, "max_requests", "handshake_deadline_s", "fin_wait_s", "rekey_after_s")
         if self.control_auth not in {"prefer", "require"}:
-            raise EncodeError("bad_config", "control_auth", detail="wanted prefer or require")
+            raise EncodeError("bad_config", "control_auth", detail="expected prefer or require")
         if not HANDSHAKE_LIMIT <= self.max_frame <= _LARGEST_FRAME:
-            raise EncodeError("bad_config", "max_frame", detail="wanted 512 to 2^32 - 1")
+            raise EncodeError("bad_config", "max_frame", detail="expected 512 to 2^32 - 1")
         if not 16 <= self.rekey_seq <= SEQ_LIMIT:
-            raise EncodeError("bad_config", "rekey_seq", detail="wanted 16 to 0xFFFF0000")
+            raise EncodeError("bad_config", "rekey_seq", detail="expected 16 to 0xFFFF0000")
         if not self.max_frame + _SMALLEST_BYTES <= self.rekey_bytes <= DIRECTION_BYTES_LIMIT:
             detail = "wanted at least max_frame and 1 MiB, at most 2^38"
             raise EncodeError("bad_config", "rekey_bytes", detail=detail)
         if self.rekey_after_s > LIFETIME_LIMIT_S:
-            raise EncodeError("bad_config", "rekey_after_s", detail="wanted at most 24 hours")
+            raise EncodeError("bad_config", "rekey_after_s", detail="expected at most 24 hours")
 
 
 class ServerOptions(ConnectionOptions, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class ServerOptions(ConnectionOptions, frozen=True, kw_only=True):
         super().__post_init__()
         _positive(self, "idle_limit_s", "order_deadline_s")
         if not HANDSHAKE_LIMIT <= self.order_max_frame <= _LARGEST_FRAME:
-            raise EncodeError("bad_config", "order_max_frame", detail="wanted 512 to 2^32 - 1")
+            raise EncodeError("bad_config", "order_max_frame", detail="expected 512 to 2^32 - 1")
         if any(not 0 < cmd <= 0xFFFF_FFFF for cmd in self.order_cmds):
             detail = "wanted Business CMDs from 1 to 2^32 - 1"
             raise EncodeError("bad_config", "order_cmds", detail=detail)
@@ -142,4 +142,4 @@ class ResumptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _positive(self, "ttl_s", "lifetime_s", "max_sessions", "max_queued", "max_queued_bytes")
         if self.lifetime_s > LIFETIME_LIMIT_S:
-            raise EncodeError("bad_config", "lifetime_s", detail="wanted at most 24 hours")
+            raise EncodeError("bad_config", "lifetime_s", detail="expected at most 24 hours")

@@ -189,7 +189,7 @@ class ServerSession(Endpoint):
     def identify(self, principal: str) -> None:
         """Says whose connection this is; resuming keeps it, `revoke` ends it (§6)."""
         if self.state in {"new", "confirming", CLOSED}:
-            raise SessionError("bad_state", f"nobody can be identified when {self.state}")
+            raise SessionError("bad_state", f"cannot identify a client in state {self.state}")
         self.principal = principal
         self._keep(principal=principal)
 
@@ -207,7 +207,7 @@ class ServerSession(Endpoint):
             self._store.queue(self._replaces, push, self.now)  # §4.10: nothing before it is sure
             return
         if self.state != "open":
-            raise SessionError("bad_state", f"nothing may be pushed when {self.state}")
+            raise SessionError("bad_state", f"cannot push in state {self.state}")
         self._put(Psh(business_cmd=push.business_cmd, hmac=NO_TAG, data=push.data))
 
     def _reply(self, reply: Reply) -> None:
@@ -220,7 +220,7 @@ class ServerSession(Endpoint):
     def _answer_failure(self, failure: Failure) -> None:
         cmd = self._asked_at(failure.to)
         if not is_error_number(failure.error_number):
-            raise SessionError("bad_value", f"{failure.error_number} is no error number")
+            raise SessionError("bad_value", f"invalid error number {failure.error_number}")
         err = Err(business_cmd=cmd, error_number=failure.error_number)
         self._put(err, reply_to=failure.to)
         del self._asked[failure.to]
@@ -230,7 +230,7 @@ class ServerSession(Endpoint):
 
     def _asked_at(self, seq: int) -> int:
         if self.state == REFUSED or seq not in self._asked:
-            raise SessionError("bad_state", f"no request {seq} waits for an answer")
+            raise SessionError("bad_state", f"request {seq} is not waiting for a response")
         return self._asked[seq]
 
     def _nothing_open(self) -> bool:

@@ -300,7 +300,9 @@ class PacketWriter:
     ):
         config = options.writing
         if config.waste and random is None:
-            raise SessionError("bad_config", "waste bytes need random=, a source of random bytes")
+            raise SessionError(
+                "bad_config", "waste bytes require random=, a source of random bytes"
+            )
         self._dialect = dialect_state
         self._context = PacketContext(dialect_state.current, config)
         self._limit = options.max_payload
@@ -374,4 +376,4 @@ class PacketWriter:
         if context.config.verify:
             size += _CHECK_BYTES[self._dialect.current]
         if size > self.limit:
-            raise SessionError("too_large", f"a payload of {size} bytes, {self.limit} at most")
+            raise SessionError("too_large", f"payload of {size} bytes exceeds {self.limit}")

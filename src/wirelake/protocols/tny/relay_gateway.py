@@ -99,7 +99,7 @@ class GatewayTunnels:
         """A user came: TUNNEL_CONNECT on a link of the service. A tunnel of that id is replaced."""
         key = self.key(tunnel_id)
         if not self.has(service, key) and self._count >= self.max_tunnels:
-            raise SessionError("too_busy", f"{self.max_tunnels} tunnels exist already")
+            raise SessionError("too_busy", f"limit of {self.max_tunnels} tunnels reached")
         link = self.link_of(service, tunnel_id) or self._pick(service)
         if link is None:
             return ResultCode.NO_LINK
@@ -113,7 +113,7 @@ class GatewayTunnels:
         """A message from the user; need not wait for TUNNEL_CONNECTED."""
         key = self.key(tunnel_id)
         if not self.has(service, key):
-            raise SessionError("bad_state", f"user {tunnel_id} has no tunnel to {service}")
+            raise SessionError("bad_state", f"no tunnel of user {tunnel_id} to {service}")
         link = self.link_of(service, tunnel_id) or self._rebind(service, key)
         if link is None:
             return ResultCode.NO_LINK

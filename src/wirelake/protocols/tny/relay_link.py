@@ -85,7 +85,9 @@ def _ids(key: TunnelKey) -> bytes:
     try:
         return _IDS.pack(*key)
     except struct.error:
-        raise SessionError("int_range", f"ids of 64 bits wanted, not {tuple(key)}") from None
+        raise SessionError(
+            "int_range", f"invalid tunnel id {tuple(key)}; expected two 64-bit integers"
+        ) from None
 
 
 def receives(state: str, *names: str, **other: str) -> dict[str, str]:
@@ -188,7 +190,7 @@ class RelayLink(Session):
 
     def _need_open(self) -> None:
         if not self.active:
-            raise SessionError("bad_state", f"no packet can be sent on a link that is {self.state}")
+            raise SessionError("bad_state", f"cannot send a packet on a link in state {self.state}")
 
     def _time_ms(self) -> int:
         return self._epoch_ms + int(self.now * 1000)

@@ -133,7 +133,7 @@ class LinkRegistry:
         if tunnel is None:
             raise SessionError("bad_state", f"no tunnel {tuple(key)}")
         if tunnel.link is None:
-            raise SessionError("connection_lost", f"no link carries tunnel {tuple(key)} now")
+            raise SessionError("connection_lost", f"no link for tunnel {tuple(key)}")
         return tunnel.link
 
     # -- what a link says --------------------------------------------------------------------

@@ -163,7 +163,7 @@ class Sender(Session):
         self._at(now)
         message = self._response(request, code, body, headers)
         if message.to_message not in self._asked:
-            raise SessionError("bad_state", f"request {request.id} waits for no answer")
+            raise SessionError("bad_state", f"request {request.id} is not waiting for a response")
         self._put(message)
         self._answered(message.to_message)
         self._after_write(message)
@@ -173,7 +173,9 @@ class Sender(Session):
         """Sends a response or a push that somebody else has written; `raw` is its bytes."""
         self._at(now)
         if message.mode == Mode.REQUEST:
-            raise SessionError("bad_state", "a request cannot be relayed: nobody awaits its answer")
+            raise SessionError(
+                "bad_state", "cannot relay a request: nobody would receive its response"
+            )
         self._need_number()
         try:
             data = self._writer.content(raw, self._access_id_to_write())
@@ -195,7 +197,9 @@ class Sender(Session):
         self._at(now)
         is_request = message.mode == Mode.REQUEST
         if is_request and len(self._calls) >= self.options.max_in_flight:
-            raise SessionError("too_busy", f"{self.options.max_in_flight} requests wait already")
+            raise SessionError(
+                "too_busy", f"{self.options.max_in_flight} requests are already in flight"
+            )
         message = self._stamped(message)
         self._put(message)
         if is_request:
@@ -276,9 +280,9 @@ class Sender(Session):
 
     def _need_number(self) -> None:
         if "send message" not in self._table[self.state]:
-            raise SessionError("bad_state", f"no message can be sent when {self.state}")
+            raise SessionError("bad_state", f"cannot send a message in state {self.state}")
         if self._writer.number >= self.options.max_number:
-            raise SessionError("int_range", "no packet number is left: reconnect")
+            raise SessionError("int_range", "packet numbers exhausted; reconnect")
 
     def _written(self, data: bytes, message: Message) -> None:
         self.state = self._table[self.state]["send message"]

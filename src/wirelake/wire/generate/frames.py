@@ -217,7 +217,7 @@ class HeadFrame:
                 case m.Length() | m.Tag() | m.OptionBits() | m.OptionsLength():
                     reader.slot(part.name, var, part.type)
                 case _:
-                    raise DeclarationError(f"{self.label(var)}: cannot stand before a length")
+                    raise DeclarationError(f"{self.label(var)}: is not allowed before a length")
         reader.unpack_all(base)
         return stored
 

@@ -65,7 +65,7 @@ class _Module:
         names = [layout.name for layout in self.layouts]
         for name in names:
             if names.count(name) > 1:
-                raise DeclarationError(f"two layouts are called {name}; set wire_name on one")
+                raise DeclarationError(f"two layouts are named {name}; set wire_name on one")
 
     def find_frames(self) -> list[m.Layout]:
         """Frames, inner ones (bodies that delimit themselves) before the outer."""
@@ -81,7 +81,7 @@ class _Module:
             frame = protocol.model(self.dialect)
             add(frame)
             if frame.min_size == 0:
-                raise DeclarationError(f"{frame.cls.__qualname__}: a frame takes at least one byte")
+                raise DeclarationError(f"{frame.cls.__qualname__}: a frame needs at least one byte")
         return list(found.values())
 
     def source(self) -> str:
@@ -140,7 +140,7 @@ class _Module:
             if getattr(sys.modules.get(cls.__module__), name, None) is not cls:
                 raise DeclarationError(f"{cls.__qualname__}: define it at the top of a module")
             if seen.setdefault(name, cls) is not cls:
-                raise DeclarationError(f"two classes are called {name}; rename one")
+                raise DeclarationError(f"two classes are named {name}; rename one")
             found.setdefault(cls.__module__, set()).add(name)
         return found
 

@@ -298,7 +298,7 @@ class Reader:
                 self.flush()
                 self.code(f"{var}, pos = read_{kind.name}(buf, pos, end, 0, [{kind.max_nodes}])")
             case m.Rows():
-                raise AssertionError("rows stand alone in their layout")
+                raise AssertionError("rows must be the only field of their layout")
 
     def varint(self, label: str, var: str, kind: m.Varint) -> None:
         self.flush()

@@ -316,7 +316,7 @@ class Writer:
             case m.Dynamic():
                 self.pieces.append(_Bytes(f"write_{kind.name}({expr}, 0, [{kind.max_nodes}])"))
             case m.Rows():
-                raise AssertionError("rows stand alone in their layout")
+                raise AssertionError("rows must be the only field of their layout")
 
     def varint(self, name: str, expr: str, kind: m.Varint) -> str:
         """An expression for a varint: small numbers from a table."""
