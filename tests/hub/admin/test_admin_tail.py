@@ -14,7 +14,7 @@ from tests.hub.recording.recorded_run import Caller, publish
 from tests.hub.running import running, until
 from tests.hub.talking import dial
 
-from wirelake.hub.admin.tail import QUEUE, TailReader
+from wirelake.hub.admin.live import QUEUE, TailReader
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.sansio import Role

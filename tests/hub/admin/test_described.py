@@ -7,7 +7,7 @@ import asyncio
 from tests.hub.admin.asking import tailing
 from tests.hub.admin.described_hub import QUESTIONS, furnished, problems, schema_of
 
-from wirelake.hub.admin.described import DESCRIBED
+from wirelake.hub.admin.endpoints import ENDPOINTS
 from wirelake.hub.errors import ERRORS
 
 STREAM = "/v1/tail"
@@ -38,7 +38,7 @@ async def _answers() -> None:
 
 def test_each_address_and_each_status_is_asked_for() -> None:
     asked = {(each.method, each.path, each.status) for each in QUESTIONS}
-    for each in DESCRIBED:
+    for each in ENDPOINTS:
         statuses = {200, *(ERRORS[code].http for code in each.refusals)} - UNASKED
         if each.path == STREAM:
             statuses -= {200}
@@ -52,7 +52,7 @@ def test_who_may_ask_is_as_described() -> None:
 
 async def _who() -> None:
     async with furnished() as (_, admin):
-        for each in DESCRIBED:
+        for each in ENDPOINTS:
             path = each.path.replace("{client}", "anna").replace("{table}", "calls")
             if each.method == "POST":
                 status = (await admin.post(path, {}, token=None)).status

@@ -13,12 +13,12 @@ from tools.pages.http import (
     pages,
 )
 
-from wirelake.hub.admin.described import DESCRIBED
+from wirelake.hub.admin.endpoints import ENDPOINTS
 
 
 def test_every_address_argument_and_body_is_on_the_page() -> None:
     text = pages()["http.md"]
-    for each in DESCRIBED:
+    for each in ENDPOINTS:
         section = text.partition(f"\n## {each.method} {each.path}\n")[2].partition("\n## ")[0]
         assert each.summary in section
         assert [query.name for query in each.queries if f"| `{query.name}` |" not in section] == []

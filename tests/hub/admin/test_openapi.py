@@ -13,7 +13,7 @@ from tests.hub.running import free_config, running
 from tools.pages.http import openapi
 
 from wirelake.hub.admin.app import make_app
-from wirelake.hub.admin.described import DESCRIBED
+from wirelake.hub.admin.endpoints import ENDPOINTS
 from wirelake.hub.admin.openapi import addresses, document
 from wirelake.hub.hub import Hub
 
@@ -29,7 +29,7 @@ def test_a_mistake_would_be_noticed() -> None:
 
 
 def test_each_route_is_described_and_nothing_else() -> None:
-    described = [(each.method, each.path) for each in DESCRIBED]
+    described = [(each.method, each.path) for each in ENDPOINTS]
     assert sorted(described) == sorted(asyncio.run(_routes()))
     assert len(set(described)) == len(described)
 

@@ -1,20 +1,24 @@
-"""The HTTP side of the hub: publish, health, metrics, a look inside.
+"""The HTTP interface of the hub: publish, health, metrics, state.
 
-server       the listener, in the hub's own loop
-app          addresses, who may ask, and how refusals look
-pages        what there is: connections, topics, clients, counters
-publishing   POST /v1/publish
-inboxes      what waits, what was given up, and giving it another chance
-top          what `wirelake top` shows
-metrics      the counters as Prometheus wants them
-tail         messages as they cross, as server-sent events
-tables       calls, deliveries and connections, as far as they are final
-openapi      GET /v1/openapi.json, made of described (each address) and shapes (each answer)
+Read in this order:
+
+    app             routes, authorization, errors
+    http            reading requests and writing JSON
+    pages           health, counters, connections, topics, clients
+    notifications   publish, inboxes, dead letters
+    top             the state that `wirelake top` shows
+    metrics         the counters as Prometheus metrics
+    live            live tables, and messages as server-sent events; needs pyarrow
+    endpoints       a description of each endpoint; schemas has the types of its answers
+    openapi         `GET /v1/openapi.json`, generated from these
+    server          uvicorn in the hub's event loop; the administrator's token
+
+The only package of the hub that imports the web framework. It reads `Hub`; only `hub.run` imports
+it.
 """
 
 from __future__ import annotations
 
-from .server import AdminServer
-from .token import admin_token
+from .server import AdminServer, admin_token
 
 __all__ = ["AdminServer", "admin_token"]

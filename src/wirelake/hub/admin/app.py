@@ -1,8 +1,8 @@
-"""Addresses of the HTTP side, who may ask for them, and how refusals look.
+"""Routes of the HTTP interface, authorization, and error responses.
 
-Whoever shows the administrator's token may ask for everything. On a loopback address health,
-counters and metrics are for everybody; elsewhere they want the token, too. A refusal is JSON:
-`{"error": code, "message": text}`, with the HTTP status of its code (`wirelake.hub.errors`).
+The administrator's token gives access to everything. On a loopback address health, counters and
+metrics need no token; on any other address they do. An error is JSON: `{"error": code, "message":
+text}`, with the HTTP status of its code (`wirelake.hub.errors`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,8 @@ from starlette.routing import Route
 from wirelake.protocols.binding import is_loopback
 
 from ..errors import HubError
-from . import (
-    inboxes,
-    pages,
-    publishing,
-    top,
-)
-from .answers import JsonResponse, refusal
+from . import notifications, pages, top
+from .http import JsonResponse, error_response
 from .metrics import metrics_page
 from .openapi import openapi_page
 
@@ -38,36 +33,36 @@ if TYPE_CHECKING:
 __all__ = ["make_app"]
 
 Page: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""Answers a request."""
+"""Handles a request."""
 
 _STATUS_CODES = {404: "not_found", 405: "bad_method"}
 
 
 def make_app(hub: Hub, token: str) -> Starlette:
-    """The pages of a hub, for who knows the token."""
+    """Return the application of a hub; `token` is the administrator's."""
     guard = _Guard(token)
-    watched = _open if is_loopback(hub.config.admin.host) else guard
+    probed = _open if is_loopback(hub.config.admin.host) else guard
     routes = [
-        Route("/healthz", watched(pages.healthz)),
-        Route("/readyz", watched(pages.readyz)),
-        Route("/varz", watched(pages.varz)),
-        Route("/metrics", watched(metrics_page)),
-        Route("/v1/openapi.json", watched(openapi_page)),
+        Route("/healthz", probed(pages.healthz)),
+        Route("/readyz", probed(pages.readyz)),
+        Route("/varz", probed(pages.varz)),
+        Route("/metrics", probed(metrics_page)),
+        Route("/v1/openapi.json", probed(openapi_page)),
         Route("/connz", guard(pages.connz)),
         Route("/topicz", guard(pages.topicz)),
         Route("/clientz", guard(pages.clientz)),
         Route("/v1/top", guard(top.top)),
-        Route("/v1/publish", guard(publishing.publish), methods=["POST"]),
-        Route("/v1/inbox/{client}", guard(inboxes.inbox)),
-        Route("/v1/dead", guard(inboxes.dead)),
-        Route("/v1/dead/redrive", guard(inboxes.redrive), methods=["POST"]),
-        Route("/v1/tables/{table}", guard(_later("tables", "table"))),
-        Route("/v1/tail", guard(_later("tail", "tail"))),
+        Route("/v1/publish", guard(notifications.publish), methods=["POST"]),
+        Route("/v1/inbox/{client}", guard(notifications.inbox)),
+        Route("/v1/dead", guard(notifications.dead)),
+        Route("/v1/dead/redrive", guard(notifications.redrive), methods=["POST"]),
+        Route("/v1/tables/{table}", guard(_import_later("live", "table"))),
+        Route("/v1/tail", guard(_import_later("live", "tail"))),
     ]
     handlers: dict[Any, Any] = {
-        HubError: _refused,
-        HTTPException: _not_served,
-        Exception: _broken,
+        HubError: _hub_error,
+        HTTPException: _http_error,
+        Exception: _exception,
     }
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.hub = hub
@@ -76,7 +71,7 @@ def make_app(hub: Hub, token: str) -> Starlette:
 
 
 class _Guard:
-    """Lets those through who show the token."""
+    """Requires the administrator's token."""
 
     def __init__(self, token: str):
         self._token = token.encode()
@@ -87,7 +82,8 @@ class _Guard:
             known = hmac.compare_digest(shown.strip().encode("latin-1"), self._token)
             if kind.lower() != "bearer" or not known:
                 raise HubError(
-                    "auth_required", "wanted: Authorization: Bearer, and the text of admin.token"
+                    "auth_required",
+                    "expected the header Authorization: Bearer <content of admin.token>",
                 )
             return await page(request)
 
@@ -98,8 +94,8 @@ def _open(page: Page) -> Page:
     return page
 
 
-def _later(module: str, name: str) -> Page:
-    """A page that needs pyarrow: it is loaded when somebody asks, and nobody waits meanwhile."""
+def _import_later(module: str, name: str) -> Page:
+    """Return a page that needs pyarrow: imported, in a thread, on the first request."""
 
     async def page(request: Request) -> Response:
         found = await asyncio.to_thread(importlib.import_module, f"{__package__}.{module}")
@@ -109,15 +105,15 @@ def _later(module: str, name: str) -> Page:
     return page
 
 
-async def _refused(_: Request, error: HubError) -> Response:
-    return refusal(error)
+async def _hub_error(_: Request, error: HubError) -> Response:
+    return error_response(error)
 
 
-async def _not_served(_: Request, error: HTTPException) -> Response:
+async def _http_error(_: Request, error: HTTPException) -> Response:
     code = _STATUS_CODES.get(error.status_code, "bad_arguments")
     return JsonResponse({"error": code, "message": error.detail}, status_code=error.status_code)
 
 
-async def _broken(_: Request, __: Exception) -> Response:
-    """The server logs what it was."""
-    return refusal(HubError("internal", "the page broke; the hub's log says how"))
+async def _exception(_: Request, __: Exception) -> Response:
+    """Answer without details; the server logs them."""
+    return error_response(HubError("internal", "internal error; see the hub's log"))

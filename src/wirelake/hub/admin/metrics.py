@@ -1,7 +1,7 @@
-"""`GET /metrics`: the hub's counters as Prometheus reads them.
+"""`GET /metrics`: the hub's counters as Prometheus metrics.
 
-Counters live in `wirelake.hub.observe.counters`; here they only get their names. Labels come from
-fixed lists (protocols, reasons, limits), so there is a bounded number of series.
+The counters are in `wirelake.hub.observe.counters`; here they get their names. Labels come from
+fixed lists (protocols, reasons, limits), so the number of series is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..observe.counters import LatencyHistogram, bounds
-from .answers import hub_of
+from .http import hub_of
 from .pages import byte_totals, recording_of
 from .top import call_latencies
 
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 __all__ = ["TARGETS", "HubCollector", "metrics_page"]
 
 TARGETS: Final = 100
-"""Services and calls with series of their own; those beyond are one, `other`."""
+"""Services and hub calls with their own series; the rest share one, `other`."""
 _OTHER: Final = "other"
 _BOUNDS: Final = tuple(range(12, 37, 2))
-"""Upper ends of buckets, as powers of two nanoseconds: 4 µs, four times as much each, 69 s."""
+"""Upper bounds of buckets, as powers of two nanoseconds: from 4 µs to 69 s, by factors of 4."""
 
 
 async def metrics_page(request: Request) -> Response:
-    """All series, in the text form of Prometheus."""
+    """Answer with all series in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(HubCollector(hub_of(request)))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 class HubCollector(Collector):
-    """Reads the counters of a hub when somebody asks."""
+    """Reads the counters of a hub on each scrape."""
 
     def __init__(self, hub: Hub):
         self._hub = hub
 
     def collect(self) -> Iterable[Metric]:
-        """Every series."""
+        """Yield every metric family."""
         yield from self._connections()
         yield from self._messages()
         yield from self._state()
@@ -63,16 +63,16 @@ class HubCollector(Collector):
         hub, counts = self._hub, self._hub.counts
         now_open = Counter(each.protocol for each in hub.connections.values())
         yield _gauges("connections", "Open connections.", "protocol", now_open)
-        yield _counts("connections_accepted", "Connections let in.", "protocol", counts.accepted)
+        yield _counts("connections_accepted", "Connections accepted.", "protocol", counts.accepted)
         yield _counts(
-            "connections_refused", "Connections that were one too many.", "limit", counts.refused
+            "connections_refused", "Connections refused by a limit.", "limit", counts.refused
         )
+        yield _pairs("connections_closed", "Connections closed.", "reason", counts.close_reasons)
         yield _pairs(
-            "connections_closed", "Connections that are over.", "reason", counts.close_reasons
+            "connections_dropped", "Connections aborted by the hub.", "reason", counts.drops
         )
-        yield _pairs("connections_dropped", "Connections cut off.", "reason", counts.drops)
-        yield _pairs("protocol_failures", "Rules that peers broke.", "code", counts.failures)
-        yield _counts("auth_failures", "Wrong ids and tokens.", "protocol", counts.auth_failures)
+        yield _pairs("protocol_failures", "Protocol errors of peers.", "code", counts.failures)
+        yield _counts("auth_failures", "Failed sign-ons.", "protocol", counts.auth_failures)
         yield _counts("bytes_in", "Bytes received.", "protocol", byte_totals(hub, "in"))
         yield _counts("bytes_out", "Bytes sent.", "protocol", byte_totals(hub, "out"))
 
@@ -83,14 +83,21 @@ class HubCollector(Collector):
         yield _count("published", "Notifications published.", counts.published)
         yield _count("publishes_refused", "Publishes refused.", counts.refused_publishes)
         yield _count("stored", "Notifications stored.", counts.stored)
-        yield _counts("delivered", "Notifications written.", "protocol", counts.delivered)
-        yield _counts("skipped", "Not stored, and the reader was slow.", "protocol", counts.skipped)
+        yield _counts("delivered", "Notifications sent.", "protocol", counts.delivered)
+        yield _counts(
+            "skipped",
+            "Transient notifications not sent to slow readers.",
+            "protocol",
+            counts.skipped,
+        )
         yield _count("acked", "Notifications acknowledged.", counts.acked)
-        yield _counts("dead_letters", "Notifications given up.", "reason", counts.dead)
+        yield _counts(
+            "dead_letters", "Notifications that became dead letters.", "reason", counts.dead
+        )
 
     def _call_seconds(self) -> Metric:
         family = HistogramMetricFamily(
-            "wirelake_call_seconds", "How long calls took.", labels=["target"]
+            "wirelake_call_seconds", "Latency of calls.", labels=["target"]
         )
         named = list(call_latencies(self._hub).items())
         for name, times in named[:TARGETS]:
@@ -103,20 +110,20 @@ class HubCollector(Collector):
 
     def _state(self) -> Iterable[Metric]:
         hub = self._hub
-        yield _gauge("calls_running", "Calls under way.", hub.services.running)
+        yield _gauge("calls_running", "Running calls.", hub.services.running)
         uptime = (time.time_ns() - hub.started_ns) / 1e9
-        yield _gauge("uptime_seconds", "Since the start.", uptime)
-        yield _gauge("draining", "1 while the hub goes down.", int(hub.draining))
+        yield _gauge("uptime_seconds", "Seconds since the start.", uptime)
+        yield _gauge("draining", "1 while the hub shuts down.", int(hub.draining))
         recording = recording_of(hub)
         if recording is not None:
             failed = int(bool(recording.failure))
-            yield _gauge("recording_failed", "1 while nothing can be recorded.", failed)
-            lost = "Times that frames crossed and were not recorded, up to the last outage's end."
+            yield _gauge("recording_failed", "1 while the recording cannot be written.", failed)
+            lost = "Frames not recorded, up to the last time recording resumed."
             yield _count("recording_lost", lost, recording.lost.frames)
 
 
 def _cumulated(histograms: Sequence[LatencyHistogram]) -> list[tuple[str, float]]:
-    """Buckets as Prometheus has them: up to so many seconds, and how many in all."""
+    """Return cumulative buckets: the upper bound in seconds, and the count up to it."""
     counts = [sum(column) for column in zip(*(each.buckets for each in histograms), strict=True)]
     found: list[tuple[str, float]] = []
     below, at = 0, 0

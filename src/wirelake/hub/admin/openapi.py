@@ -1,7 +1,7 @@
-"""`GET /v1/openapi.json`: the HTTP side, described for programs (OpenAPI 3.1).
+"""`GET /v1/openapi.json`: the OpenAPI 3.1 description of the HTTP interface.
 
-Which addresses there are comes from the routes of the app, what they mean from `described.py`, and
-how bodies look from types, whose docstrings are the descriptions.
+The paths come from the routes of the app, their meaning from `endpoints.py`, and the schemas from
+types, whose docstrings are the descriptions.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from wirelake import __version__
 
 from ..config import meanings
 from ..errors import ERRORS
-from .answers import JsonResponse
-from .described import (
-    DESCRIBED,
-    Described,
+from .endpoints import (
+    ENDPOINTS,
+    Endpoint,
     Query,
 )
-from .shapes import Refusal
+from .http import JsonResponse
+from .schemas import Refusal
 
 __all__ = ["addresses", "document", "openapi_page"]
 
 _REFERENCE: Final = "#/components/schemas/{name}"
-_DOCS: Final = "The reference has a page with the same for people: HTTP."
+_DOCS: Final = "The same is on the reference page HTTP."
 _TOKEN: Final = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The text of `admin.token` in the hub's data directory.",
+    "description": "The content of `admin.token` in the hub's data directory.",
 }
 _ANY: Final = ("internal",)
-"""What any page may refuse with."""
+"""Errors of every endpoint."""
 
 
 async def openapi_page(request: Request) -> Response:
-    """The description of the app that is asked."""
+    """Answer with the description of this app."""
     return JsonResponse(document(addresses(request.app.routes)))
 
 
 def addresses(routes: Iterable[BaseRoute]) -> list[tuple[str, str]]:
-    """Method and path of each route; HEAD comes with GET and is not told apart."""
+    """Return method and path of each route, without the HEAD of every GET."""
     return [
         (method, route.path)
         for route in routes
@@ -56,10 +56,10 @@ def addresses(routes: Iterable[BaseRoute]) -> list[tuple[str, str]]:
 
 
 def document(known: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The whole description of these addresses."""
+    """Return the description of these paths."""
     wanted = set(known)
     paths: dict[str, dict[str, Any]] = {}
-    for each in DESCRIBED:
+    for each in ENDPOINTS:
         if (each.method, each.path) in wanted:
             paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
     return {
@@ -67,7 +67,7 @@ def document(known: Iterable[tuple[str, str]]) -> dict[str, Any]:
         "info": {
             "title": "Wirelake hub",
             "version": __version__,
-            "summary": "Publish, health, metrics, a look inside.",
+            "summary": "Publish, health, metrics, state.",
             "description": _DOCS,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
@@ -80,11 +80,11 @@ def document(known: Iterable[tuple[str, str]]) -> dict[str, Any]:
     }
 
 
-def _operation(each: Described) -> dict[str, Any]:
+def _operation(each: Endpoint) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": _operation_id(each),
         "summary": each.summary,
-        # On loopback nothing is wanted of the first kind; an empty requirement says so.
+        # An empty requirement: open endpoints need no token on loopback.
         "security": [{}, {"adminToken": []}] if each.open else [{"adminToken": []}],
     }
     if each.text:
@@ -99,7 +99,7 @@ def _operation(each: Described) -> dict[str, Any]:
     return found
 
 
-def _operation_id(each: Described) -> str:
+def _operation_id(each: Endpoint) -> str:
     words = each.path.replace("{", "").replace("}", "").replace(".", "/").split("/")
     return "_".join([each.method.lower(), *(word for word in words if word)])
 
@@ -117,8 +117,8 @@ def _query(query: Query) -> dict[str, Any]:
     return {"name": query.name, "in": "query", "description": query.meaning, "schema": schema}
 
 
-def _responses(each: Described) -> dict[str, Any]:
-    """The answer, and by HTTP status the refusals with it."""
+def _responses(each: Endpoint) -> dict[str, Any]:
+    """Return the answer and, by HTTP status, the errors."""
     schema = {"type": "string"} if each.answer is None else _schema(each.answer)
     found = {"200": {"description": each.summary, "content": {each.media: {"schema": schema}}}}
     by_status: dict[int, list[str]] = {}
@@ -138,7 +138,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 @cache
 def _components() -> dict[str, Any]:
-    """Every type by name, with what its fields mean."""
+    """Return the schema of every type, with descriptions of its fields."""
     kinds = list(_kinds())
     _, found = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     structs = {each.__name__: each for each in _structs(kinds)}
@@ -151,13 +151,13 @@ def _components() -> dict[str, Any]:
 
 
 def _kinds() -> Iterator[Any]:
-    for each in DESCRIBED:
+    for each in ENDPOINTS:
         yield from (kind for kind in (each.answer, each.body) if kind is not None)
     yield Refusal
 
 
 def _structs(kinds: Iterable[Any]) -> Iterator[type]:
-    """The structs among types, and those in their fields."""
+    """Yield the structs among these types and in their fields."""
     for kind in kinds:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             yield kind

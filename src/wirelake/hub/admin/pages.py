@@ -1,4 +1,4 @@
-"""Pages for a look inside: health, counters, connections, topics, clients."""
+"""Health, counters, connections, topics and clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirelake import __version__
 
 from ..errors import HubError
 from ..observe.recording import Recording
-from .answers import (
+from .http import (
     JsonResponse,
     hub_of,
     known_protocol,
@@ -39,18 +39,18 @@ __all__ = [
 ]
 
 _PAGE: Final = 1_000
-"""Rows of a page at most."""
+"""Maximum rows per page."""
 _DEFAULT: Final = 100
 _OFFSET: Final = 10_000_000
 
 
 async def healthz(_: Request) -> Response:
-    """Whether the loop turns: that it answers at all is the answer."""
+    """Answer that the event loop runs."""
     return JsonResponse({"status": "ok"})
 
 
 async def readyz(request: Request) -> Response:
-    """Whether connections are taken: 503 before all listeners are open, and while it drains."""
+    """Answer whether connections are accepted; 503 until all listeners are open and in a drain."""
     hub = hub_of(request)
     closed = [name for name, listener in hub.listeners.items() if not listener.addresses]
     if hub.draining:
@@ -61,7 +61,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def varz(request: Request) -> Response:
-    """Every counter."""
+    """Answer with all counters."""
     hub = hub_of(request)
     counts = hub.counts
     return JsonResponse(
@@ -98,7 +98,7 @@ async def varz(request: Request) -> Response:
 
 
 async def connz(request: Request) -> Response:
-    """Connections: those that are open, by id, and the last that are over, the newest first."""
+    """Answer with open connections by id, and the last closed ones, newest first."""
     known_queries(request, "limit", "offset", "protocol", "client")
     hub = hub_of(request)
     limit = number(request, "limit", _DEFAULT, _PAGE)
@@ -122,24 +122,24 @@ async def connz(request: Request) -> Response:
 
 
 async def topicz(request: Request) -> Response:
-    """Topics with a subscriber."""
+    """Answer with the topics."""
     known_queries(request, "limit", "offset")
     return _paged(request, "topics", hub_of(request).topics.topic_rows())
 
 
 async def clientz(request: Request) -> Response:
-    """Clients: what they subscribe to, and how much waits for them."""
+    """Answer with the clients."""
     known_queries(request, "limit", "offset")
     return _paged(request, "clients", hub_of(request).topics.client_rows())
 
 
 def recording_of(hub: Hub) -> Recording | None:
-    """What records, if something does."""
+    """Return the recording, if there is one."""
     return hub.tap.find(Recording)
 
 
 def byte_totals(hub: Hub, way: str) -> Counter[str]:
-    """Bytes by protocol, of connections that are over and of those that are open."""
+    """Return bytes by protocol, of closed and open connections."""
     total = Counter(hub.counts.bytes_in if way == "in" else hub.counts.bytes_out)
     for each in hub.connections.values():
         total[each.protocol] += each.in_bytes if way == "in" else each.out_bytes
@@ -153,7 +153,7 @@ def _paged(request: Request, name: str, rows: list[Any]) -> Response:
 
 
 def nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """A counter of pairs, by the first and then by the second."""
+    """Return a counter of pairs as nested dicts."""
     found: dict[str, dict[str, int]] = {}
     for (outer, inner), count in counter.items():
         found.setdefault(outer, {})[inner] = count
@@ -161,7 +161,7 @@ def nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
 
 
 def recording_state(hub: Hub) -> str:
-    """`off`, `on`, or `failed:` and why."""
+    """Return `off`, `on`, or `failed:` and the reason."""
     found = recording_of(hub)
     if found is None:
         return "off"

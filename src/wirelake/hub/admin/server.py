@@ -1,34 +1,41 @@
-"""The listener of the HTTP side: uvicorn, in the hub's own loop, without signals of its own."""
+"""The HTTP server of the hub: uvicorn in the hub's event loop, and the administrator's token."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import secrets
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from starlette.applications import Starlette
 
+from ..config import ConfigError
 from ..net.tls import load_certificates, tls_context
 from .app import make_app
-from .token import admin_token
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
-__all__ = ["AdminServer"]
+__all__ = ["TOKEN_FILE", "AdminServer", "admin_token"]
 
+TOKEN_FILE: Final = "admin.token"
+"""The file with the administrator's token, in the data directory."""
+_MIN_TOKEN: Final = 16
+"""Minimum length of a token that was chosen by hand."""
 _CONCURRENT: Final = 256
-"""Requests and open streams at a time; more are answered with 503."""
-_GOODBYE_S: Final = 1
-"""How long requests under way may take when the hub goes down."""
+"""Concurrent requests and streams; further ones get 503."""
+_SHUTDOWN_S: Final = 1
+"""How long running requests may take when the hub shuts down."""
 
 
 class _Server(uvicorn.Server):
-    """The hub decides when it ends, so signals are not its business."""
+    """uvicorn without signal handlers: the hub stops it."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -36,7 +43,7 @@ class _Server(uvicorn.Server):
 
 
 class AdminServer:
-    """Serves the admin pages of a hub."""
+    """Serves the HTTP endpoints of a hub."""
 
     def __init__(self, hub: Hub):
         self._hub = hub
@@ -49,14 +56,14 @@ class AdminServer:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where it listens; empty while it does not."""
+        """The addresses it listens on; empty while it does not."""
         if self._listener is None:
             return []
         host, port = self._listener.getsockname()[:2]
         return [(str(host), int(port))]
 
     async def start(self) -> None:
-        """Begins to listen, if the configuration wants it."""
+        """Start listening, unless `admin.enabled` is false."""
         if not self._settings.enabled:
             return
         self._app = make_app(self._hub, admin_token(self._hub.data))
@@ -70,7 +77,7 @@ class AdminServer:
             access_log=False,
             server_header=False,
             limit_concurrency=_CONCURRENT,
-            timeout_graceful_shutdown=_GOODBYE_S,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         config.load()
         config.ssl = self._tls = tls_context(self._settings.tls)
@@ -82,7 +89,7 @@ class AdminServer:
             await self._task
 
     async def stop(self) -> None:
-        """Listens no more, and ends what is still being answered."""
+        """Stop listening and end open streams."""
         if self._server is None or self._task is None:
             return
         for reader in tuple(self._app.state.readers):
@@ -92,13 +99,13 @@ class AdminServer:
         self._server = self._task = self._listener = None
 
     def reload_tls(self) -> None:
-        """Reads the certificates again."""
+        """Reload the certificates."""
         if self._tls is not None and self._settings.tls is not None:
             load_certificates(self._tls, self._settings.tls)
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Its protocol is named, or asyncio would not switch delays off."""
+    """Return a listening socket. Its protocol is explicit: otherwise asyncio leaves Nagle on."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -112,3 +119,26 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise OSError(error.errno, f"{error.strerror}: admin on {host}:{port}") from error
     return listener
+
+
+def admin_token(data: Path) -> str:
+    """Return the token of a data directory; create it if it is missing."""
+    path = data / TOKEN_FILE
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _read_token(path)
+    token = "a" + secrets.token_urlsafe(32)
+    with open(handle, "w", encoding="ascii") as file:
+        file.write(f"{token}\n")
+    return token
+
+
+def _read_token(path: Path) -> str:
+    token = path.read_text(encoding="utf-8", errors="replace").strip()
+    if len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable():
+        raise ConfigError(
+            f"{path}: invalid token; expected {_MIN_TOKEN} or more printable ASCII characters; "
+            "remove the file to get a new one"
+        )
+    return token

@@ -1,7 +1,7 @@
-"""`GET /v1/top`: what `wirelake top` shows, in one answer.
+"""`GET /v1/top`: the state that `wirelake top` shows, in one answer.
 
-Counters count from the start of the hub, so whoever asks twice knows the rates: differences by the
-difference of `clock_ns`. Durations come as buckets, of which differences can be taken as well.
+Counters start with the hub. Rates are the differences of two answers divided by the difference of
+`clock_ns`; latencies are histograms, whose differences are the latencies in between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirelake.protocols.hub_calls import HUB_SERVICE
 
 from ..net.table import ClosedConnection
 from ..observe.counters import LatencyHistogram
-from .answers import (
+from .http import (
     JsonResponse,
     hub_of,
     known_queries,
@@ -42,22 +42,22 @@ __all__ = ["Top", "TopTarget", "TopTopic", "call_latencies", "top"]
 _DEFAULT: Final = 50
 _MOST: Final = 1_000
 _SLICE: Final = 5_000
-"""Topics that are looked at in one turn of the loop: a million of them would hold up the others."""
+"""Topics compared in one turn of the loop: a million at once would delay everything else."""
 
 
 class TopTarget(msgspec.Struct, kw_only=True):
-    """Something that can be called."""
+    """A service, or a call of the hub."""
 
     name: str
-    """A service, or a call of the hub itself: `test/add`, `hub/publish`."""
+    """Its name: `test/add`, `hub/publish`."""
     calls: int
-    """How often it was called and has answered."""
+    """Number of finished calls."""
     failed: int
-    """How often of these it failed."""
+    """Number of failed calls among them."""
     total_ns: int
-    """How long all of these took together."""
+    """Sum of their latencies."""
     times: list[tuple[int, int, int]]
-    """How long each took, in buckets: nanoseconds from, up to but without, and how many."""
+    """Latency histogram: nanoseconds from, up to (exclusive), number of calls."""
 
 
 class TopTopic(msgspec.Struct, kw_only=True):
@@ -66,44 +66,44 @@ class TopTopic(msgspec.Struct, kw_only=True):
     name: str
     """Its name."""
     subscribers: int
-    """Clients that subscribe to it."""
+    """Subscribed clients."""
     online: int
-    """Connections that get at once what is published."""
+    """Connections that publishes are pushed to at once."""
     held: int
-    """Clients that are online and have to get something older first."""
+    """Clients online that get their backlog first."""
     stored: int
-    """Notifications that are kept for who has not got them."""
+    """Notifications in its log."""
     published: int
-    """Notifications that somebody was to get, since the start of the hub."""
+    """Notifications published to somebody, since the start of the hub."""
     delivered: int
     """How often one of them was pushed."""
 
 
 class Top(msgspec.Struct, kw_only=True):
-    """The hub at one moment. Counters count from its start."""
+    """The current state of the hub. Counters start with the hub."""
 
     version: str
-    """Of Wirelake."""
+    """The version of Wirelake."""
     started_ns: int
     """When the hub started, in nanoseconds since 1970."""
     ts_ns: int
-    """Now, the same way."""
+    """The current time, in nanoseconds since 1970."""
     clock_ns: int
-    """Now, by a clock that is never set: for differences."""
+    """A monotonic clock, for rates."""
     cpu_ns: int
-    """Time of the processor that the hub has used."""
+    """CPU time of the hub."""
     draining: bool
-    """Whether it is going down."""
+    """Whether it shuts down."""
     recording: str
-    """`off`, `on`, or `failed:` and why."""
+    """`off`, `on`, or `failed:` and the reason."""
     connections: dict[str, int]
     """Open connections, by protocol."""
     accepted: dict[str, int]
-    """Connections let in, by protocol."""
+    """Accepted connections, by protocol."""
     closed: dict[str, int]
-    """Connections that are over, by protocol."""
+    """Closed connections, by protocol."""
     refused: dict[str, int]
-    """Connections that were one too many, by limit."""
+    """Connections refused, by limit."""
     bytes_in: dict[str, int]
     """Bytes received, by protocol."""
     bytes_out: dict[str, int]
@@ -111,7 +111,7 @@ class Top(msgspec.Struct, kw_only=True):
     calls: dict[str, dict[str, int]]
     """Calls of services, by protocol and outcome."""
     calls_running: int
-    """Calls under way."""
+    """Running calls."""
     published: int
     """Notifications published."""
     refused_publishes: int
@@ -119,30 +119,29 @@ class Top(msgspec.Struct, kw_only=True):
     stored: int
     """Notifications stored."""
     delivered: dict[str, int]
-    """Notifications written, by protocol."""
+    """Notifications sent, by protocol."""
     skipped: dict[str, int]
-    """Notifications that were not stored and met a slow reader, by protocol."""
+    """Transient notifications not sent to slow readers, by protocol."""
     acked: int
     """Notifications acknowledged."""
     dead: dict[str, int]
-    """Notifications given up, by reason."""
+    """Dead letters, by reason."""
     auth_failures: dict[str, int]
-    """Wrong ids and tokens, by protocol."""
+    """Failed sign-ons, by protocol."""
     failures: dict[str, dict[str, int]]
-    """Rules that peers broke, by protocol and code."""
+    """Protocol errors of peers, by protocol and code."""
     targets: list[TopTarget]
-    """What was called, all of it."""
+    """Everything that was called."""
     topic_count: int
-    """How many topics there are."""
+    """Number of topics."""
     topics: list[TopTopic]
-    """Those with the most traffic since the start of the hub."""
+    """The topics with the most traffic since the start of the hub."""
     troubles: list[ClosedConnection]
-    """The last connections that ended for a reason that somebody should know of, the newest
-    first."""
+    """The last connections closed for an unusual reason, newest first."""
 
 
 async def top(request: Request) -> Response:
-    """The hub at this moment."""
+    """Answer with the current state."""
     known_queries(request, "limit")
     limit = number(request, "limit", _DEFAULT, _MOST)
     hub = hub_of(request)
@@ -151,7 +150,7 @@ async def top(request: Request) -> Response:
 
 
 def call_latencies(hub: Hub) -> dict[str, LatencyHistogram]:
-    """How long everything takes that can be called and was, by name."""
+    """Return the histogram of everything that was called, by name."""
     found = {f"{HUB_SERVICE}/{name}": times for name, times in hub.counts.hub_calls.items()}
     found |= {each.name: each.latency for each in hub.services.every}
     return {name: times for name, times in found.items() if times.total_ns}

@@ -1,7 +1,6 @@
-"""What the pages of the HTTP side answer, as types; `openapi.py` makes the description of them.
+"""The types of HTTP answers, from which `openapi.py` generates the schemas.
 
-The pages write plain objects. A test asks a live hub for each of them and compares what comes with
-these types, key by key, so that the two cannot disagree.
+The pages write plain objects. A test compares each answer of a live hub with its type, key by key.
 """
 
 from __future__ import annotations
@@ -32,52 +31,52 @@ __all__ = [
 
 
 class Refusal(msgspec.Struct, kw_only=True):
-    """Why there is no answer."""
+    """An error."""
 
     error: str
     """A stable code."""
     message: str
-    """The same for people, in one line."""
+    """A message for people, in one line."""
 
 
 class Health(msgspec.Struct, kw_only=True):
-    """All is well."""
+    """The hub is well."""
 
     status: Literal["ok"]
-    """Always `ok`; what is not well is a refusal."""
+    """Always `ok`; otherwise the answer is an error."""
 
 
 class Varz(msgspec.Struct, kw_only=True):
-    """Every counter since the start."""
+    """All counters since the start."""
 
     version: str
-    """Of Wirelake."""
+    """The version of Wirelake."""
     started_ns: int
     """When the hub started, in nanoseconds since 1970."""
     uptime_s: float
-    """For how long it has run."""
+    """Seconds since the start."""
     draining: bool
-    """Whether it is going down."""
+    """Whether it shuts down."""
     listeners: dict[str, list[str]]
-    """By listener: where it listens, as `host:port`."""
+    """Addresses by listener, as `host:port`."""
     connections: dict[str, int]
     """Open connections, by protocol."""
     accepted: dict[str, int]
-    """Connections let in, by protocol."""
+    """Accepted connections, by protocol."""
     refused: dict[str, int]
-    """Connections that were one too many, by limit."""
+    """Connections refused, by limit."""
     auth_failures: dict[str, int]
-    """Wrong ids and tokens, by protocol."""
+    """Failed sign-ons, by protocol."""
     close_reasons: dict[str, dict[str, int]]
-    """Connections that are over, by protocol and reason."""
+    """Closed connections, by protocol and reason."""
     failures: dict[str, dict[str, int]]
-    """Rules that peers broke, by protocol and code."""
+    """Protocol errors of peers, by protocol and code."""
     drops: dict[str, dict[str, int]]
-    """Connections cut off, by protocol and reason."""
+    """Connections aborted by the hub, by protocol and reason."""
     calls: dict[str, dict[str, int]]
-    """Calls of services, by protocol and outcome: `ok`, or the code of the refusal."""
+    """Calls of services, by protocol and outcome: `ok` or an error code."""
     calls_running: int
-    """Calls under way."""
+    """Running calls."""
     bytes_in: dict[str, int]
     """Bytes received, by protocol."""
     bytes_out: dict[str, int]
@@ -89,133 +88,133 @@ class Varz(msgspec.Struct, kw_only=True):
     stored: int
     """Notifications stored."""
     delivered: dict[str, int]
-    """Notifications written, by protocol."""
+    """Notifications sent, by protocol."""
     skipped: dict[str, int]
-    """Notifications that were not stored and met a slow reader, by protocol."""
+    """Transient notifications not sent to slow readers, by protocol."""
     acked: int
     """Notifications acknowledged."""
     dead: dict[str, int]
-    """Notifications given up, by reason."""
+    """Dead letters, by reason."""
     recording: str
-    """`off`, `on`, or `failed:` and why."""
+    """`off`, `on`, or `failed:` and the reason."""
 
 
 class OpenConnection(msgspec.Struct, kw_only=True):
-    """A connection that is open."""
+    """An open connection."""
 
     id: int
-    """Its number, as in recordings."""
+    """Its id, as in recordings."""
     protocol: str
-    """What it speaks."""
+    """Its protocol."""
     peer: str
-    """Who is at the other end, as `host:port`."""
+    """The remote address, as `host:port`."""
     client: str
-    """Who signed on; empty before that."""
+    """The client that has signed on; empty before that."""
     opened_ns: int
-    """When it came, in nanoseconds since 1970."""
+    """When it was accepted, in nanoseconds since 1970."""
     bytes_in: int
     """Bytes received."""
     bytes_out: int
     """Bytes sent."""
     slow: bool
-    """Whether it leaves unread what was sent."""
+    """Whether the peer reads too slowly."""
 
 
 class Connz(msgspec.Struct, kw_only=True):
     """Connections."""
 
     open: int
-    """How many there are that the arguments allow."""
+    """Number of open connections that match the parameters."""
     connections: list[OpenConnection]
-    """Those of this page, by id."""
+    """The connections of this page, by id."""
     closed: list[ClosedConnection]
-    """The last that are over, the newest first."""
+    """The last closed connections, newest first."""
 
 
 class Topicz(msgspec.Struct, kw_only=True):
-    """Topics with a subscriber."""
+    """Topics with subscribers."""
 
     count: int
-    """How many there are."""
+    """Total number."""
     topics: list[TopicState]
-    """Those of this page."""
+    """The rows of this page."""
 
 
 class Clientz(msgspec.Struct, kw_only=True):
-    """Clients that have topics, or have come since the start."""
+    """Clients with topics, or with a connection since the start."""
 
     count: int
-    """How many there are."""
+    """Total number."""
     clients: list[ClientState]
-    """Those of this page."""
+    """The rows of this page."""
 
 
 class PublishAnswer(msgspec.Struct, kw_only=True):
-    """What was published."""
+    """A published notification."""
 
     id: str
-    """Of the notification."""
+    """The id of the notification."""
     audience: int
-    """How many clients it is for."""
+    """Number of clients it is for."""
 
 
 class NotificationShown(msgspec.Struct, kw_only=True):
-    """A notification; its content is text, or base64 when it is none."""
+    """A notification; the content is text, or base64 if it is not UTF-8."""
 
     id: str
-    """What is acknowledged."""
+    """The id to acknowledge."""
     ts_ms: int
     """When it was published, in milliseconds since 1970."""
     topic: str | msgspec.UnsetType = msgspec.UNSET
-    """The topic; missing when it was for one client."""
+    """The topic; missing when it is for one client."""
     type: int | msgspec.UnsetType = msgspec.UNSET
-    """The publisher's own number; missing when it is 0."""
+    """Defined by the application; missing when it is 0."""
     expires_ms: int | msgspec.UnsetType = msgspec.UNSET
-    """When it is given up."""
+    """When it expires."""
     content: str | msgspec.UnsetType = msgspec.UNSET
-    """As text; or"""
+    """Content as text."""
     content_base64: str | msgspec.UnsetType = msgspec.UNSET
-    """as base64."""
+    """Content as base64."""
 
 
 class Inbox(msgspec.Struct, kw_only=True):
     """What a client has not acknowledged."""
 
     client: str
-    """Whose."""
+    """The client id."""
     notifications: list[NotificationShown]
-    """The oldest first."""
+    """Oldest first."""
 
 
 class DeadLetterShown(NotificationShown, kw_only=True):
-    """A notification that was given up."""
+    """A dead letter."""
 
     client: str
-    """Whom it was for."""
+    """The client it was for."""
     reason: str
-    """`expired`: its time was over. `quota`: more waited than may."""
+    """`expired`: it expired. `quota`: the backlog was longer than `limits.inbox`."""
     dead_ms: int
-    """When, in milliseconds since 1970."""
+    """When it became one, in milliseconds since 1970."""
 
 
 class Dead(msgspec.Struct, kw_only=True):
     """Dead letters."""
 
     dead: list[DeadLetterShown]
-    """The newest first."""
+    """Newest first."""
 
 
 class Redriven(msgspec.Struct, kw_only=True):
-    """What was put back."""
+    """The result of a redrive."""
 
     redriven: int
-    """How many dead letters."""
+    """Number of dead letters put back."""
 
 
 class Rows(msgspec.Struct, kw_only=True):
     """The newest rows of a live table."""
 
     count: int
-    """How many are kept."""
+    """Number of rows kept."""
     rows: list[dict[str, Any]]
-    """The oldest of them first; the columns are those of the table."""
+    """Oldest first; the columns are those of the table."""

@@ -1,4 +1,4 @@
-"""How requests are read and answered: JSON by msgspec, bounded bodies, numbers in queries."""
+"""Reading requests and writing responses: JSON by msgspec, bounded bodies, query parameters."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 __all__ = [
     "JsonResponse",
     "body_of",
+    "error_response",
     "hub_of",
     "known_protocol",
     "known_queries",
     "number",
-    "refusal",
 ]
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class JsonResponse(Response):
-    """Anything that msgspec can write."""
+    """A response with any value that msgspec can encode."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The bytes."""
+        """Return the body."""
         return msgspec.json.encode(content)
 
 
-def refusal(error: HubError) -> Response:
-    """How a refusal looks."""
+def error_response(error: HubError) -> Response:
+    """Return the response for an error."""
     status = ERRORS[error.code].http
     headers = {"www-authenticate": "Bearer"} if status == 401 else None
     return JsonResponse(
@@ -50,49 +50,46 @@ def refusal(error: HubError) -> Response:
 
 
 def hub_of(request: Request) -> Hub:
-    """The hub that is asked."""
+    """Return the hub of the application."""
     hub: Hub = request.app.state.hub
     return hub
 
 
 async def body_of(request: Request, kind: type[Body], limit: int) -> Body:
-    """The JSON of a request, at most so many bytes of it; keys that it should not have are
-    refused."""
+    """Decode the JSON body of a request; HubError when it is too large or has unknown keys."""
     data = bytearray()
     async for piece in request.stream():
         data += piece
         if len(data) > limit:
-            raise HubError("too_large", f"the body has more than {limit} bytes")
+            raise HubError("too_large", f"body exceeds {limit} bytes")
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
-        raise HubError("bad_arguments", f"the body: {error}") from error
+        raise HubError("bad_arguments", f"body: {error}") from error
 
 
 def number(request: Request, name: str, default: int, most: int) -> int:
-    """A whole number of the query, from 0 on."""
+    """Return an integer query parameter from 0 to `most`."""
     text = request.query_params.get(name)
     if text is None:
         return default
     if not text.isascii() or not text.isdigit() or int(text[:12]) > most or len(text) > 12:
-        raise HubError("bad_arguments", f"{name}: wanted a whole number from 0 to {most}")
+        raise HubError("bad_arguments", f"{name}: expected an integer from 0 to {most}")
     return int(text)
 
 
 def known_queries(request: Request, *names: str) -> None:
-    """Refuses what a page does not know."""
+    """Raise HubError for query parameters other than these."""
     for name in request.query_params:
         if name not in names:
-            there = f"there are {', '.join(names)}" if names else "this page takes nothing"
-            raise HubError("bad_arguments", f"no such argument: {name[:40]!r}; {there}")
+            known = f"expected one of {', '.join(names)}" if names else "expected none"
+            raise HubError("bad_arguments", f"unknown parameter {name[:40]!r}; {known}")
 
 
 def known_protocol(request: Request) -> str | None:
-    """The protocol that the query names; None when it names none."""
+    """Return the query parameter `protocol`; None without it."""
     name = request.query_params.get("protocol")
     if name is not None and name not in registry.names():
-        there = ", ".join(registry.names())
-        raise HubError(
-            "bad_arguments", f"protocol: there is none called {name[:40]!r}; there are {there}"
-        )
+        known = ", ".join(registry.names())
+        raise HubError("bad_arguments", f"unknown protocol {name[:40]!r}; expected one of {known}")
     return name

@@ -1,13 +1,12 @@
-"""`GET /v1/tail`: messages as they cross the hub, as server-sent events.
+"""Live traffic over HTTP: `GET /v1/tables/{table}`, and `GET /v1/tail` as server-sent events.
 
-    event: message   a row of `messages` as JSON, secret fields masked; with `peer`, the other end
-                     of its connection, and `signed_on`, whose it is, while that is open
-    event: dropped   {"count": n}: the reader was too slow for so many
+    event: message   a row of `messages` as JSON, secret fields masked; while its connection is
+                     open also `peer`, the remote address, and `signed_on`, the client
+    event: dropped   {"count": n}: n messages did not fit the queue of this reader
 
-`filter=` takes the filter language (`docs/guides/filters.md`), `protocol=` the name of a protocol.
-With `bytes=1` a message has the bytes of its frame as `frame_hex`, in which secrets are zeros, and
-the `dialect` in which they are to be read. A reader has a bounded queue: what does not fit is
-dropped and counted, and the reader is told.
+`filter=` is an expression of the filter language (`docs/guides/filters.md`), `protocol=` the name
+of a protocol. With `bytes=1` a message has its frame as `frame_hex`, secrets replaced by zeros, and
+the `dialect` it is encoded in.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from wirelake.records import ENGINES
 from wirelake.records.filter import (
     Filter,
     FilterError,
@@ -29,9 +29,10 @@ from wirelake.records.filter import (
 from wirelake.records.schema import schema
 
 from ..errors import HubError
-from ..observe.live_decoder import LiveDecoder, shared_decoder
+from ..observe.live_decoder import KEPT_ROWS, LiveDecoder, LiveTables, shared_decoder
 from ..observe.masked_frames import MaskedFrame, signs_on
-from .answers import (
+from .http import (
+    JsonResponse,
     hub_of,
     known_protocol,
     known_queries,
@@ -42,21 +43,22 @@ if TYPE_CHECKING:
     from ..hub import Hub
     from ..net.table import TrackedConnection
 
-__all__ = ["QUEUE", "TailReader", "tail"]
+__all__ = ["QUEUE", "TailReader", "table", "tail"]
 
 QUEUE: Final = 1_000
-"""Messages that wait for one reader at most."""
-_SILENCE_S: Final = 15.0
-"""A comment is sent after so long, so that a reader who is gone is noticed."""
-_TOGETHER: Final = 64
-"""Messages that are written at once at most."""
+"""Maximum length of the queue of one reader."""
+_KEEPALIVE_S: Final = 15.0
+"""Interval of comments, which detect that a reader is gone."""
+_MAX_BATCH: Final = 64
+"""Messages per write."""
 _FILTER_LENGTH: Final = 2_000
-_LEFT_OUT: Final = ("file", "offset", "frame")
-"""Columns that mean nothing while a message is in no file; and what is no column."""
+_DEFAULT_ROWS: Final = 100
+_OMITTED: Final = ("file", "offset", "frame")
+"""Columns without meaning for a message that is in no file, and the frame."""
 
 
 async def tail(request: Request) -> Response:
-    """Streams until the reader goes, or the hub does."""
+    """Stream until the reader disconnects or the hub stops."""
     known_queries(request, "filter", "protocol", "bytes")
     hub = hub_of(request)
     protocol = known_protocol(request)
@@ -65,7 +67,7 @@ async def tail(request: Request) -> Response:
     chosen = _filter(text) if text.strip() else None
     readers: set[TailReader] = request.app.state.readers
     if len(readers) >= hub.limits.tail_watchers:
-        raise HubError("too_busy", f"{hub.limits.tail_watchers} readers are here already")
+        raise HubError("too_busy", f"maximum of {hub.limits.tail_watchers} readers reached")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     reader = TailReader(
         chosen, protocol=protocol, with_bytes=with_bytes, connections=hub.connections
@@ -76,7 +78,7 @@ async def tail(request: Request) -> Response:
 
 
 class TailReader:
-    """One reader, and what waits for it."""
+    """One reader and its queue."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class TailReader:
         self._something = asyncio.Event()
 
     def message(self, row: dict[str, Any]) -> None:
-        """A message crossed the hub."""
+        """Queue a message, if the reader has asked for it."""
         if self._protocol is not None and row["protocol"] != self._protocol:
             return
         if self._filter is not None and not self._filter.test(row):
@@ -111,20 +113,20 @@ class TailReader:
         self._something.set()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """End the stream."""
         self._ended = True
         self._something.set()
 
     async def next(self) -> bytes:
-        """What is to be written next; empty at the end."""
+        """Return the next bytes of the stream; empty at the end."""
         while not self._waiting and not self._ended:
             self._something.clear()
             try:
-                async with asyncio.timeout(_SILENCE_S):
+                async with asyncio.timeout(_KEEPALIVE_S):
                     await self._something.wait()
             except TimeoutError:
-                return b": nothing yet\n\n"
-        found = [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
+                return b": keep-alive\n\n"
+        found = [self._waiting.popleft() for _ in range(min(_MAX_BATCH, len(self._waiting)))]
         if not self._waiting and self._dropped:
             found.append(_event("dropped", {"count": self._dropped}))
             self._dropped = 0
@@ -153,7 +155,7 @@ def _leave(hub: Hub, decoder: LiveDecoder, reader: TailReader) -> None:
 
 def _filter(text: str) -> Filter:
     if len(text) > _FILTER_LENGTH:
-        raise HubError("bad_arguments", f"filter: more than {_FILTER_LENGTH} characters")
+        raise HubError("bad_arguments", f"filter: longer than {_FILTER_LENGTH} characters")
     try:
         return compile_filter(text, schema("messages"))
     except FilterError as error:
@@ -165,8 +167,8 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for a reader: without places in files, body as text if it is text."""
-    found = {key: value for key, value in row.items() if key not in _LEFT_OUT}
+    """Return a row for JSON: the body as text if it is UTF-8."""
+    found = {key: value for key, value in row.items() if key not in _OMITTED}
     if signs_on(row):
         found["body"] = found[row["protocol"]] = None
         found["masked"] = True
@@ -181,7 +183,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_of(connection: TrackedConnection | None) -> dict[str, str]:
-    """Who is at the other end; nothing for a tunnel, whose link has the socket."""
+    """Return the remote address and the client; nothing for a tunnel, which has no socket."""
     if connection is None:
         return {}
     client = connection.client
@@ -192,8 +194,26 @@ def _end_of(connection: TrackedConnection | None) -> dict[str, str]:
 
 
 def _bytes_of(row: dict[str, Any], *, masked: bool) -> dict[str, Any]:
-    """The bytes of a message, if it has some of its own and they may be seen."""
+    """Return the masked frame of a message, if it has one."""
     frame: MaskedFrame | None = row.get("frame")
     if frame is None or masked:
         return {}
     return {"frame_hex": frame.masked().hex(), "dialect": frame.dialect}
+
+
+async def table(request: Request) -> Response:
+    """Answer with the newest rows of a live table, oldest first."""
+    known_queries(request, "limit")
+    limit = number(request, "limit", _DEFAULT_ROWS, KEPT_ROWS)
+    name = request.path_params["table"]
+    if name not in ENGINES:
+        raise HubError("not_found", f"unknown table; expected one of {', '.join(ENGINES)}")
+    rows = _live_tables(hub_of(request)).rows(name)
+    return JsonResponse({"count": len(rows), "rows": rows[max(0, len(rows) - limit) :]})
+
+
+def _live_tables(hub: Hub) -> LiveTables:
+    decoder = hub.tap.find(LiveDecoder)
+    if decoder is None or decoder.tables is None:
+        raise HubError("not_found", "no live tables; set record.tables = true")
+    return decoder.tables

@@ -1,0 +1,164 @@
+"""Publishing, inboxes and dead letters over HTTP.
+
+`POST /v1/publish` answers when the notification is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import HubError
+from ..pubsub.notifications import Notification, Publication, Published
+from ..pubsub.topics import DeadLetter
+from .http import JsonResponse, body_of, hub_of, known_queries, number
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+
+__all__ = ["PublishRequest", "RedriveRequest", "dead", "inbox", "publish", "redrive"]
+
+_ESCAPED: Final = 6
+"""Bytes of JSON for one byte of content at most: a control character is `\\u0001`."""
+_OVERHEAD: Final = 4_096
+"""Bytes of a body in addition to the content."""
+
+
+class PublishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A notification to publish: to a topic or a client, with text or base64 content."""
+
+    topic: str | None = None
+    """Publish to the subscribers of this topic."""
+    client: str | None = None
+    """Publish to this client."""
+    content: str | None = None
+    """Content as text."""
+    content_base64: str | None = None
+    """Content as base64, for any bytes."""
+    type: int = 0
+    """0 to 255; defined by the application."""
+    id: str = ""
+    """Idempotency key: a second publish with the same key publishes nothing."""
+    ttl_s: float | None = None
+    """Time to live; 0 to not store it: only clients online get it."""
+
+
+async def publish(request: Request) -> Response:
+    """Publish; answer when it is on disk."""
+    known_queries(request)
+    hub = hub_of(request)
+    limit = hub.limits.content_bytes * _ESCAPED + _OVERHEAD
+    asked = await body_of(request, PublishRequest, limit)
+    found = await _published(hub, _publication(asked))
+    return JsonResponse({"id": found.id, "audience": found.audience})
+
+
+def _publication(asked: PublishRequest) -> Publication:
+    return Publication(
+        topic=asked.topic,
+        client=asked.client,
+        content=_content(asked),
+        type=asked.type,
+        key=asked.id,
+        ttl_s=asked.ttl_s,
+    )
+
+
+def _content(asked: PublishRequest) -> bytes:
+    if (asked.content is None) == (asked.content_base64 is None):
+        raise HubError("bad_arguments", "expected either content or content_base64")
+    if asked.content is not None:
+        try:
+            return asked.content.encode()
+        except UnicodeEncodeError as error:
+            raise HubError("bad_arguments", "content: lone surrogate") from error
+    assert asked.content_base64 is not None
+    try:
+        return base64.b64decode(asked.content_base64, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise HubError("bad_arguments", "content_base64: invalid base64") from error
+
+
+async def _published(hub: Hub, publication: Publication) -> Published:
+    if hub.draining:
+        raise HubError("closing")
+    answer: asyncio.Future[Published] = hub.loop.create_future()
+
+    def done(result: Published | HubError) -> None:
+        if answer.done():
+            return
+        if isinstance(result, HubError):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)
+
+    hub.topics.publish(publication, done)
+    return await answer
+
+
+_DEFAULT: Final = 100
+_MOST: Final = 1_000
+_BODY: Final = 65_536
+
+
+class RedriveRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Dead letters to redrive: by id, or all of one client."""
+
+    ids: list[str] | None = None
+    """Ids of dead letters."""
+    client: str | None = None
+    """Redrive all dead letters of this client."""
+
+
+async def inbox(request: Request) -> Response:
+    """Answer with what a client has not acknowledged, oldest first."""
+    known_queries(request, "limit")
+    limit = number(request, "limit", _DEFAULT, _MOST)
+    client = request.path_params["client"]
+    rows = hub_of(request).topics.inbox(client, limit)
+    return JsonResponse({"client": client, "notifications": [_shown(row) for row in rows]})
+
+
+async def dead(request: Request) -> Response:
+    """Answer with dead letters, newest first."""
+    known_queries(request, "limit", "client")
+    limit = number(request, "limit", _DEFAULT, _MOST)
+    rows = hub_of(request).topics.dead(limit, request.query_params.get("client"))
+    return JsonResponse({"dead": [_letter(row) for row in rows]})
+
+
+async def redrive(request: Request) -> Response:
+    """Put dead letters back into their inboxes."""
+    known_queries(request)
+    asked = await body_of(request, RedriveRequest, _BODY)
+    if (asked.ids is None) == (asked.client is None):
+        raise HubError("bad_arguments", "expected either ids or client")
+    count = await hub_of(request).topics.redrive(ids=asked.ids, client=asked.client)
+    return JsonResponse({"redriven": count})
+
+
+def _shown(notification: Notification) -> dict[str, Any]:
+    """Return a notification for JSON: content as text, or as base64 if it is not UTF-8."""
+    found: dict[str, Any] = {"id": notification.id, "ts_ms": notification.ts_ms}
+    if notification.topic is not None:
+        found["topic"] = notification.topic
+    if notification.type:
+        found["type"] = notification.type
+    if notification.expires_ms:
+        found["expires_ms"] = notification.expires_ms
+    try:
+        found["content"] = notification.content.decode()
+    except UnicodeDecodeError:
+        found["content_base64"] = base64.b64encode(notification.content).decode()
+    return found
+
+
+def _letter(letter: DeadLetter) -> dict[str, Any]:
+    about = {"client": letter.client, "reason": letter.reason, "dead_ms": letter.dead_ms}
+    return {**about, **_shown(letter.notification)}
