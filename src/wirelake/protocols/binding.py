@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import importlib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -111,6 +111,13 @@ class Binding:
     inbox: bool = False
     """Whether the protocol's own acknowledgements and sign-on are on the wire: every notification
     is acknowledged, and signing on is enough to receive what waits (comet)."""
+    max_content_bytes: int | None = None
+    """The largest content of a notification that fits a frame, if that is less than any limit of
+    the hub: what does not fit every client is refused when it is published."""
+    topics_fit: Callable[[Sequence[str]], bool] | None = None
+    """Whether a client can have these topics, where the protocol lists them in one frame."""
+    trial_number: int | None = None
+    """The number of the first service of a hub for trying out; the others follow."""
     trial_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of a hub for trying out (`wirelake hub --demo`)."""
 

@@ -81,7 +81,7 @@ def test_errors_are_answers() -> None:
                 assert "`a`" in await peer.refusal("test/add", b=2)
                 assert "unknown field" in await peer.refusal("test/add", a=1, b=2, c=3)
                 assert "at `$.a`" in await peer.refusal("test/add", a="1", b=2)
-                assert "wanted 0 to" in await peer.refusal("test/sleep", ms=-1)
+                assert "expected 0 to" in await peer.refusal("test/sleep", ms=-1)
                 assert await peer.ok("test/add", a=1, b=2) == {"c": 3}
             calls = it.hub.counts.calls
             assert calls["esnp", "failed"] == 6

@@ -9,7 +9,7 @@ from typing import Any
 from tests.hub.listeners_tny.tny_client import TnyClient, body_of
 from tests.hub.running import Running, running, until
 
-from wirelake.hub.listeners.gateway import GatewayListener
+from wirelake.hub.listeners.tny_gateway import GatewayListener
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Call, Services
 

@@ -19,7 +19,7 @@ from tests.hub.relay.gateway_hubs import (
 )
 from tests.hub.running import until
 
-from wirelake.hub.listeners.gateway import LinkConnection
+from wirelake.hub.listeners.tny_gateway import LinkConnection
 from wirelake.hub.store import add_client
 
 

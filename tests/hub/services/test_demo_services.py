@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wirelake.hub.errors import HubError
+from wirelake.hub.listeners.esnp import EsnpCall
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import (
     Call,
@@ -43,7 +44,7 @@ def now(op: str, call: Call, given: Any) -> Any:
 def test_echo_of_a_body_and_of_rows() -> None:
     assert now("echo", Call("tny", None, b"\x00 no JSON"), b"\x00 no JSON") == b"\x00 no JSON"
     rows = (Data(name="a", value=var_of(1)), Header(name="h", value=var_of(2)), Payload(data=b"x"))
-    assert now("echo", Call("esnp", None, b"x", rows), {}) == Reply(rows=(rows[0], rows[2]))
+    assert now("echo", EsnpCall("esnp", None, b"x", rows), {}) == Reply(rows=(rows[0], rows[2]))
 
 
 @pytest.mark.parametrize(

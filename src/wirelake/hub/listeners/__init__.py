@@ -2,8 +2,8 @@
 
     esnp.py      calls and events by name; notifications as events
     tny.py       calls by number, pushes, for clients (`TnyPeer` also serves tunnels)
-    relay.py     links of gateways; relay_tunnel.py: one user behind a link
-    gateway/     the hub as a gateway: tny connections go through tunnels to backends
+    relay.py     links of gateways, and the tunnels on them
+    tny_gateway.py   the hub as a gateway: tny connections go through tunnels to backends
     magline.py   encrypted calls by number, resumption
     comet.py     push to phones: topics, lists, acknowledgements
 

@@ -23,6 +23,7 @@ from wirelake.protocols.esnp.fast_path import Deferred
 from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
+    Data,
     Flag,
     FlagType,
     Payload,
@@ -206,6 +207,23 @@ _SAME: Final = frozenset({"topic", "content", "type", "ttl_s"})
 """What a publish may say that need not be read row by row."""
 
 
+_ECHOED: Final = frozenset({Data, Payload})
+
+
+class EsnpCall(Call, frozen=True, gc=False, eq=False):
+    """A call with rows."""
+
+    @property
+    def payloads(self) -> tuple[bytes, ...]:
+        """Each PAYLOAD row."""
+        return tuple(row.data for row in self.rows if isinstance(row, Payload))
+
+    @property
+    def echo(self) -> Result:
+        """The DATA and PAYLOAD rows."""
+        return Reply(rows=tuple([row for row in self.rows if type(row) in _ECHOED]))
+
+
 class EsnpConnection(Connection):
     """One connection that speaks ESNP."""
 
@@ -280,7 +298,7 @@ class EsnpConnection(Connection):
             return None
         if service is True:
             return self._ask_hub(head, rows, number)
-        call = Call("esnp", self, payload_of(rows), rows) if service.wants_call else None
+        call = EsnpCall("esnp", self, payload_of(rows), rows) if service.wants_call else None
         outcome = service.now(call, values_of(rows) if service.takes_values else {})
         return self._body_of(head, outcome)
 
@@ -371,7 +389,7 @@ class EsnpConnection(Connection):
             self._before_auth(request, target, rows)
             return
         parts = _Parts(self, request)
-        call = Call(
+        call = EsnpCall(
             "esnp", self, payload_of(rows), rows, is_info=request.kind == "INFO", part=parts.send
         )
         self._run(target, call, parts.end)
@@ -382,7 +400,7 @@ class EsnpConnection(Connection):
             self.hub.counts.failed(self.protocol, "auth_required")
             return
         rows = event.message.rows
-        call = Call("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
+        call = EsnpCall("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
         self._run(target_of(rows), call, self.count_call)
 
     def _run(self, target: tuple[str, str], call: Call, answer: Answerer) -> None:

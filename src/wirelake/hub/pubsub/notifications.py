@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from wirelake.protocols.comet.limits import content_limit
+from wirelake.protocols import registry
 
 from ..errors import HubError
 from ..limits import Limits
@@ -37,7 +37,11 @@ _MAX_CHARACTERS: Final = 256
 """Length of a topic name or an idempotency key: the original's limit for topics."""
 _ASCII_TOPIC: Final = re.compile(r"[A-Za-z0-9/_\-@$]{1,256}")
 _PUNCTUATION: Final = frozenset("/_-@$")
-_FITS_ANY_CLIENT: Final = content_limit(16, sealed=True, dialect="hipush")
+_FITS_ANY_CLIENT: Final = min(
+    each
+    for each in (registry.binding(name).max_content_bytes for name in registry.BUILT_IN)
+    if each is not None
+)
 """Bytes of content that fit the frames of every client, whatever the configuration allows."""
 _MAX_TTL_S: Final = 10 * 366 * 86_400.0
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from wirelake.protocols.comet.limits import topics_fit
+from wirelake.protocols import registry
 
 from ..errors import HubError
 from ..limits import ActiveLimits
@@ -151,7 +151,7 @@ class Subscriber:
         check_topics(names)
         limits = self._limits.current
         wanted = list(dict.fromkeys([*client.subscriptions, *names]))
-        if len(wanted) > limits.subscriptions or not topics_fit(wanted):
+        if len(wanted) > limits.subscriptions or not _topics_fit(wanted):
             raise HubError("bad_arguments", "too many topics for one client")
         new = self._registry.new_topics(names)
         if new and len(self._registry.topics) + new > limits.topics:
@@ -202,3 +202,9 @@ class Subscriber:
             topic.remove_live(client.receiver)
         self._delivery.drop(client, [each for each in client.inbox.holes if topic.has(each)])
         self._registry.maybe_unused[topic] = None
+
+
+def _topics_fit(topics: Sequence[str]) -> bool:
+    """Whether a client can have these topics, whatever protocol it connects with."""
+    checks = (registry.binding(name).topics_fit for name in registry.BUILT_IN)
+    return all(fits(topics) for fits in checks if fits is not None)

@@ -16,8 +16,6 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from wirelake.protocols.esnp.layout import Payload, Row
-
 from ..errors import HubError
 from ..pubsub.subscriptions import Client
 
@@ -40,13 +38,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Values by name."""
     payload: bytes | None = None
     """Bytes. Beside `data`, a JSON body has them as `payload_base64`."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Any, ...] = ()
     """Rows for ESNP callers; others do not get them."""
 
 
-Result: TypeAlias = "Mapping[str, Any] | list[Any] | bytes | Reply | msgspec.Struct | None"
+Result: TypeAlias = Mapping[str, Any] | list[Any] | bytes | Reply | msgspec.Struct | None
 """What a service may return. A stream becomes a list where the protocol cannot stream."""
-Answerer: TypeAlias = "Callable[[Result | HubError], None]"
+Answerer: TypeAlias = Callable[[Result | HubError], None]
 """Called with the outcome of a call."""
 
 
@@ -54,12 +52,12 @@ class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
     """A call of a service: the connection, its protocol, and what was sent."""
 
     protocol: str
-    """`esnp`, `tny` or `magline`."""
+    """The name of the protocol."""
     connection: Any
     """The connection of the caller."""
     body: bytes = b""
     """The body; in ESNP, all PAYLOAD rows joined."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Any, ...] = ()
     """ESNP: the rows of all messages of the request."""
     is_info: bool = False
     """ESNP: an INFO, not a REQUEST."""
@@ -77,7 +75,12 @@ class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def payloads(self) -> tuple[bytes, ...]:
         """ESNP: the data of each PAYLOAD row."""
-        return tuple(row.data for row in self.rows if isinstance(row, Payload))
+        return ()
+
+    @property
+    def echo(self) -> Result:
+        """A result that is the same as what was sent."""
+        return self.body
 
 
 class DeferredReply:

@@ -9,13 +9,14 @@ test/fail    tny 1004, magline 0x1004    always fails
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from wirelake.protocols.esnp.layout import Data, Payload
+from wirelake.protocols import registry
 
 from .services import (
     Call,
-    Reply,
+    Result,
     ServiceError,
     Services,
 )
@@ -29,20 +30,22 @@ MAX_SLEEP_MS: Final = 60_000
 def demo_services() -> Services:
     """Return a new set of the demo services."""
     services = Services()
-    services.service("test", "echo", tny=1001, magline=0x1001)(_echo)
-    services.service("test", "add", tny=1002, magline=0x1002)(_add)
-    services.service("test", "sleep", tny=1003, magline=0x1003)(_sleep)
-    services.service("test", "fail", tny=1004, magline=0x1004)(_fail)
+    bindings = registry.all_bindings().items()
+    first = {name: bound.trial_number for name, bound in bindings if bound.trial_number is not None}
+    functions: dict[str, Callable[..., Any]] = {
+        "echo": _echo,
+        "add": _add,
+        "sleep": _sleep,
+        "fail": _fail,
+    }
+    for place, (op, function) in enumerate(functions.items()):
+        numbers = {name: number + place for name, number in first.items()}
+        services.service("test", op, thread=False, **numbers)(function)
     return services
 
 
-_ECHOED: Final = frozenset({Data, Payload})
-
-
-def _echo(call: Call) -> bytes | Reply:
-    if call.protocol == "esnp":
-        return Reply(rows=tuple([row for row in call.rows if type(row) in _ECHOED]))
-    return call.body
+def _echo(call: Call) -> Result:
+    return call.echo
 
 
 def _add(a: int | float, b: int | float) -> dict[str, int | float]:

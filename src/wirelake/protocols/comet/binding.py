@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from ..binding import Binding, ListenerSettings
 from .layout import ErrorCode
+from .limits import content_limit, topics_fit
 from .protocol import PROTOCOL
 
 __all__ = ["BINDING", "CometSettings"]
@@ -32,6 +33,9 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     """What happens when a client signs on a second time."""
 
 
+_ID_BYTES: Final = 16
+"""The length of the hub's notification ids."""
+
 BINDING: Final = Binding(
     settings=CometSettings,
     listener="wirelake.hub.listeners.comet:CometListener",
@@ -53,5 +57,7 @@ BINDING: Final = Binding(
         "internal": int(ErrorCode.SERVER_ERROR),
     },
     inbox=True,
+    max_content_bytes=content_limit(_ID_BYTES, sealed=True, dialect="hipush"),
+    topics_fit=topics_fit,
 )
 """Error codes are those of the document and of rule 22."""

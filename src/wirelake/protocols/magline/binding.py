@@ -46,5 +46,6 @@ BINDING: Final = Binding(
         "failed": int(ErrorNumber.BUSINESS),
         "internal": int(ErrorNumber.INTERNAL),
     },
+    trial_number=0x1001,
     trial_settings={"anonymous": True},
 )

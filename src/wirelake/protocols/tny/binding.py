@@ -75,12 +75,13 @@ ERRORS: Final = {
 
 BINDING: Final = Binding(
     settings=TnySettings,
-    listener="wirelake.hub.listeners.gateway:make_listener",
+    listener="wirelake.hub.listeners.tny_gateway:make_listener",
     client="wirelake.client.tny:TnyConnection",
     client_options=frozenset({"dialect"}),
     addressing="numbers",
     max_number=(1 << 31) - 1,
     errors=ERRORS,
+    trial_number=1001,
 )
 
 RELAY_BINDING: Final = Binding(
