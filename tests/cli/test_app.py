@@ -42,8 +42,8 @@ ENV = {**os.environ, "PYTHONPATH": SOURCES}
         (BrokenProtocolError("broken"), 1, "wirelake: broken\n"),
         (FileNotFoundError(2, "No such file", "x"), 2, "wirelake: x: No such file\n"),
         (OSError("odd"), 2, "wirelake: odd\n"),
-        (RecursionError(), 1, "wirelake: the input is nested too deeply or too large\n"),
-        (MemoryError(), 1, "wirelake: the input is nested too deeply or too large\n"),
+        (RecursionError(), 1, "wirelake: the input is too large or nested too deeply\n"),
+        (MemoryError(), 1, "wirelake: the input is too large or nested too deeply\n"),
         (ZeroDivisionError("oops"), 1, "wirelake: internal error: ZeroDivisionError: oops"),
     ],
 )

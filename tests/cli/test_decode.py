@@ -113,21 +113,18 @@ def test_files_and_standard_input(run: Run, tmp_path: Path) -> None:
 
 def test_nothing_to_decode(run: Run) -> None:
     found = run("decode", "esnp", "--hex", "")
-    assert found == (1, "", "wirelake: there are no bytes to decode\n")
+    assert found == (1, "", "wirelake: empty input: no bytes to decode\n")
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (("comet", "--hex", "000106"), "--direction c2s or s2c"),
-        (("comet", "f", "--hex", "00", "--direction", "c2s"), "not both"),
+        (("comet", "f", "--hex", "00", "--direction", "c2s"), "--hex conflicts with FILE"),
         (("tny", "--hex", "00", "--dialect", "x"), "tny has no dialect 'x'; it has seed, upstream"),
-        (
-            ("tny", "--hex", "00", "--revision", "lines"),
-            "--revision lines: tny has revisions: none",
-        ),
-        (("esnp", "--hex", "00", "--keys", "f"), "esnp has nothing that keys open"),
-        (("relay", "--hex", "00", "--keys", "f"), "relay has nothing that keys open"),
+        (("tny", "--hex", "00", "--revision", "lines"), "--revision is for esnp"),
+        (("esnp", "--hex", "00", "--keys", "f"), "esnp has no sealed parts"),
+        (("relay", "--hex", "00", "--keys", "f"), "relay has no sealed parts"),
     ],
 )
 def test_bad_usage(run: Run, args: tuple[str, ...], words: str) -> None:
@@ -151,7 +148,7 @@ def test_where_the_frame_is_lost_the_rest_is(run: Run) -> None:
     assert found.code == 1
     assert len(found.lines) == 1
     assert "message 2 at byte 9: bad_magic" in found.err
-    assert "the last 2 bytes are not read" in found.err
+    assert "the last 2 bytes are skipped" in found.err
 
 
 def test_an_incomplete_message(run: Run) -> None:
@@ -218,7 +215,7 @@ def test_keys_of_magline(run: Run, tmp_path: Path) -> None:
     bad = vector("magline", "sess_bad_hmac")["hex"]
     refused = run("decode", "magline", "--keys", file, "--hex", bad + request)
     assert refused.code == 1
-    assert "message 1 at byte 0 does not open: bad_record" in refused.err
+    assert "message 1 at byte 0 cannot be decrypted: bad_record" in refused.err
     assert f'opened data: "{b"hello".hex()}"' in refused.out
 
 
@@ -244,7 +241,7 @@ def test_keys_of_comet(run: Run, tmp_path: Path) -> None:
         ("comet", {"x": 1}, "wanted content_key"),
         ("comet", {"content_key": "zz"}, "content_key: not hexadecimal"),
         ("comet", {"content_key": "00"}, "bad_config"),
-        ("comet", [], "wanted a JSON object"),
+        ("comet", [], "expected a JSON object"),
     ],
 )
 def test_bad_keys(run: Run, tmp_path: Path, protocol: str, keys: Any, words: str) -> None:
@@ -260,7 +257,7 @@ def test_keys_that_are_no_json(run: Run, tmp_path: Path) -> None:
     path.write_bytes(b"\xff{")
     found = run("decode", "tny", "--keys", str(path), "--hex", "00")
     assert found.code == 2
-    assert "not JSON" in found.err
+    assert "invalid JSON" in found.err
     missing = run("decode", "tny", "--keys", str(tmp_path / "none"), "--hex", "00")
     assert missing.code == 2
     assert "No such file" in missing.err

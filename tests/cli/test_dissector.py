@@ -35,7 +35,7 @@ def test_a_broken_package_is_left_out(run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(registry, "_points", lambda: points)
     found = run("dissector")
     assert found.code == 0
-    assert "left out: protocol 'thermo'" in found.err
+    assert "skipping protocol 'thermo'" in found.err
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.cli.commands.encode_run import encode
-from wirelake.cli.output.stream import messages_in
+from wirelake.cli.commands.encode import encode
+from wirelake.cli.decode.messages import messages_in
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.wire.model import Direction
 from wirelake.wire.views.json import to_json
@@ -73,16 +73,16 @@ def test_a_message_inside_a_packet(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"", "there is no JSON to encode"),
-        (b"  \n", "there is no JSON to encode"),
-        (b"{", "message 1: not JSON"),
-        (HEARTBEAT + b"}", "message 2: not JSON"),
-        (b"\xff", "not JSON: invalid start byte at byte 0"),
+        (b"", "empty input: no JSON to encode"),
+        (b"  \n", "empty input: no JSON to encode"),
+        (b"{", "message 1: invalid JSON"),
+        (HEARTBEAT + b"}", "message 2: invalid JSON"),
+        (b"\xff", "invalid JSON: invalid start byte at byte 0"),
         (b"[]", "message 1: bad_value"),
-        (b"[" * 100_000, "message 1: not JSON"),
+        (b"[" * 100_000, "message 1: invalid JSON"),
         (b'{"type": "auth", "client_id": "", "token": {"masked": 3}}', "--reveal"),
         (b'{"type": "error", "error_code": 256}', "int_range in error.error_code"),
-        (b'{"type": "error", "error_code": ' + b"9" * 5000 + b"}", "message 1: not JSON"),
+        (b'{"type": "error", "error_code": ' + b"9" * 5000 + b"}", "message 1: invalid JSON"),
         (b'{"type": "subscribe", "topics": ["\\ud800"]}', "message 1: "),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.tables.simulated_lake import captures, lake
 
-from wirelake.cli.lake.command import _PLACES
+from wirelake.cli.lake.command import SUBCOMMANDS
 from wirelake.tables.log import Log
 from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake
@@ -38,7 +38,7 @@ def copy(lake: Path, tmp_path: Path) -> Path:
 # -- the group -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", _PLACES)
+@pytest.mark.parametrize("command", SUBCOMMANDS)
 def test_help_has_examples(run: Run, command: str) -> None:
     found = run("lake", command, "--help")
     assert (found.code, found.err) == (0, "")
@@ -49,14 +49,14 @@ def test_help_has_examples(run: Run, command: str) -> None:
 def test_the_commands_are_listed(run: Run) -> None:
     found = run("lake", "--help")
     listed = found.out.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in listed if line.strip()] == list(_PLACES)
+    assert [line.split()[0] for line in listed if line.strip()] == list(SUBCOMMANDS)
 
 
 def test_an_unknown_command(run: Run) -> None:
     found = run("lake", "drain")
     assert found.code == 2
     assert found.err.startswith(
-        "wirelake: no command of lake is called 'drain'; there are run, status, sql,"
+        "wirelake: unknown subcommand 'drain'; expected one of run, status, sql,"
     )
 
 
@@ -105,7 +105,10 @@ def test_something_is_not_installed(run: Run, lake: Path, monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "wirelake.tables.query", raising=False)
     found = run("lake", "report", str(lake))
     assert found.code == 2
-    assert found.err == "wirelake: lakes need duckdb: pip install 'wirelake[cli,lake,java]'\n"
+    assert (
+        found.err
+        == "wirelake: missing optional dependency duckdb: pip install 'wirelake[cli,lake,java]'\n"
+    )
 
 
 # -- status ----------------------------------------------------------------------------------
@@ -124,7 +127,7 @@ def test_status(run: Run, lake: Path, captures: Path) -> None:
     for name, count in counts.items():
         assert shown[name] == f"{count:,}"
     assert shown["edge-a"] == shown["tap-a"] != "0"
-    assert found.lines[-1] == "no captures are waiting"
+    assert found.lines[-1] == "no captures waiting"
 
 
 def test_status_says_what_waits(run: Run, lake: Path, captures: Path, tmp_path: Path) -> None:
@@ -140,7 +143,7 @@ def test_status_says_what_waits(run: Run, lake: Path, captures: Path, tmp_path: 
     assert (waiting["source"], waiting["why"]) == ("tap-x", "number 6 is missing")
     assert data["backlog_files"] == 1
     found = run(*args, "--settle", "0", "--lateness", "0")
-    assert "comes with the next run" in found.out
+    assert "next run" in found.out
 
 
 def test_status_without_captures(run: Run, lake: Path, tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def rows(lake: Path, table: str) -> Any:
 
 def test_expire(run: Run, copy: Path) -> None:
     found = run("lake", "expire", str(copy), "--older", "36500d")
-    assert (found.code, found.out) == (0, f"{copy}: nothing is that old\n")
+    assert (found.code, found.out) == (0, f"{copy}: no data is that old\n")
     assert json.loads(run("lake", "expire", str(copy), "--older", "36500d", "--json").out) is None
     assert rows(copy, "calls")
     found = run("lake", "expire", str(copy), "--older", "1s")
@@ -185,10 +188,10 @@ def test_compact(run: Run, copy: Path) -> None:
         step.commit("advance")
     found = run("lake", "compact", str(copy), "--size", "1GB")
     assert (found.code, found.err) == (0, "")
-    assert found.out == f"{copy}: commit 3; 2 files became 1\n"
+    assert found.out == f"{copy}: commit 3; 2 files merged into 1\n"
     assert rows(copy, "calls") == sorted(before * 2, key=str)
     found = run("lake", "compact", str(copy))
-    assert found.out == f"{copy}: no files are small enough to be joined\n"
+    assert found.out == f"{copy}: no small files to merge\n"
     assert json.loads(run("lake", "compact", str(copy), "--json").out) is None
 
 
@@ -207,7 +210,7 @@ def test_an_export_of_what_is_not_there(run: Run, lake: Path, tmp_path: Path) ->
     args = ("lake", "export", str(lake), str(tmp_path), "--format", "delta")
     found = run(*args, "--table", "nope")
     assert (found.code, found.err.count("\n")) == (2, 1)
-    assert "no table is called 'nope'" in found.err
+    assert "unknown table 'nope'" in found.err
     assert list(tmp_path.iterdir()) == []
 
 

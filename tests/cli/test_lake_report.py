@@ -98,13 +98,13 @@ def test_a_terminal(lake: Path) -> None:
             cells = zip(sheet.headings, sheet.numbers, row, strict=True)
             figures = [cell for name, is_number, cell in cells if is_number and name in shown]
             assert all(figure in lines[number] for figure in figures)  # never cut
-    assert lines[-1].startswith("no room for ")
+    assert lines[-1].startswith("hidden columns: ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--since", "yesterday"], "wanted a time in UTC"),
+        (["--since", "yesterday"], "expected a time in UTC"),
         (["--since", "1m", "--until", "2m"], "--until must be later than --since"),
         (["--top", "0"], "--top"),
         (["--html", "no/such/folder/x.html"], "no/such/folder: no such folder"),

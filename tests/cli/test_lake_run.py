@@ -148,7 +148,7 @@ def test_a_remote_spark_needs_no_java(
 def test_nothing_to_do(run: Run, engine: Engine) -> None:
     engine.outcome.waiting = [waiting(5)]
     assert run(*ARGS).lines == [
-        "lake: there was nothing new to read",
+        "lake: no new captures",
         "  waiting: 1 capture",
         "    /c/tap-5.pcap: number 4",
     ]
@@ -171,7 +171,7 @@ def test_the_outcome(run: Run, engine: Engine) -> None:
     found = run(*ARGS)
     assert found.code == 0
     assert found.lines[:5] == [
-        "lake: commit 7; 2 captures taken, 4.0 MB in 2.0 s (2.0 MB/s)",
+        "lake: commit 7; 2 captures read, 4.0 MB in 2.0 s (2.0 MB/s)",
         "  refused: 1 capture",
         "    /c/tap-1.pcap: late_file",
         "  waiting: 12 captures",
@@ -201,7 +201,7 @@ def test_the_outcome(run: Run, engine: Engine) -> None:
         (
             RuntimeError("Traceback\n  File x\nValueError: bad.keys, line 2: not JSON\nat y\n"),
             1,
-            "Spark failed: ValueError: bad.keys, line 2: not JSON; WIRELAKE_DEBUG=1 shows",
+            "Spark failed: ValueError: bad.keys, line 2: not JSON; set WIRELAKE_DEBUG=1",
         ),
     ],
 )
@@ -218,11 +218,11 @@ def test_failures(run: Run, engine: Engine, error: Exception, code: int, said: s
     [
         (["--tables", "calls,nope"], "no table 'nope'"),
         (["--tables", ","], "no table is named"),
-        (["--conf", "x"], "--conf x: wanted NAME=VALUE"),
-        (["--master", "a", "--remote", "b"], "--master and --remote: which one?"),
-        (["--max-bytes", "much"], "'much': wanted a number"),
-        (["--trigger", "soon"], "'soon': wanted seconds"),
-        (["--port", "x=comet"], "wanted PORT=NAME"),
+        (["--conf", "x"], "invalid --conf 'x'; expected NAME=VALUE"),
+        (["--master", "a", "--remote", "b"], "--master conflicts with --remote"),
+        (["--max-bytes", "much"], "'much'; expected a number"),
+        (["--trigger", "soon"], "'soon'; expected seconds"),
+        (["--port", "x=comet"], "expected PORT=NAME"),
         (["--as", "nope"], "nope"),
     ],
 )

@@ -178,14 +178,14 @@ def test_a_terminal_gets_what_fits(lake: Path) -> None:
     assert lines[0].split()[:2] == ["connection", "protocol"]
     assert all(len(line) <= 70 for line in lines[:5])
     assert lines[5].startswith("3 of ")
-    assert lines[6].startswith("no room for ")
-    assert "missing_bytes; --json shows all columns" in lines[6]
+    assert lines[6].startswith("hidden columns: ")
+    assert "missing_bytes; --json shows all" in lines[6]
 
 
 def test_bytes_are_not_for_a_terminal(lake: Path) -> None:
     code, seen = on_terminal(70, "lake", "sql", str(lake), CALLS, "--format", "parquet")
     assert code == 2
-    assert "parquet is not for a terminal: add --out F" in " ".join(seen.split())
+    assert "parquet cannot be written to a terminal: add --out FILE" in " ".join(seen.split())
 
 
 # -- what can go wrong -----------------------------------------------------------------------
@@ -206,8 +206,8 @@ def test_an_error_shows_where(run: Run, lake: Path) -> None:
         ("select nope from calls", "nope"),
         ("from no_such_table", "no_such_table"),
         ("select error('bo' || chr(27) || 'om')", "bo?om"),
-        (" ", "the query is empty"),
-        ("/* nothing */", "the query is empty"),
+        (" ", "empty query"),
+        ("/* nothing */", "empty query"),
     ],
 )
 def test_bad_queries(run: Run, lake: Path, query: str, said: str) -> None:
@@ -220,8 +220,8 @@ def test_bad_queries(run: Run, lake: Path, query: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--out", "rows.xls"], "rows.xls: its name does not tell the format"),
-        (["--json", "--format", "csv"], "--json and --format csv: which one?"),
+        (["--out", "rows.xls"], "rows.xls: cannot infer the format"),
+        (["--json", "--format", "csv"], "--json conflicts with --format csv"),
         (["--out", "no/such/folder/x.csv"], "no/such/folder: no such folder"),
         (["--commit", "99"], "99"),
     ],
@@ -237,7 +237,7 @@ def test_a_type_that_parquet_has_not(run: Run, lake: Path, tmp_path: Path) -> No
     path = tmp_path / "x.parquet"
     found = run("lake", "sql", str(lake), "select interval 1 day", "--out", str(path))
     assert (found.code, path.exists()) == (2, False)
-    assert "parquet has no such type" in found.err
+    assert "parquet does not support a type of the result" in found.err
 
 
 def test_an_empty_lake_has_all_tables(run: Run, empty: Path) -> None:

@@ -289,10 +289,10 @@ def test_what_is_not_sealed_is_left_out_of_a_folder(
         (tmp_path / name).write_bytes(Path(captures_of(traffic)[at]).read_bytes())
     found = run("read", str(tmp_path))
     assert {json.loads(line)["file"] for line in found.lines} == {str(tmp_path / "a.pcapng")}
-    assert f"left out, for it is not sealed: {tmp_path / 'b.pcapng.open'}\n" in found.err
+    assert f"skipping unfinished recording {tmp_path / 'b.pcapng.open'}\n" in found.err
     named = run("read", str(tmp_path / "b.pcapng.open"))
     assert named.lines
-    assert "left out" not in named.err
+    assert "skipping" not in named.err
 
 
 # -- notes and errors ------------------------------------------------------------------------
@@ -323,24 +323,24 @@ BAD_USAGE = {
     ("--table", "nope"): "'nope' is not one of 'messages'",
     ("--columns", "nope"): "--columns: no column 'nope'; there are ts_ns",
     ("--columns", "comet.nope"): "no column 'nope' in comet; there are auth",
-    ("--columns", ","): "--columns: no column is named",
+    ("--columns", ","): "--columns: empty list of columns",
     ("--protocol", "nope"): "no protocol is called 'nope'",
     ("--as", "nope"): "no protocol is called 'nope'",
-    ("--port", "9999"): "--port 9999: wanted PORT=NAME",
-    ("--port", "99999=comet"): "--port 99999=comet: wanted PORT=NAME",
+    ("--port", "9999"): "invalid --port '9999'; expected PORT=NAME",
+    ("--port", "99999=comet"): "invalid --port '99999=comet'; expected PORT=NAME",
     ("--port", "1=nope"): "no protocol is called 'nope'",
-    ("--dialect", "tny"): "--dialect tny: wanted PROTOCOL=NAME",
+    ("--dialect", "tny"): "invalid --dialect 'tny'; expected PROTOCOL=NAME",
     ("--dialect", "tny=nope"): "tny has no dialect 'nope'; it has seed, upstream",
     ("--keys", "no/such.keys"): "no/such.keys: No such file or directory",
     ("--to", "nope"): "'nope' is not one of 'table', 'json'",
-    ("--json", "--to", "csv"): "--json and --to csv: which one?",
+    ("--json", "--to", "csv"): "--json conflicts with --to csv",
     ("--jobs", "0"): "0 is not in the range x>=1",
     ("--limit", "-1"): "-1 is not in the range x>=0",
-    ("-o", "rows.nope"): "rows.nope: its name does not tell the format",
+    ("-o", "rows.nope"): "rows.nope: cannot infer the format",
     ("-o", "no/such/rows.csv"): "no/such: no such folder",
     ("no/such.pcap",): "no/such.pcap: No such file or directory",
     ("-",): "captures are read from files",
-    ("\udcff.pcap",): "wanted a name that can be printed",
+    ("\udcff.pcap",): "expected printable characters",
 }
 
 
@@ -411,7 +411,7 @@ def test_what_is_read_is_not_written_over(run: Run, traffic: Path, tmp_path: Pat
     other.symlink_to(path)
     code, out, err = run("read", str(tmp_path), "-o", str(other))
     assert (code, out) == (2, "")
-    assert err == f"wirelake: {other} is what is read: write somewhere else\n"
+    assert err == f"wirelake: output {other} is also an input\n"
     assert path.read_bytes() == data
 
 

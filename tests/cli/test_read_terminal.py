@@ -65,7 +65,7 @@ def test_a_table_and_a_bar(traffic: Path) -> None:
         f"4 of {count:,} rows, the first by ts_ns; --limit 0 shows all;"
         " times are of 2026-01-05, UTC"
     )
-    assert lines[6].startswith("no room for ")
+    assert lines[6].startswith("hidden columns: ")
     assert "--table faults shows them" in lines[7]
 
 
@@ -73,4 +73,4 @@ def test_a_table_and_a_bar(traffic: Path) -> None:
 def test_bytes_are_not_for_a_terminal(traffic: Path, form: str) -> None:
     code, seen = on_terminal(80, "read", str(traffic), "--to", form)
     assert code == 2
-    assert seen.startswith(f"wirelake: {form} is not for a terminal: add -o OUT")
+    assert seen.startswith(f"wirelake: {form} cannot be written to a terminal: add -o FILE")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from wirelake.cli.commands.tail_view import TailView
+from wirelake.cli.commands.tail import MessageView
 from wirelake.protocols.comet.layout import Auth
 from wirelake.protocols.registry import find
 
@@ -36,7 +36,7 @@ ROW: dict[str, Any] = {
 
 
 def _line(width: int | None = None, **changes: Any) -> str:
-    (line,) = TailView(width, as_hex=False).lines({**ROW, **changes})
+    (line,) = MessageView(width, as_hex=False).lines({**ROW, **changes})
     return click.unstyle(line)
 
 
@@ -113,7 +113,7 @@ def test_a_line_fits_the_terminal() -> None:
 
 
 def _hex(**changes: Any) -> list[str]:
-    _, *lines = TailView(None, as_hex=True).lines({**ROW, **changes})
+    _, *lines = MessageView(None, as_hex=True).lines({**ROW, **changes})
     return [click.unstyle(line).strip() for line in lines]
 
 
@@ -128,8 +128,8 @@ def test_bytes_are_told_field_by_field_and_secrets_are_not() -> None:
 
 
 def test_bytes_that_are_not_there() -> None:
-    assert _hex(masked=True) == ["its bytes are secret"]
-    assert _hex(tunnel_link=3) == ["its bytes are in a packet of the link 3"]
+    assert _hex(masked=True) == ["bytes masked: they contain a secret"]
+    assert _hex(tunnel_link=3) == ["bytes are part of a packet of link 3"]
     assert _hex() == ["without bytes"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from wirelake.cli.top.figures import (
     Figures,
     History,
-    Look,
+    Sample,
     quantile,
 )
 
@@ -49,8 +49,8 @@ BASE: dict[str, Any] = {
 TOPIC = {"subscribers": 1, "online": 1, "held": 0, "stored": 0, "published": 0, "delivered": 0}
 
 
-def _look(**changes: Any) -> Look:
-    return msgspec.convert({**BASE, **changes}, Look)
+def _look(**changes: Any) -> Sample:
+    return msgspec.convert({**BASE, **changes}, Sample)
 
 
 def _after(**changes: Any) -> Figures:

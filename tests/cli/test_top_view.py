@@ -10,8 +10,8 @@ from rich.console import Console
 
 from wirelake.cli.top.figures import Figures
 from wirelake.cli.top.view import (
-    SORTS,
-    Shown,
+    SORT_ORDERS,
+    ViewState,
     top_view,
 )
 
@@ -71,7 +71,7 @@ def _figures(count: int, **changes: Any) -> Figures:
     return msgspec.convert(data, Figures)
 
 
-def _text(figures: Figures, shown: Shown) -> str:
+def _text(figures: Figures, shown: ViewState) -> str:
     console = Console(width=shown.width, highlight=False, color_system=None)
     with console.capture() as capture:
         console.print(top_view(figures, shown))
@@ -82,21 +82,21 @@ def _text(figures: Figures, shown: Shown) -> str:
 @pytest.mark.parametrize("count", [0, 2, 50])
 def test_it_fits(width: int, count: int) -> None:
     for height in (24, 35, 36, 60):
-        lines = _text(_figures(count), Shown("http://hub:9680", width, height)).splitlines()
+        lines = _text(_figures(count), ViewState("http://hub:9680", width, height)).splitlines()
         assert max(map(len, lines)) <= width
         if width >= 80:
             assert len(lines) <= height
             assert "sort by" in lines[-1]
             assert count == 0 or any("bad_0" in line for line in lines)
-    assert "http://hub:9680" in _text(_figures(count), Shown("http://hub:9680", width))
+    assert "http://hub:9680" in _text(_figures(count), ViewState("http://hub:9680", width))
 
 
 def test_what_it_says() -> None:
-    text = _text(_figures(2), Shown("http://hub:9680", 100))
+    text = _text(_figures(2), ViewState("http://hub:9680", 100))
     for words in (
         "1.0.0, up 1:02:03, 34% of a core, recording",
         "calls          123k/s, p50 1.5 µs, p99 -, 3 under way, 2/s failed",
-        "0 connections too many, 2 wrong tokens, 0 broken rules in all",
+        "0 connections over limits, 2 authentication failures, 0 protocol errors since start",
         "4/s published, 4/s stored, 0.2/s pushed, 4/s acked, 12 dead letters",
     ):
         assert words in text
@@ -109,15 +109,15 @@ def test_what_it_says() -> None:
 
 
 def test_what_there_is_no_room_for_is_counted() -> None:
-    text = _text(_figures(50), Shown("http://hub:9680", 80, 40))
+    text = _text(_figures(50), ViewState("http://hub:9680", 80, 40))
     assert "target (" in text
     assert " of 50)" in text
 
 
 def test_order_pause_and_state() -> None:
-    shown = Shown("http://hub:9680", 100, 60)
+    shown = ViewState("http://hub:9680", 100, 60)
     figures = _figures(3, recording="failed: no space", draining=True)
-    assert SORTS[0] == shown.sort == "p99"
+    assert SORT_ORDERS[0] == shown.sort == "p99"
     shown.paused = True
     shown.sort = "failed"
     text = _text(figures, shown)
@@ -130,7 +130,7 @@ def test_order_pause_and_state() -> None:
 
 
 def test_the_past_is_a_line_that_does_not_grow_for_ever() -> None:
-    shown = Shown("http://hub:9680", 100, 60)
+    shown = ViewState("http://hub:9680", 100, 60)
     for _ in range(100):
         shown.remember(_figures(0))
     text = _text(_figures(0), shown)
@@ -142,7 +142,7 @@ def test_names_cannot_command_the_terminal() -> None:
     figures = _figures(1)
     figures.topics[0].name = "@\x1b[2Jevil"
     figures.troubles[0].reason = "bad\r\nthing"
-    text = _text(figures, Shown("http://hub:9680", 100))
+    text = _text(figures, ViewState("http://hub:9680", 100))
     assert "\x1b[2J" not in text
     assert "@\\x1b[2Jevil" in text
 
@@ -150,4 +150,4 @@ def test_names_cannot_command_the_terminal() -> None:
 def test_names_are_not_markup() -> None:
     figures = _figures(1)
     figures.targets[0].name = "[red]not red[/red]"
-    assert "[red]not red[/red]" in _text(figures, Shown("http://hub:9680", 100))
+    assert "[red]not red[/red]" in _text(figures, ViewState("http://hub:9680", 100))

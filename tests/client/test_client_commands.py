@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from wirelake.cli.commands.client_run import printable, typed_value
+from wirelake.cli.commands.call import typed_value
 from wirelake.cli.main import main
+from wirelake.cli.output.text import body_text
 
 SOURCES = str(Path(__file__).parents[2] / "src")
 DEADLINE_S = 60.0
@@ -173,7 +174,7 @@ def test_call_shows_who_it_passed_by(run: Run, hub: Hub) -> None:
     url = hub.url("esnp") + "/test/add"
     found = run("call", url, "a=1", "b=2", "--trace", *hub.alice)
     assert (found.code, found.out) == (0, "c = 3\n")
-    assert found.err.startswith("passed by: ")
+    assert found.err.startswith("via ")
 
 
 @pytest.mark.parametrize("protocol", ["esnp", "tny", "magline"])
@@ -304,7 +305,7 @@ def test_ping(run: Run, hub: Hub, protocol: str) -> None:
     args = ("ping", hub.url(protocol), *key, "--count", "2", "--interval", "0")
     found = run(*args)
     assert found.code == 0
-    assert found.out.splitlines()[-1].startswith("2 answered: ")
+    assert found.out.splitlines()[-1].startswith("2 answered; min/avg/max ")
     lines = [json.loads(line) for line in run(*args, "--json").out.splitlines()]
     assert [each["ping"] for each in lines] == [1, 2]
     assert all(each["ms"] >= 0 for each in lines)
@@ -336,6 +337,6 @@ def test_values_have_types(text: str, value: object) -> None:
 
 
 def test_bytes_for_people() -> None:
-    assert printable("día\n".encode()) == "día\n"
-    assert printable(b"\xff\x00") == "ff00"
-    assert printable(b"\x1b[31m") == "1b5b33316d"
+    assert body_text("día\n".encode()) == "día\n"
+    assert body_text(b"\xff\x00") == "ff00"
+    assert body_text(b"\x1b[31m") == "1b5b33316d"

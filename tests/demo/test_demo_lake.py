@@ -23,5 +23,5 @@ def test_a_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert isinstance(lake.error, CommandError)
-    assert "Spark does not start: JAVA_HOME is" in str(lake.error)
+    assert "cannot start Spark: JAVA_HOME is" in str(lake.error)
     assert not lake.is_ready.is_set()

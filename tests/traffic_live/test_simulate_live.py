@@ -42,12 +42,12 @@ def test_it_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--to-hub", "http://127.0.0.1:1"], "--to-hub needs --data"),
-        (["--to-hub", "http://127.0.0.1:1", "--data", "x", "--size", "1MB"], "--size makes no"),
-        (["--to-hub", "http://127.0.0.1:1", "--data", "x", "--force"], "--force makes no"),
-        (["--seconds", "3"], "--seconds needs --to-hub"),
-        (["--data", "x"], "--data needs --to-hub"),
-        (["--scale", "2"], "--scale needs --to-hub"),
+        (["--to-hub", "http://127.0.0.1:1"], "--to-hub requires --data"),
+        (["--to-hub", "http://127.0.0.1:1", "--data", "x", "--size", "1MB"], "--size conflicts"),
+        (["--to-hub", "http://127.0.0.1:1", "--data", "x", "--force"], "--force conflicts"),
+        (["--seconds", "3"], "--seconds requires --to-hub"),
+        (["--data", "x"], "--data requires --to-hub"),
+        (["--scale", "2"], "--scale requires --to-hub"),
     ],
 )
 def test_options_of_the_other_way(tmp_path: Path, words: list[str], said: str) -> None:

@@ -1,7 +1,6 @@
-"""The click side of the command line: finds a command, runs it, turns failures into one line.
+"""Runs commands with click and turns every failure into one line and an exit code.
 
-Nothing a user can do ends in a traceback. `WIRELAKE_DEBUG=1` shows the one behind an error that
-nobody foresaw.
+Users never see a traceback. `WIRELAKE_DEBUG=1` shows the one behind an internal error.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from .errors import (
     BAD_DATA,
     BAD_USAGE,
     CommandError,
+    unknown_name,
 )
 from .main import (
     COMMANDS,
@@ -32,7 +32,7 @@ _INTERRUPTED = 130
 
 
 class _Commands(click.Group):
-    """The top: commands are imported when they are asked for."""
+    """The top-level group; it imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -48,9 +48,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"no command is called {args[0]!r}; there are {', '.join(COMMANDS)}", ctx
-            )
+            raise unknown_name("command", args[0], COMMANDS, ctx)
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002 - click's signature
@@ -58,12 +56,12 @@ class _Commands(click.Group):
 
 
 TOP = _Commands(name="wirelake", context_settings={"help_option_names": ["-h", "--help"]})
-"""Every command, below one name."""
+"""The group of all commands."""
 
 
 def run(args: Sequence[str]) -> int:
-    """Run a command; the exit code."""
-    # A value that the terminal cannot show is escaped rather than fatal.
+    """Run a command and return the exit code."""
+    # Escape characters that the terminal's encoding does not have, instead of failing.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -84,8 +82,8 @@ def run(args: Sequence[str]) -> int:
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """One line for an error, and its exit code."""
-    # Imported by now if such an error can exist; kept out of the way of commands without bytes.
+    """Return the line for an error, and its exit code."""
+    # Imported here: commands without protocols start faster, and errors may be slow.
     from wirelake.protocols.registry import BrokenProtocolError, RegistryError
     from wirelake.wire.declare import DeclarationError
     from wirelake.wire.errors import WireError
@@ -105,20 +103,19 @@ def _explain(error: Exception) -> tuple[str, int]:
             where = f"{error.filename}: " if error.filename else ""
             return f"{where}{error.strerror or error}", BAD_USAGE
         case RecursionError() | MemoryError():
-            return "the input is nested too deeply or too large", BAD_DATA
+            return "the input is too large or nested too deeply", BAD_DATA
         case _:
-            return f"internal error: {_name(error)}", BAD_DATA
+            return (
+                f"internal error: {type(error).__name__}: {error}"
+                " (set WIRELAKE_DEBUG=1 for the traceback)"
+            ), BAD_DATA
 
 
 def _one_line(text: str) -> str:
-    """The text on one line, without what a terminal would obey."""
+    """Return the text on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
 
 
 def _usage(error: click.UsageError) -> str:
     path: Any = error.ctx.command_path if error.ctx is not None else "wirelake"
     return f"{error.format_message()} (see {path} --help)"
-
-
-def _name(error: Exception) -> str:
-    return f"{type(error).__name__}: {error} (WIRELAKE_DEBUG=1 shows where)"

@@ -136,10 +136,10 @@ def test_services_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "text"),
     [
-        ("greetings", "wanted MODULE:NAME"),
+        ("greetings", "expected MODULE:NAME"),
         ("no_such_module_here:services", "No module named"),
-        ("greetings:nothing", "is no wirelake.hub.rpc.services.Services"),
-        ("greetings:not_services", "is no wirelake.hub.rpc.services.Services"),
+        ("greetings:nothing", "is not a wirelake.hub.rpc.services.Services"),
+        ("greetings:not_services", "is not a wirelake.hub.rpc.services.Services"),
     ],
 )
 def test_services_that_are_none_are_one_line(tmp_path: Path, named: str, text: str) -> None:
@@ -191,6 +191,6 @@ def test_init_writes_a_file_once(tmp_path: Path) -> None:
     done = wirelake("hub", "init", "-o", "hub.toml", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "hub.toml\n")
     again = wirelake("hub", "init", "-o", "hub.toml", cwd=tmp_path)
-    assert_one_line(again.returncode, again.stdout, again.stderr, "is there already")
+    assert_one_line(again.returncode, again.stdout, again.stderr, "already exists")
     shown = wirelake("hub", "init", cwd=tmp_path)
     assert shown.stdout == (tmp_path / "hub.toml").read_text()

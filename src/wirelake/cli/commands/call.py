@@ -1,4 +1,4 @@
-"""`wirelake call`: one call to a service."""
+"""`wirelake call`: calls a service once."""
 
 from __future__ import annotations
 
@@ -6,30 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..connect.client import connected, connection_options, run_client
 from ..main import COMMANDS
-from ..output.common import (
-    CONTEXT,
-    json_line,
-    read_input,
-)
-from .client_run import (
-    connected,
-    connection_options,
-    printable,
-    run,
-    typed_value,
-)
+from ..options.common import CONTEXT, name_value_pairs, read_input
+from ..output.text import body_text, json_line
 
 if TYPE_CHECKING:
     from wirelake.client import Client, Result
 
-__all__ = ["command"]
+__all__ = ["command", "typed_value"]
 
 _HELP = f"""{COMMANDS["call"]}
 
-URL names the server and what to call: a service and an operation for ESNP, a number for tny and
-magline. Each NAME=VALUE is an argument: VALUE is a number, true, false, null, JSON in brackets or
-quotes, or else a text. An s after the protocol, as in esnps://, is TLS.
+URL names the server and the target: service and operation for ESNP, a number for tny and magline.
+Each NAME=VALUE is an argument; VALUE is JSON, or else text. An s after the protocol, as in
+esnps://, selects TLS.
 
 \b
 Examples:
@@ -38,17 +29,19 @@ Examples:
   wirelake call magline://127.0.0.1:9757/0x1002 a=1 b=2 --key hub-data/magline.pub
   wirelake call esnp://127.0.0.1:9600/test/echo --body picture.png
 
-Exit codes: 0 success, 1 the call failed or nobody answered, 2 bad usage.
+Exit codes: 0 success, 1 the call failed or no response, 2 bad usage.
 """
 
 
 @click.command(name="call", help=_HELP, context_settings=CONTEXT)
 @click.argument("url")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--body", metavar="FILE", help="Send these bytes; - is standard input.")
-@click.option("--stream", is_flag=True, help="Show each part of the answer as it comes (ESNP).")
-@click.option("--trace", is_flag=True, help="Show who the call passed by (ESNP).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--body", metavar="FILE", help="File to send as the body; - is standard input.")
+@click.option(
+    "--stream", is_flag=True, help="Print each part of the response as it arrives (ESNP)."
+)
+@click.option("--trace", is_flag=True, help="Print the hops of the call (ESNP).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
 def command(
     url: str,
@@ -59,10 +52,11 @@ def command(
     as_json: bool,
     **connection: Any,
 ) -> None:
-    """Call once, and show the answer."""
+    """Call a service and print the response."""
     from wirelake.client.address import parse_where
 
-    values = _values(arguments)
+    pairs = name_value_pairs("argument", arguments)
+    values = {name: typed_value(text) for name, text in pairs.items()}
     given: Any = values or None
     if body is not None:
         content = read_input(body)
@@ -71,7 +65,7 @@ def command(
     async def work() -> None:
         target = parse_where(url).target
         if not target:
-            raise click.UsageError(f"{url}: say what to call, as in {url.rstrip('/')}/test/add")
+            raise click.UsageError(f"{url}: missing target, as in {url.rstrip('/')}/test/add")
         async with connected(url, reconnect=False, **connection) as client:
             if stream:
                 async for part in client.stream(target, given):
@@ -79,24 +73,28 @@ def command(
             else:
                 _show(await _call(client, target, given, trace), as_json)
 
-    run(work())
+    run_client(work())
 
 
 async def _call(client: Client, target: str, given: Any, trace: bool) -> Result:
     result = await client.call(target, given, trace=trace)
     for report in result.traces:
-        click.echo(f"passed by: {report}", err=True)
+        click.echo(f"via {report}", err=True)
     return result
 
 
-def _values(arguments: tuple[str, ...]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for each in arguments:
-        name, separator, text = each.partition("=")
-        if not separator or not name:
-            raise click.UsageError(f"{each}: wanted NAME=VALUE")
-        values[name] = typed_value(text)
-    return values
+def typed_value(text: str) -> Any:
+    """Parse an argument: an integer, a JSON value, or else the text itself."""
+    import json
+
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _show(result: Result, as_json: bool) -> None:
@@ -111,11 +109,11 @@ def _show(result: Result, as_json: bool) -> None:
     for name, value in data.items():
         click.echo(f"{name} = {json_line(value)}")
     if raw:
-        click.echo(printable(raw))
+        click.echo(body_text(raw))
 
 
 def _plain(value: Any) -> Any:
-    """Values of JSON; bytes are hexadecimal."""
+    """Return a value that JSON can represent; bytes become hexadecimal."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):

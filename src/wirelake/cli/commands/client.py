@@ -1,4 +1,4 @@
-"""`wirelake client`: who may come to a hub. It works while the hub runs, and while it does not."""
+"""`wirelake client`: manages the clients of a hub, whether the hub is running or not."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import click
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..output.common import CONTEXT, json_line
+from ..options.common import CONTEXT
+from ..output.text import json_line
 
 __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["client"]}
 
-A client has an id and a token. The token is shown once, when it is made; the hub keeps only its
-hash. Who is removed is refused from then on; SIGHUP sends those away who are connected.
+A client has an id and a token. The token is printed once, when it is created; the hub stores only
+its hash. A removed client cannot sign on again; SIGHUP also closes its open connections.
 
 \b
 Examples:
@@ -27,7 +28,7 @@ Examples:
 
 
 class _ClientGroup(click.Group):
-    """What the store refuses is one line."""
+    """Reports errors of the store as usage errors."""
 
     def invoke(self, ctx: click.Context) -> Any:
         from wirelake.hub.config import ConfigError
@@ -41,19 +42,26 @@ class _ClientGroup(click.Group):
 
 @click.group(name="client", help=_HELP, cls=_ClientGroup, context_settings=CONTEXT)
 def command() -> None:
-    """Clients of a hub."""
+    """Manage the clients of a hub."""
 
 
 _DATA = click.option(
-    "--data", default="hub-data", show_default=True, metavar="DIR", help="The hub's data directory."
+    "--data",
+    default="hub-data",
+    show_default=True,
+    metavar="DIR",
+    help="Data directory of the hub.",
 )
 _CONFIG = click.option(
-    "--config", "config_file", metavar="FILE", help="Its configuration, if that names a database."
+    "--config",
+    "config_file",
+    metavar="FILE",
+    help="Configuration of the hub, if it sets store.path.",
 )
 
 
 def _database(data: str, config_file: str | None) -> Path:
-    """Where the clients are."""
+    """Return the path of the client database."""
     from wirelake.hub.config import load_config
     from wirelake.hub.store import database_path
 
@@ -64,11 +72,13 @@ def _database(data: str, config_file: str | None) -> Path:
 @click.argument("id")
 @_DATA
 @_CONFIG
-def add(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - what it is called
-    """Let somebody in; prints the token, this once."""
+def add(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
+    """Add a client and print its token."""
     from wirelake.hub.store import add_client
 
-    Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)  # clients may come before the hub
+    Path(data).mkdir(
+        parents=True, exist_ok=True, mode=0o700
+    )  # clients may be added before the first start of the hub
     click.echo(add_client(_database(data, config_file), id))
 
 
@@ -76,8 +86,8 @@ def add(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - wh
 @click.argument("id")
 @_DATA
 @_CONFIG
-def rotate(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - what it is called
-    """Give somebody a new token; prints it, this once. The old one is refused from now on."""
+def rotate(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
+    """Replace the token of a client and print the new one. The old token stops working."""
     from wirelake.hub.store import rotate_client
 
     click.echo(rotate_client(_database(data, config_file), id))
@@ -87,21 +97,21 @@ def rotate(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 -
 @click.argument("id")
 @_DATA
 @_CONFIG
-def remove(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - what it is called
-    """Let somebody in no more; the client's inbox goes, too."""
+def remove(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
+    """Remove a client and its inbox."""
     from wirelake.hub.store import remove_client
 
     remove_client(_database(data, config_file), id)
 
 
 @command.command(name="list", context_settings=CONTEXT)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @_DATA
 @_CONFIG
 def show(as_json: bool, data: str, config_file: str | None) -> None:
-    """Who may come."""
+    """List clients."""
     from wirelake.hub.store import list_clients
 
     for each in list_clients(_database(data, config_file)):
-        shown = {"id": each.id, "created_ms": each.created_ms}
-        click.echo(json_line(shown) if as_json else each.id)
+        row = {"id": each.id, "created_ms": each.created_ms}
+        click.echo(json_line(row) if as_json else each.id)

@@ -11,7 +11,7 @@ __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["conform"]}
 
-One line for each failure; the last line counts them. Exits 1 if any vector fails.
+Prints one line per failure and a summary. Exits 1 if a vector fails.
 
 \b
 Examples:

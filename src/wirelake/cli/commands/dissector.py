@@ -1,4 +1,4 @@
-"""`wirelake dissector`: a Lua script for Wireshark and tshark."""
+"""`wirelake dissector`: writes a Lua dissector for Wireshark and tshark."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from pathlib import Path
 import click
 
 from ..main import COMMANDS
-from ..output.common import (
-    CONTEXT,
-    check_dialect,
-    find_protocol,
-)
+from ..options.common import CONTEXT, find_protocol, protocol_dialects
+from ..output.text import print_notice
 
 __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["dissector"]}
 
-Without a PROTOCOL it is for all of them, those of other packages too.
+Without PROTOCOL, the script contains all installed protocols, including those of other packages.
 
 \b
 Examples:
@@ -29,13 +26,13 @@ Examples:
 
 @click.command(name="dissector", help=_HELP, context_settings=CONTEXT)
 @click.argument("protocols", nargs=-1, metavar="[PROTOCOL…]")
-@click.option("-o", "--output", metavar="FILE", help="Write here instead of to standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Output file.  [default: standard output]")
 @click.option(
     "--dialect",
     "dialects",
     multiple=True,
     metavar="PROTOCOL=NAME",
-    help="Another dialect than the first; may be repeated.",
+    help="Dialect of a protocol; repeatable.  [default: the first]",
 )
 def command(protocols: tuple[str, ...], output: str | None, dialects: tuple[str, ...]) -> None:
     """Write the script."""
@@ -47,22 +44,12 @@ def command(protocols: tuple[str, ...], output: str | None, dialects: tuple[str,
     else:
         chosen, broken = load_all()
         for error in broken:
-            click.echo(f"wirelake: left out: {error}", err=True)
+            print_notice(f"skipping {error}")
     try:
-        script = dissector(chosen, dialect=_dialects(dialects))
+        script = dissector(chosen, dialect=protocol_dialects(dialects))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if output is None or output == "-":
         click.echo(script, nl=False)
     else:
         Path(output).write_text(script, encoding="utf-8")
-
-
-def _dialects(given: tuple[str, ...]) -> dict[str, str]:
-    chosen: dict[str, str] = {}
-    for text in given:
-        protocol, separator, dialect = text.partition("=")
-        if not separator:
-            raise click.UsageError(f"--dialect {text}: wanted PROTOCOL=NAME")
-        chosen[protocol] = check_dialect(find_protocol(protocol), dialect)
-    return chosen

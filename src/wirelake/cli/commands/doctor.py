@@ -1,4 +1,4 @@
-"""`wirelake doctor`: whether this machine has what Wirelake needs."""
+"""`wirelake doctor`: checks that this machine has what Wirelake needs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import BAD_DATA
-from ..output.common import CONTEXT, json_line
+from ..main import COMMANDS
+from ..options.common import CONTEXT
+from ..output.text import json_line
 
 if TYPE_CHECKING:
     from wirelake.lake.doctor.places import Check
 
 __all__ = ["command"]
 
-_HELP = """Whether this machine has what Wirelake needs.
+_HELP = f"""{COMMANDS["doctor"]}
 
-Looks at Python, Java, packages, caches, disks and the ports of a hub and of Spark, compiles
-kernels, and runs a tiny job. Each line says what was found, and what to do if that is not good.
-The exit code is 1 when something would fail.
+Checks Python, Java, packages, caches, disks and ports, compiles kernels and runs a small Spark job.
+Each line has the result of a check and, if it failed, what to do. Exits 1 if a check failed.
 
 \b
 Examples:
@@ -31,16 +32,16 @@ _NAME_WIDTH = 17
 
 
 @click.command(name="doctor", help=_HELP, context_settings=CONTEXT)
-@click.option("--lake", metavar="DIR", help="The folder of a lake, or where one is to be made.")
+@click.option("--lake", metavar="DIR", help="Folder of an existing or a future lake.")
 @click.option(
     "--port",
     "ports",
     type=click.IntRange(1, 65_535),
     multiple=True,
     metavar="PORT",
-    help="A port that must be free; may be repeated.",
+    help="Port that must be free; repeatable.",
 )
-@click.option("--no-spark", is_flag=True, help="Compile nothing, start no Spark.")
+@click.option("--no-spark", is_flag=True, help="Skip the kernels and Spark.")
 @click.option(
     "--limit",
     "limit_s",
@@ -48,13 +49,13 @@ _NAME_WIDTH = 17
     default=300,
     show_default=True,
     metavar="SECONDS",
-    help="How long a program may take.",
+    help="Timeout for each program.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each check.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per check.")
 def command(
     lake: str | None, ports: tuple[int, ...], no_spark: bool, limit_s: float, as_json: bool
 ) -> int:
-    """Runs all checks."""
+    """Run all checks."""
     from wirelake.lake.doctor.checks import checkup
 
     failed = 0

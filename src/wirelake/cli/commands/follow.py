@@ -1,22 +1,40 @@
-"""`wirelake follow`: one connection as a conversation."""
+"""`wirelake follow`: one connection of a capture as a conversation.
+
+       0.090424  → request    request           1001                             398 B
+       0.102435  ← response   response          1001                  ok         112 B
+       0.340297  ✗ gap from the server, 1,448 bytes missing
+
+Seconds count from the first packet of the connection. Rows are printed while the capture is being
+read, one window after another.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
+from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..output.common import CONTEXT
-from ..read.inputs import Reading, reading_options
+from ..options.common import CONTEXT
+from ..options.reading import Reading, captures, reading_options
+from ..output.text import counted, printable, time_text
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from wirelake.columnar.pipeline.pipeline import Item
+
+__all__ = ["ConversationView", "EventOrder", "command"]
 
 _HELP = f"""{COMMANDS["follow"]}
 
-One line for each message, with the seconds since the connection began, and for what else happened:
-opening, close, gaps and other faults, facts of a recorder. CONNECTION is the number in the column
-`connection` of any table; that of a tunnel will do as well.
+Prints one line per message, with the seconds since the connection began, and one for everything
+else that happened: open, close, gaps and other faults, facts of a recorder. CONNECTION is the
+number in column `connection` of any table; it may be the number of a tunnel.
 
 \b
 Examples:
@@ -25,6 +43,12 @@ Examples:
   wirelake follow captures/ 1633322457575350528 --fields --hex
 """
 
+ConnectionEvent: TypeAlias = dict[str, Any]
+"""A row of a table, or an event of the connection; key `event` has its kind."""
+
+_RANKS: Final = {"opened": 0, "fact": 1, "fault": 2, "message": 3, "closed": 4}
+"""Order of events with the same time."""
+
 
 @click.command(name="follow", help=_HELP, context_settings=CONTEXT)
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
@@ -32,7 +56,7 @@ Examples:
 @reading_options
 @click.option("--fields", is_flag=True, help="Show all fields of each message.")
 @click.option("--hex", "as_hex", is_flag=True, help="Show the bytes of bodies and faults.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def command(
     files: tuple[str, ...],
     connection: str,
@@ -41,18 +65,285 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Follow a connection."""
+    """Print a connection."""
     if not connection.isdecimal():
         raise click.UsageError(
-            f"{connection}: wanted the number of a connection, as the tables have it"
+            f"invalid connection {connection!r}; expected a number from column `connection`"
         )
-    from .follow_run import follow
+    from ..output.values import json_text
 
-    follow(
-        files,
-        int(connection),
-        Reading.of(**reading),
-        fields=fields,
-        as_hex=as_hex,
-        as_json=as_json,
+    number = int(connection)
+    view = ConversationView(number, fields=fields, as_hex=as_hex)
+    empty = True
+    try:
+        for event in connection_events(captures(files), number, Reading.of(**reading)):
+            empty = False
+            for line in [json_text(event)] if as_json else view.lines(event):
+                click.echo(line)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    if empty:
+        source = files[0] if len(files) == 1 else "…"
+        raise CommandError(
+            f"no such connection {number}; wirelake read {source} --table connections lists"
+            " connections, --table tunnels lists tunnels",
+            BAD_USAGE,
+        )
+    if not as_json:
+        for line in view.summary():
+            click.echo(line)
+
+
+# -- events ----------------------------------------------------------------------------------
+
+
+def connection_events(
+    files: list[str], connection: int, reading: Reading
+) -> Iterator[ConnectionEvent]:
+    """Yield everything about a connection, in order."""
+    from wirelake.columnar.read.reader import ReadOptions
+    from wirelake.columnar.read.workers import open_windows
+
+    options = ReadOptions(
+        table="connections",  # its sources are all the sources that mention a connection
+        force_protocol=reading.force_protocol,
+        ports=reading.ports,
+        keys=reading.keys,
+        dialects=reading.dialects,
+        reveal=reading.reveal,
     )
+    order = EventOrder(connection)
+    with closing(open_windows(files, options)) as windows:
+        for window in windows:
+            yield from order.add(_window_events(window, connection, order))
+    yield from order.rest()
+
+
+class EventOrder:
+    """Sorts events by time across windows.
+
+    A window ends with streams that still wait for bytes behind a hole. Their messages come with a
+    later window but have earlier times, so events after the start of such a hole are held back.
+    """
+
+    def __init__(self, connection: int):
+        self._relevant: set[int | None] = {connection}
+        """The connection; for a tunnel, its links as well."""
+        self._held: list[ConnectionEvent] = []
+        self.waiting: dict[int, int] = {}
+        """Connections with undecoded bytes, and the time from which on."""
+
+    def add(self, events: Iterable[ConnectionEvent]) -> Iterator[ConnectionEvent]:
+        """Add events and yield those that nothing earlier can precede."""
+        self._held += events
+        self._held.sort(key=_sort_key)
+        for each in self._held:
+            self._relevant |= {each["connection"], each.get("tunnel_link")}
+        since = [ts_ns for one, ts_ns in self.waiting.items() if one in self._relevant]
+        count = len(self._held)
+        if since:
+            count = bisect_left(self._held, min(since), key=lambda each: _sort_key(each)[0])
+        ready, self._held = self._held[:count], self._held[count:]
+        yield from ready
+
+    def rest(self) -> list[ConnectionEvent]:
+        """Return the events that are still held."""
+        return self._held
+
+
+def _sort_key(event: ConnectionEvent) -> tuple[int, int]:
+    return event["ts_ns"] or 0, _RANKS[event["event"]]
+
+
+def _window_events(
+    window: Iterable[Item], connection: int, order: EventOrder
+) -> Iterator[ConnectionEvent]:
+    import msgspec
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from wirelake.records.rows import Closed, Opened
+
+    from ..output.values import rows_of
+
+    kinds: dict[type, str] = {Opened: "opened", Closed: "closed"}
+    order.waiting = {}
+    for table, items in window:
+        if table == "waiting":
+            order.waiting = dict(items)
+        elif isinstance(items, pa.RecordBatch):
+            kind = "message" if table == "messages" else "fault"
+            mask = pc.equal(items.column("connection"), connection)
+            if kind == "message":
+                mask = pc.or_(mask, _concerns_tunnel(items, connection))
+            chosen = items.filter(mask)
+            yield from ({"event": kind, **row} for row in rows_of(chosen, chosen.schema.names))
+        else:
+            for each in items:
+                if each.connection == connection:
+                    kind = kinds.get(type(each), "fact")
+                    yield {"event": kind, **msgspec.structs.asdict(each)}
+
+
+def _concerns_tunnel(messages: pa.RecordBatch, connection: int) -> pa.Array:
+    """Return which messages of a link open, move or close the tunnel with this number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from wirelake.records.protocol_rules import rules_of
+    from wirelake.records.tunnels import tunnel_connection, tunnel_of
+
+    # Every batch of `messages` has one protocol.
+    tunnels = rules_of(messages.column("protocol")[0].as_py()).tunnels if len(messages) else None
+    if tunnels is None:
+        return pa.repeat(pa.scalar(False), len(messages))
+    control = pc.not_equal(messages.column("name"), tunnels.carrier)
+    targets = [
+        target
+        for target in pc.unique(messages.column("target").filter(control)).to_pylist()
+        if (ids := tunnel_of(target)) is not None and tunnel_connection(*ids) == connection
+    ]
+    return pc.and_(control, pc.is_in(messages.column("target"), pa.array(targets, pa.string())))
+
+
+# -- text ------------------------------------------------------------------------------------
+
+_INDENT: Final = " " * 17
+_HEX_LINE: Final = 16
+_SIDES: Final = {"c2s": "client", "s2c": "server"}
+_CLOSE_REASONS: Final = {
+    "fin": "",
+    "rst": " (reset)",
+    "anew": " (the same ports opened a new connection)",
+}
+
+
+class ConversationView:
+    """The lines of one connection."""
+
+    def __init__(self, connection: int, *, fields: bool, as_hex: bool):
+        self._connection = connection
+        self._fields = fields
+        self._hex = as_hex
+        self._first_ns: int | None = None
+        self._last_ns = 0
+        self._messages = {"c2s": 0, "s2c": 0}
+        self._bytes = {"c2s": 0, "s2c": 0}
+        self._faults = 0
+        self._is_tcp = False
+        self._closed = False
+
+    def lines(self, event: ConnectionEvent) -> Iterator[str]:
+        """Yield the lines of an event."""
+        ts_ns = event["ts_ns"]
+        if self._first_ns is None and ts_ns is not None:
+            self._first_ns = ts_ns
+            yield from self._title(event)
+        if ts_ns is not None:
+            self._last_ns = max(self._last_ns, ts_ns)
+        match event["event"]:
+            case "message":
+                yield from self._message(event)
+            case "fault":
+                yield from self._fault(event)
+            case "opened":
+                self._is_tcp = True
+                text = "opened" if event["whole"] else "first packet; the beginning is missing"
+                yield self._line(ts_ns, "─", text)
+            case "closed":
+                self._closed = True
+                yield self._line(ts_ns, "─", _close_text(event))
+            case _:
+                from ..output.values import json_text
+
+                data = json_text(event["data"])
+                yield self._line(ts_ns, "·", f"fact {printable(event['kind'])} {data}")
+
+    def summary(self) -> Iterator[str]:
+        """Yield the last lines: counts, bytes, duration."""
+        if self._is_tcp and not self._closed:
+            yield self._line(self._last_ns, "─", "still open at the end of the capture")
+        duration = (self._last_ns - (self._first_ns or 0)) / 1e9
+        counts = ", ".join(
+            f"{counted(self._messages[way], 'message')} ({self._bytes[way]:,} B) from the {side}"
+            for way, side in _SIDES.items()
+        )
+        faults = f", {counted(self._faults, 'fault')}" if self._faults else ""
+        yield f"{counts}{faults}, {duration:,.3f} s"
+
+    # -- lines -------------------------------------------------------------------------------
+
+    def _title(self, event: ConnectionEvent) -> Iterator[str]:
+        if event["event"] == "opened":
+            ends = "client {client_address}:{client_port}, server {server_address}:{server_port}"
+            about = ends.format(**event)
+        elif event["connection"] != self._connection:
+            about = f"tunnel {event['target']} of link {event['connection']}"
+        elif event.get("tunnel_link"):
+            about = f"tunnel of link {event['tunnel_link']}"
+        else:
+            about = "the beginning is missing"
+        yield click.style(f"connection {self._connection}", bold=True) + f", {about}"
+        yield f"starting {time_text(event['ts_ns'])} UTC"
+
+    def _message(self, row: dict[str, Any]) -> Iterator[str]:
+        from ..output.values import json_text
+
+        way = row["direction"]
+        if row["connection"] == self._connection:  # else a message of the link about its tunnel
+            self._messages[way] += 1
+            self._bytes[way] += row["size_bytes"]
+        status = row["status"] or ""
+        cells = [
+            f"{row['kind']:<10}",
+            f"{printable(row['name']):<18}",
+            f"{printable(row['target'] or ''):<20}",
+            click.style(f"{printable(status):<8}", fg="red" if status not in ("", "ok") else None),
+            f"{row['size_bytes']:>8,} B",
+            "  sealed" if row["sealed"] else "",
+            "".join(
+                f"  {name} {printable(row[name])}" for name in ("client", "reason") if row[name]
+            ),
+            f"  {', '.join(map(printable, row['ids']))}" if row["ids"] else "",
+        ]
+        arrow = click.style("→", fg="cyan") if way == "c2s" else click.style("←", fg="green")
+        yield self._line(row["ts_ns"], arrow, " ".join(cells[:5]) + "".join(cells[5:]))
+        if self._fields and row["protocol"] in row:
+            yield f"{_INDENT}{json_text(row[row['protocol']])}"
+        if self._hex and row["body"] is not None:
+            yield from _hex_lines(_raw(row["body"]))
+
+    def _fault(self, row: dict[str, Any]) -> Iterator[str]:
+        self._faults += 1
+        parts = [f"{row['code']} from the {_SIDES[row['direction']]}"]
+        if row["missing_bytes"]:
+            parts.append(f"{row['missing_bytes']:,} bytes missing")
+        if row["present_bytes"]:
+            parts.append(f"{row['present_bytes']:,} bytes not decoded")
+        if row["detail"] and not row["missing_bytes"]:
+            parts.append(printable(row["detail"]))
+        yield self._line(row["ts_ns"], click.style("✗", fg="red"), ", ".join(parts))
+        if self._hex and row["bytes"]:
+            yield from _hex_lines(_raw(row["bytes"]))
+
+    def _line(self, ts_ns: int | None, mark: str, text: str) -> str:
+        seconds = "" if ts_ns is None else f"{(ts_ns - (self._first_ns or ts_ns)) / 1e9:.6f}"
+        return f"{seconds:>14} {mark} {text}".rstrip()
+
+
+def _close_text(event: ConnectionEvent) -> str:
+    side = event["side"]
+    by = f" by the {_SIDES[side]}" if side in _SIDES else ""
+    return f"closed{by}{_CLOSE_REASONS.get(event['how'], '')}"
+
+
+def _raw(value: str | dict[str, str]) -> bytes:
+    """Return the bytes that `bytes_value` made text or digits of."""
+    return value.encode() if isinstance(value, str) else bytes.fromhex(value["hex"])
+
+
+def _hex_lines(data: bytes) -> Iterator[str]:
+    for start in range(0, len(data), _HEX_LINE):
+        part = data[start : start + _HEX_LINE]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        yield f"{_INDENT}{start:04x}  {part.hex(' '):<{3 * _HEX_LINE}} {text}"

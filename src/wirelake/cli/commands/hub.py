@@ -1,4 +1,4 @@
-"""`wirelake hub`: runs the live server, or writes its configuration."""
+"""`wirelake hub`: runs the server, or writes its configuration."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..errors import BAD_USAGE, CommandError
+from ..errors import BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
-from ..output.common import CONTEXT
+from ..options.common import CONTEXT
 
 if TYPE_CHECKING:
     from wirelake.hub.config import Config
@@ -22,8 +22,8 @@ __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["hub"]}
 
-Without a command it runs until SIGTERM or Ctrl-C. It prints where it listens, then `ready`. SIGHUP
-reads limits and certificates again.
+Without a subcommand, runs until SIGTERM or Ctrl-C. Prints its addresses, then `ready`. SIGHUP
+reloads limits and certificates.
 
 \b
 Examples:
@@ -31,19 +31,17 @@ Examples:
   wirelake hub init -o hub.toml
   wirelake hub --data hub-data --config hub.toml --record recordings
 """
-_INSTALL: Final = "pip install 'wirelake[cli,hub]'"
+_EXTRAS: Final = "cli,hub"
 
 
 class _HubGroup(click.Group):
-    """What is wrong with a configuration, or missing, is one line."""
+    """Reports unknown subcommands and missing packages in one line."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"no command of hub is called {args[0]!r}; there is {', '.join(self.commands)}", ctx
-            )
+            raise unknown_name("subcommand", args[0], self.commands, ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -53,7 +51,9 @@ class _HubGroup(click.Group):
             name = error.name or ""
             if not name or name.startswith("wirelake"):
                 raise
-            raise CommandError(f"the hub needs {name}: {_INSTALL}", BAD_USAGE) from error
+            from wirelake.wire.messages import missing_dependency
+
+            raise CommandError(missing_dependency(name, _EXTRAS), BAD_USAGE) from error
 
 
 @click.group(
@@ -64,20 +64,20 @@ class _HubGroup(click.Group):
     default="hub-data",
     show_default=True,
     metavar="DIR",
-    help="Where clients, inboxes and keys are kept.",
+    help="Data directory: clients, inboxes, keys.",
 )
-@click.option("--config", "config_file", metavar="FILE", help="Its configuration, TOML.")
-@click.option("--record", metavar="DIR", help="Record what crosses the hub, for wirelake read.")
+@click.option("--config", "config_file", metavar="FILE", help="Configuration file (TOML).")
+@click.option("--record", metavar="DIR", help="Folder to record all traffic to, as pcapng.")
 @click.option(
-    "--demo", is_flag=True, help="Services to try out, and magline clients without a key."
+    "--demo", is_flag=True, help="Run the demo services, and accept anonymous magline clients."
 )
 @click.option(
     "--services",
     "named",
     metavar="MODULE:NAME",
-    help="Your services: a wirelake.hub.rpc.services.Services in a module that can be imported.",
+    help="Services to run: an instance of wirelake.hub.rpc.services.Services.",
 )
-@click.option("--verbose", is_flag=True, help="Log more than what is wrong.")
+@click.option("--verbose", is_flag=True, help="Log at level INFO instead of WARNING.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -101,7 +101,7 @@ def _run(
     from wirelake.hub.config import ConfigError
     from wirelake.hub.run import run_hub
 
-    os.umask(0o077)  # what is kept and recorded is nobody else's to read
+    os.umask(0o077)  # data and recordings are private to the user
 
     def read() -> Config:
         return _config(config_file, record, demo)
@@ -113,13 +113,13 @@ def _run(
 
 
 def _say(line: str) -> None:
-    """A line that whoever waits for it sees at once."""
+    """Print a line and flush it: scripts wait for `ready`."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def _config(config_file: str | None, record: str | None, demo: bool) -> Config:
-    """The file's configuration, and what the command line says on top of it."""
+    """Load the configuration and apply the options of the command line."""
     from msgspec.structs import replace
 
     from wirelake.hub.config import load_config
@@ -138,7 +138,7 @@ def _services(demo: bool, named: str | None) -> Services:
     from wirelake.hub.rpc.services import Services
 
     if demo and named is not None:
-        raise click.UsageError("--demo brings its own services: leave --services out")
+        raise click.UsageError("--demo conflicts with --services")
     if demo:
         from wirelake.hub.rpc.demo_services import demo_services
 
@@ -147,14 +147,14 @@ def _services(demo: bool, named: str | None) -> Services:
 
 
 def _named_services(named: str) -> Services:
-    """The services at MODULE:NAME; modules of the working directory can be named, too."""
+    """Import the services at MODULE:NAME; the working directory is on the import path."""
     import importlib
 
     from wirelake.hub.rpc.services import Services
 
     module, _, name = named.partition(":")
     if not module or not name:
-        raise click.UsageError(f"--services: wanted MODULE:NAME, got {named!r}")
+        raise click.UsageError(f"invalid --services {named!r}; expected MODULE:NAME")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module), name, None)
@@ -162,7 +162,7 @@ def _named_services(named: str) -> Services:
         raise CommandError(f"--services: {error}", BAD_USAGE) from error
     if not isinstance(found, Services):
         raise CommandError(
-            f"--services: {named} is no wirelake.hub.rpc.services.Services", BAD_USAGE
+            f"--services: {named} is not a wirelake.hub.rpc.services.Services", BAD_USAGE
         )
     return found
 
@@ -176,9 +176,9 @@ def _log_to_stderr(verbose: bool) -> None:
 
 
 @command.command(name="init", context_settings=CONTEXT)
-@click.option("-o", "--output", metavar="FILE", help="Where to; by default standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Output file.  [default: standard output]")
 def init(output: str | None) -> None:
-    """Write a configuration with every key, its meaning and its default."""
+    """Write a configuration file with every key, its description and its default."""
     from wirelake.hub.config import config_text
 
     if output is None:
@@ -188,5 +188,5 @@ def init(output: str | None) -> None:
         with open(output, "x", encoding="utf-8") as file:
             file.write(config_text())
     except FileExistsError as error:
-        raise CommandError(f"{output} is there already: name another file", BAD_USAGE) from error
+        raise CommandError(f"{output} already exists", BAD_USAGE) from error
     click.echo(output)

@@ -1,4 +1,4 @@
-"""`wirelake protocols`: what there is, what it looks like, and files made from it."""
+"""`wirelake protocols`: lists protocols, shows layouts, writes reference pages and Kaitai files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import unknown_name
 from ..main import COMMANDS
-from ..output.common import (
-    CONTEXT,
-    check_dialect,
-    find_protocol,
-    json_line,
-    write_files,
-)
+from ..options.common import CONTEXT, check_dialect, find_protocol
+from ..output.text import json_line, print_notice, write_files
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Layout
@@ -34,21 +30,21 @@ Examples:
 
 
 @click.group(name="protocols", help=_HELP, context_settings=CONTEXT, invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List protocols, unless a subcommand is named."""
+    """List protocols, unless there is a subcommand."""
     if ctx.invoked_subcommand is not None:
         return
     for protocol in _chosen(()):
         if as_json:
-            click.echo(json_line(_facts(protocol)))
+            click.echo(json_line(_protocol_json(protocol)))
         else:
             dialects = ", ".join(protocol.dialects)
             click.echo(f"{protocol.name:<10}{protocol.title}  ({dialects})")
 
 
-def _facts(protocol: Protocol) -> dict[str, Any]:
+def _protocol_json(protocol: Protocol) -> dict[str, Any]:
     return {
         "name": protocol.name,
         "title": protocol.title,
@@ -60,22 +56,22 @@ def _facts(protocol: Protocol) -> dict[str, Any]:
 
 
 def _chosen(names: tuple[str, ...]) -> list[Protocol]:
-    """The named protocols, or all that load; says which do not."""
+    """Return the named protocols, or all of them; report those that do not load."""
     if names:
         return [find_protocol(name) for name in dict.fromkeys(names)]
     from wirelake.protocols.registry import load_all
 
-    found, broken = load_all()
+    loaded, broken = load_all()
     for error in broken:
-        click.echo(f"wirelake: {error}", err=True)
-    return found
+        print_notice(str(error))
+    return loaded
 
 
 # -- show ------------------------------------------------------------------------------------
 
-_SHOW_HELP = """Show a protocol, or one of its layouts: fields, offsets, sizes, meanings.
+_SHOW_HELP = """Show a protocol or one of its layouts: fields, offsets, sizes, descriptions.
 
-NAME is a protocol, or a protocol, a dot and a layout.
+NAME is PROTOCOL or PROTOCOL.LAYOUT.
 
 \b
 Examples:
@@ -87,8 +83,8 @@ Examples:
 
 @command.command(name="show", help=_SHOW_HELP, context_settings=CONTEXT)
 @click.argument("name")
-@click.option("--dialect", metavar="NAME", help="Dialect; the first if not given.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--dialect", metavar="NAME", help="Dialect of the protocol.  [default: the first]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(name: str, dialect: str | None, as_json: bool) -> None:
     """Print a protocol or a layout."""
     first, _, second = name.partition(".")
@@ -96,9 +92,7 @@ def show(name: str, dialect: str | None, as_json: bool) -> None:
     chosen = check_dialect(protocol, dialect)
     layouts = {layout.name: layout for layout in protocol.layouts(chosen)}
     if second and second not in layouts:
-        raise click.UsageError(
-            f"{protocol.name} has no layout {second!r}; it has {', '.join(layouts)}"
-        )
+        raise unknown_name(f"layout of {protocol.name}", second, layouts)
     layout = layouts[second] if second else protocol.model(chosen)
     if as_json:
         click.echo(json_line(_layout_json(protocol, layout)))
@@ -140,12 +134,12 @@ def _layout_lines(protocol: Protocol, layout: Layout) -> Iterator[str]:
     yield f"{title}{dialect}{f'  {layout.section}' if layout.section else ''}"
     if layout.doc:
         yield layout.doc
-    found = list(fields(layout))
-    if not found:
-        yield "\nIt has no fields."
+    described = list(fields(layout))
+    if not described:
+        yield "\nNo fields."
     else:
         yield ""
-        yield from _table(found)
+        yield from _table(described)
     others = alternatives(layout)
     if others:
         yield ""
@@ -154,14 +148,16 @@ def _layout_lines(protocol: Protocol, layout: Layout) -> Iterator[str]:
             yield f"  {tag:#06x}  {way:<4} {other.name:<20} {summary}"
 
 
-def _table(found: list[Any]) -> Iterator[str]:
-    widths = [max(len(getattr(f, column)) for f in found) for column in ("offset", "size", "name")]
+def _table(described: list[Any]) -> Iterator[str]:
+    widths = [
+        max(len(getattr(f, column)) for f in described) for column in ("offset", "size", "name")
+    ]
     offset, size, name = (max(w, n) for w, n in zip(widths, (6, 4, 5), strict=True))
     yield f"{'offset':>{offset}}  {'size':<{size}}  {'field':<{name}}  type"
-    for field in found:
-        shown = click.style(f"{field.name:<{name}}", fg="cyan")
+    for field in described:
+        styled = click.style(f"{field.name:<{name}}", fg="cyan")
         secret = click.style("  secret", fg="yellow") if field.secret else ""
-        yield f"{field.offset:>{offset}}  {field.size:<{size}}  {shown}  {field.type}{secret}"
+        yield f"{field.offset:>{offset}}  {field.size:<{size}}  {styled}  {field.type}{secret}"
         indent = " " * (offset + size + name + 8)
         if field.doc:
             yield f"{indent}{field.doc}"
@@ -171,9 +167,9 @@ def _table(found: list[Any]) -> Iterator[str]:
 
 # -- files -----------------------------------------------------------------------------------
 
-_REFERENCE_HELP = """Reference pages in Markdown, to standard output or into a folder.
+_REFERENCE_HELP = """Write reference pages in Markdown, to standard output or into a folder.
 
-Without a PROTOCOL it is for all of them; in a folder there is a page of error codes too.
+Without PROTOCOL, writes all protocols and, into a folder, the page of error codes.
 
 \b
 Examples:
@@ -184,7 +180,12 @@ Examples:
 
 @command.command(name="reference", help=_REFERENCE_HELP, context_settings=CONTEXT)
 @click.argument("protocols", nargs=-1, metavar="[PROTOCOL…]")
-@click.option("-o", "--output", metavar="FOLDER", help="Write one file for each protocol here.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    help="Output folder, one file per protocol.  [default: standard output]",
+)
 def reference(protocols: tuple[str, ...], output: str | None) -> None:
     """Write reference pages."""
     from wirelake.wire.views.markdown import errors_page
@@ -199,9 +200,9 @@ def reference(protocols: tuple[str, ...], output: str | None) -> None:
     write_files(output, pages)
 
 
-_KSY_HELP = """Kaitai Struct files (.ksy), made from the declarations.
+_KSY_HELP = """Write Kaitai Struct files (.ksy).
 
-A protocol whose directions differ has a file for each. Without a PROTOCOL it is for all of them.
+A protocol whose directions differ has one file for each. Without PROTOCOL, writes all protocols.
 
 \b
 Examples:
@@ -212,8 +213,8 @@ Examples:
 
 @command.command(name="ksy", help=_KSY_HELP, context_settings=CONTEXT)
 @click.argument("protocols", nargs=-1, metavar="[PROTOCOL…]")
-@click.option("--dialect", metavar="NAME", help="Dialect; all of them if not given.")
-@click.option("-o", "--output", metavar="FOLDER", help="Write the files here.")
+@click.option("--dialect", metavar="NAME", help="Dialect of the protocol.  [default: all]")
+@click.option("-o", "--output", metavar="FOLDER", help="Output folder.  [default: standard output]")
 def ksy(protocols: tuple[str, ...], dialect: str | None, output: str | None) -> None:
     """Write Kaitai files."""
     from wirelake.wire.views.ksy import kaitai

@@ -1,31 +1,28 @@
-"""`wirelake publish`: one notification, to a topic or to one client."""
+"""`wirelake publish`: sends one notification to a topic or to one client."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..connect.client import connected, connection_options, run_client, tls_context
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
-from ..output.common import (
-    CONTEXT,
-    json_line,
-    read_input,
-)
-from .client_run import (
-    connected,
-    connection_options,
-    run,
-)
+from ..options.common import CONTEXT, read_input
+from ..output.text import json_line
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
 
 __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["publish"]}
 
-It returns when the notification is on the hub's disk. URL is the hub's admin address, http:// or
-https://, with the token of its data directory; or a protocol's, where a client signs on. CONTENT
-is a text; - reads standard input, which may be any bytes.
+Returns when the hub has stored the notification. URL is the hub's admin address (http:// or
+https://), which needs the admin token, or the address of a protocol, where a client signs on.
+CONTENT is text; - reads bytes from standard input.
 
 \b
 Examples:
@@ -33,29 +30,37 @@ Examples:
   wirelake publish esnp://127.0.0.1:9600 @news 'rain' --id phone-1
   wirelake publish tny://127.0.0.1:9610 --client phone-2 'for you alone' --id phone-1
 
-Exit codes: 0 published, 1 refused or nobody answered, 2 bad usage.
+Exit codes: 0 published, 1 refused or no response, 2 bad usage.
 """
 
 
 @click.command(name="publish", help=_HELP, context_settings=CONTEXT)
 @click.argument("url")
-@click.argument("words", nargs=-1, metavar="[TOPIC] CONTENT")
-@click.option("--client", "receiver", metavar="ID", help="To this client, and not to a topic.")
-@click.option("--type", "number", type=click.IntRange(0, 255), default=0, help="A number to tell.")
-@click.option("--once", metavar="KEY", help="The same key again publishes nothing.")
+@click.argument("arguments", nargs=-1, metavar="[TOPIC] CONTENT")
+@click.option("--client", "receiver", metavar="ID", help="Receiving client, instead of a topic.")
+@click.option(
+    "--type",
+    "number",
+    type=click.IntRange(0, 255),
+    default=0,
+    help="Application-defined type (0-255).",
+)
+@click.option(
+    "--once", metavar="KEY", help="Idempotency key: a repeated KEY is not published again."
+)
 @click.option(
     "--ttl",
     "ttl_s",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long it waits for who is away; 0 reaches who is there, and is not stored.",
+    help="Time to live for offline clients; 0: online clients only, not stored.",
 )
-@click.option("--admin-token-file", metavar="FILE", help="The admin token, for http(s).")
-@click.option("--json", "as_json", is_flag=True, help="The answer as JSON.")
+@click.option("--admin-token-file", metavar="FILE", help="File with the admin token, for http(s).")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @connection_options
 def command(
     url: str,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     receiver: str | None,
     number: int,
     once: str | None,
@@ -64,30 +69,30 @@ def command(
     as_json: bool,
     **connection: Any,
 ) -> None:
-    """Publish once."""
-    topic, content = _words(words, receiver)
+    """Publish a notification."""
+    topic, content = _topic_and_content(arguments, receiver)
     given = {"topic": topic, "client": receiver, "type": number, "id": once, "ttl_s": ttl_s}
     if url.startswith(("http://", "https://")):
-        from .publish_http import publish_http
-
-        answer = publish_http(
+        result = _publish_http(
             url, content, given, admin_token_file, connection["ca"], connection["timeout_s"]
         )
     else:
-        answer = _publish(url, content, given, connection)
+        result = _publish(url, content, given, connection)
     if as_json:
-        click.echo(json_line(answer))
+        click.echo(json_line(result))
     else:
-        click.echo(f"{answer['id']} for {answer['audience']}")
+        click.echo(f"{result['id']} for {result['audience']}")
 
 
-def _words(words: tuple[str, ...], receiver: str | None) -> tuple[str | None, bytes]:
-    wanted = 1 if receiver is not None else 2
-    if len(words) != wanted:
-        form = "CONTENT alone, with --client" if receiver is not None else "TOPIC and CONTENT"
-        raise click.UsageError(f"wanted {form}")
-    content = read_input("-") if words[-1] == "-" else words[-1].encode("utf-8", "surrogateescape")
-    return (None if receiver is not None else words[0]), content
+def _topic_and_content(
+    arguments: tuple[str, ...], receiver: str | None
+) -> tuple[str | None, bytes]:
+    if len(arguments) != (1 if receiver is not None else 2):
+        form = "CONTENT only (with --client)" if receiver is not None else "TOPIC and CONTENT"
+        raise click.UsageError(f"invalid arguments; expected {form}")
+    last = arguments[-1]
+    content = read_input("-") if last == "-" else last.encode("utf-8", "surrogateescape")
+    return (None if receiver is not None else arguments[0]), content
 
 
 def _publish(
@@ -95,10 +100,67 @@ def _publish(
 ) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
         async with connected(url, reconnect=False, **connection) as client:
-            found = await client.publish(content, **given)
-            return {"id": found.id, "audience": found.audience}
+            published = await client.publish(content, **given)
+            return {"id": published.id, "audience": published.audience}
 
-    answer = run(work())
-    if not answer["id"]:
-        raise CommandError(f"{url}: the server's answer has no id", BAD_DATA)
-    return answer
+    result = run_client(work())
+    if not result["id"]:
+        raise CommandError(f"{url}: the server's response has no id", BAD_DATA)
+    return result
+
+
+def _publish_http(
+    url: str,
+    content: bytes,
+    given: dict[str, Any],
+    token_file: str | None,
+    ca: str | None,
+    timeout_s: float,
+) -> dict[str, Any]:
+    """Publish through the admin API."""
+    import base64
+    import json
+    import urllib.error
+    import urllib.request
+
+    if token_file is None:
+        raise click.UsageError(
+            "missing --admin-token-file: admin.token in the hub's data directory"
+        )
+    token = Path(token_file).read_text(encoding="utf-8").strip()
+    body = {name: value for name, value in given.items() if value is not None}
+    try:
+        body["content"] = content.decode()
+    except UnicodeDecodeError:
+        body["content_base64"] = base64.b64encode(content).decode()
+    request = urllib.request.Request(
+        f"{url.rstrip('/')}/v1/publish",
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    context = tls_context(ca) if ca is not None else None
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:
+            result = json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise CommandError(f"{url}: {_refusal(error.read(), error)}", BAD_DATA) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        why = getattr(reason, "strerror", None) or reason
+        raise CommandError(f"{url}: {why}", BAD_DATA) from error
+    if not isinstance(result, dict) or not {"id", "audience"} <= set(result):
+        raise CommandError(f"{url}: not a hub's admin address", BAD_DATA)
+    return result
+
+
+def _refusal(body: bytes, error: HTTPError) -> str:
+    """Return the hub's message; other servers have only a status."""
+    import json
+
+    try:
+        content = json.loads(body)
+    except ValueError:
+        content = None
+    text = content.get("message") if isinstance(content, dict) else None
+    return f"{text or error.reason} ({error.code})"

@@ -1,13 +1,10 @@
-"""`wirelake simulate`: a seeded population's traffic, with the truth beside it.
+"""`wirelake simulate`: generates traffic from a seed, as captures or live against a running hub.
 
-As captures, or live: over TCP, against a hub that runs (`--to-hub`).
+The expected tables are written beside the captures, so that a reader can be checked against them.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +16,9 @@ from ..errors import (
     CommandError,
 )
 from ..main import COMMANDS
-from ..output.common import CONTEXT, json_line
+from ..options.common import CONTEXT
+from ..output.progress import byte_progress, second_progress
+from ..output.text import json_line
 
 if TYPE_CHECKING:
     from wirelake.traffic import Summary
@@ -29,14 +28,14 @@ __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["simulate"]}
 
-Phones on comet, game clients on tny directly and through a gateway, services on ESNP and devices on
-magline talk through real sessions; what crosses the edge goes into capture files. Beside them is
-what a reader must find: truth/*.parquet, table by table, and truth.json in figures. The same seed
-makes the same files, whatever the number of processes.
+Simulates phones on comet, game clients on tny (directly and through a gateway), services on ESNP
+and devices on magline, with real sessions, and writes the traffic to capture files. The expected
+tables are written to truth/*.parquet, their totals to truth.json. The same seed gives the same
+files, whatever the number of processes.
 
-With --to-hub the population comes to a hub that runs with --demo and --record, for some seconds;
-its clients are added to the hub's store. There are no captures then, for the hub makes them; the
-truth is what the clients did and saw.
+With --to-hub, the simulated clients connect to a hub that was started with --demo and --record.
+They are added to the hub's store first. The hub records the captures; the expected tables contain
+what the clients did and saw.
 
 \b
 Examples:
@@ -46,43 +45,41 @@ Examples:
   wirelake simulate --to-hub http://127.0.0.1:9680 --data hub-data --out live --seconds 20
 """
 
-_OF_CAPTURES: Final = ("size", "faults", "protocols", "style", "jobs", "force")
-_OF_A_HUB: Final = ("data", "seconds", "scale")
+_CAPTURE_OPTIONS: Final = ("size", "faults", "protocols", "style", "jobs", "force")
+_HUB_OPTIONS: Final = ("data", "seconds", "scale")
 
 
 @click.command(name="simulate", help=_HELP, context_settings=CONTEXT)
-@click.option("--out", required=True, metavar="DIR", help="The folder to fill.")
-@click.option("--size", default="200MB", show_default=True, help="Bytes of all captures, about.")
-@click.option("--seed", default=0, show_default=True, help="Another seed, other traffic.")
+@click.option("--out", required=True, metavar="DIR", help="Output folder.")
+@click.option(
+    "--size", default="200MB", show_default=True, help="Approximate size of all captures."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random numbers.")
 @click.option(
     "--faults",
     default=0.0,
     show_default=True,
     metavar="RATE",
-    help="The share of messages that are spoilt, each in a way that truth/faults.parquet tells.",
+    help="Fraction of messages to corrupt; truth/faults.parquet lists them.",
 )
-@click.option(
-    "--protocols", metavar="NAMES", help="Only these, with commas between them; else all."
-)
+@click.option("--protocols", metavar="NAMES", help="Comma-separated protocols.  [default: all]")
 @click.option(
     "--style",
     default="both",
     show_default=True,
     metavar="recorder|tcpdump|both",
-    help="pcapng as our recorder writes it, or pcap as tcpdump does.",
+    help="Capture style: pcapng like the recorder's, pcap like tcpdump's, or both.",
 )
-@click.option("--jobs", type=int, help="Processes; by default one for each processor.")
-@click.option("--force", is_flag=True, help="Empty the folder first if there is something in it.")
-@click.option("--to-hub", metavar="URL", help="Perform live, on the hub with this HTTP side.")
-@click.option("--data", metavar="DIR", help="With --to-hub: the hub's data directory.")
-@click.option(
-    "--seconds", default=20.0, show_default=True, help="With --to-hub: how long to perform."
-)
+@click.option("--jobs", type=int, help="Number of processes.  [default: one per CPU]")
+@click.option("--force", is_flag=True, help="Delete the contents of the output folder first.")
+@click.option("--to-hub", metavar="URL", help="Run live against the hub with this admin address.")
+@click.option("--data", metavar="DIR", help="With --to-hub: data directory of the hub.")
+@click.option("--seconds", default=20.0, show_default=True, help="With --to-hub: duration.")
 @click.option(
     "--scale",
     default=1.0,
     show_default=True,
-    help="With --to-hub: how many come; 1 is some hundreds of connections.",
+    help="With --to-hub: number of clients; 1 is a few hundred connections.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
@@ -102,8 +99,8 @@ def command(
     scale: float,
     as_json: bool,
 ) -> None:
-    """Make captures, or perform live."""
-    _refuse_others(ctx, to_hub is not None)
+    """Generate captures, or run live."""
+    _check_options(ctx, to_hub is not None)
     if to_hub is not None:
         live = _simulate_live(to_hub, data, out, seconds, seed, scale)
         click.echo(json_line(live.as_json()) if as_json else _live_text(out, live))
@@ -115,7 +112,7 @@ def command(
 
     chosen = None if protocols is None else tuple(filter(None, protocols.split(",")))
     try:
-        with _progress() as progress:
+        with byte_progress("simulate") as progress:
             summary = simulate(
                 out,
                 size=size,
@@ -128,17 +125,17 @@ def command(
                 progress=progress,
             )
     except SimulateError as error:
-        hint = "; --force empties it" if str(error).endswith("not empty") else ""
+        hint = "; --force deletes its contents" if str(error).endswith("not empty") else ""
         raise CommandError(f"{error}{hint}", BAD_USAGE) from error
     click.echo(json_line(summary.as_json()) if as_json else _text(out, summary))
 
 
-def _refuse_others(ctx: click.Context, live: bool) -> None:
-    """Options of the other way to simulate are refused, not ignored."""
-    for name in _OF_CAPTURES if live else _OF_A_HUB:
+def _check_options(ctx: click.Context, live: bool) -> None:
+    """Refuse options of the other mode instead of ignoring them."""
+    for name in _CAPTURE_OPTIONS if live else _HUB_OPTIONS:
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-            why = "makes no sense with --to-hub" if live else "needs --to-hub"
-            raise CommandError(f"--{name} {why}", BAD_USAGE)
+            problem = "conflicts with" if live else "requires"
+            raise CommandError(f"--{name} {problem} --to-hub", BAD_USAGE)
 
 
 def _simulate_live(
@@ -147,9 +144,9 @@ def _simulate_live(
     from wirelake.traffic.live import HubAddress, SimulateError, simulate_live
 
     if data is None:
-        raise CommandError("--to-hub needs --data, the hub's data directory", BAD_USAGE)
+        raise CommandError("--to-hub requires --data, the data directory of the hub", BAD_USAGE)
     try:
-        with _clock() as progress:
+        with second_progress("simulate") as progress:
             hub = HubAddress(to_hub, Path(data))
             return simulate_live(
                 hub, Path(out), seconds=seconds, seed=seed, scale=scale, progress=progress
@@ -158,24 +155,9 @@ def _simulate_live(
         raise CommandError(str(error), BAD_DATA) from error
 
 
-@contextmanager
-def _clock() -> Iterator[Callable[[float, float], None] | None]:
-    """A bar of seconds, when somebody is watching."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (TextColumn("perform"), BarColumn(), TextColumn("{task.completed:.0f} s"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("perform", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def _live_text(out: str, summary: LiveSummary) -> str:
-    def counted(found: dict[str, int]) -> str:
-        return ", ".join(f"{count:,} {name}" for name, count in found.items()) or "none"
+    def counted(counts: dict[str, int]) -> str:
+        return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
 
     lines = [
         f"{out}: {summary.seconds:g} s, {summary.messages:,} messages",
@@ -183,24 +165,9 @@ def _live_text(out: str, summary: LiveSummary) -> str:
         f"  calls: {counted(summary.calls)}",
         f"  {summary.published:,} published; deliveries: {counted(summary.deliveries)}",
         f"  faults: {counted(summary.faults)}",
-        "  truth.json and truth/*.parquet say what a reader of the recording must find",
+        "  expected tables: truth.json, truth/*.parquet",
     ]
     return "\n".join(lines)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar, when somebody is watching."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("simulate"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulate", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _text(out: str, summary: Summary) -> str:
@@ -212,6 +179,6 @@ def _text(out: str, summary: Summary) -> str:
         f"  {summary.messages:,} messages, {sum(summary.calls.values()):,} calls",
         f"  deliveries: {outcomes or 'none'}",
         f"  faults: {faults or 'none'}",
-        "  truth.json and truth/*.parquet say what a reader must find",
+        "  expected tables: truth.json, truth/*.parquet",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`wirelake subscribe`: notifications as they come."""
+"""`wirelake subscribe`: prints notifications as they arrive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..connect.client import connected, connection_options, run_client
 from ..main import COMMANDS
-from ..output.common import CONTEXT, json_line
-from .client_run import (
-    connected,
-    connection_options,
-    printable,
-    run,
-)
+from ..options.common import CONTEXT
+from ..output.text import body_text, json_line
 
 if TYPE_CHECKING:
     from wirelake.client import Notification
@@ -24,25 +20,31 @@ __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["subscribe"]}
 
-One line for each notification: when, id, topic, content. Each is acknowledged once it is shown.
-What waited comes first. When the connection is lost it is made again; Ctrl-C ends it. comet does
-not tell the topic, and may be asked without one, for what waits.
+Prints one line per notification: time, id, topic, content. Stored notifications come first. Each
+notification is acknowledged after it is printed. A lost connection is reopened; Ctrl-C exits. comet
+notifications carry no topic; without TOPIC, comet delivers what is already subscribed.
 
 \b
 Examples:
   wirelake subscribe comet://127.0.0.1:9620 @news --id phone-1
   wirelake subscribe esnp://127.0.0.1:9600 @news @weather --id phone-1 --count 10 --json
 
-Exit codes: 0 success, 1 refused or nobody answered, 2 bad usage.
+Exit codes: 0 success, 1 refused or no response, 2 bad usage.
 """
 
 
 @click.command(name="subscribe", help=_HELP, context_settings=CONTEXT)
 @click.argument("url")
 @click.argument("topics", nargs=-1, metavar="TOPIC...")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
-@click.option("--no-ack", is_flag=True, help="Acknowledge nothing: it comes again next time.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="Exit after N notifications."
+)
+@click.option(
+    "--no-ack",
+    is_flag=True,
+    help="Do not acknowledge: notifications are delivered again next time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
 def command(
     url: str,
@@ -52,12 +54,12 @@ def command(
     as_json: bool,
     **connection: Any,
 ) -> None:
-    """Show notifications."""
+    """Print notifications."""
     if not topics and not _has_inbox(url):
-        raise click.UsageError("missing argument TOPIC...")
+        raise click.UsageError("missing argument TOPIC")
 
     async def work() -> None:
-        left = count
+        remaining = count
         async with connected(url, **connection) as client:
             if topics:
                 await client.subscribe(*topics)
@@ -65,16 +67,18 @@ def command(
                 _show(each, as_json)
                 if not no_ack:
                     await client.ack(each)
-                left = None if left is None else left - 1
-                if left == 0:
+                remaining = None if remaining is None else remaining - 1
+                if remaining == 0:
                     return
 
-    run(work())
+    run_client(work())
 
 
 def _has_inbox(url: str) -> bool:
-    """Whether signing on is enough to receive what waits. A bad URL is refused when it is
-    dialled."""
+    """Return whether a client receives stored notifications without subscribing.
+
+    An invalid URL is reported later, when it is dialled.
+    """
     from wirelake.client import BadCall
     from wirelake.client.address import parse_where
     from wirelake.protocols import registry
@@ -90,7 +94,7 @@ def _show(notification: Notification, as_json: bool) -> None:
     if not as_json:
         when = at.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
         topic = notification.topic or "-"
-        click.echo(f"{when}  {notification.id}  {topic}  {printable(notification.content)}")
+        click.echo(f"{when}  {notification.id}  {topic}  {body_text(notification.content)}")
     else:
         shown: dict[str, Any] = {"id": notification.id, "ts_ms": notification.ts_ms}
         if notification.topic is not None:

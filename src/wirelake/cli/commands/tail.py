@@ -1,38 +1,40 @@
-"""`wirelake tail`: messages as they cross a hub."""
+"""`wirelake tail`: live messages of a hub.
+
+12:34:56.123456  esnp     → phone-1            request   request      test/add        a=1 b=2
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import click
 
-from ..errors import BAD_DATA, BAD_USAGE
-from ..main import COMMANDS
-from ..output.admin_http import (
+from ..connect.admin import (
     AdminHub,
-    GoneError,
-    RefusedError,
+    HubUnavailableError,
+    RequestRefusedError,
     admin_hub,
     admin_options,
 )
-from ..output.common import CONTEXT, json_line
-from ..read.formatting import counted, printable
+from ..errors import BAD_DATA, BAD_USAGE
+from ..main import COMMANDS
+from ..options.common import CONTEXT
+from ..output.text import counted, json_line, print_notice, printable, time_text
 
-if TYPE_CHECKING:
-    from .tail_view import TailView
-
-__all__ = ["command"]
+__all__ = ["MessageView", "command"]
 
 _HELP = f"""{COMMANDS["tail"]}
 
-URL is the hub's admin address; the token is in the hub's data directory. A line for each message:
-when, protocol, direction (→ to the hub), who, kind, name, target, ids, and what it says in short.
-Tokens and keys are masked. Who reads too slowly misses messages, and is told how many. While
-somebody reads, the hub decodes everything: do not leave it running.
+URL is the hub's admin address; the token is in the hub's data directory. Prints one line per
+message: time, protocol, direction (→ is to the hub), client, kind, name, target, ids, and a summary
+of its fields. Tokens and keys are masked. If the output is too slow, messages are skipped and
+counted. While a tail runs, the hub decodes all messages, which costs CPU time.
 
 \b
 Examples:
@@ -40,92 +42,91 @@ Examples:
   wirelake tail --protocol comet --hex -n 3
   wirelake tail --filter 'kind == "response" and status != "ok"' --json
 
-Exit codes: 0 ended by you or after COUNT, 1 no hub answers or it has gone, 2 bad usage.
+Exit codes: 0 interrupted or COUNT reached, 1 cannot reach the hub or lost it, 2 bad usage.
 """
-_AGAIN_S: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 
 
 @click.command(name="tail", help=_HELP, context_settings=CONTEXT)
 @admin_options
-@click.option("--filter", "chosen", metavar="EXPR", help="Only these (docs/guides/filters.md).")
-@click.option("--protocol", metavar="NAME", help="Only messages of this protocol.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--hex", "as_hex", is_flag=True, help="The bytes of each field below the message.")
 @click.option(
-    "-n", "--count", type=click.IntRange(min=1), metavar="COUNT", help="End after so many."
+    "--filter",
+    "condition",
+    metavar="EXPR",
+    help="Filter expression (docs/guides/filters.md).",
 )
-@click.option("--retry", is_flag=True, help="When the hub goes away, wait until it is back.")
+@click.option("--protocol", metavar="NAME", help="Only this protocol.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--hex", "as_hex", is_flag=True, help="Show the bytes of each field.")
+@click.option(
+    "-n", "--count", type=click.IntRange(min=1), metavar="COUNT", help="Exit after COUNT messages."
+)
+@click.option("--retry", is_flag=True, help="Reconnect when the hub goes away.")
 def command(
     url: str,
     data: str | None,
     token_file: str | None,
     ca: str | None,
-    chosen: str | None,
+    condition: str | None,
     protocol: str | None,
     as_json: bool,
     as_hex: bool,
     count: int | None,
     retry: bool,
 ) -> int:
-    """Show messages."""
+    """Print messages."""
     hub = admin_hub(url, data, token_file, ca)
     printer = _Printer(count, as_json=as_json, as_hex=as_hex)
-    query = {"filter": chosen, "protocol": protocol, "bytes": 1 if as_hex else None}
+    query = {"filter": condition, "protocol": protocol, "bytes": 1 if as_hex else None}
     try:
         while not _read(hub, query, printer, retry=retry):
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_INTERVAL_S)
     except KeyboardInterrupt:
         return 0
-    except RefusedError as error:
-        if not error.said.startswith("filter: "):
+    except RequestRefusedError as error:
+        if not error.reason.startswith("filter: "):
             raise
-        _say(f"--{error.said}")
+        print_notice(f"--{error.reason}")
         return BAD_USAGE
     return 0
 
 
 def _read(hub: AdminHub, query: dict[str, Any], printer: _Printer, *, retry: bool) -> bool:
-    """Reads until the hub goes away; whether that was enough."""
+    """Print messages until the hub goes away; return whether COUNT is reached."""
     try:
         for event in hub.events("/v1/tail", **query):
             if event.name == "dropped":
                 printer.dropped(event.data["count"])
             elif event.name == "message" and printer.message(event.data):
                 return True
-        raise GoneError(f"{hub.url}: the hub has gone", BAD_DATA)
-    except GoneError as error:
+        raise HubUnavailableError(f"{hub.url}: the hub closed the connection", BAD_DATA)
+    except HubUnavailableError as error:
         if not retry:
             raise
-        _say(f"{error}; trying again until it is back")
+        print_notice(f"{error}; reconnecting")
         return False
 
 
-def _say(text: str) -> None:
-    """Words for the user, perhaps of several lines."""
-    lines = (printable(line) for line in text.split("\n"))
-    click.echo("wirelake: " + "\n".join(lines), err=True)
-
-
 class _Printer:
-    """Prints messages, so many of them."""
+    """Prints messages, up to a count."""
 
     def __init__(self, count: int | None, *, as_json: bool, as_hex: bool):
-        self._left = count
+        self._remaining = count
         self._json = as_json
         self._hex = as_hex
-        self._view: TailView | None = None
+        self._view: MessageView | None = None
 
     def message(self, row: dict[str, Any]) -> bool:
-        """Prints one; whether it was the last."""
+        """Print a message; return whether it was the last."""
         for line in self._lines(row):
             click.echo(line)
         sys.stdout.flush()
-        if self._left is not None:
-            self._left -= 1
-        return self._left == 0
+        if self._remaining is not None:
+            self._remaining -= 1
+        return self._remaining == 0
 
     def dropped(self, count: int) -> None:
-        """Says that some were left out."""
+        """Report skipped messages."""
         if self._json:
             click.echo(json_line({"dropped": count}))
         else:
@@ -138,8 +139,179 @@ class _Printer:
             yield json_line(row)
             return
         if self._view is None:
-            from .tail_view import TailView
-
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-            self._view = TailView(width, as_hex=self._hex)
+            self._view = MessageView(width, as_hex=self._hex)
         yield from self._view.lines(row)
+
+
+# -- text ------------------------------------------------------------------------------------
+
+_INDENT: Final = " " * 17
+_CLIENT_WIDTH: Final = 18
+_DEFAULT_WIDTH: Final = 1_000
+"""Longest line when the output is not a terminal."""
+_ROUTINE: Final = frozenset(
+    {
+        *("auth", "body", "business_cmd", "code", "envelope", "hmac", "id", "line", "message_id"),
+        *("mode", "msg_id", "msg_ids", "number", "protocol", "reply_to", "reserved", "seq"),
+        *("time", "to_message", "type"),
+    }
+)
+"""Fields that the columns already show, or that mean nothing to people."""
+_ROUTINE_ROWS: Final = frozenset(
+    {"address", "error", "flag", "message_id", "source_message_id", "types", "version"}
+)
+"""The same for rows of ESNP."""
+_VALUE_KEYS: Final = ("int", "float", "text")
+"""Keys of a typed ESNP value, besides bytes."""
+
+
+class MessageView:
+    """The lines of a message."""
+
+    def __init__(self, width: int | None, *, as_hex: bool):
+        self._width = width
+        self._hex = as_hex
+
+    def lines(self, row: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the lines of a message."""
+        yield self._line(row)
+        if self._hex:
+            for line in _bytes_lines(row):
+                yield f"{_INDENT}{line}"
+
+    def _line(self, row: Mapping[str, Any]) -> str:
+        inward = row["direction"] == "c2s"
+        status = row["status"] or ""
+        head = [
+            (time_text(row["ts_ns"]).partition(" ")[2], "dim"),
+            (f"{row['protocol']:<7}", "bold"),
+            ("→" if inward else "←", "cyan" if inward else "green"),
+            (f"{_cut(_client(row), _CLIENT_WIDTH):<{_CLIENT_WIDTH}}", ""),
+            (f"{row['kind'] or '':<8}", ""),
+            (f"{printable(row['name'] or ''):<12}", "cyan"),
+        ]
+        rest = [
+            (printable(row["target"] or ""), "bold"),
+            (printable(status), "green" if status == "ok" else "red"),
+            (", ".join(map(printable, _ids(row))), "dim"),
+            (_summary(row), ""),
+        ]
+        return self._fitting([*head, *(each for each in rest if each[0])])
+
+    def _fitting(self, cells: list[tuple[str, str]]) -> str:
+        left = _DEFAULT_WIDTH if self._width is None else self._width
+        shown = []
+        for text, style in cells:
+            if left <= 1:
+                break
+            cell = _cut(text, left)
+            shown.append(_styled(cell, style))
+            left -= len(cell) + 2
+        return "  ".join(shown).rstrip()
+
+
+def _client(row: Mapping[str, Any]) -> str:
+    if row.get("tunnel_link"):
+        return f"tunnel {row['connection']}"
+    name = row.get("signed_on") or row.get("client") or row.get("peer")
+    return printable(name or f"#{row['connection']}")
+
+
+def _ids(row: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the message, and of the one it answers."""
+    ids = [] if row["message_id"] is None else [f"#{row['message_id']}"]
+    if row["reply_to"] is not None:
+        ids.append(f"to #{row['reply_to']}")
+    return ids + list(row["ids"] or ())
+
+
+def _summary(row: Mapping[str, Any]) -> str:
+    """Return the reason, and the body if it is text, else the fields."""
+    if row.get("masked"):
+        return "(secret)"
+    parts = [printable(row["reason"])] if row["reason"] else []
+    body = row.get("body")
+    if isinstance(body, str) and body:
+        parts.append(printable(body))
+    else:
+        parts += _fields(row.get(row["protocol"]))
+        if row.get("body_bytes"):
+            parts.append(f"{row['body_bytes']:,} bytes")
+    if row["sealed"]:
+        parts.append("sealed")
+    return " ".join(parts)
+
+
+def _fields(value: Any, name: str = "") -> Iterator[str]:
+    """Yield `name=value` for each field that is set."""
+    if name == "rows_by_kind" and isinstance(value, dict):
+        for kind, rows in value.items():
+            if kind not in _ROUTINE_ROWS:
+                for each in rows:
+                    yield from _row(kind, each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key not in _ROUTINE:
+                yield from _fields(each, key)
+    elif value not in (None, "", [], False, 0):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield f"{name}={printable(text)}"
+
+
+def _row(kind: str, row: Any) -> Iterator[str]:
+    """Yield the text of a row of ESNP; one with a name and a value is like a field."""
+    value = row.get("value") if isinstance(row, dict) else row
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = _typed_value(value[0]) if len(value) == 1 else f"{len(value)} values"
+    name = row.get("name") if isinstance(row, dict) else None
+    if value is None and isinstance(row, dict):
+        yield from _fields(row, kind)
+    else:
+        yield f"{printable(str(name or kind))}={printable(str(value))}"
+
+
+def _typed_value(value: Mapping[str, Any]) -> Any:
+    """Return a typed ESNP value: a number, text, or bytes as text if they are UTF-8."""
+    if value.get("bytes") is None:
+        return next((value[key] for key in _VALUE_KEYS if value.get(key) is not None), "")
+    data = base64.b64decode(value["bytes"])
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"{len(data):,} bytes"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def _styled(text: str, style: str) -> str:
+    if style in ("", "dim", "bold"):
+        return click.style(text, **{style: True}) if style else text
+    return click.style(text, fg=style)
+
+
+def _bytes_lines(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the bytes of each field."""
+    from wirelake.protocols.registry import RegistryError, find
+    from wirelake.wire.views.spans import trace
+
+    from ..output.tree import tree_lines
+
+    if row.get("masked"):
+        yield "bytes masked: they contain a secret"
+        return
+    if "frame_hex" not in row:
+        link = row.get("tunnel_link")
+        yield f"bytes are part of a packet of link {link}" if link else "no bytes"
+        return
+    data = bytes.fromhex(row["frame_hex"])
+    try:
+        protocol = find(row["protocol"])
+        layout = protocol.model(protocol.dialect(row.get("dialect")))
+    except (RegistryError, ValueError):  # a protocol that only the hub has installed
+        yield data.hex(" ")
+        return
+    way = row["direction"] if protocol.directed else None
+    yield from tree_lines(trace(layout, data, direction=way), data)

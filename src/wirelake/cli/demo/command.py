@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..main import COMMANDS
-from ..output.common import CONTEXT, json_line
+from ..options.common import CONTEXT
+from ..output.text import json_line
 
 if TYPE_CHECKING:
     from .report import Findings

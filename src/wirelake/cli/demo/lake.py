@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CommandError
-from ..lake.progress import DOING
-from ..lake.spark_session import reason, spark_failures
+from ..lake.run import STEP_TEXTS
+from ..lake.spark import reason, spark_failures
 
 if TYPE_CHECKING:
     from wirelake.lake.engine.run import Committed
@@ -164,7 +164,7 @@ class FollowingLake:
         }
 
     def _step(self, name: str) -> None:
-        self._doing = DOING.get(name, "committing")
+        self._doing = STEP_TEXTS.get(name, "committing")
 
     def _committed(self, found: Committed) -> None:
         record = found.record

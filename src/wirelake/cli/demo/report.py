@@ -83,7 +83,7 @@ def print_findings(found: Findings) -> None:
     """Prints the report, and whether it is the truth."""
     from wirelake.tables.report.sheets import sheets, tiles
 
-    from ..lake.table import print_table
+    from ..output.table import print_table
 
     figures = [text if what == "bytes" else f"{text} {what}" for what, text in tiles(found.report)]
     click.echo(", ".join(figures))

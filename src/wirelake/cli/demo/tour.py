@@ -24,7 +24,7 @@ from wirelake.wire.types import (
     String8,
 )
 
-from ..output.common import find_protocol
+from ..options.common import find_protocol
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Direction

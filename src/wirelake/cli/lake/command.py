@@ -1,4 +1,4 @@
-"""`wirelake lake`: tables that are kept up to date from a folder of captures."""
+"""`wirelake lake`: the group of its subcommands, imported on demand."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from ..errors import (
     BAD_DATA,
     BAD_USAGE,
     CommandError,
+    unknown_name,
 )
 from ..main import COMMANDS
-from ..output.common import CONTEXT
+from ..options.common import CONTEXT
 
-__all__ = ["command"]
+__all__ = ["SUBCOMMANDS", "command"]
 
 _HELP = f"""{COMMANDS["lake"]}
 
-A lake is a folder of Parquet files with a log that says which of them count. `run` makes it and
-takes it forward; the others look at it, or look after it. Nobody who reads has to wait.
+A lake is a folder of Parquet files and a log of commits. `run` creates and updates it; the other
+commands query, check and maintain it. Readers never block, and see complete commits only.
 
 \b
 Examples:
@@ -31,7 +32,7 @@ Examples:
   wirelake lake report lake/ --html report.html
 """
 
-_PLACES: Final = {
+SUBCOMMANDS: Final = {
     "run": "run.command",
     "status": "status.command",
     "sql": "sql.command",
@@ -41,34 +42,32 @@ _PLACES: Final = {
     "expire": "maintenance.expire",
     "export": "maintenance.export",
 }
-"""By command: the module and its attribute."""
+"""By subcommand: its module and attribute."""
 _INTERRUPTED: Final = "Query interrupted"
-"""What DuckDB makes of Ctrl-C."""
-_INSTALL: Final = "pip install 'wirelake[cli,lake,java]'"
+"""Message of the error that DuckDB raises after Ctrl-C."""
+_EXTRAS: Final = "cli,lake,java"
 
 
 class _LakeCommands(click.Group):
-    """Commands are imported when they are asked for; errors of lakes are one line."""
+    """Imports a subcommand when it is used, and reports errors of lakes in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(_PLACES)
+        return list(SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _PLACES:
+        if cmd_name not in SUBCOMMANDS:
             return None
-        module, _, attribute = _PLACES[cmd_name].partition(".")
-        found: click.Command = getattr(
+        module, _, attribute = SUBCOMMANDS[cmd_name].partition(".")
+        subcommand: click.Command = getattr(
             importlib.import_module(f"{__package__}.{module}"), attribute
         )
-        return found
+        return subcommand
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _PLACES and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"no command of lake is called {args[0]!r}; there are {', '.join(_PLACES)}", ctx
-            )
+        if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
+            raise unknown_name("subcommand", args[0], SUBCOMMANDS, ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -78,17 +77,19 @@ class _LakeCommands(click.Group):
             name = error.name or ""
             if not name or name.startswith("wirelake"):
                 raise
-            raise CommandError(f"lakes need {name}: {_INSTALL}", BAD_USAGE) from error
+            from wirelake.wire.messages import missing_dependency
+
+            raise CommandError(missing_dependency(name, _EXTRAS), BAD_USAGE) from error
         except ValueError as error:
-            raise _told(error) from error
+            raise _command_error(error) from error
         except RuntimeError as error:
             if str(error) == _INTERRUPTED:
                 raise KeyboardInterrupt from error
             raise
 
 
-def _told(error: ValueError) -> Exception:
-    """What a lake says is wrong is for whoever runs the command; all else is a mistake of ours."""
+def _command_error(error: ValueError) -> Exception:
+    """Return a `CommandError` for an error of a lake; other errors are bugs and stay."""
     from wirelake.tables.errors import DamagedError, LakeError
 
     if not isinstance(error, LakeError):
@@ -98,4 +99,4 @@ def _told(error: ValueError) -> Exception:
 
 @click.group(name="lake", help=_HELP, cls=_LakeCommands, context_settings=CONTEXT)
 def command() -> None:
-    """Lakes."""
+    """Work on lakes."""

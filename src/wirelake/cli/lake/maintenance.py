@@ -1,5 +1,4 @@
-"""`wirelake lake compact`, `expire` and `export`: what keeps a lake in shape, and takes it
-elsewhere."""
+"""`wirelake lake compact`, `expire` and `export`."""
 
 from __future__ import annotations
 
@@ -7,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..output.common import CONTEXT, json_line
-from ..read.formatting import counted
-from .formatting import duration, size
+from ..options.amounts import duration, size
+from ..options.common import CONTEXT
+from ..output.text import counted, json_line
 
 if TYPE_CHECKING:
     from wirelake.tables.entries import Record
 
 __all__ = ["compact", "expire", "export"]
 
-_COMPACT_HELP = """Join small files into large ones.
+_COMPACT_HELP = """Merge small files into larger ones.
 
-A lake that is fed often has many small files, and queries over them are slow. The rows stay the
-same. It is one commit, and readers notice nothing; a run must not be under way.
+Frequent updates leave many small files, which slow queries down. The rows stay the same. Readers
+are not affected; no `lake run` may be active.
 
 \b
 Examples:
@@ -27,10 +26,10 @@ Examples:
   wirelake lake compact lake/ --size 512MB
 """
 
-_EXPIRE_HELP = """Forget what is old.
+_EXPIRE_HELP = """Remove old data.
 
-Files whose rows are all older no longer count, and are deleted an hour later; what is older within
-a younger file stays. Captures that were read are not read again.
+Removes files whose rows are all older than AGE from the lake, and deletes them an hour later. Old
+rows in files with newer rows stay. Captures that were read are not read again.
 
 \b
 Examples:
@@ -38,9 +37,9 @@ Examples:
   wirelake lake expire lake/ --older 12h
 """
 
-_EXPORT_HELP = """Copy a lake into a table format that others read: Delta Lake or Iceberg.
+_EXPORT_HELP = """Export a lake as Delta Lake or Iceberg tables.
 
-A second export into the same folder adds and removes just what has changed since.
+A repeated export to the same folder only adds and removes what has changed.
 
 \b
 Examples:
@@ -50,7 +49,7 @@ Examples:
 
 
 @click.command(
-    name="compact", help=_COMPACT_HELP, short_help="Join small files into large ones.",
+    name="compact", help=_COMPACT_HELP, short_help="Merge small files into larger ones.",
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
@@ -60,25 +59,25 @@ Examples:
     type=size,
     default="256MB",
     show_default=True,
-    help="How large files become.",
+    help="Target size of files.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def compact(lake: str, size_bytes: int, as_json: bool) -> None:
-    """Compacts."""
+    """Merge small files."""
     from wirelake.tables.compact import compact as work
 
     record = work(lake, size_bytes=size_bytes)
     if as_json:
         _print_json(record)
     elif record is None:
-        click.echo(f"{lake}: no files are small enough to be joined")
+        click.echo(f"{lake}: no small files to merge")
     else:
         files = counted(len(record.remove), "file")
-        click.echo(f"{lake}: commit {record.commit}; {files} became {len(record.add):,}")
+        click.echo(f"{lake}: commit {record.commit}; {files} merged into {len(record.add):,}")
 
 
 @click.command(
-    name="expire", help=_EXPIRE_HELP, short_help="Forget what is old.", context_settings=CONTEXT
+    name="expire", help=_EXPIRE_HELP, short_help="Remove old data.", context_settings=CONTEXT
 )
 @click.argument("lake", metavar="LAKE")
 @click.option(
@@ -87,49 +86,57 @@ def compact(lake: str, size_bytes: int, as_json: bool) -> None:
     type=duration,
     required=True,
     metavar="AGE",
-    help="How old it has to be, such as 30d.",
+    help="Minimum age, such as 30d.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def expire(lake: str, older_s: float, as_json: bool) -> None:
-    """Expires."""
+    """Remove old data."""
     from wirelake.tables.expire import expire as work
 
     record = work(lake, older_s)
     if as_json:
         _print_json(record)
     elif record is None:
-        click.echo(f"{lake}: nothing is that old")
+        click.echo(f"{lake}: no data is that old")
     else:
         files = counted(len(record.remove), "file")
-        click.echo(f"{lake}: commit {record.commit}; {files} forgotten")
+        click.echo(f"{lake}: commit {record.commit}; {files} removed")
 
 
 def _print_json(record: Record | None) -> None:
-    """A commit in figures; null when there was nothing to do."""
-    found = None if record is None else {"commit": record.commit, **record.figures}
-    click.echo(json_line(found))
+    """Print the statistics of a commit; null if there was nothing to do."""
+    result = None if record is None else {"commit": record.commit, **record.figures}
+    click.echo(json_line(result))
 
 
 @click.command(
-    name="export", help=_EXPORT_HELP, short_help="Copy it to Delta Lake or Iceberg.",
+    name="export", help=_EXPORT_HELP, short_help="Export as Delta Lake or Iceberg tables.",
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
 @click.argument("out", metavar="OUT")
-@click.option("--format", "form", type=click.Choice(("delta", "iceberg")), required=True)
-@click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option(
+    "--format", "form", type=click.Choice(("delta", "iceberg")), required=True, help="Table format."
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME",
+    help="Table to export; repeatable.  [default: all]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def export(lake: str, out: str, form: str, tables: tuple[str, ...], as_json: bool) -> None:
-    """Exports."""
+    """Export tables."""
     from wirelake.tables.export.export import export as work
 
-    found = work(lake, out, "delta" if form == "delta" else "iceberg", tables or None)
+    exported = work(lake, out, "delta" if form == "delta" else "iceberg", tables or None)
     if as_json:
         import msgspec
 
-        click.echo(json_line(msgspec.to_builtins(found)))
+        click.echo(json_line(msgspec.to_builtins(exported)))
         return
-    for each in found:
+    for each in exported:
         click.echo(
             f"{each.path}: {counted(each.files, 'file')}, {counted(each.rows, 'row')};"
             f" {each.added:,} added, {each.removed:,} removed"

@@ -1,4 +1,4 @@
-"""`wirelake lake report`: a lake in figures, on the terminal, as JSON or as a page."""
+"""`wirelake lake report`: traffic, latency and errors of a lake, as text, JSON or HTML."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..output.common import CONTEXT
-from .formatting import When, when
+from ..options.amounts import TimePoint, time_point
+from ..options.common import CONTEXT
 
 if TYPE_CHECKING:
     from wirelake.tables.report.report import Report
 
 __all__ = ["command"]
 
-_HELP = """What goes over the wire, how fast, and what goes wrong.
+_HELP = """Report traffic, latency and errors.
 
-Traffic, calls and latency by target, what became of notifications, connections and how they ended,
-clients that have trouble, errors and faults, what became of the bytes, and who has the most. --html
-writes a page that needs no network and no other file.
+Shows traffic by protocol, calls and latency by target, outcomes of notifications, connections and
+how they closed, clients with problems, errors and faults, byte coverage, and the top clients and
+topics. --html writes a self-contained page that needs no network.
 
 \b
 Examples:
@@ -32,32 +32,41 @@ Examples:
   wirelake lake report lake/ --json | jq '.targets[] | {target, p99_ns}'
 
 \b
-Whole minutes are counted. Counts are exact. Percentiles come from buckets, eight to each doubling
-of the latency, and are off by an eighth at most.
+Times are rounded to whole minutes. Counts are exact. Percentiles come from log-scale buckets, eight
+per doubling of the latency; their error is at most 1/8.
 """
 
 
 @click.command(
-    name="report", help=_HELP, short_help="What goes over the wire, how fast, and what goes wrong.",
+    name="report", help=_HELP, short_help="Report traffic, latency and errors.",
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
-@click.option("--html", "page", metavar="FILE", help="Write a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--html", "page", metavar="FILE", help="Output file for an HTML page.")
 @click.option(
     "--since",
-    type=when,
+    type=time_point,
     metavar="T",
-    help="From this time, in UTC, or so long before the last message, as 2h.",
+    help="Start time in UTC, or a duration before the last message, such as 2h.",
 )
-@click.option("--until", type=when, metavar="T", help="Up to this time.")
+@click.option("--until", type=time_point, metavar="T", help="End time, like --since.")
 @click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of each list."
+    "--top",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Maximum rows per table.",
 )
 def command(
-    lake: str, as_json: bool, page: str | None, since: When | None, until: When | None, top: int
+    lake: str,
+    as_json: bool,
+    page: str | None,
+    since: TimePoint | None,
+    until: TimePoint | None,
+    top: int,
 ) -> None:
-    """Reports."""
+    """Print or write a report."""
     report = _report(lake, since, until, top)
     if page is not None:
         _write_page(report, page)
@@ -69,7 +78,7 @@ def command(
         _print(report)
 
 
-def _report(lake: str, since: When | None, until: When | None, top: int) -> Report:
+def _report(lake: str, since: TimePoint | None, until: TimePoint | None, top: int) -> Report:
     from wirelake.tables.log import Log
     from wirelake.tables.query import open_lake
     from wirelake.tables.report.report import end_of_messages, make_report
@@ -88,7 +97,7 @@ def _report(lake: str, since: When | None, until: When | None, top: int) -> Repo
 def _write_page(report: Report, path: str) -> None:
     from wirelake.tables.report.page import PlotlyMissingError, report_page
 
-    from ..read.writers import output
+    from ..output.writers import output
 
     try:
         text = report_page(report)
@@ -107,12 +116,12 @@ def _print(report: Report) -> None:
         time_text,
     )
 
-    from .table import print_table
+    from ..output.table import print_table
 
     overview = report.overview
     click.secho(f"{report.lake}, commit {report.commit}", bold=True)
     if overview.first_ns is None:
-        click.echo("There are no messages in this time.")
+        click.echo("No messages in this period.")
     else:
         click.echo(f"{time_text(overview.first_ns)} to {time_text(overview.last_ns)}, UTC")
     figures = [figure if what == "bytes" else f"{figure} {what}" for what, figure in tiles(report)]
@@ -128,4 +137,4 @@ def _print(report: Report) -> None:
         else:
             click.echo("none")
     if hidden:
-        click.echo(f"no room for {', '.join(hidden)}; --json has all", err=True)
+        click.echo(f"hidden columns: {', '.join(hidden)}; --json shows all", err=True)

@@ -1,36 +1,36 @@
-"""`wirelake lake run`: takes a lake forward, once or on and on."""
+"""`wirelake lake run`: updates a lake once, or continuously."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..output.common import CONTEXT
-from ..read.inputs import Reading, reading_options
-from .formatting import (
-    duration,
-    pairs,
-    size,
-)
+from ..options.amounts import duration, size
+from ..options.common import CONTEXT, name_value_pairs
+from ..options.reading import Reading, reading_options
+from ..output.text import counted, json_line, printable
 
 if TYPE_CHECKING:
-    from wirelake.lake.engine.run import Outcome
+    from rich.progress import Progress, TaskID
+
+    from wirelake.lake.engine.run import Committed, Outcome
     from wirelake.lake.engine.settings import Settings
     from wirelake.lake.spark.session import SparkSession
 
-    from .progress import Watcher
-    from .spark_session import Sparks
+    from .spark import LazySession
 
-__all__ = ["command"]
+__all__ = ["STEP_TEXTS", "RunProgress", "command"]
 
-_HELP = """Take a lake forward: read the captures that came, and bring all tables up to date.
+_HELP = """Update a lake: read new captures and bring all tables up to date.
 
-Captures are read once, in the order of their numbers; one that is being written, or whose
-predecessor is missing, waits. Every step is one commit: who reads the lake sees all of it or
-nothing. A run that was killed leaves nothing that hurts, and the next one goes on where the last
-commit ended. The first run makes the lake, and decides how captures are read and which tables
-there are.
+Captures are read once, in the order of their sequence numbers. A capture that is still being
+written, or whose predecessor is missing, waits. Each step is one commit, which readers see
+completely or not at all. After a kill, the next run continues from the last commit. The first run
+creates the lake, and fixes how captures are decoded and which tables the lake has.
 
 \b
 Examples:
@@ -42,11 +42,15 @@ Examples:
 
 
 @click.command(
-    name="run", help=_HELP, short_help="Make a lake, and take it forward.", context_settings=CONTEXT
+    name="run", help=_HELP, short_help="Create or update a lake.", context_settings=CONTEXT
 )
-@click.option("--from", "captures", required=True, metavar="DIR", help="The folder of captures.")
-@click.option("--to", "lake", required=True, metavar="LAKE", help="The lake; made if need be.")
-@click.option("--stream", is_flag=True, help="Go on as captures arrive, until Ctrl-C.")
+@click.option("--from", "captures", required=True, metavar="DIR", help="Folder of captures.")
+@click.option(
+    "--to", "lake", required=True, metavar="LAKE", help="Folder of the lake; created if needed."
+)
+@click.option(
+    "--stream", is_flag=True, help="Keep running until Ctrl-C, and read captures as they arrive."
+)
 @click.option(
     "--trigger",
     "trigger_s",
@@ -54,14 +58,12 @@ Examples:
     default="10",
     show_default=True,
     metavar="SECONDS",
-    help="How often --stream looks for captures.",
+    help="Interval at which --stream looks for captures.",
 )
 @click.option(
-    "--max-files", type=click.IntRange(min=1), metavar="N", help="Captures of one step at most."
+    "--max-files", type=click.IntRange(min=1), metavar="N", help="Maximum captures per step."
 )
-@click.option(
-    "--max-bytes", type=size, metavar="SIZE", help="Bytes of one step at most, such as 1GB."
-)
+@click.option("--max-bytes", type=size, metavar="SIZE", help="Maximum bytes per step, such as 1GB.")
 @click.option(
     "--lateness",
     "lateness_s",
@@ -69,7 +71,7 @@ Examples:
     default="600",
     show_default=True,
     metavar="SECONDS",
-    help="How long a capture waits for the one before it.",
+    help="Maximum time to wait for a missing predecessor of a capture.",
 )
 @click.option(
     "--settle",
@@ -78,15 +80,19 @@ Examples:
     default="10",
     show_default=True,
     metavar="SECONDS",
-    help="How long after the last write a capture counts as complete.",
+    help="Time since the last write after which a capture is complete.",
 )
 @reading_options
-@click.option("--tables", metavar="A,B,C", help="Only these, and what they are made of; else all.")
-@click.option("--fsync", is_flag=True, help="Data is on disk before it counts.")
-@click.option("--master", metavar="URL", help="Where Spark runs; by default here, on two cores.")
-@click.option("--remote", metavar="URL", help="A server of Spark Connect, as sc://head:15002.")
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option(
+    "--tables",
+    metavar="A,B,C",
+    help="Comma-separated tables; their inputs are added.  [default: all]",
+)
+@click.option("--fsync", is_flag=True, help="Flush data to disk before each commit.")
+@click.option("--master", metavar="URL", help="Spark master.  [default: local, two cores]")
+@click.option("--remote", metavar="URL", help="Spark Connect server, such as sc://head:15002.")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Spark setting; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     captures: str,
     lake: str,
@@ -103,32 +109,29 @@ def command(
     reveal: bool,
     **pace: Any,
 ) -> None:
-    """Runs."""
+    """Update a lake."""
     if master is not None and remote is not None:
-        raise click.UsageError("--master and --remote: which one?")
-    given = pairs("--conf", conf)
+        raise click.UsageError("--master conflicts with --remote")
+    settings_of_spark = name_value_pairs("--conf", conf)
     reading = Reading.of(force_protocol, ports, dialects, keys, reveal)
-    from .progress import print_outcome, watching
-    from .spark_session import (
-        Sparks,
-        check_spark,
-        spark_failures,
-    )
+    from .spark import LazySession, check_spark, spark_failures
 
     if remote is None:
-        check_spark("a run")
+        check_spark("lake run")
     settings = _settings(reading, tables)
     with (
-        watching(stream=stream) as watcher,
-        Sparks("wirelake lake run", master=master, remote=remote, conf=given) as sparks,
+        run_progress(stream=stream) as progress,
+        LazySession(
+            "wirelake lake run", master=master, remote=remote, conf=settings_of_spark
+        ) as session,
         spark_failures(),
     ):
-        outcome = _run(captures, lake, stream, settings, reading.keys, watcher, sparks, **pace)
-    print_outcome(lake, outcome, watcher.commit, as_json=as_json)
+        outcome = _run(captures, lake, stream, settings, reading.keys, progress, session, **pace)
+    _print_outcome(lake, outcome, progress.commit, as_json=as_json)
 
 
 def _settings(reading: Reading, tables: str | None) -> Settings | None:
-    """What was asked for; None when nothing was, so that a lake keeps what it has."""
+    """Return the settings of the options; None if all are default, so that a lake keeps its own."""
     from wirelake.lake.engine.settings import (
         TABLES,
         Settings,
@@ -137,15 +140,15 @@ def _settings(reading: Reading, tables: str | None) -> Settings | None:
 
     names = None if tables is None else tuple(filter(None, map(str.strip, tables.split(","))))
     if names is not None and not names:
-        raise click.UsageError("--tables: no table is named")
-    asked = Settings(
+        raise click.UsageError("--tables: empty list of tables")
+    given = Settings(
         ports=reading.ports,
         force_protocol=reading.force_protocol,
         dialects=reading.dialects or None,
         reveal=reading.reveal,
         tables=TABLES if names is None else tables_of(names),
     )
-    return None if asked == Settings() and names is None else asked
+    return None if given == Settings() and names is None else given
 
 
 def _run(
@@ -154,16 +157,16 @@ def _run(
     stream: bool,
     settings: Settings | None,
     keys: tuple[str, ...],
-    watcher: Watcher,
-    sparks: Sparks,
+    progress: RunProgress,
+    session: LazySession,
     **more: Any,
 ) -> Outcome:
     from wirelake.lake.engine.run import run
 
     def start() -> SparkSession:
-        session = sparks.start()
-        watcher.ready()
-        return session
+        started = session.start()
+        progress.ready()
+        return started
 
     return run(
         lake,
@@ -172,7 +175,131 @@ def _run(
         settings=settings,
         keys=keys,
         stream=stream,
-        committed=watcher.committed,
-        on_step=watcher.step,
+        committed=progress.committed,
+        on_step=progress.step,
         **more,
     )
+
+
+# -- progress --------------------------------------------------------------------------------
+
+STEP_TEXTS: Final = {
+    "decode": "decoding captures",
+    "tunnels": "decoding tunnels",
+    "join": "joining across connections",
+}
+"""Progress text by part of a step; all other parts belong to the commit."""
+_MAX_FILES: Final = 10
+"""Captures that are listed; the others are counted."""
+
+
+class RunProgress:
+    """Shows the progress of a run; silent when standard error is not a terminal."""
+
+    def __init__(self, progress: Progress | None, task: TaskID | None, *, stream: bool):
+        self._progress = progress
+        self._task = task
+        self._stream = stream
+        self.commit: int | None = None
+        """The last commit of the run."""
+        self._files = 0
+        self._bytes = 0
+
+    def ready(self) -> None:
+        """Show that Spark has started, or that a step is complete."""
+        self._show("waiting for captures" if self._stream else "looking for captures")
+
+    def step(self, name: str) -> None:
+        """Show that a part of a step begins."""
+        self._show(STEP_TEXTS.get(name, "committing"))
+
+    def committed(self, result: Committed) -> None:
+        """Show that a step was committed."""
+        record = result.record
+        self.commit = record.commit
+        taken = sum(each.fault is None for each in record.inputs)
+        size = record.figures.get("bytes", 0)
+        self._files += taken
+        self._bytes += size
+        if self._progress is not None and self._stream:
+            seconds = record.figures.get("seconds", 0.0)
+            self._progress.console.print(
+                f"commit {record.commit}: {counted(taken, 'capture')}, {size / 1e6:,.1f} MB"
+                f" in {seconds:.1f} s; {len(result.waiting):,} waiting",
+                highlight=False,
+            )
+        self.ready()
+
+    def _show(self, what: str) -> None:
+        if self._progress is not None and self._task is not None:
+            done = f"{counted(self._files, 'capture')}, {self._bytes / 1e6:,.1f} MB in"
+            self._progress.update(self._task, description=f"{what} ({done})")
+
+
+@contextmanager
+def run_progress(*, stream: bool) -> Iterator[RunProgress]:
+    """Show progress on standard error if it is a terminal."""
+    if not sys.stderr.isatty():
+        yield RunProgress(None, None, stream=stream)
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting Spark", total=None)
+        yield RunProgress(progress, task, stream=stream)
+
+
+# -- result ----------------------------------------------------------------------------------
+
+
+def _print_outcome(lake: str, outcome: Outcome, commit: int | None, *, as_json: bool) -> None:
+    """Print the result of a run."""
+    if as_json:
+        click.echo(json_line(_as_json(outcome, commit)))
+        return
+    click.echo(f"{lake}: {_summary(outcome, commit)}")
+    for title, files in (
+        ("refused", [(each.path, each.fault or "") for each in outcome.refused]),
+        ("waiting", [(each.path, why) for each, why in outcome.waiting]),
+    ):
+        _print_files(title, files)
+    if outcome.rows:
+        width = max(map(len, outcome.rows))
+        click.echo("  rows added:")
+        for table, count in outcome.rows.items():
+            click.echo(f"    {table:<{width}}  {count:>14,}")
+
+
+def _as_json(outcome: Outcome, commit: int | None) -> dict[str, Any]:
+    return {
+        "commit": commit,
+        "commits": outcome.commits,
+        "files": outcome.files,
+        "bytes": outcome.bytes,
+        "seconds": round(outcome.seconds, 3),
+        "refused": [{"path": each.path, "fault": each.fault} for each in outcome.refused],
+        "waiting": [{"path": each.path, "why": why} for each, why in outcome.waiting],
+        "rows": outcome.rows,
+    }
+
+
+def _summary(outcome: Outcome, commit: int | None) -> str:
+    if commit is None:
+        return "no new captures"
+    speed = outcome.bytes / 1e6 / outcome.seconds if outcome.seconds else 0.0
+    return (
+        f"commit {commit}; {counted(outcome.files, 'capture')} read,"
+        f" {outcome.bytes / 1e6:,.1f} MB in {outcome.seconds:,.1f} s ({speed:,.1f} MB/s)"
+    )
+
+
+def _print_files(title: str, files: list[tuple[str, str]]) -> None:
+    if not files:
+        return
+    click.echo(f"  {title}: {counted(len(files), 'capture')}")
+    for path, why in files[:_MAX_FILES]:
+        click.echo(f"    {printable(path)}: {printable(why)}")
+    if len(files) > _MAX_FILES:
+        click.echo(f"    and {len(files) - _MAX_FILES:,} more")

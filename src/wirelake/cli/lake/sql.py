@@ -1,30 +1,21 @@
-"""`wirelake lake sql`: a query over the tables of a lake."""
+"""`wirelake lake sql`: queries the tables of a lake."""
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Final
 
 import click
 
-from ..output.common import CONTEXT
+from ..options.common import CONTEXT
+from ..output.formats import FORMATS, output_format
 
-__all__ = ["FORMATS", "command"]
+__all__ = ["command"]
 
-FORMATS: Final = ("table", "json", "csv", "parquet", "arrow")
-"""Every form of output."""
-_SUFFIXES: Final = {
-    ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet",
-    ".arrow": "arrow", ".txt": "table",
-}  # fmt: skip
-"""By the name of an output: its form."""
+_HELP = """Query a lake with SQL.
 
-_HELP = """Ask a lake in SQL.
-
-The query sees what is committed, and nothing else; `-` reads it from standard input. DuckDB answers
-it in this process, or Spark with --spark. On a terminal the first rows are shown as a table; a pipe
-gets one JSON object a line. What was masked when the captures were read is masked here.
+QUERY sees committed rows only; - reads it from standard input. It runs in DuckDB in this process,
+or in Spark with --spark. On a terminal, prints the first rows as a table; to a pipe, one JSON
+object per line. Values that were masked when the captures were read stay masked.
 
 \b
 Examples:
@@ -33,74 +24,57 @@ Examples:
                             FROM calls GROUP BY target ORDER BY worst_ms DESC"
   wirelake lake sql lake/ "SELECT ns(ts_ns), client FROM messages WHERE name = 'auth'" --limit 0
   wirelake lake sql lake/ "FROM deliveries WHERE outcome = 'unacked'" --out unacked.parquet
-  wirelake lake sql lake/ - --format csv < question.sql
+  wirelake lake sql lake/ - --format csv < query.sql
 
 \b
-Beside the tables and what SQL has:
-  lake_tables, lake_files, lake_inputs   what the log says (not with --spark)
-  ns(t)            a time in nanoseconds as a timestamp
+Additional tables and functions:
+  lake_tables, lake_files, lake_inputs   contents of the log (not with --spark)
+  ns(t)            nanoseconds since 1970 as a timestamp
   ms(n)            nanoseconds as milliseconds
   masked(text)     a secret as *** and its length
-  var_text(v)      a value of ESNP that says its own type, as text
+  var_text(v)      an ESNP Var value as text
 """
 
 
-@click.command(name="sql", help=_HELP, short_help="Ask it in SQL.", context_settings=CONTEXT)
+@click.command(name="sql", help=_HELP, short_help="Query with SQL.", context_settings=CONTEXT)
 @click.argument("lake", metavar="LAKE")
 @click.argument("query", metavar="QUERY")
 @click.option(
     "--format",
-    "form",
+    "chosen",
     type=click.Choice(FORMATS),
-    help="How it is written; else the name of the output tells.",
+    help="Output format.  [default: from the extension; table or json without --out]",
 )
-@click.option("-o", "--out", "output", metavar="F", help="Write here instead of standard output.")
+@click.option(
+    "-o", "--out", "output", metavar="FILE", help="Output file.  [default: standard output]"
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="So many rows at most; 0 for all. A table has 50 unless this says otherwise.",
+    help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
 )
-@click.option("--commit", type=click.IntRange(min=0), help="As the lake was at this commit.")
-@click.option("--spark", "with_spark", is_flag=True, help="Ask Spark instead of DuckDB.")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--commit", type=click.IntRange(min=0), help="Commit to query.  [default: the last]")
+@click.option("--spark", "with_spark", is_flag=True, help="Use Spark instead of DuckDB.")
+@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 def command(
     lake: str,
     query: str,
-    form: str | None,
+    chosen: str | None,
     output: str | None,
     limit: int | None,
     commit: int | None,
     with_spark: bool,
     as_json: bool,
 ) -> int:
-    """Answers a query; the exit code."""
-    if as_json and form not in (None, "json"):
-        raise click.UsageError(f"--json and --format {form}: which one?")
+    """Run a query."""
+    if as_json and chosen not in (None, "json"):
+        raise click.UsageError(f"--json conflicts with --format {chosen}")
     target = None if output == "-" else output
-    chosen = _form("json" if as_json else form, target)
+    form = output_format("json" if as_json else chosen, target, "--format", "--out")
     text = sys.stdin.read() if query == "-" else query
     if not text.strip():
-        raise click.UsageError("the query is empty")
-    from .answer import (
-        Answer,
-        ask_duckdb,
-        ask_spark,
-    )
+        raise click.UsageError("empty query")
+    from .query import ResultWriter, query_duckdb, query_spark
 
-    ask = ask_spark if with_spark else ask_duckdb
-    return ask(lake, text, commit, Answer(chosen, target, limit))
-
-
-def _form(form: str | None, output: str | None) -> str:
-    if form is None and output is not None:
-        suffix = os.path.splitext(output)[1].lower()
-        if suffix not in _SUFFIXES:
-            known = ", ".join(_SUFFIXES)
-            raise click.UsageError(
-                f"{output}: its name does not tell the format ({known}): add --format"
-            )
-        form = _SUFFIXES[suffix]
-    chosen = form or ("table" if sys.stdout.isatty() else "json")
-    if chosen in ("parquet", "arrow") and output is None and sys.stdout.isatty():
-        raise click.UsageError(f"{chosen} is not for a terminal: add --out F")
-    return chosen
+    run = query_spark if with_spark else query_duckdb
+    return run(lake, text, commit, ResultWriter(form, target, limit))

@@ -1,4 +1,4 @@
-"""`wirelake lake status`: how a lake is doing."""
+"""`wirelake lake status`: tables, sources, speed and backlog of a lake."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..output.common import CONTEXT
-from ..read.formatting import counted, printable
-from .formatting import duration
-from .table import print_table
+from ..options.amounts import duration
+from ..options.common import CONTEXT
+from ..output.table import print_table
+from ..output.text import counted, printable
 
 if TYPE_CHECKING:
     from wirelake.tables.status import Status
 
 __all__ = ["command"]
 
-_HELP = """How a lake is doing: what is in it, how fast it goes, and what waits.
+_HELP = """Show the tables, sources and speed of a lake.
 
-With --from it also looks at the folder of captures: which of them are not in yet, and why.
+With --from, also lists the captures in a folder that the lake has not read yet, and why.
 
 \b
 Examples:
@@ -32,11 +32,11 @@ Examples:
 
 
 @click.command(
-    name="status", help=_HELP, short_help="How it is doing: what is in it, and what waits.",
+    name="status", help=_HELP, short_help="Show tables, sources, speed and backlog.",
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
-@click.option("--from", "captures", metavar="DIR", help="The folder of captures.")
+@click.option("--from", "captures", metavar="DIR", help="Folder of captures.")
 @click.option(
     "--lateness",
     "lateness_s",
@@ -44,7 +44,7 @@ Examples:
     default="600",
     show_default=True,
     metavar="SECONDS",
-    help="As the lake is run with.",
+    help="Same value as for `lake run`.",
 )
 @click.option(
     "--settle",
@@ -53,43 +53,43 @@ Examples:
     default="10",
     show_default=True,
     metavar="SECONDS",
-    help="As the lake is run with.",
+    help="Same value as for `lake run`.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     lake: str, captures: str | None, lateness_s: float, settle_s: float, as_json: bool
 ) -> None:
-    """Shows it."""
+    """Print the status."""
     from wirelake.tables.status import status
 
-    found = status(lake, captures, lateness_s=lateness_s, settle_s=settle_s)
+    current = status(lake, captures, lateness_s=lateness_s, settle_s=settle_s)
     if as_json:
         import msgspec
 
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode(current).decode() + "\n")
     else:
-        _print(found, looked=captures is not None)
+        _print(current, backlog=captures is not None)
 
 
-def _print(found: Status, *, looked: bool) -> None:
+def _print(current: Status, *, backlog: bool) -> None:
     from wirelake.tables.report.sheets import bytes_text, time_text
 
-    click.echo(f"{found.path}: commit {found.commit}, {_age(found.age_s)} ago")
-    if found.bytes_per_s is not None and found.rows_per_s is not None:
+    click.echo(f"{current.path}: commit {current.commit}, {_age(current.age_s)} ago")
+    if current.bytes_per_s is not None and current.rows_per_s is not None:
         click.echo(
-            f"  the last steps read {found.bytes_per_s / 1e6:,.1f} MB/s of captures,"
-            f" {found.rows_per_s:,.0f} messages/s"
+            f"  last steps: {current.bytes_per_s / 1e6:,.1f} MB/s,"
+            f" {current.rows_per_s:,.0f} messages/s"
         )
     _print_rows(
-        ("table", "rows", "not final", "files", "bytes", "from", "to"),
+        ("table", "rows", "provisional", "files", "bytes", "from", "to"),
         (
             (
                 each.table, f"{each.rows:,}", f"{each.provisional_rows:,}", f"{each.files:,}",
                 bytes_text(each.bytes), time_text(each.min_ns), time_text(each.max_ns),
             )
-            for each in found.tables
+            for each in current.tables
         ),
-        "not final", "files",
+        "provisional", "files",
     )  # fmt: skip
     _print_rows(
         ("source", "captures", "bytes", "last", "refused"),
@@ -99,43 +99,41 @@ def _print(found: Status, *, looked: bool) -> None:
                 "–" if each.last_sequence is None else str(each.last_sequence),
                 f"{each.refused:,}",
             )
-            for each in found.sources
+            for each in current.sources
         ),
     )  # fmt: skip
-    if looked:
-        _print_backlog(found)
+    if backlog:
+        _print_backlog(current)
 
 
-def _print_backlog(found: Status) -> None:
+def _print_backlog(current: Status) -> None:
     from wirelake.tables.report.sheets import bytes_text
 
-    if not found.waiting:
-        click.echo("\nno captures are waiting")
+    if not current.waiting:
+        click.echo("\nno captures waiting")
         return
-    click.echo(
-        f"\n{counted(found.backlog_files, 'capture')}, {bytes_text(found.backlog_bytes)}, not in;"
-        f" the oldest is {_age(found.lag_s)} old"
-    )
+    captures, size = counted(current.backlog_files, "capture"), bytes_text(current.backlog_bytes)
+    click.echo(f"\n{captures} waiting, {size}; the oldest is {_age(current.lag_s)} old")
     _print_rows(
-        ("capture", "bytes", "age", "why"),
+        ("capture", "bytes", "age", "reason"),
         (
             (
                 printable(os.path.basename(each.path)), bytes_text(each.bytes), _age(each.age_s),
-                printable(each.why) or "comes with the next run",
+                printable(each.why) or "next run",
             )
-            for each in found.waiting
+            for each in current.waiting
         ),
     )  # fmt: skip
 
 
 def _print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], *minor: str) -> None:
-    """A table of text; numbers to the right."""
-    found = list(rows)
-    if not found:
+    """Print a table, with numbers right-aligned, unless it is empty."""
+    cells = list(rows)
+    if not cells:
         return
-    numbers = [at > 0 and heading != "why" for at, heading in enumerate(headings)]
+    numbers = [at > 0 and heading != "reason" for at, heading in enumerate(headings)]
     click.echo()
-    print_table(headings, numbers, found, minor)
+    print_table(headings, numbers, cells, minor)
 
 
 def _age(seconds: float) -> str:

@@ -1,26 +1,22 @@
-"""`wirelake lake verify`: is a lake what its captures say?"""
+"""`wirelake lake verify`: checks a lake against its captures."""
 
 from __future__ import annotations
-
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import click
 
 from ..errors import BAD_DATA
-from ..output.common import CONTEXT, json_line
-from ..read.formatting import counted, printable
-from .formatting import share
+from ..options.amounts import fraction
+from ..options.common import CONTEXT
+from ..output.progress import spinner
+from ..output.text import counted, json_line, printable
 
 __all__ = ["command"]
 
-_HELP = """Whether a lake is what its captures say.
+_HELP = """Check a lake against its captures.
 
-Looks whether the log and its files agree, whether the roll-ups say what the tables say, and reads a
-part of the connections of each source, of the tunnels and of the clients anew, which must come to
-the same rows. Says what is wrong, and exits 1 if anything is. It starts no Spark, and disturbs
-nobody.
+Checks that the files match the log and that the roll-ups match the tables, then decodes a sample of
+the connections, tunnels and clients of each source again and compares the rows. Prints every
+problem, and exits 1 if there is one. Does not start Spark or block a run.
 
 \b
 Examples:
@@ -31,32 +27,32 @@ Examples:
 
 
 @click.command(
-    name="verify", help=_HELP, short_help="Whether it is what its captures say.",
+    name="verify", help=_HELP, short_help="Check a lake against its captures.",
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
 @click.option(
     "--sample",
     "shares",
-    type=share,
+    type=fraction,
     default="1/16",
     show_default=True,
-    metavar="PART",
-    help="Which part is read anew; 1 for all.",
+    metavar="FRACTION",
+    help="Fraction to decode again; 1 is everything.",
 )
 @click.option(
     "--keys",
     multiple=True,
     metavar="FILE",
-    help="A key log that the lake was made with; repeatable.",
+    help="Key log that the lake was created with; repeatable.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(lake: str, shares: int, keys: tuple[str, ...], as_json: bool) -> int:
-    """Verifies; the exit code."""
+    """Check a lake."""
     from wirelake.lake.verify.verify import verify
 
-    with _progress() as told:
-        problems = verify(lake, shares=shares, keys=keys, progress=told)
+    with spinner("verifying") as progress:
+        problems = verify(lake, shares=shares, keys=keys, progress=progress)
     if as_json:
         click.echo(json_line({"lake": lake, "problems": problems}))
     elif problems:
@@ -64,17 +60,5 @@ def command(lake: str, shares: int, keys: tuple[str, ...], as_json: bool) -> int
         for each in problems:
             click.echo(f"  {printable(each)}")
     else:
-        click.echo(f"{lake}: all is well")
+        click.echo(f"{lake}: no problems")
     return BAD_DATA if problems else 0
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """What is being looked at, when somebody is watching."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("opening") as status:
-        yield lambda what: status.update(f"verifying {what}")

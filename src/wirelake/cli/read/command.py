@@ -1,4 +1,4 @@
-"""`wirelake read`: captures as tables."""
+"""`wirelake read`: reads captures as tables."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any, Final
 import click
 
 from ..main import COMMANDS
-from ..output.common import CONTEXT
-from .inputs import Reading, reading_options
+from ..options.common import CONTEXT
+from ..options.reading import Reading, reading_options
+from ..output.formats import FORMATS
 
-__all__ = ["FORMATS", "TABLES", "command"]
+__all__ = ["TABLES", "command"]
 
 TABLES: Final = (
     "messages", "packets", "calls", "deliveries", "connections", "tunnels", "faults", "coverage",
 )  # fmt: skip
 """Every table."""
-FORMATS: Final = ("table", "json", "csv", "parquet", "arrow")
-"""Every form of output."""
 
 _HELP = f"""{COMMANDS["read"]}
 
-FILE is a pcap or pcapng file, plain, in gzip or in zstd, or a folder of them; several are read one
-after the other, as one capture. On a terminal the first rows are shown as a table; a pipe gets one
-JSON object a line. Bytes that would not decode are no error: they are rows of the table faults.
+FILE is a pcap or pcapng file, optionally compressed with gzip or zstd, or a folder of them. Several
+files are read in order, as one capture. On a terminal, prints the first rows as a table; to a pipe,
+one JSON object per line. Bytes that cannot be decoded are not an error: they are rows of the table
+`faults`.
 
 \b
 Examples:
@@ -34,8 +34,8 @@ Examples:
   wirelake read edge.pcapng --table connections --json | jq .client
 
 \b
-In JSON, times are integers (ns since 1970); bytes are text when they are readable UTF-8, else
-{{"hex": "00ff"}}; nulls inside of structs are left out. In CSV, what is nested is JSON.
+In JSON, times are integers (nanoseconds since 1970); bytes are text if they are printable UTF-8,
+else {{"hex": "00ff"}}; nulls in structs are omitted. In CSV, nested values are JSON.
 """
 
 
@@ -46,44 +46,51 @@ In JSON, times are integers (ns since 1970); bytes are text when they are readab
     type=click.Choice(TABLES),
     default="messages",
     show_default=True,
-    help="Which table.",
+    help="Table to read.",
 )
 @click.option(
-    "--filter", "condition", metavar="EXPR", help='Only these rows: protocol == "comet" and …'
+    "--filter",
+    "condition",
+    metavar="EXPR",
+    help='Filter expression, such as protocol == "comet" and …',
 )
-@click.option("--columns", metavar="A,B,C", help="Only these columns; a.b is a field of a struct.")
+@click.option(
+    "--columns", metavar="A,B,C", help="Comma-separated columns; a.b is a field of a struct."
+)
 @click.option("--protocol", metavar="NAME", help="Only this protocol.")
 @reading_options
 @click.option(
     "--to",
-    "form",
+    "chosen",
     type=click.Choice(FORMATS),
-    help="How it is written; else the name of the output tells.",
+    help="Output format.  [default: from the extension; table or json without -o]",
 )
-@click.option("-o", "--output", metavar="OUT", help="Write here instead of to standard output.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes; one for each processor.")
+@click.option("-o", "--output", metavar="OUT", help="Output file.  [default: standard output]")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: one per CPU]"
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="So many rows at most; 0 for all. A table has 50 unless this says otherwise.",
+    help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --to json.")
+@click.option("--json", "as_json", is_flag=True, help="Same as --to json.")
 def command(
     files: tuple[str, ...],
     table: str,
     condition: str | None,
     columns: str | None,
     protocol: str | None,
-    form: str | None,
+    chosen: str | None,
     output: str | None,
     jobs: int | None,
     limit: int | None,
     as_json: bool,
     **reading: Any,
 ) -> int:
-    """Read, and write rows; the exit code."""
-    if as_json and form not in (None, "json"):
-        raise click.UsageError(f"--json and --to {form}: which one?")
+    """Read captures and write rows."""
+    if as_json and chosen not in (None, "json"):
+        raise click.UsageError(f"--json conflicts with --to {chosen}")
     from .run import Request, run
 
     return run(
@@ -93,7 +100,7 @@ def command(
             condition=condition,
             columns=columns,
             protocol=protocol,
-            form="json" if as_json else form,
+            format="json" if as_json else chosen,
             output=None if output == "-" else output,
             jobs=jobs,
             limit=limit,

@@ -1,1 +1,7 @@
-"""Top."""
+"""`wirelake top`: live statistics of a hub.
+
+- `command`: the options and the update loop.
+- `figures`: computes rates and percentiles from samples of the hub's counters.
+- `view`: draws the figures.
+- `terminal_keys`: reads key presses.
+"""

@@ -1,4 +1,4 @@
-"""`wirelake top`: a hub at work, as a table that moves."""
+"""`wirelake top`: live statistics of a hub."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import BAD_DATA, CommandError
-from ..main import COMMANDS
-from ..output.admin_http import (
+from ..connect.admin import (
     AdminHub,
     admin_hub,
     admin_options,
 )
-from ..output.common import CONTEXT, json_line
+from ..errors import BAD_DATA, CommandError
+from ..main import COMMANDS
+from ..options.common import CONTEXT
+from ..output.text import json_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
     from .figures import (
         Figures,
         History,
-        Look,
+        Sample,
     )
     from .terminal_keys import Keys
-    from .view import Shown
+    from .view import ViewState
 
 __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["top"]}
 
-URL is the hub's admin address; the token is in the hub's data directory. Rates are of the last
-interval, p50 and p99 of the last ten; they are how long the hub took, without the network. q ends
-it, p pauses, s sorts targets by something else.
+URL is the hub's admin address; the token is in the hub's data directory. Rates cover the last
+interval; p50 and p99 cover the last ten, and measure the time in the hub, without the network.
+Keys: q quits, p pauses, s changes the sort order of targets.
 
 \b
 Examples:
@@ -44,7 +45,7 @@ Examples:
   wirelake top --once
   wirelake top --json | jq .total.calls_per_s
 
-Exit codes: 0 ended by you, 1 no hub answers or it refuses, 2 bad usage.
+Exit codes: 0 interrupted, 1 cannot reach the hub or it refused, 2 bad usage.
 """
 
 
@@ -57,10 +58,10 @@ Exit codes: 0 ended by you, 1 no hub answers or it refuses, 2 bad usage.
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks.",
+    help="Time between updates.",
 )
-@click.option("--once", is_flag=True, help="Look twice, print one view, and end.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each interval.")
+@click.option("--once", is_flag=True, help="Print one view and exit.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per interval.")
 def command(
     url: str,
     data: str | None,
@@ -70,10 +71,10 @@ def command(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Watch a hub."""
+    """Show a hub."""
     hub = admin_hub(url, data, token_file, ca)
     if not once and not as_json and not sys.stdout.isatty():
-        raise click.UsageError("standard output is no terminal: add --once or --json")
+        raise click.UsageError("standard output is not a terminal: add --once or --json")
     try:
         if once or as_json:
             _print(hub, interval_s, once=once, as_json=as_json)
@@ -83,17 +84,17 @@ def command(
         return
 
 
-def _look(hub: AdminHub) -> Look:
+def _sample(hub: AdminHub) -> Sample:
     import msgspec
 
-    from .figures import Look
+    from .figures import Sample
 
     try:
-        return msgspec.convert(hub.json("/v1/top"), Look)
+        return msgspec.convert(hub.json("/v1/top"), Sample)
     except msgspec.ValidationError as error:
         raise CommandError(
-            f"{hub.url}: the answer of /v1/top cannot be understood ({error}); hub and command "
-            f"are of different versions",
+            f"{hub.url}: invalid response of /v1/top ({error}); the hub and this command have "
+            f"different versions",
             BAD_DATA,
         ) from error
 
@@ -102,11 +103,11 @@ def _print(hub: AdminHub, interval_s: float, *, once: bool, as_json: bool) -> No
     from .figures import History
 
     history = History()
-    history.add(_look(hub))
+    history.add(_sample(hub))
     while True:
         time.sleep(interval_s)
-        figures = history.add(_look(hub))
-        if figures is None:  # another hub than before
+        figures = history.add(_sample(hub))
+        if figures is None:  # the hub was restarted
             continue
         if as_json:
             import msgspec
@@ -122,10 +123,10 @@ def _print(hub: AdminHub, interval_s: float, *, once: bool, as_json: bool) -> No
 def _print_view(hub: AdminHub, figures: Figures) -> None:
     from rich.console import Console
 
-    from .view import Shown, top_view
+    from .view import ViewState, top_view
 
     console = Console(highlight=False)
-    console.print(top_view(figures, Shown(hub.url, console.width)))
+    console.print(top_view(figures, ViewState(hub.url, console.width)))
 
 
 # -- live ------------------------------------------------------------------------------------
@@ -137,66 +138,66 @@ def _watch(hub: AdminHub, interval_s: float) -> None:
 
     from .figures import History
     from .terminal_keys import terminal_keys
-    from .view import Shown
+    from .view import ViewState
 
     history = History()
-    history.add(_look(hub))  # what is wrong with the hub is said before the screen changes
+    history.add(_sample(hub))  # report errors before switching to the alternate screen
     console = Console(highlight=False)
-    shown = Shown(hub.url, console.width, console.height)
+    state = ViewState(hub.url, console.width, console.height)
     with (
         terminal_keys() as keys,
         Live(console=console, screen=True, auto_refresh=False, transient=True) as live,
     ):
-        _Screen(console, live, keys, shown).run(hub, history, interval_s)
+        _Screen(console, live, keys, state).run(hub, history, interval_s)
 
 
 class _Screen:
-    """The view on the terminal, and the keys."""
+    """Updates the terminal and handles keys."""
 
-    def __init__(self, console: Console, live: Live, keys: Keys, shown: Shown):
+    def __init__(self, console: Console, live: Live, keys: Keys, state: ViewState):
         self._console = console
         self._live = live
         self._keys = keys
-        self._shown = shown
+        self._state = state
         self._figures: Figures | None = None
-        self._ended = False
+        self._quit = False
 
     def run(self, hub: AdminHub, history: History, interval_s: float) -> None:
-        """Until somebody has seen enough."""
-        self._wait(min(interval_s, 0.5))  # the first figures come soon
-        while not self._ended:
-            if not self._shown.paused:
-                figures = history.add(_look(hub))
+        """Update until the user quits."""
+        self._wait(min(interval_s, 0.5))  # do not make the user wait for the first rates
+        while not self._quit:
+            if not self._state.paused:
+                figures = history.add(_sample(hub))
                 if figures is not None:
                     self._figures = figures
-                    self._shown.remember(figures)
+                    self._state.remember(figures)
             self._draw()
             self._wait(interval_s)
 
     def _wait(self, seconds: float) -> None:
-        """Lets time pass; keys act at once."""
+        """Wait, and handle keys immediately."""
         until = time.monotonic() + seconds
-        while not self._ended and (left := until - time.monotonic()) > 0:
+        while not self._quit and (left := until - time.monotonic()) > 0:
             key = self._keys.wait(left)
             if key:
                 self._press(key)
 
     def _press(self, key: str) -> None:
-        from .view import SORTS
+        from .view import next_sort_order
 
         if key in "qQ":
-            self._ended = True
+            self._quit = True
         elif key in "pP ":
-            self._shown.paused = not self._shown.paused
+            self._state.paused = not self._state.paused
         elif key in "sS":
-            self._shown.sort = SORTS[(SORTS.index(self._shown.sort) + 1) % len(SORTS)]
+            self._state.sort = next_sort_order(self._state.sort)
         self._draw()
 
     def _draw(self) -> None:
         from .view import top_view
 
-        self._shown.width, self._shown.height = self._console.width, self._console.height
-        view: Any = "looking…"
+        self._state.width, self._state.height = self._console.width, self._console.height
+        view: Any = "connecting…"
         if self._figures is not None:
-            view = top_view(self._figures, self._shown)
+            view = top_view(self._figures, self._state)
         self._live.update(view, refresh=True)

@@ -1,8 +1,8 @@
-"""The figures of `wirelake top`: what two looks at a hub tell about the time between them.
+"""The figures of `wirelake top`, computed from successive samples of a hub's counters.
 
-Rates are differences of counters since the last look. Percentiles are read from the differences of
-buckets over the last ten looks, for a second may have few calls. A hub that was started anew begins
-from nothing.
+Rates are differences between two samples. Percentiles come from the differences of histogram
+buckets over the last ten intervals, because one second may have few calls. A restart of the hub
+discards earlier samples.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["Figures", "History", "Look", "Target", "Topic", "Trouble", "quantile"]
+__all__ = ["Figures", "History", "Sample", "Target", "Topic", "Trouble", "quantile"]
 
-_LOOKS: Final = 11
-"""Looks that are remembered: ten times the interval."""
+_SAMPLES: Final = 11
+"""Samples kept: ten intervals."""
 
 Buckets: TypeAlias = Sequence[tuple[int, int, int]]
-"""Nanoseconds from, up to but without, and how many."""
+"""Histogram buckets: first nanosecond, last nanosecond (exclusive), count."""
 
 
-class LookTarget(msgspec.Struct, kw_only=True):
-    """Something that can be called."""
+class SampleTarget(msgspec.Struct, kw_only=True):
+    """Counters of a call target."""
 
     name: str
     calls: int
@@ -31,8 +31,8 @@ class LookTarget(msgspec.Struct, kw_only=True):
     times: list[tuple[int, int, int]]
 
 
-class LookTopic(msgspec.Struct, kw_only=True):
-    """A topic."""
+class SampleTopic(msgspec.Struct, kw_only=True):
+    """Counters of a topic."""
 
     name: str
     subscribers: int
@@ -44,7 +44,7 @@ class LookTopic(msgspec.Struct, kw_only=True):
 
 
 class Trouble(msgspec.Struct, kw_only=True):
-    """A connection that ended for a reason that somebody should know of."""
+    """A connection that closed with an error."""
 
     protocol: str
     peer: str
@@ -54,8 +54,8 @@ class Trouble(msgspec.Struct, kw_only=True):
     side: str
 
 
-class Look(msgspec.Struct, kw_only=True):
-    """What `/v1/top` says; what a newer hub says beside it does not matter."""
+class Sample(msgspec.Struct, kw_only=True):
+    """The response of `/v1/top`; unknown keys of a newer hub are ignored."""
 
     version: str
     started_ns: int
@@ -81,14 +81,14 @@ class Look(msgspec.Struct, kw_only=True):
     dead: dict[str, int]
     auth_failures: dict[str, int]
     failures: dict[str, dict[str, int]]
-    targets: list[LookTarget]
+    targets: list[SampleTarget]
     topic_count: int
-    topics: list[LookTopic]
+    topics: list[SampleTopic]
     troubles: list[Trouble]
 
 
 class Line(msgspec.Struct, kw_only=True):
-    """One protocol, or all of them: what is open, and how much there is in a second."""
+    """Open connections and rates of one protocol, or of all."""
 
     protocol: str
     connections: int
@@ -101,7 +101,7 @@ class Line(msgspec.Struct, kw_only=True):
 
 
 class Target(msgspec.Struct, kw_only=True):
-    """A service, or a call of the hub."""
+    """A service operation, or a call of the hub itself."""
 
     name: str
     calls: int
@@ -110,7 +110,7 @@ class Target(msgspec.Struct, kw_only=True):
     """The same."""
     calls_per_s: float
     p50_ns: int | None
-    """None when it was not called of late."""
+    """None if there were no recent calls."""
     p99_ns: int | None
 
 
@@ -127,14 +127,14 @@ class Topic(msgspec.Struct, kw_only=True):
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """A hub, and what it did since the last look."""
+    """State of a hub, and its rates since the last sample."""
 
     ts_ns: int
     version: str
     uptime_s: float
     interval_s: float
     cpu: float
-    """The share of one core that it used."""
+    """Fraction of one core."""
     draining: bool
     recording: str
     protocols: list[Line]
@@ -148,87 +148,87 @@ class Figures(msgspec.Struct, kw_only=True):
     stored_per_s: float
     acked_per_s: float
     skipped: int
-    """Since the start of the hub, as the next ones."""
+    """Since the start of the hub, like the next four."""
     dead: int
     turned_away: int
     auth_failures: int
     broken_rules: int
     topic_count: int
     topics: list[Topic]
-    """The busiest first."""
+    """Busiest first."""
     targets: list[Target]
-    """The slowest first."""
+    """Slowest first."""
     troubles: list[Trouble]
-    """The newest first."""
+    """Newest first."""
 
 
 class History:
-    """The last looks at a hub."""
+    """The last samples of a hub."""
 
     def __init__(self) -> None:
-        self._looks: deque[Look] = deque(maxlen=_LOOKS)
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
 
-    def add(self, look: Look) -> Figures | None:
-        """Takes one more look; the figures, if there was one before it."""
-        if self._looks and self._looks[-1].started_ns != look.started_ns:
-            self._looks.clear()
-        self._looks.append(look)
-        if len(self._looks) < 2:
+    def add(self, sample: Sample) -> Figures | None:
+        """Add a sample; return the figures unless it is the first."""
+        if self._samples and self._samples[-1].started_ns != sample.started_ns:
+            self._samples.clear()
+        self._samples.append(sample)
+        if len(self._samples) < 2:
             return None
-        return _figures(self._looks[0], self._looks[-2], look)
+        return _figures(self._samples[0], self._samples[-2], sample)
 
 
-def _figures(first: Look, last: Look, look: Look) -> Figures:
-    seconds = max(look.clock_ns - last.clock_ns, 1) / 1e9
-    protocols = sorted({*look.accepted, *look.connections, *look.bytes_out})
-    lines = [_line(name, last, look, seconds) for name in protocols]
-    recent = _recent_times(first, look)
-    together = _together(recent.values())
-    failed = _failed(look) - _failed(last)
+def _figures(first: Sample, last: Sample, sample: Sample) -> Figures:
+    seconds = max(sample.clock_ns - last.clock_ns, 1) / 1e9
+    protocols = sorted({*sample.accepted, *sample.connections, *sample.bytes_out})
+    lines = [_line(name, last, sample, seconds) for name in protocols]
+    recent = _recent_times(first, sample)
+    merged = _merged(recent.values())
+    failed = _failed(sample) - _failed(last)
     return Figures(
-        ts_ns=look.ts_ns,
-        version=look.version,
-        uptime_s=(look.ts_ns - look.started_ns) / 1e9,
+        ts_ns=sample.ts_ns,
+        version=sample.version,
+        uptime_s=(sample.ts_ns - sample.started_ns) / 1e9,
         interval_s=seconds,
-        cpu=(look.cpu_ns - last.cpu_ns) / 1e9 / seconds,
-        draining=look.draining,
-        recording=look.recording,
+        cpu=(sample.cpu_ns - last.cpu_ns) / 1e9 / seconds,
+        draining=sample.draining,
+        recording=sample.recording,
         protocols=lines,
         total=_sum(lines),
         calls_failed_per_s=failed / seconds,
-        calls_running=look.calls_running,
-        p50_ns=quantile(together, 0.5),
-        p99_ns=quantile(together, 0.99),
-        published_per_s=(look.published - last.published) / seconds,
-        refused_per_s=(look.refused_publishes - last.refused_publishes) / seconds,
-        stored_per_s=(look.stored - last.stored) / seconds,
-        acked_per_s=(look.acked - last.acked) / seconds,
-        skipped=sum(look.skipped.values()),
-        dead=sum(look.dead.values()),
-        turned_away=sum(look.refused.values()),
-        auth_failures=sum(look.auth_failures.values()),
-        broken_rules=sum(sum(codes.values()) for codes in look.failures.values()),
-        topic_count=look.topic_count,
-        topics=_topics(last, look, seconds),
-        targets=_targets(last, look, recent, seconds),
-        troubles=look.troubles,
+        calls_running=sample.calls_running,
+        p50_ns=quantile(merged, 0.5),
+        p99_ns=quantile(merged, 0.99),
+        published_per_s=(sample.published - last.published) / seconds,
+        refused_per_s=(sample.refused_publishes - last.refused_publishes) / seconds,
+        stored_per_s=(sample.stored - last.stored) / seconds,
+        acked_per_s=(sample.acked - last.acked) / seconds,
+        skipped=sum(sample.skipped.values()),
+        dead=sum(sample.dead.values()),
+        turned_away=sum(sample.refused.values()),
+        auth_failures=sum(sample.auth_failures.values()),
+        broken_rules=sum(sum(codes.values()) for codes in sample.failures.values()),
+        topic_count=sample.topic_count,
+        topics=_topics(last, sample, seconds),
+        targets=_targets(last, sample, recent, seconds),
+        troubles=sample.troubles,
     )
 
 
-def _line(name: str, last: Look, look: Look, seconds: float) -> Line:
+def _line(name: str, last: Sample, sample: Sample, seconds: float) -> Line:
     def rate(new: Mapping[str, int], old: Mapping[str, int]) -> float:
         return (new.get(name, 0) - old.get(name, 0)) / seconds
 
-    calls = sum(look.calls.get(name, {}).values()) - sum(last.calls.get(name, {}).values())
+    calls = sum(sample.calls.get(name, {}).values()) - sum(last.calls.get(name, {}).values())
     return Line(
         protocol=name,
-        connections=look.connections.get(name, 0),
-        opened_per_s=rate(look.accepted, last.accepted),
-        closed_per_s=rate(look.closed, last.closed),
-        bytes_in_per_s=rate(look.bytes_in, last.bytes_in),
-        bytes_out_per_s=rate(look.bytes_out, last.bytes_out),
+        connections=sample.connections.get(name, 0),
+        opened_per_s=rate(sample.accepted, last.accepted),
+        closed_per_s=rate(sample.closed, last.closed),
+        bytes_in_per_s=rate(sample.bytes_in, last.bytes_in),
+        bytes_out_per_s=rate(sample.bytes_out, last.bytes_out),
         calls_per_s=calls / seconds,
-        delivered_per_s=rate(look.delivered, last.delivered),
+        delivered_per_s=rate(sample.delivered, last.delivered),
     )
 
 
@@ -241,17 +241,17 @@ def _sum(lines: Sequence[Line]) -> Line:
     return Line(protocol="all", **sums)
 
 
-def _failed(look: Look) -> int:
+def _failed(sample: Sample) -> int:
     return sum(
-        count for codes in look.calls.values() for code, count in codes.items() if code != "ok"
+        count for codes in sample.calls.values() for code, count in codes.items() if code != "ok"
     )
 
 
-def _topics(last: Look, look: Look, seconds: float) -> list[Topic]:
+def _topics(last: Sample, sample: Sample, seconds: float) -> list[Topic]:
     before = {each.name: each for each in last.topics}
     found = []
-    for each in look.topics:
-        old = before.get(each.name)  # a topic that comes into view has no rate yet
+    for each in sample.topics:
+        old = before.get(each.name)  # a topic that was not in the last sample has no rate yet
         published = 0 if old is None else max(0, each.published - old.published)
         delivered = 0 if old is None else max(0, each.delivered - old.delivered)
         found.append(
@@ -270,7 +270,9 @@ def _topics(last: Look, look: Look, seconds: float) -> list[Topic]:
     )
 
 
-def _targets(last: Look, look: Look, recent: Mapping[str, Buckets], seconds: float) -> list[Target]:
+def _targets(
+    last: Sample, sample: Sample, recent: Mapping[str, Buckets], seconds: float
+) -> list[Target]:
     before = {each.name: each.calls for each in last.targets}
     found = [
         Target(
@@ -281,7 +283,7 @@ def _targets(last: Look, look: Look, recent: Mapping[str, Buckets], seconds: flo
             p50_ns=quantile(recent[each.name], 0.5),
             p99_ns=quantile(recent[each.name], 0.99),
         )
-        for each in look.targets
+        for each in sample.targets
     ]
     return sorted(found, key=lambda each: -(each.p99_ns or 0))
 
@@ -289,19 +291,19 @@ def _targets(last: Look, look: Look, recent: Mapping[str, Buckets], seconds: flo
 # -- durations -------------------------------------------------------------------------------
 
 
-def _recent_times(first: Look, look: Look) -> dict[str, Buckets]:
+def _recent_times(first: Sample, sample: Sample) -> dict[str, Buckets]:
     before = {each.name: each.times for each in first.targets}
-    return {each.name: _grown(before.get(each.name, ()), each.times) for each in look.targets}
+    return {each.name: _grown(before.get(each.name, ()), each.times) for each in sample.targets}
 
 
 def _grown(old: Buckets, new: Buckets) -> Buckets:
-    """What has come into buckets."""
+    """Return the counts added to buckets."""
     before = {start: count for start, _, count in old}
     grown = [(start, stop, count - before.get(start, 0)) for start, stop, count in new]
     return [each for each in grown if each[2] > 0]
 
 
-def _together(histograms: Iterable[Buckets]) -> Buckets:
+def _merged(histograms: Iterable[Buckets]) -> Buckets:
     counts: Counter[tuple[int, int]] = Counter()
     for each in histograms:
         for start, stop, count in each:
@@ -310,8 +312,10 @@ def _together(histograms: Iterable[Buckets]) -> Buckets:
 
 
 def quantile(buckets: Buckets, share: float) -> int | None:
-    """The duration that a share of all do not exceed, as if a bucket's were spread evenly; None
-    when there are none."""
+    """Return the duration that a share of all values do not exceed; None if there are none.
+
+    Values are assumed to be spread evenly within a bucket.
+    """
     left = share * sum(count for _, _, count in buckets)
     for start, stop, count in buckets:
         if left <= count:

@@ -1,4 +1,4 @@
-"""Single keys from a terminal, without Enter; the terminal is put back as it was."""
+"""Single key presses from a terminal, without Enter; restores the terminal afterwards."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TERMINATED = 128 + signal.SIGTERM
 
 
 class Keys:
-    """What is pressed; never anything when standard input is no terminal."""
+    """Key presses; none if standard input is not a terminal."""
 
     def __init__(self, handle: int | None):
         self._handle = handle
 
     def wait(self, seconds: float) -> str:
-        """The next key; empty when the time is over first."""
+        """Wait for a key; return an empty string on timeout."""
         if self._handle is None:
             time.sleep(max(0.0, seconds))
             return ""
@@ -32,15 +32,15 @@ class Keys:
         if not ready:
             return ""
         pressed = os.read(self._handle, 64)
-        if not pressed:  # the terminal is gone: nobody looks any more
+        if not pressed:  # the terminal was closed
             raise KeyboardInterrupt
         return pressed[:1].decode("ascii", "replace")
 
 
 @contextmanager
 def terminal_keys() -> Iterator[Keys]:
-    """Keys at once and unseen, for as long as this lasts. SIGTERM leaves a clean terminal, too."""
-    before = signal.signal(signal.SIGTERM, _end)
+    """Read keys unbuffered and without echo; also restores the terminal on SIGTERM."""
+    previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         if not sys.stdin.isatty():
             yield Keys(None)
@@ -49,15 +49,15 @@ def terminal_keys() -> Iterator[Keys]:
         import tty
 
         handle = sys.stdin.fileno()
-        kept = termios.tcgetattr(handle)
+        saved = termios.tcgetattr(handle)
         try:
             tty.setcbreak(handle)
             yield Keys(handle)
         finally:
-            termios.tcsetattr(handle, termios.TCSADRAIN, kept)
+            termios.tcsetattr(handle, termios.TCSADRAIN, saved)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
-def _end(_: int, __: FrameType | None) -> NoReturn:
+def _terminate(_: int, __: FrameType | None) -> NoReturn:
     sys.exit(_TERMINATED)

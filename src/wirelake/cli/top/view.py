@@ -1,7 +1,7 @@
-"""How `wirelake top` looks: figures as tables that fit the terminal.
+"""The screen of `wirelake top`: figures as tables that fit the terminal.
 
 wirelake top  http://127.0.0.1:9680            1.0.0, up 0:12:03, 34 % of a core, recording
-protocol  open  new/s  gone/s   in/s  out/s  calls/s  pushes/s
+protocol  open  opened/s  closed/s   in/s  out/s  calls/s  pushes/s
 …
 """
 
@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..read.formatting import duration_text, printable
+from ..output.text import duration_text, printable
 from .figures import (
     Figures,
     Line,
@@ -25,79 +25,79 @@ from .figures import (
     Trouble,
 )
 
-__all__ = ["SORTS", "Shown", "top_view"]
+__all__ = ["SORT_ORDERS", "ViewState", "next_sort_order", "top_view"]
 
-SORTS: Final = ("p99", "calls/s", "failed")
-"""What targets may be sorted by."""
+SORT_ORDERS: Final = ("p99", "calls/s", "failed")
+"""Sort orders of targets."""
 _WIDE: Final = 140
-"""Columns from which on two tables stand side by side."""
+"""Minimum width for two tables side by side."""
 _TALL: Final = 36
-"""Lines from which on there are blank ones."""
-_FIXED: Final = 8
-"""Lines that are always there: two of the head, two of protocols, three of sums, and the keys."""
+"""Minimum height for blank lines between tables."""
+_FIXED_LINES: Final = 8
+"""Fixed lines: two of the head, two of protocols, three of totals, and the keys."""
 _SPARKS: Final = " ▁▂▃▄▅▆▇█"
 _SPARK_WIDTH: Final = 30
 
 
-class Shown:
-    """What of it is shown: the size, the order, and what it was before."""
+class ViewState:
+    """Size of the terminal, sort order, and recent activity."""
 
     def __init__(self, url: str, width: int, height: int | None = None):
         self.url = url
         self.width = width
         self.height = height
-        """Lines that there are; None when all may be shown."""
-        self.sort = SORTS[0]
+        """Lines of the terminal; None is unlimited."""
+        self.sort = SORT_ORDERS[0]
         self.paused = False
         self.past: list[float] = []
-        """Calls and pushes in a second, for each look."""
+        """Calls and pushes per second, one value per sample."""
 
     def remember(self, figures: Figures) -> None:
-        """Notes how much there was."""
+        """Add the activity of a sample to the sparkline."""
         total = figures.total
         self.past = [*self.past, total.calls_per_s + total.delivered_per_s][-_SPARK_WIDTH:]
 
     @property
     def beside(self) -> bool:
-        """Whether targets and topics stand side by side."""
+        """Whether targets and topics are side by side."""
         return self.width >= _WIDE
 
     @property
     def spaced(self) -> bool:
-        """Whether there is room for blank lines."""
+        """Whether there are blank lines."""
         return self.height is None or self.height >= _TALL
 
     def rows(self, figures: Figures) -> tuple[int, int, int]:
-        """How many targets, topics and troubles there is room for."""
+        """Return how many targets, topics and failed connections fit."""
         found = len(figures.targets), len(figures.topics), len(figures.troubles)
         if self.height is None:
             return found[0], found[1], min(found[2], 10)
         tables = 2 if self.beside else 3
-        fixed = _FIXED + len(figures.protocols) + tables + (tables + 3) * self.spaced
+        fixed = _FIXED_LINES + len(figures.protocols) + tables + (tables + 3) * self.spaced
         room = max(tables, self.height - fixed)
         troubles = min(max(1, found[2]), room // tables)
         left = (room - troubles) // (tables - 1)
         return min(found[0], left), min(found[1], left), troubles
 
 
-def top_view(figures: Figures, shown: Shown) -> RenderableType:
-    """Everything."""
-    most_targets, most_topics, most_troubles = shown.rows(figures)
-    targets = _targets(figures, shown.sort, most_targets)
+def top_view(figures: Figures, state: ViewState) -> RenderableType:
+    """Return the whole screen."""
+    most_targets, most_topics, most_troubles = state.rows(figures)
+    targets = _targets(figures, state.sort, most_targets)
     topics = _topics(figures, most_topics)
     both: list[RenderableType] = [targets, topics]
-    if shown.beside:
+    if state.beside:
         both = [_side_by_side(targets, topics)]
     parts: list[RenderableType] = [
-        _head(figures, shown),
+        _head(figures, state),
         _protocols([*figures.protocols, figures.total]),
         Group(_calls(figures), _notifications(figures), _refusals(figures)),
         *both,
         _troubles(figures.troubles[:most_troubles], len(figures.troubles)),
     ]
-    if shown.height is not None:
-        parts += [_keys(shown)]
-    if shown.spaced:
+    if state.height is not None:
+        parts += [_keys(state)]
+    if state.spaced:
         parts = [each for part in parts for each in (part, Text())][:-1]
     return Padding(Group(*parts), (0, 1))
 
@@ -113,21 +113,21 @@ def _side_by_side(left: Table, right: Table) -> Table:
 # -- lines -----------------------------------------------------------------------------------
 
 
-def _head(figures: Figures, shown: Shown) -> RenderableType:
+def _head(figures: Figures, state: ViewState) -> RenderableType:
     up = timedelta(seconds=int(figures.uptime_s))
-    state = Text.assemble(f"{printable(figures.version)}, up {up}, {figures.cpu:.0%} of a core, ")
-    state.append_text(_recording(figures.recording))
+    summary = Text.assemble(f"{printable(figures.version)}, up {up}, {figures.cpu:.0%} of a core, ")
+    summary.append_text(_recording(figures.recording))
     if figures.draining:
-        state.append(", going down", style="bold yellow")
-    title = Text.assemble(("wirelake top", "bold"), f"  {printable(shown.url)}")
-    if shown.paused:
+        summary.append(", shutting down", style="bold yellow")
+    title = Text.assemble(("wirelake top", "bold"), f"  {printable(state.url)}")
+    if state.paused:
         title.append("  paused", style="bold yellow")
-    if title.cell_len + state.cell_len + 3 > shown.width:
-        return Group(title, state)
+    if title.cell_len + summary.cell_len + 3 > state.width:
+        return Group(title, summary)
     line = Table.grid(expand=True)
     line.add_column()
     line.add_column(justify="right")
-    line.add_row(title, state)
+    line.add_row(title, summary)
     return line
 
 
@@ -140,7 +140,7 @@ def _recording(state: str) -> Text:
 
 
 def _sums(title: str, text: str = "") -> Text:
-    """The beginning of a line that is cut where the terminal ends."""
+    """Return the start of a line that is truncated at the edge of the terminal."""
     line = Text(no_wrap=True, overflow="ellipsis")
     return line.append(f"{title:<15}", style="bold").append(text)
 
@@ -149,7 +149,7 @@ def _calls(figures: Figures) -> Text:
     total = figures.total
     line = _sums("calls", f"{_rate(total.calls_per_s)}/s")
     line.append(f", p50 {_time(figures.p50_ns)}, p99 {_time(figures.p99_ns)}")
-    line.append(f", {figures.calls_running:,} under way, ")
+    line.append(f", {figures.calls_running:,} running, ")
     line.append(
         f"{_rate(figures.calls_failed_per_s)}/s failed",
         style="red" if figures.calls_failed_per_s else "",
@@ -163,42 +163,43 @@ def _notifications(figures: Figures) -> Text:
         f"{_rate(figures.published_per_s)}/s published, {_rate(figures.stored_per_s)}/s stored, "
         f"{_rate(figures.total.delivered_per_s)}/s pushed, {_rate(figures.acked_per_s)}/s acked",
     )
-    for count, words in (
+    for count, noun in (
         (figures.refused_per_s, "/s refused"),
         (figures.skipped, " skipped"),
         (figures.dead, " dead letters"),
     ):
         if count:
-            line.append(f", {_rate(count)}{words}", style="yellow")
+            line.append(f", {_rate(count)}{noun}", style="yellow")
     return line
 
 
 def _refusals(figures: Figures) -> Text:
     line = _sums("refused")
-    for number, (count, words) in enumerate(
+    for number, (count, noun) in enumerate(
         (
-            (figures.turned_away, "connections too many"),
-            (figures.auth_failures, "wrong tokens"),
-            (figures.broken_rules, "broken rules"),
+            (figures.turned_away, "connections over limits"),
+            (figures.auth_failures, "authentication failures"),
+            (figures.broken_rules, "protocol errors"),
         )
     ):
-        line.append(f"{', ' * bool(number)}{count:,} {words}", style="yellow" if count else "")
-    line.append(" in all")
+        line.append(f"{', ' * bool(number)}{count:,} {noun}", style="yellow" if count else "")
+    line.append(" since start")
     return line
 
 
-def _keys(shown: Shown) -> Text:
-    spark = _spark(shown.past)
-    line = Text.assemble(("q", "bold"), " end  ", ("p", "bold"), " pause  ", ("s", "bold"))
-    line.append(f" sort by {_next(shown.sort)}  ")
+def _keys(state: ViewState) -> Text:
+    spark = _spark(state.past)
+    line = Text.assemble(("q", "bold"), " quit  ", ("p", "bold"), " pause  ", ("s", "bold"))
+    line.append(f" sort by {next_sort_order(state.sort)}  ")
     line.append(spark, style="cyan")
     if spark:
         line.append(" calls and pushes", style="dim")
     return line
 
 
-def _next(sort: str) -> str:
-    return SORTS[(SORTS.index(sort) + 1) % len(SORTS)]
+def next_sort_order(sort: str) -> str:
+    """Return the order after this one."""
+    return SORT_ORDERS[(SORT_ORDERS.index(sort) + 1) % len(SORT_ORDERS)]
 
 
 def _spark(past: Sequence[float]) -> str:
@@ -212,7 +213,7 @@ def _spark(past: Sequence[float]) -> str:
 
 
 def _table(title: str, *columns: str) -> Table:
-    """A table whose first column gives way when there is no room."""
+    """Return a table whose first column is truncated when space is short."""
     table = Table(
         box=None, pad_edge=False, expand=True, padding=(0, 2, 0, 0), header_style="bold cyan"
     )
@@ -223,7 +224,9 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _protocols(lines: Sequence[Line]) -> Table:
-    table = _table("protocol", "open", "new/s", "gone/s", "in/s", "out/s", "calls/s", "pushes/s")
+    table = _table(
+        "protocol", "open", "opened/s", "closed/s", "in/s", "out/s", "calls/s", "pushes/s"
+    )
     for each in lines:
         cells: list[RenderableType] = [
             _name(each.protocol),
@@ -253,7 +256,7 @@ def _targets(figures: Figures, sort: str, most: int) -> Table:
             failed,
         )
     if not found:
-        table.add_row(Text("nothing was called yet", style="dim"))
+        table.add_row(Text("no calls yet", style="dim"))
     return table
 
 
@@ -268,11 +271,11 @@ def _sorted(targets: Sequence[Target], sort: str) -> list[Target]:
 def _topics(figures: Figures, most: int) -> Table:
     count = figures.topic_count
     title = "topic" if most >= count else f"topic ({most} of {count:,})"
-    table = _table(title, "subscribers", "online", "published/s", "pushes/s", "kept")
+    table = _table(title, "subscribers", "online", "published/s", "pushes/s", "stored")
     for each in figures.topics[:most]:
         table.add_row(_name(each.name), *_topic_cells(each))
     if not figures.topics:
-        table.add_row(Text("nobody subscribes to anything", style="dim"))
+        table.add_row(Text("no subscriptions", style="dim"))
     return table
 
 
@@ -287,12 +290,12 @@ def _topic_cells(topic: Topic) -> list[str]:
 
 
 def _troubles(troubles: Sequence[Trouble], count: int) -> Table:
-    title = "ended badly" if len(troubles) == count else f"ended badly (last {len(troubles)})"
+    title = "failed at" if len(troubles) == count else f"failed at (last {len(troubles)})"
     table = Table(
         box=None, pad_edge=False, expand=True, padding=(0, 2, 0, 0), header_style="bold cyan"
     )
     table.add_column(title, no_wrap=True, min_width=11)
-    for name, ratio in (("protocol", None), ("reason", 2), ("by", None), ("who", 3)):
+    for name, ratio in (("protocol", None), ("reason", 2), ("side", None), ("client", 3)):
         table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
     for each in troubles:
         at = datetime.fromtimestamp(each.closed_ns / 1e9, UTC)
@@ -313,12 +316,12 @@ def _troubles(troubles: Sequence[Trouble], count: int) -> Table:
 
 
 def _name(text: str) -> Text:
-    """What somebody else has chosen: shown, and not obeyed."""
+    """Return text from a peer with control characters escaped and markup disabled."""
     return Text(printable(text))
 
 
 def _rate(value: float) -> str:
-    """A number of three digits or so."""
+    """Return a rate with about three digits."""
     if value >= 100_000:
         return f"{value / 1000:,.0f}k"
     if value >= 10 or value == int(value):
