@@ -32,7 +32,7 @@ def test_info_in_words(run: Run, traffic: Path) -> None:
     assert (found.code, found.err) == (0, "")
     told = info(recording)
     assert found.lines[0] == recording
-    assert f"  pcapng, {told.size_bytes:,} bytes, recorded by edge-a, number 0" in found.lines
+    assert f"  pcapng, {told.size_bytes:,} bytes, recorded by edge-a, sequence 0" in found.lines
     assert tap in found.lines
     for server in told.servers:
         assert any(

@@ -122,7 +122,7 @@ def test_nothing_to_decode(run: Run) -> None:
         (("comet", "--hex", "000106"), "--direction c2s or s2c"),
         (("comet", "f", "--hex", "00", "--direction", "c2s"), "--hex conflicts with FILE"),
         (("tny", "--hex", "00", "--dialect", "x"), "tny has no dialect 'x'; it has seed, upstream"),
-        (("tny", "--hex", "00", "--revision", "lines"), "--revision is for esnp"),
+        (("tny", "--hex", "00", "--revision", "lines"), "unknown revision of tny 'lines'"),
         (("esnp", "--hex", "00", "--keys", "f"), "esnp has no sealed parts"),
         (("relay", "--hex", "00", "--keys", "f"), "relay has no sealed parts"),
     ],
@@ -154,7 +154,7 @@ def test_where_the_frame_is_lost_the_rest_is(run: Run) -> None:
 def test_an_incomplete_message(run: Run) -> None:
     found = run("decode", "comet", "--direction", "c2s", "--hex", "000106 00")
     assert found.code == 1
-    assert "message 2 at byte 3: incomplete, 1 byte there, need at least 1 more byte" in found.err
+    assert "message 2 at byte 3: incomplete, 1 byte present, need at least 1 more byte" in found.err
 
 
 def test_the_tree_of_a_bad_message_ends_at_the_place(run: Run) -> None:

@@ -109,7 +109,7 @@ def test_a_tunnel(run: Run, traffic: Path) -> None:
     found = run("follow", str(traffic), str(tunnel["connection"]))
     name = f"{tunnel['instance_id']}/{tunnel['tunnel_id']}"
     assert found.lines[0] == (
-        f"connection {tunnel['connection']}, the tunnel {name} of the link {tunnel['first_link']}"
+        f"connection {tunnel['connection']}, tunnel {name} of link {tunnel['first_link']}"
     )
     told = [text.split() for _, text in marks(found)]
     assert told[0][:3] == ["control", "tunnel_connect", name]
@@ -140,7 +140,7 @@ def test_keys_and_secrets(run: Run, traffic: Path) -> None:
 def test_an_unknown_connection(run: Run, traffic: Path) -> None:
     code, out, err = run("follow", str(traffic), "5")
     assert (code, out) == (2, "")
-    assert err.startswith("wirelake: no connection 5 there;")
+    assert err.startswith("wirelake: no such connection 5;")
     assert f"wirelake read {traffic} --table connections lists them" in err
 
 

@@ -69,7 +69,7 @@ def test_no_lake(run: Run, tmp_path: Path, command: list[str]) -> None:
         found = run(*arguments(command, place))
         assert (found.code, found.out) == (2, "")
         assert found.err == (
-            f"wirelake: {place}: there is no lake; `wirelake lake run` makes one\n"
+            f"wirelake: {place}: no lake in this folder; `wirelake lake run` creates one\n"
         )
 
 
@@ -81,7 +81,7 @@ def test_a_newer_lake(run: Run, copy: Path, command: list[str], field: str, word
     found = run(*arguments(command, copy))
     assert (found.code, found.out) == (2, "")
     assert f"{word} 99" in found.err
-    assert "update it" in found.err
+    assert "update wirelake" in found.err
     assert found.err.count("\n") == 1
 
 
@@ -136,8 +136,8 @@ def test_status_says_what_waits(run: Run, lake: Path, captures: Path, tmp_path: 
     args = ("lake", "status", str(lake), "--from", str(folder))
     found = run(*args)
     assert found.code == 0
-    assert "1 capture," in found.out
-    assert "may still be written to" in found.out
+    assert "1 capture waiting," in found.out
+    assert "may still be growing" in found.out
     data = json.loads(run(*args, "--settle", "0", "--json").out)
     (waiting,) = data["waiting"]
     assert (waiting["source"], waiting["why"]) == ("tap-x", "number 6 is missing")
@@ -167,7 +167,7 @@ def test_expire(run: Run, copy: Path) -> None:
     assert rows(copy, "calls")
     found = run("lake", "expire", str(copy), "--older", "1s")
     assert found.code == 0
-    assert found.out == f"{copy}: commit 2; {len(PUBLIC_TABLES)} files forgotten\n"
+    assert found.out == f"{copy}: commit 2; {len(PUBLIC_TABLES)} files removed\n"
     assert rows(copy, "calls") == []
 
 
@@ -220,7 +220,7 @@ def test_an_export_of_what_is_not_there(run: Run, lake: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("problems", "code", "out"),
     [
-        ([], 0, "lake: all is well\n"),
+        ([], 0, "lake: no problems\n"),
         (["calls: 3 rows are missing"], 1, "lake: 1 problem\n  calls: 3 rows are missing\n"),
     ],
 )

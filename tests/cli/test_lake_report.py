@@ -80,7 +80,7 @@ def test_an_empty_lake(run: Run, tmp_path: Path) -> None:
         pass
     found = run("lake", "report", str(tmp_path / "empty"), "--since", "1h")
     assert (found.code, found.err) == (0, "")
-    assert found.lines[1] == "There are no messages in this time."
+    assert found.lines[1] == "No messages in this period."
     assert found.lines.count("none") == len(sheets(report(tmp_path / "empty")))
 
 

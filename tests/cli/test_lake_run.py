@@ -238,5 +238,5 @@ def test_no_folder_of_captures(run: Run, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     found = run("lake", "run", "--from", str(tmp_path / "nothing"), "--to", str(lake))
     assert (found.code, found.out) == (2, "")
-    assert "there is no such folder of captures" in found.err
+    assert "no such folder of captures" in found.err
     assert not lake.exists()

@@ -181,7 +181,7 @@ def test_a_table_for_people(run: Run, traffic: Path) -> None:
     calls = rows(traffic, table="calls")
     first = min(calls, key=lambda row: row["request_ns"] or 1 << 63)  # type: ignore[operator,return-value]
     assert str(first["connection"]) in found.lines[1]
-    assert f"3 of {len(calls):,} rows, the first by request_ns; --limit 0 shows all" in found.err
+    assert f"first 3 of {len(calls):,} rows by request_ns; --limit 0 shows all" in found.err
 
 
 def test_a_table_of_all_rows(run: Run, traffic: Path) -> None:
@@ -339,7 +339,7 @@ BAD_USAGE = {
     ("-o", "rows.nope"): "rows.nope: cannot infer the format",
     ("-o", "no/such/rows.csv"): "no/such: no such folder",
     ("no/such.pcap",): "no/such.pcap: No such file or directory",
-    ("-",): "captures are read from files",
+    ("-",): "captures cannot be read from standard input",
     ("\udcff.pcap",): "expected printable characters",
 }
 

@@ -62,8 +62,7 @@ def test_a_table_and_a_bar(traffic: Path) -> None:
     assert all(len(line) <= 90 for line in lines[:5])
     count = len(rows(traffic))
     assert lines[5] == (
-        f"4 of {count:,} rows, the first by ts_ns; --limit 0 shows all;"
-        " times are of 2026-01-05, UTC"
+        f"first 4 of {count:,} rows by ts_ns; --limit 0 shows all; times are on 2026-01-05 UTC"
     )
     assert lines[6].startswith("hidden columns: ")
     assert "--table faults shows them" in lines[7]

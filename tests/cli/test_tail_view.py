@@ -130,7 +130,7 @@ def test_bytes_are_told_field_by_field_and_secrets_are_not() -> None:
 def test_bytes_that_are_not_there() -> None:
     assert _hex(masked=True) == ["bytes masked: they contain a secret"]
     assert _hex(tunnel_link=3) == ["bytes are part of a packet of link 3"]
-    assert _hex() == ["without bytes"]
+    assert _hex() == ["no bytes"]
 
 
 def test_bytes_of_a_protocol_that_is_not_known_here() -> None:

@@ -95,7 +95,7 @@ def test_what_it_says() -> None:
     text = _text(_figures(2), ViewState("http://hub:9680", 100))
     for words in (
         "1.0.0, up 1:02:03, 34% of a core, recording",
-        "calls          123k/s, p50 1.5 µs, p99 -, 3 under way, 2/s failed",
+        "calls          123k/s, p50 1.5 µs, p99 -, 3 running, 2/s failed",
         "0 connections over limits, 2 authentication failures, 0 protocol errors since start",
         "4/s published, 4/s stored, 0.2/s pushed, 4/s acked, 12 dead letters",
     ):
@@ -123,7 +123,7 @@ def test_order_pause_and_state() -> None:
     text = _text(figures, shown)
     assert text.index("service/2") < text.index("service/1") < text.index("service/0")
     assert "paused" in text
-    assert "recording failed: no space, going down" in text
+    assert "recording failed: no space, shutting down" in text
     shown.sort = "calls/s"
     text = _text(figures, shown)
     assert text.index("service/0") < text.index("service/2")

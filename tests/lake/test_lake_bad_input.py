@@ -156,7 +156,7 @@ def test_a_gap_is_waited_for(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     outcome = run_here(lake, folder)
     assert outcome.files == 2
-    assert reasons(outcome) == {last.name: "number 2 is missing"}
+    assert reasons(outcome) == {last.name: "sequence 2 is missing"}
     assert run_here(lake, folder).commits == 0
     age(last, AN_HOUR_S)
     assert run_here(lake, folder).files == 1
@@ -180,7 +180,7 @@ def test_a_file_that_grows_waits(
     lake = tmp_path / "lake"
     outcome = run_here(lake, folder)
     assert outcome.files == 1
-    assert reasons(outcome) == {growing.name: "may still be written to"}
+    assert reasons(outcome) == {growing.name: "may still be growing"}
     assert run_here(lake, folder).files == 1  # this time it did not change
     assert unlike_engines_here(lake, sorted(folder.iterdir())) == []
 
@@ -211,7 +211,10 @@ def test_a_second_writer_is_told_who_writes(folder: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("field", "words"),
-    [("format", "a lake of format 99; .*: update it"), ("schema", "version 99; .*: update it")],
+    [
+        ("format", "unsupported log format 99; .*: update wirelake"),
+        ("schema", "version 99; .*: update wirelake"),
+    ],
 )
 def test_a_newer_lake_is_left_alone(folder: Path, tmp_path: Path, field: str, words: str) -> None:
     lake = tmp_path / "lake"
@@ -235,12 +238,12 @@ def test_settings_are_those_of_the_lake(folder: Path, tmp_path: Path) -> None:
 
 def test_folders_that_are_none(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    with pytest.raises(LakeError, match="there is no such folder of captures"):
+    with pytest.raises(LakeError, match="no such folder of captures"):
         run_here(lake, tmp_path / "nowhere")
     assert not lake.exists()
-    with pytest.raises(LakeError, match="neither empty nor a lake; name another folder"):
+    with pytest.raises(LakeError, match="not a lake and not empty; use another folder"):
         run_here(folder, folder)
-    with pytest.raises(LakeError, match="a file, no folder"):
+    with pytest.raises(LakeError, match="not a folder"):
         run_here(folder / "tap-a-00000000.pcap", folder)
 
 

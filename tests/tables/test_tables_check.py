@@ -74,9 +74,9 @@ def test_another_number_of_rows(lake: Path) -> None:
     edited(path, add=[{**add[0], "rows": 6}])
     (found,) = check(lake)
     assert found == Problem(
-        "wrong_rows", "calls/1/part.parquet", "5 rows; the log says 6", harmless=False
+        "wrong_rows", "calls/1/part.parquet", "5 rows; the log has 6", harmless=False
     )
-    assert str(found) == "calls/1/part.parquet: 5 rows; the log says 6"
+    assert str(found) == "calls/1/part.parquet: 5 rows; the log has 6"
 
 
 def test_a_file_that_nobody_named_is_harmless(lake: Path) -> None:
@@ -134,7 +134,7 @@ def test_captures_out_of_order(lake: Path) -> None:
         step.consume(capture(1))
         step.commit("advance")
     (found,) = check(lake)
-    assert str(found) == "edge: number 1 was read after number 2"
+    assert str(found) == "edge: sequence 1 was read after 2"
 
 
 def test_bytes_that_do_not_add_up(lake: Path) -> None:
@@ -164,7 +164,7 @@ def test_provisional_files_of_an_earlier_step(lake: Path) -> None:
             step.consume(capture(0, "another"))
             step.commit("advance")
     (found,) = check(lake)
-    assert str(found) == f"{old}: provisional, and commit 5 went on with edge"
+    assert str(found) == f"{old}: still provisional after commit 5 of source edge"
 
 
 def test_no_lake(tmp_path: Path) -> None:
@@ -174,5 +174,5 @@ def test_no_lake(tmp_path: Path) -> None:
 
 def test_a_newer_lake(lake: Path) -> None:
     edited(Log(lake).layout.record(3), format=99)
-    with pytest.raises(LakeError, match="a lake of format 99"):
+    with pytest.raises(LakeError, match="unsupported log format 99"):
         check(lake)

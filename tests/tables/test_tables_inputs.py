@@ -15,8 +15,8 @@ from wirelake.tables.inputs import (
     Capture,
     Watch,
     admit,
+    check_readable,
     discover,
-    opened,
     unchanged,
 )
 from wirelake.tables.snapshot import Snapshot, Source
@@ -116,7 +116,7 @@ def test_a_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match="there is no such folder of captures"):
+    with pytest.raises(LakeError, match="no such folder of captures"):
         discover(tmp_path / "nothing")
 
 
@@ -181,7 +181,7 @@ def test_counting_begins_with_0_or_1(first: int) -> None:
 def test_what_does_not_begin_waits_for_what_is_missing() -> None:
     found = admit([capture(2), capture(3)], EMPTY, NOW)
     assert numbers(found) == []
-    assert reasons(found) == {2: "number 1 is missing", 3: "behind tap-2.pcap"}
+    assert reasons(found) == {2: "sequence 1 is missing", 3: "after tap-2.pcap"}
     assert numbers(admit([capture(2), capture(3)], lake_with(capture(1)), NOW)) == [2, 3]
 
 
@@ -189,7 +189,7 @@ def test_a_gap_is_waited_for_until_the_lateness_bound() -> None:
     files = [capture(1), capture(3, age_s=599), capture(4)]
     found = admit(files, lake_with(capture(0)), NOW)
     assert numbers(found) == [1]
-    assert reasons(found) == {3: "number 2 is missing", 4: "behind tap-3.pcap"}
+    assert reasons(found) == {3: "sequence 2 is missing", 4: "after tap-3.pcap"}
     assert numbers(admit(files, lake_with(capture(0)), NOW + SECOND)) == [1, 3, 4]
     assert numbers(admit(files, lake_with(capture(0)), NOW, lateness_s=60)) == [1, 3, 4]
 
@@ -198,7 +198,7 @@ def test_a_file_that_may_grow_waits() -> None:
     files = [capture(0, age_s=1), capture(1, age_s=9)]
     found = admit(files, EMPTY, NOW)
     assert numbers(found) == [0]  # a later one is there, so this one is complete
-    assert reasons(found) == {1: "may still be written to"}
+    assert reasons(found) == {1: "may still be growing"}
     assert numbers(admit(files, EMPTY, NOW + SECOND)) == [0, 1]
     assert numbers(admit(files, EMPTY, NOW, settle_s=5)) == [0, 1]
     assert numbers(admit(files, EMPTY, NOW, still=frozenset({files[1].path}))) == [0, 1]
@@ -220,7 +220,7 @@ def test_sources_have_nothing_to_do_with_each_other() -> None:
         [capture(5, "b"), capture(0, "c"), capture(3, "a")], lake_with(capture(2, "a")), NOW
     )
     assert [(each.source, each.sequence) for each in found.admitted] == [("a", 3), ("c", 0)]
-    assert reasons(found) == {5: "number 4 is missing"}
+    assert reasons(found) == {5: "sequence 4 is missing"}
 
 
 def test_what_comes_too_late_is_refused_once() -> None:
@@ -267,7 +267,7 @@ def test_how_far_to_go() -> None:
     files = [capture(0, "a"), capture(1, "a"), capture(2, "a"), capture(0, "b")]
     found = admit(files, EMPTY, NOW, up_to={"a": 1})
     assert [(each.source, each.sequence) for each in found.admitted] == [("a", 0), ("a", 1)]
-    assert {why for _, why in found.waiting} == {"not asked for yet"}
+    assert {why for _, why in found.waiting} == {"not requested yet"}
 
 
 def test_how_much_at_a_time() -> None:
@@ -279,14 +279,14 @@ def test_how_much_at_a_time() -> None:
     def taken(**limits: int) -> list[tuple[str, int]]:
         found = admit(files, EMPTY, NOW, **limits)  # type: ignore[arg-type]
         assert len(found.admitted) + len(found.waiting) == len(files)
-        assert all(why == "comes with the next step" for _, why in found.waiting)
+        assert all(why == "next step" for _, why in found.waiting)
         return [(each.source, each.sequence) for each in found.admitted]
 
-    assert taken(most_files=1) == [("b", 0)]
-    assert taken(most_files=3) == [("a", 0), ("a", 1), ("b", 0)]
-    assert taken(most_bytes=25) == [("a", 0), ("b", 0)]
-    assert taken(most_bytes=1) == [("b", 0)]
-    assert taken(most_files=9, most_bytes=100) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert taken(max_files=1) == [("b", 0)]
+    assert taken(max_files=3) == [("a", 0), ("a", 1), ("b", 0)]
+    assert taken(max_bytes=25) == [("a", 0), ("b", 0)]
+    assert taken(max_bytes=1) == [("b", 0)]
+    assert taken(max_files=9, max_bytes=100) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
 
 
 def test_what_cannot_be_opened_has_had_its_turn(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_what_cannot_be_opened_has_had_its_turn(tmp_path: Path) -> None:
     (tmp_path / "tap-0.pcap").unlink()
     (tmp_path / "tap-1.pcap").unlink()
     (tmp_path / "tap-1.pcap").mkdir()  # as good as a file that may not be read
-    looked = opened(found)
+    looked = check_readable(found)
     assert numbers(looked) == [2]
     assert [each.fault for each in looked.refused] == ["vanished_file", "unreadable_file"]
     lake = Snapshot()

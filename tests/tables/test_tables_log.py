@@ -60,7 +60,7 @@ def test_what_is_written_is_read_again(log: Log) -> None:
 
 def test_of_two_with_one_number_the_first_wins(log: Log) -> None:
     log.commit(record(0))
-    with pytest.raises(LakeError, match="another run made commit 0"):
+    with pytest.raises(LakeError, match="another writer made commit 0"):
         log.commit(record(0, staging="0-other"))
     assert log.snapshot().staging == "0-abcdef"
     assert [path.name for path in log.layout.log.iterdir()] == [f"{0:020d}.json"]
@@ -70,7 +70,7 @@ def test_a_lake_can_be_seen_as_it_was(log: Log) -> None:
     for number in range(5):
         log.commit(record(number))
     assert len(log.snapshot(2).files("calls")) == 3
-    with pytest.raises(LakeError, match="there is no commit 5; the last one is 4"):
+    with pytest.raises(LakeError, match="no such commit 5; expected 0-4"):
         log.snapshot(5)
 
 
@@ -125,7 +125,7 @@ def test_old_records_may_go_once_a_checkpoint_has_them(log: Log) -> None:
         log.layout.record(number).unlink()
     assert log.snapshot().to_checkpoint() == wanted
     assert log.last() == 6
-    with pytest.raises(LakeError, match=r"commit 0 is no longer in the log; the oldest .* is 5"):
+    with pytest.raises(LakeError, match="commit 0 has expired; the oldest one is 5"):
         log.snapshot(2)
     log.layout.record(6).unlink()
     assert log.snapshot().commit == log.last() == 5
@@ -152,7 +152,7 @@ def test_a_damaged_record_is_an_error(log: Log) -> None:
 def test_a_newer_lake_is_refused(log: Log) -> None:
     log.commit(record(0))
     log.commit(record(1, format=FORMAT + 1, kind="advance"))
-    with pytest.raises(LakeError, match=f"a lake of format {FORMAT + 1}; .* update it"):
+    with pytest.raises(LakeError, match=f"unsupported log format {FORMAT + 1}; .* update wirelake"):
         log.snapshot()
     assert log.snapshot(0).commit == 0
 
@@ -160,7 +160,7 @@ def test_a_newer_lake_is_refused(log: Log) -> None:
 def test_newer_tables_are_refused(log: Log) -> None:
     log.commit(record(0))
     log.commit(record(1, schema=VERSION + 1))
-    with pytest.raises(LakeError, match=f"tables have version {VERSION + 1}; .* update it"):
+    with pytest.raises(LakeError, match=f"tables have version {VERSION + 1}; .* update wirelake"):
         log.snapshot()
 
 
@@ -174,7 +174,7 @@ def test_what_a_newer_version_adds_to_a_record_is_passed_over(log: Log) -> None:
 
 def test_no_lake(tmp_path: Path) -> None:
     assert not Log(tmp_path).exists()
-    with pytest.raises(LakeError, match="there is no lake; `wirelake lake run` makes one"):
+    with pytest.raises(LakeError, match="no lake in this folder; `wirelake lake run` creates one"):
         Log(tmp_path).snapshot()
     (tmp_path / "file").touch()
     assert Log(tmp_path / "file").last() is None

@@ -187,9 +187,11 @@ def test_columns_are_chosen(lake: Path) -> None:
     (found,) = batches(lake, "calls", columns=["latency_ns", "connection"])
     assert found.schema.names == ["latency_ns", "connection"]
     assert found.column("connection").to_pylist() == [0, 1, 2, 3]
-    with pytest.raises(LakeError, match="calls: no column 'nope'; there are connection, "):
+    with pytest.raises(
+        LakeError, match="unknown column of calls 'nope'; expected one of connection, "
+    ):
         table(lake, "calls", columns=["nope"])
-    with pytest.raises(LakeError, match="no table is called '_fold'; there are messages, "):
+    with pytest.raises(LakeError, match="unknown table '_fold'; expected one of messages, "):
         table(lake, "_fold")
 
 
@@ -214,7 +216,7 @@ def test_files_that_are_still_in_staging_are_read(lake: Path) -> None:
 
 def test_a_file_that_is_gone(lake: Path) -> None:
     (lake / Log(lake).snapshot().files("calls")[0].path).unlink()
-    with pytest.raises(LakeError, match="the log names this file, and it is not there"):
+    with pytest.raises(LakeError, match="missing; the log lists this file"):
         table(lake, "calls")
 
 

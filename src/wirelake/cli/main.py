@@ -1,7 +1,7 @@
 """Entry point of `wirelake`: the list of commands, its help and its version.
 
-`--help` and `--version` need only this file: they return before click is imported (20 ms instead of
-100 ms, benchmarks/startup.py). Everything else goes to `app.py`.
+`--help` and `--version` need only this file and return before click is imported: 15 ms, where
+`python -c pass` takes 12 ms (benchmarks/results/wire.json). Everything else goes to `app.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,19 @@
-"""The files of a lake: its log and commits, and reading it without Spark (`docs/concepts/lake.md`).
+"""The tables of a lake on disk: log, commits, and reading without Spark (`docs/concepts/lake.md`).
 
-with Writer("lake") as writer: ...        writer.py: one commit after the other
-Log("lake").snapshot()                    log.py: which files count
-open_lake("lake").sql("from calls")       query.py: the tables in DuckDB
+    with Writer("lake") as writer: ...        # writer: one commit after another
+    Log("lake").snapshot()                    # log: the files of the last commit
+    open_lake("lake").sql("from calls")       # query: the tables in DuckDB
+
+Read it in this order:
+
+- `paths`, `entries`, `snapshot`, `log`: the folder of a lake, the records of its log, and the state
+  at a commit.
+- `lock`, `writer`, `cleanup`: how a commit is made, and what happens after a kill.
+- `inputs`: which captures are read next.
+- `parquet`, `reading`, `query`, `values`: files to rows.
+- `status`, `check`: reports about a lake. `compact`, `expire`: its maintenance.
+- `report`: traffic, latency and errors. `export`: Delta Lake and Iceberg.
+
+It may import `capture` (section headers of recordings), `records` (schemas) and what is below, but
+neither Spark nor `columnar`.
 """

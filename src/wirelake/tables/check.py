@@ -1,9 +1,9 @@
-"""Does a lake agree with itself? Looks at its log, and at the files that the log names.
+"""Checks that the log of a lake is consistent and matches its files.
 
     for problem in check("lake"):
         print(problem)
 
-Nothing is changed. Whether the tables are what the captures say is not looked at here.
+Nothing is changed. `wirelake lake verify` also compares the tables with the captures.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _SUMS = (
     ("span_bytes", ("new_bytes", "gap_bytes")),
     ("new_bytes", ("decoded_bytes", "faulty_bytes", "undecryptable_bytes", "ignored_bytes")),
 )
-"""What must be the sum of what, in each row of `coverage`."""
+"""Columns of `coverage`, and the columns that must add up to them in each row."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something that does not agree."""
+    """An inconsistency."""
 
     code: str
-    """missing_file, wrong_size, wrong_rows, damaged_file, orphan, hole, damaged_log, order,
-    coverage, provisional, checkpoint"""
+    """One of missing_file, wrong_size, wrong_rows, damaged_file, orphan, hole, damaged_log, order,
+    coverage, provisional, checkpoint."""
     where: str
     detail: str
     harmless: bool = False
-    """True for what is merely of no use: files that no record names."""
+    """True for files that no record lists: they only take space."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.detail}"
 
 
 def check(root: str | os.PathLike[str]) -> list[Problem]:
-    """Everything that is wrong with a lake. Raises LakeError when there is none, or a newer one."""
+    """Return all problems of a lake. Raises LakeError if there is no lake, or a newer one."""
     log = Log(root)
     found = list(_log_problems(log))
     try:
@@ -78,7 +78,7 @@ def check(root: str | os.PathLike[str]) -> list[Problem]:
 
 
 def _log_problems(log: Log) -> Iterator[Problem]:
-    """Numbers that are missing, and records that cannot be read."""
+    """Yield missing and unreadable records."""
     records, checkpoints = log.layout.logged()
     if not records:
         return
@@ -93,57 +93,57 @@ def _log_problems(log: Log) -> Iterator[Problem]:
         try:
             record = read_record(path)
         except DamagedError:
-            yield _log_problem("damaged_log", path, "cannot be read")
+            yield _log_problem("damaged_log", path, "unreadable; restore it from a backup")
             continue
         if record.commit != number:
-            yield _log_problem("damaged_log", path, f"says that it is commit {record.commit}")
+            yield _log_problem("damaged_log", path, f"contains commit {record.commit}")
 
 
 def _log_problem(code: str, path: Path, detail: str) -> Problem:
     return Problem(code, f"_log/{path.name}", detail)
 
 
-def _said(snapshot: Snapshot) -> tuple[object, ...]:
-    """What a snapshot says; tables that are empty, and their order, say nothing."""
+def _contents(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return the contents of a snapshot, without empty tables."""
     files = {table: list(files.values()) for table, files in snapshot.tables.items() if files}
     inputs = {source: each.inputs for source, each in snapshot.sources.items()}
     return files, inputs, snapshot.settings
 
 
 def _checkpoint_problems(log: Log) -> Iterator[Problem]:
-    """Checkpoints that cannot be read, or say something else than the records."""
+    """Yield checkpoints that are unreadable or differ from the records."""
     records, checkpoints = log.layout.logged()
-    made = Snapshot()
+    replayed = Snapshot()
     for number in checkpoints:
         path = log.layout.checkpoint(number)
         try:
-            said = read_checkpoint(path)
+            checkpoint = read_checkpoint(path)
         except DamagedError:
-            yield _log_problem("checkpoint", path, "cannot be read; delete it")
+            yield _log_problem("checkpoint", path, "unreadable; delete it")
             continue
         if records[: number + 1] != list(range(number + 1)):
-            continue  # the records that it was made of are not all there
-        for at in range(made.commit + 1, number + 1):
-            made.apply(read_record(log.layout.record(at)))
-        if _said(Snapshot.from_checkpoint(said)) != _said(made):
-            yield _log_problem("checkpoint", path, "does not say what the records say; delete it")
+            continue  # some of its records have expired
+        for at in range(replayed.commit + 1, number + 1):
+            replayed.apply(read_record(log.layout.record(at)))
+        if _contents(Snapshot.from_checkpoint(checkpoint)) != _contents(replayed):
+            yield _log_problem("checkpoint", path, "differs from the records; delete it")
 
 
 def _order_problems(snapshot: Snapshot) -> Iterator[Problem]:
-    """Inputs whose sequence does not rise."""
+    """Yield inputs that were read out of order."""
     for name, source in snapshot.sources.items():
         last: int | None = None
         for each in source.inputs:
             if each.fault == "late_file":
                 continue
             if last is not None and each.sequence <= last:
-                detail = f"number {each.sequence} was read after number {last}"
+                detail = f"sequence {each.sequence} was read after {last}"
                 yield Problem("order", name or each.name, detail)
             last = each.sequence
 
 
 def _provisional_problems(log: Log, snapshot: Snapshot) -> Iterator[Problem]:
-    """Provisional files that the last step of their source should have replaced."""
+    """Yield provisional files that the last step of their source should have replaced."""
     steps: dict[str, int] = {}
     for number in log.layout.logged()[0]:
         for each in read_record(log.layout.record(number)).inputs:
@@ -152,7 +152,7 @@ def _provisional_problems(log: Log, snapshot: Snapshot) -> Iterator[Problem]:
     for file in snapshot.all_files():
         last = -1 if file.source is None else steps.get(file.source, -1)
         if file.provisional and file.commit < last:
-            detail = f"provisional, and commit {last} went on with {file.source}"
+            detail = f"still provisional after commit {last} of source {file.source}"
             yield Problem("provisional", file.path, detail)
 
 
@@ -164,11 +164,11 @@ def _file_problems(layout: Layout, snapshot: Snapshot) -> Iterator[Problem]:
         try:
             path = layout.resolve(file.path, snapshot)
         except LakeError:
-            yield Problem("missing_file", file.path, "the log names this file, it is not there")
+            yield Problem("missing_file", file.path, "missing; the log lists this file")
             continue
         size = path.stat().st_size
         if size != file.bytes:
-            detail = f"{size:,} bytes; the log says {file.bytes:,}"
+            detail = f"{size:,} bytes; the log has {file.bytes:,}"
             yield Problem("wrong_size", file.path, detail)
         elif path.suffix == ".parquet":
             yield from _parquet_problems(file, path)
@@ -178,15 +178,15 @@ def _parquet_problems(file: AddedFile, path: Path) -> Iterator[Problem]:
     try:
         known = stats(path)
     except (pa.ArrowException, OSError) as error:
-        yield Problem("damaged_file", file.path, f"no Parquet file: {error}")
+        yield Problem("damaged_file", file.path, f"not a Parquet file: {error}")
         return
     if known.rows != file.rows:
-        detail = f"{known.rows:,} rows; the log says {file.rows:,}"
+        detail = f"{known.rows:,} rows; the log has {file.rows:,}"
         yield Problem("wrong_rows", file.path, detail)
 
 
 def _coverage_problems(root: Path) -> Iterator[Problem]:
-    """Streams whose bytes do not add up."""
+    """Yield streams whose bytes do not add up."""
     columns = ["connection", *{name: None for total, parts in _SUMS for name in (total, *parts)}]
     for batch in batches(root, "coverage", columns=columns):
         for total, parts in _SUMS:
@@ -200,8 +200,8 @@ def _coverage_problems(root: Path) -> Iterator[Problem]:
 
 
 def _orphans(layout: Layout, snapshot: Snapshot) -> Iterator[Problem]:
-    """Files that no record names: what was killed left them. Those that readers may still need
-    after they were removed are none."""
+    """Yield files that no record lists, which a killed run left. Removed files that readers may
+    still need are not among them."""
     named = {each.path for each in snapshot.all_files()} | snapshot.removed.keys()
     for folder in sorted(layout.root.iterdir()):
         if not folder.is_dir() or folder in (layout.log, layout.staging):
@@ -209,9 +209,9 @@ def _orphans(layout: Layout, snapshot: Snapshot) -> Iterator[Problem]:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(layout.root).as_posix()
             if path.is_file() and name not in named:
-                yield Problem("orphan", name, "no record names this file", harmless=True)
+                yield Problem("orphan", name, "no record lists this file", harmless=True)
     for path in sorted(layout.staging.iterdir()) if layout.staging.is_dir() else []:
         if path.name != snapshot.staging:
             name = path.relative_to(layout.root).as_posix()
-            detail = "what a run is about to commit, or a killed one left"
+            detail = "staging of an active or a killed run"
             yield Problem("orphan", name, detail, harmless=True)

@@ -1,8 +1,8 @@
-"""What killed runs left, and what no longer counts: rolled forward, or deleted.
+"""Recovery after kills, and deletion of removed files.
 
-Staging that a record names is moved to its place; staging that no record names is deleted. Files
-that a commit removed are deleted after an hour and three commits, so that a reader who began before
-can finish.
+A staging folder that a record names is moved to its place; any other is deleted. Files that a
+commit removed are deleted after an hour and three commits, so that readers of an older snapshot can
+finish.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ __all__ = [
 ]
 
 KEPT_S: Final = 3_600.0
-"""Seconds for which removed files stay on disk: no reader should take longer."""
+"""Minimum time that removed files stay on disk; longer than a reader should take."""
 KEPT_COMMITS: Final = 3
-"""Commits for which they stay as well: a run that commits once a day has slow readers, too."""
-_SWEPT: Final = ".swept-"
+"""Minimum commits that they stay as well: with one commit per day, an hour is not enough."""
+_DELETING: Final = ".swept-"
+"""Prefix of a staging folder that is being deleted."""
 
 
 def staged_tables(record: Record) -> list[str]:
-    """The tables to which a record adds files."""
+    """Return the tables that a record adds files to."""
     return list(dict.fromkeys(each.table for each in record.add))
 
 
 def forward(
     layout: Layout, record: Record, on_step: Callable[[str], None], *, sync: bool = False
 ) -> None:
-    """Moves the files of a commit from staging to their places. Does again what was half done."""
+    """Move the files of a commit from staging to their final places. It may be repeated."""
     staging = layout.staging / record.staging
     for table in staged_tables(record):
         on_step(f"forward:{table}")
         source, target = staging / table, layout.root / table / str(record.commit)
         if not source.is_dir():
-            continue  # it was moved before
+            continue  # moved by an earlier attempt
         target.parent.mkdir(exist_ok=True)
         try:
             source.rename(target)
-        except OSError:  # the folder is there already: from a log that was restored, for example
+        except OSError:  # the folder exists, for example after the log was restored
             if not target.is_dir():
                 raise
             for each in sorted(source.iterdir()):
@@ -71,13 +72,13 @@ def forward(
 
 
 def finish_staging(layout: Layout) -> None:
-    """Rolls forward what was committed, and deletes the rest of what killed runs left."""
+    """Finish commits that a kill interrupted, and delete staging that was not committed."""
     for path in layout.log.glob(".*.part"):
         path.unlink(missing_ok=True)
     if not layout.staging.is_dir():
         return
     for path in sorted(layout.staging.iterdir()):
-        own = path.with_name(path.name.removeprefix(_SWEPT))
+        own = path.with_name(path.name.removeprefix(_DELETING))
         if (record := record_of(layout, own.name)) is not None:
             path.rename(own)
             forward(layout, record, lambda _: None)
@@ -87,29 +88,32 @@ def finish_staging(layout: Layout) -> None:
 
 
 def record_of(layout: Layout, staging: str) -> Record | None:
-    """The record that names a staging folder; None when it was not committed."""
+    """Return the record that names a staging folder; None if it was not committed."""
     number = staging.split("-", 1)[0]
     if not number.isdecimal():
         return None
     try:
-        found = read_record(layout.record(int(number)))
+        record = read_record(layout.record(int(number)))
     except FileNotFoundError:
         return None
-    return found if found.staging == staging else None
+    return record if record.staging == staging else None
 
 
 def delete_staging(layout: Layout, record: Record) -> None:
-    """Deletes the staging of a commit, if all of it is in place."""
+    """Delete the staging folder of a commit if all its tables are in place."""
     if all((layout.root / table / str(record.commit)).is_dir() for table in staged_tables(record)):
         shutil.rmtree(layout.staging / record.staging, ignore_errors=True)
 
 
 def _delete(layout: Layout, path: Path) -> None:
-    """Deletes staging that was not committed. Where locks do not work its owner may be about to:
-    once the folder has another name that fails, and if it was faster the folder gets its name
-    back."""
-    own = path.with_name(path.name.removeprefix(_SWEPT))
-    swept = path.with_name(_SWEPT + own.name)
+    """Delete a staging folder that was not committed.
+
+    On a file system without locks its owner may be alive and about to commit it. So the folder is
+    renamed first, which makes the owner's `link` fail. If the owner was faster, it gets its name
+    back.
+    """
+    own = path.with_name(path.name.removeprefix(_DELETING))
+    swept = path.with_name(_DELETING + own.name)
     path.rename(swept)
     if record_of(layout, own.name) is not None:
         swept.rename(own)
@@ -127,7 +131,7 @@ def sweep_removed(
     keep_s: float = KEPT_S,
     keep_commits: int = KEPT_COMMITS,
 ) -> int:
-    """Deletes files that were removed long enough ago; tells how many bytes."""
+    """Delete files that were removed long enough ago; return the bytes freed."""
     freed = 0
     for each in list(snapshot.removed.values()):
         recent = now_ns - time_ns_of(each.time) < keep_s * 1e9
@@ -139,7 +143,7 @@ def sweep_removed(
 
 
 def _unlink(path: Path) -> int:
-    """Deletes a file, and its folder when it was the last in it."""
+    """Delete a file, and its folder if that is empty; return its size."""
     try:
         size = path.stat().st_size
         path.unlink()

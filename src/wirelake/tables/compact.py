@@ -1,13 +1,14 @@
-"""Makes few large files of many small ones.
+"""Merges small files into larger ones.
 
     compact("lake", size_bytes=256 << 20)
 
-A lake that runs as a stream gets a few files with each step. Here final files of the same table and
-protocol are joined into files of about one size, in the order of time. Roll-ups are joined by day,
-once a newer day is there, so that a step that counts a minute anew need not read all days. Whatever
-a step will replace (provisional files) and what only runs need (state) is left alone.
+A streaming run adds a few files with each step. Compaction merges final files of the same table and
+protocol into files of about one size, sorted by time. Roll-ups are merged by day, and only when
+there is a newer day, because a step that recounts a minute reads the files of that minute again:
+one large file would make it read all days. Provisional files, which the next step replaces, and
+state are not touched.
 
-DuckDB sorts, on disk where memory is short. It is one commit, however many files there are.
+DuckDB sorts, and spills to disk when memory is short. All files are replaced in one commit.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from .writer import Writer
 __all__ = ["SIZE_BYTES", "Group", "compact", "compact_with", "groups"]
 
 SIZE_BYTES: Final = 256 << 20
-"""Files of this size are read well by everybody."""
+"""Default target size: large enough for Spark and DuckDB to scan well."""
 _MEMORY: Final = "512MB"
-"""What sorting takes before it goes to disk."""
+"""Memory limit of the sort."""
 _BATCH_ROWS: Final = 16_384
 _DAY_NS: Final = 86_400 * 1_000_000_000
 _TIES: Final = ("connection", "offset")
-"""Columns that put rows of the same time in order."""
+"""Columns that order rows with the same time."""
 
 
 class Group(NamedTuple):
-    """Files that become one."""
+    """Files to merge into one."""
 
     table: str
     protocol: str | None
@@ -57,7 +58,7 @@ def compact(
     size_bytes: int = SIZE_BYTES,
     tables: Iterable[str] | None = None,
 ) -> Record | None:
-    """Joins the small files of a lake, in one commit; None when there is nothing to do."""
+    """Merge the small files of a lake in one commit; return None if there are none."""
     with Writer(root) as writer:
         return compact_with(writer, size_bytes=size_bytes, tables=tables)
 
@@ -65,38 +66,38 @@ def compact(
 def compact_with(
     writer: Writer, *, size_bytes: int = SIZE_BYTES, tables: Iterable[str] | None = None
 ) -> Record | None:
-    """The same for a lake that is being written already."""
+    """Merge small files with a writer that is already open."""
     began = time.monotonic()
-    found = groups(writer.snapshot, size_bytes, tables)
-    if not found:
+    merges = groups(writer.snapshot, size_bytes, tables)
+    if not merges:
         return None
     with writer.begin() as step:
-        for number, group in enumerate(found):
+        for number, group in enumerate(merges):
             work = step.work(f"group-{number}")
             sources = [writer.layout.place(each.path) for each in group.files]
             name = f"{group.protocol or group.table}-{number}.parquet"
-            _join(group, sources, work / name, work / "sort")
+            _merge(group, sources, work / name, work / "sort")
             step.add(group.table, work / name, protocol=group.protocol)
             for each in group.files:
                 step.remove(each.path)
         figures = {
             "seconds": round(time.monotonic() - began, 3),
-            "files": sum(len(group.files) for group in found),
-            "into": len(found),
+            "files": sum(len(group.files) for group in merges),
+            "into": len(merges),
         }
         return step.commit("compact", figures)
 
 
-# -- which -------------------------------------------------------------------------------------
+# -- selection ---------------------------------------------------------------------------------
 
 
 def groups(
     snapshot: Snapshot, size_bytes: int = SIZE_BYTES, tables: Iterable[str] | None = None
 ) -> list[Group]:
-    """The files that would be joined."""
-    wanted = PUBLIC_TABLES if tables is None else tuple(tables)
-    found: list[Group] = []
-    for table in wanted:
+    """Return the files to merge."""
+    chosen = PUBLIC_TABLES if tables is None else tuple(tables)
+    merges: list[Group] = []
+    for table in chosen:
         by_protocol: dict[str | None, list[AddedFile]] = {}
         for each in snapshot.files(table):
             if not each.provisional:
@@ -105,12 +106,12 @@ def groups(
             parts = (
                 _days(files) if "minute_ns" in time_columns(table) else _sized(files, size_bytes)
             )
-            found += [Group(table, protocol, part) for part in parts if len(part) > 1]
-    return found
+            merges += [Group(table, protocol, part) for part in parts if len(part) > 1]
+    return merges
 
 
 def _sized(files: list[AddedFile], size_bytes: int) -> Iterator[list[AddedFile]]:
-    """Small files that follow each other in time, as many as make a large one."""
+    """Yield runs of small files, in order of time, that together reach the target size."""
     part: list[AddedFile] = []
     held = 0
     for each in sorted(files, key=_time_order):
@@ -125,7 +126,7 @@ def _sized(files: list[AddedFile], size_bytes: int) -> Iterator[list[AddedFile]]
 
 
 def _days(files: list[AddedFile]) -> Iterator[list[AddedFile]]:
-    """Files within one day, for each day but the last."""
+    """Yield the files of each day except the last."""
     by_day: dict[int, list[AddedFile]] = {}
     for each in sorted(files, key=_time_order):
         if each.min_ns is not None and each.max_ns is not None:
@@ -144,11 +145,11 @@ def _time_order(file: AddedFile) -> tuple[int, int, str]:
     )
 
 
-# -- joining -----------------------------------------------------------------------------------
+# -- merging -----------------------------------------------------------------------------------
 
 
-def _join(group: Group, sources: list[Path], target: Path, work: Path) -> None:
-    """Writes the rows of some files into one, in the order of time."""
+def _merge(group: Group, sources: list[Path], target: Path, work: Path) -> None:
+    """Write the rows of several files into one, sorted by time."""
     protocols = [group.protocol] if group.table == "messages" and group.protocol else []
     columns = schema(group.table, protocols)
     with duckdb.connect(":memory:") as db, ParquetOut(target, columns) as out:
@@ -156,11 +157,11 @@ def _join(group: Group, sources: list[Path], target: Path, work: Path) -> None:
         db.execute("set temp_directory = " + literal(work))
         db.execute("set preserve_insertion_order = false")
         db.register("wirelake_columns", columns.empty_table())
-        found = db.sql(
+        rows = db.sql(
             f"select * from wirelake_columns union all by name from {read_parquet(sources)}"
             f" order by {_order(group.table, columns)}"
         )
-        for batch in found.to_arrow_reader(_BATCH_ROWS):
+        for batch in rows.to_arrow_reader(_BATCH_ROWS):
             out.write(conform(batch, columns))
 
 

@@ -1,7 +1,7 @@
-"""What is written in the log: records, the files and inputs they name, and checkpoints.
+"""The entries of the log: records with their files and inputs, and checkpoints.
 
-The fields are those of `docs/concepts/lake.md`. They are JSON on disk; a field with its default is
-left out, and a field that this version does not know is passed over.
+The fields are described in `docs/concepts/lake.md`. On disk they are JSON; fields with their
+default value are omitted, and unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""The format of the log that is written; a higher one is refused."""
+"""Version of the log format; a higher one is refused."""
 
 Kind = Literal["create", "advance", "compact", "expire"]
-"""What a commit was made for."""
+"""Reason of a commit."""
 
 _T = TypeVar("_T")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Input(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A capture that was consumed."""
+    """A capture that was read or refused."""
 
     source: str
     sequence: int
     path: str
-    """As it was named to the reader; the folder may move, its name identifies it."""
+    """Path when it was read. The folder may move: only the file name identifies a capture."""
     bytes: int
     mtime_ns: int
     fault: str | None = None
-    """late_file, vanished_file or unreadable_file, when it was refused; else it was read."""
+    """late_file, vanished_file or unreadable_file if it was refused; None if it was read."""
 
     @property
     def name(self) -> str:
-        """Its name without the folder, which is part of the source."""
+        """File name; the folder is part of the source."""
         return self.path.rsplit("/", 1)[-1]
 
 
@@ -64,15 +64,15 @@ class AddedFile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     table: str
     path: str
-    """In the lake: table, commit, name."""
+    """Path in the lake: table/commit/name."""
     rows: int
     bytes: int
     min_ns: int | None = None
-    """The earliest time in it; null when it has none."""
+    """Earliest time of its rows; None if they have none."""
     max_ns: int | None = None
-    """The latest time in it."""
+    """Latest time of its rows."""
     provisional: bool = False
-    """Whether the next step of its source replaces it."""
+    """Whether the next step of its source will replace it."""
     protocol: str | None = None
     source: str | None = None
     share: int | None = None
@@ -101,7 +101,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """A file that no longer counts, and may still be on disk."""
+    """A file that was removed from the lake and may still be on disk."""
 
     path: str
     commit: int
@@ -109,7 +109,7 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything up to a commit."""
+    """The state at a commit."""
 
     commit: int
     format: int
@@ -123,19 +123,19 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class _Version(msgspec.Struct):
-    """What must be looked at before anything else."""
+    """The versions, which are decoded first."""
 
     format: int
     schema: int
 
 
 def read_record(path: Path) -> Record:
-    """A record of the log. Raises LakeError, or FileNotFoundError when there is none."""
+    """Read a record. Raises LakeError, or FileNotFoundError if it does not exist."""
     return _decoded(path, Record)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """A checkpoint of the log. Raises LakeError, or FileNotFoundError when there is none."""
+    """Read a checkpoint. Raises LakeError, or FileNotFoundError if it does not exist."""
     return _decoded(path, Checkpoint)
 
 
@@ -153,22 +153,22 @@ def _check(version: _Version, path: Path) -> None:
     lake = path.parent.parent
     if version.format > FORMAT:
         raise NewerError(
-            f"{lake}: a lake of format {version.format}; this version of wirelake knows formats"
-            f" up to {FORMAT}: update it"
+            f"{lake}: unsupported log format {version.format}; this version of wirelake supports"
+            f" formats up to {FORMAT}: update wirelake"
         )
     if version.schema > VERSION:
         raise NewerError(
-            f"{lake}: its tables have version {version.schema}; this version of wirelake knows"
-            f" versions up to {VERSION}: update it"
+            f"{lake}: unsupported table version {version.schema}; this version of wirelake supports"
+            f" versions up to {VERSION}: update wirelake"
         )
 
 
 def iso_time(time_ns: int) -> str:
-    """A time as it stands in the log."""
-    found = _EPOCH + timedelta(microseconds=time_ns // 1_000)
-    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    """Format a time as the log has it."""
+    time = _EPOCH + timedelta(microseconds=time_ns // 1_000)
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def time_ns_of(text: str) -> int:
-    """A time of the log in nanoseconds."""
+    """Parse a time of the log to nanoseconds."""
     return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1) * 1_000

@@ -1,4 +1,4 @@
-"""What can be wrong with a lake, told in one line to whoever runs a command."""
+"""Errors of lakes; each message is one line that says what to do."""
 
 from __future__ import annotations
 

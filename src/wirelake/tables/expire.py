@@ -1,10 +1,11 @@
-"""Forgets what is old: files of tables, files that were removed, and records of the log.
+"""Removes old data: files of tables, and records of the log.
 
     expire("lake", older_than_s=30 * 86_400)
 
-A file goes when the latest time in it is older than that: whole files only, so that some rows may
-stay a while longer. Provisional files and state stay, and so does the knowledge which captures were
-read: none is read twice. Records that old go once a checkpoint has all that they say.
+A file is removed when all its rows are older. Old rows in a file with newer rows stay: rewriting
+files would cost more than the space is worth. Provisional files and state stay, and so does the
+list of consumed captures, so that none is read twice. Old records are deleted once a checkpoint
+contains what they say.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ def expire(
     tables: Iterable[str] | None = None,
     clock: Callable[[], int] = time.time_ns,
 ) -> Record | None:
-    """Forgets what is older; gives the commit that did it, None when no file was that old."""
+    """Remove old files; return the commit, or None if no file is that old."""
     if older_than_s <= 0:
-        raise LakeError(f"{older_than_s:g} s: say how old files have to be")
-    wanted = frozenset(PUBLIC_TABLES if tables is None else tables)
+        raise LakeError(f"invalid age {older_than_s:g} s; expected more than 0")
+    chosen = frozenset(PUBLIC_TABLES if tables is None else tables)
     before_ns = clock() - int(older_than_s * 1e9)
     with Writer(root, clock=clock) as writer:
-        made = _drop(writer, wanted, before_ns)
-        _fold_log(writer, min(before_ns, clock() - int(KEPT_S * 1e9)))
-        return made
+        record = _drop(writer, chosen, before_ns)
+        _truncate_log(writer, min(before_ns, clock() - int(KEPT_S * 1e9)))
+        return record
 
 
 def _drop(writer: Writer, tables: frozenset[str], before_ns: int) -> Record | None:
-    """Removes the files that are old, in one commit."""
+    """Remove old files in one commit."""
     old = [
         each
         for each in writer.snapshot.all_files()
@@ -69,8 +70,8 @@ def _drop(writer: Writer, tables: frozenset[str], before_ns: int) -> Record | No
         return step.commit("expire", figures)
 
 
-def _fold_log(writer: Writer, before_ns: int) -> None:
-    """Deletes records that are old, and the checkpoints between them, behind a new checkpoint."""
+def _truncate_log(writer: Writer, before_ns: int) -> None:
+    """Write a checkpoint, then delete older records and checkpoints."""
     layout, log = writer.layout, writer.log
     records, checkpoints = layout.logged()
     old = []
@@ -83,7 +84,7 @@ def _fold_log(writer: Writer, before_ns: int) -> None:
     last = writer.snapshot.commit
     writer.checkpoint()
     if log.snapshot().to_checkpoint() != writer.snapshot.to_checkpoint():
-        raise LakeError(f"{layout.checkpoint(last)}: was written, and says something else")
+        raise LakeError(f"{layout.checkpoint(last)}: the new checkpoint differs from the records")
     for number in old:
         layout.record(number).unlink()
     for number in checkpoints:

@@ -1,11 +1,17 @@
-"""Which captures of a folder are read next (`docs/concepts/lake.md`, *Sources and admission*).
+"""Admission: which captures of a folder are read next (`docs/concepts/lake.md`, *Sources and
+admission*).
 
     captures = discover("captures")
-    found = opened(admit(captures, snapshot, time.time_ns()))
-    found.admitted, found.refused, found.waiting
+    admission = check_readable(admit(captures, snapshot, time.time_ns()))
+    admission.admitted, admission.refused, admission.waiting
 
-`admit` does not look at the disk or the clock: the listing and the time are its arguments. `opened`
-looks whether what was admitted can be opened.
+The tables of a connection are a left fold over its packets in source order, so the files of a
+source must be read in the order of their sequence numbers, and each exactly once. That is why a
+file waits for a missing predecessor (up to a lateness bound), why a file that comes after its
+successor was read is refused, and why a file that may still grow is not read at all.
+
+`admit` is a pure function of the listing, the snapshot and the time. `check_readable` then opens
+the admitted files.
 """
 
 from __future__ import annotations
@@ -33,46 +39,46 @@ __all__ = [
     "Capture",
     "Watch",
     "admit",
+    "check_readable",
     "discover",
     "identified",
-    "opened",
     "unchanged",
 ]
 
 LATENESS_S: Final = 600.0
-"""How long a file is waited for that should come before one that is there."""
+"""Maximum time that a file waits for a missing predecessor."""
 SETTLE_S: Final = 10.0
-"""How long a file is left alone after it was last written to."""
-_COUNTED: Final = 1_000_000
-"""Numbers that are further apart than this do not count files: they are dates, or times."""
+"""Time since the last write after which a file is considered complete."""
+_MAX_GAP: Final = 1_000_000
+"""Numbers further apart than this are dates or times in the file names, not a count of files."""
 _NAME: Final = re.compile(
     r"(?P<stem>.+)\.(pcap|pcapng|cap|ntar)(?P<rotated>\d{0,9})(\.(gz|zst))?", re.IGNORECASE
 )
 _NUMBERED: Final = re.compile(r"(?P<source>(.*\D)?)(?P<number>\d{1,18})")
 _RING: Final = re.compile(r"(?P<source>.+)_(?P<number>\d{5,9})_\d{14}")
-"""How dumpcap names the files of a ring: a number, and when each was begun."""
+"""Names of dumpcap's ring buffer: a number, and the time when the file was created."""
 _HEAD: Final = Limits(chunk_bytes=4_096)
-"""Of a file only its first section header is read."""
+"""Only the first section header of a file is read."""
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture in the folder that is watched."""
+    """A capture in the folder."""
 
     source: str
     sequence: int
     path: str
-    """Absolute."""
+    """Absolute path."""
     bytes: int
     mtime_ns: int
     is_recording: bool = False
 
     @property
     def name(self) -> str:
-        """Its name without the folder, which is part of the source."""
+        """File name; the folder is part of the source."""
         return os.path.basename(self.path)
 
     def consumed(self, fault: str | None = None) -> Input:
-        """The same as an input of a commit."""
+        """Return it as an input of a commit."""
         return Input(
             source=self.source,
             sequence=self.sequence,
@@ -84,36 +90,36 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, kw_only=True):
-    """What is read next, and what is not."""
+    """The captures to read next, and the others."""
 
     admitted: list[Input] = []
-    """By source, in the order of their sequence."""
+    """By source and sequence number."""
     refused: list[Input] = []
-    """With the fault that each becomes."""
+    """Each with its fault."""
     waiting: list[tuple[Capture, str]] = []
-    """With the reason why."""
+    """Each with the reason."""
 
 
-# -- looking -------------------------------------------------------------------------------------
+# -- listing -------------------------------------------------------------------------------------
 
 
 class Watch:
-    """A folder of captures, looked at again and again; files are opened once."""
+    """A folder of captures that is listed repeatedly; each file is opened once."""
 
     def __init__(self, folder: str | os.PathLike[str]):
         self._folder = Path(folder).absolute()
         self._origins: dict[tuple[str, int], tuple[str, int] | None] = {}
 
     def look(self) -> list[Capture]:
-        """The captures that there are now, by source and sequence. Raises LakeError."""
+        """List the captures by source and sequence number. Raises LakeError."""
         if not self._folder.is_dir():
-            raise LakeError(f"{self._folder}: there is no such folder of captures")
-        found = [self._capture(*each) for each in _files(self._folder)]
+            raise LakeError(f"{self._folder}: no such folder of captures")
+        captures = [self._capture(*each) for each in _files(self._folder)]
         origins = self._origins
         self._origins = {
-            key: origins[key] for each in found if (key := (each.path, each.mtime_ns)) in origins
+            key: origins[key] for each in captures if (key := (each.path, each.mtime_ns)) in origins
         }
-        return sorted(found, key=lambda each: (each.source, each.sequence, each.path))
+        return sorted(captures, key=lambda each: (each.source, each.sequence, each.path))
 
     def _capture(self, path: str, stem: str, status: os.stat_result) -> Capture:
         key = (path, status.st_mtime_ns)
@@ -133,20 +139,20 @@ class Watch:
 
 
 def discover(folder: str | os.PathLike[str]) -> list[Capture]:
-    """The captures in a folder and in those below, by source and sequence. Raises LakeError."""
+    """List the captures in a folder and its subfolders. Raises LakeError."""
     return Watch(folder).look()
 
 
 def identified(path: str | os.PathLike[str]) -> Capture:
-    """One capture, whatever its name, as its own folder would list it. Raises OSError."""
-    found = Path(path).absolute()
-    match = _NAME.fullmatch(found.name)
-    stem = found.name if match is None else _stem(match)
-    return Watch(found.parent)._capture(str(found), stem, found.stat())
+    """Return one capture, whatever its name, as a listing of its folder has it."""
+    file = Path(path).absolute()
+    match = _NAME.fullmatch(file.name)
+    stem = file.name if match is None else _stem(match)
+    return Watch(file.parent)._capture(str(file), stem, file.stat())
 
 
 def unchanged(before: Iterable[Capture], after: Iterable[Capture]) -> frozenset[str]:
-    """The paths of files that did not change from one look to the next."""
+    """Return the paths of files that did not change between two listings."""
     sizes = {each.path: (each.bytes, each.mtime_ns) for each in before}
     return frozenset(
         each.path for each in after if sizes.get(each.path) == (each.bytes, each.mtime_ns)
@@ -164,20 +170,20 @@ def _files(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
             try:
                 status = os.stat(path)
             except OSError:
-                continue  # it went away in between
+                continue  # deleted since it was listed
             if os.path.isfile(path):
                 yield path, _stem(match), status
 
 
 def _stem(match: re.Match[str]) -> str:
-    """The name without its extension; tcpdump puts its number behind that: trace.pcap2."""
+    """Return the name without its extension; tcpdump appends its number: trace.pcap2."""
     return f"{match['stem']}-{match['rotated']}" if match["rotated"] else match["stem"]
 
 
 def _origin(path: str) -> tuple[str, int] | None:
-    """What the section header of a recording says; None when it is none, or cannot be read."""
+    """Return source and sequence number of a recording; None if it is not one or unreadable."""
     try:
-        # What is no capture at all would be read to its end.
+        # `elements` would search a file that is not a capture to its end.
         first = next(elements(path, limits=_HEAD), None) if knows(path, limits=_HEAD) else None
     except OSError:
         return None
@@ -187,7 +193,7 @@ def _origin(path: str) -> tuple[str, int] | None:
 
 
 def _named(stem: str) -> tuple[str, int]:
-    """Source and sequence, as the name tells."""
+    """Return source and sequence number from a file name."""
     if ring := _RING.fullmatch(stem):
         return ring["source"], int(ring["number"])
     match = _NUMBERED.fullmatch(stem)
@@ -197,7 +203,7 @@ def _named(stem: str) -> tuple[str, int]:
     return source[:-1] if source.endswith(("-", "_", ".")) else source, int(match["number"])
 
 
-# -- admitting -----------------------------------------------------------------------------------
+# -- admission -----------------------------------------------------------------------------------
 
 
 def admit(
@@ -209,39 +215,43 @@ def admit(
     settle_s: float = SETTLE_S,
     still: frozenset[str] = frozenset(),
     up_to: Mapping[str, int] | None = None,
-    most_files: int | None = None,
-    most_bytes: int | None = None,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
 ) -> Admission:
-    """What is read next of these captures.
+    """Decide which captures to read next.
 
-    `still` has the paths of files that are known not to grow. `up_to` says by source how far to
-    go; sources that it does not name wait. At most `most_files` are admitted, and at least one
-    but otherwise at most `most_bytes`: the oldest first, without changing the order of a source.
+    `still` has the paths of files that are known not to grow. `up_to` has the last sequence number
+    to read by source; sources that are not in it wait. At most `max_files` are admitted, and at
+    most `max_bytes` but at least one file: the oldest first, in the order of each source.
     """
     rules = _Rules(now_ns, lateness_s, settle_s, still)
     by_source: dict[str, list[Capture]] = {}
     for each in sorted(captures, key=lambda each: (each.source, each.sequence, each.path)):
         by_source.setdefault(each.source, []).append(each)
-    found = Admission(admitted=[], refused=[], waiting=[])
+    admission = Admission(admitted=[], refused=[], waiting=[])
     candidates: list[Capture] = []
     for source, files in by_source.items():
         bound = None if up_to is None else up_to.get(source, -1)
-        queue = _Queue(rules, snapshot.sources.get(source) or Source(), bound, found)
+        queue = _Queue(rules, snapshot.sources.get(source) or Source(), bound, admission)
         candidates += queue.admitted(files)
-    _limit(candidates, found, most_files, most_bytes)
-    return found
+    _limit(candidates, admission, max_files, max_bytes)
+    return admission
 
 
 class _Rules(msgspec.Struct, frozen=True):
-    """When a file may be read."""
+    """The time and the bounds of one admission."""
 
     now_ns: int
     lateness_s: float
     settle_s: float
     still: frozenset[str]
 
-    def is_sealed(self, capture: Capture, *, has_later: bool) -> bool:
-        """Whether nobody writes to it any more."""
+    def is_complete(self, capture: Capture, *, has_later: bool) -> bool:
+        """Return whether a file no longer grows.
+
+        Recordings get their final name when they are complete; other writers start a file after
+        they have finished the one before.
+        """
         return (
             capture.is_recording
             or has_later
@@ -249,8 +259,8 @@ class _Rules(msgspec.Struct, frozen=True):
             or self._age_s(capture) >= self.settle_s
         )
 
-    def is_late_enough(self, capture: Capture) -> bool:
-        """Whether what should come before it was waited for long enough."""
+    def has_waited(self, capture: Capture) -> bool:
+        """Return whether the wait for its predecessor is over."""
         return self._age_s(capture) >= self.lateness_s
 
     def _age_s(self, capture: Capture) -> float:
@@ -258,80 +268,81 @@ class _Rules(msgspec.Struct, frozen=True):
 
 
 class _Queue:
-    """The files of one source, in the order of their sequence."""
+    """The files of one source, in the order of their sequence numbers."""
 
-    def __init__(self, rules: _Rules, source: Source, bound: int | None, found: Admission):
+    def __init__(self, rules: _Rules, source: Source, bound: int | None, admission: Admission):
         self._rules = rules
         self._source = source
         self._bound = bound
-        self._found = found
+        self._admission = admission
         self._last = source.last
         self._first = source.first
 
     def admitted(self, files: list[Capture]) -> Iterator[Capture]:
-        """Those that may be read; the others are refused, or wait."""
-        new = [each for each in files if not self._is_over(each)]
+        """Yield the files that may be read; add the others to refused or waiting."""
+        new = [each for each in files if not self._is_consumed(each)]
         highest = max((each.sequence for each in new), default=0)
         first_waiting = ""
         for each in new:
             if self._last is not None and each.sequence <= self._last:
-                self._found.refused.append(each.consumed("late_file"))
+                self._admission.refused.append(each.consumed("late_file"))
                 continue
-            why = f"behind {first_waiting}" if first_waiting else self._why_not(each, highest)
-            if why:
-                self._found.waiting.append((each, why))
+            reason = f"after {first_waiting}" if first_waiting else self._wait_reason(each, highest)
+            if reason:
+                self._admission.waiting.append((each, reason))
                 first_waiting = first_waiting or each.name
                 continue
             self._last = each.sequence
             self._first = each.sequence if self._first is None else self._first
             yield each
 
-    def _is_over(self, capture: Capture) -> bool:
-        """Whether it was consumed before: read, or refused for having changed since."""
+    def _is_consumed(self, capture: Capture) -> bool:
+        """Return whether it was read or refused before; a file that grew since is refused."""
         known = self._source.known(capture.sequence, capture.name)
         return known is not None and (known.fault is not None or known.bytes == capture.bytes)
 
-    def _why_not(self, capture: Capture, highest: int) -> str:
+    def _wait_reason(self, capture: Capture, highest: int) -> str:
         if self._bound is not None and capture.sequence > self._bound:
-            return "not asked for yet"
-        if not self._rules.is_sealed(capture, has_later=capture.sequence < highest):
-            return "may still be written to"
-        if self._is_next(capture.sequence) or self._rules.is_late_enough(capture):
+            return "not requested yet"
+        if not self._rules.is_complete(capture, has_later=capture.sequence < highest):
+            return "may still be growing"
+        if self._is_next(capture.sequence) or self._rules.has_waited(capture):
             return ""
-        return f"number {capture.sequence - 1} is missing"
+        return f"sequence {capture.sequence - 1} is missing"
 
     def _is_next(self, sequence: int) -> bool:
         if self._last is None or self._first is None:
-            return sequence <= 1 or sequence > _COUNTED
+            return sequence <= 1 or sequence > _MAX_GAP
         return (
             sequence == self._last + 1
-            or sequence - self._last > _COUNTED
-            or self._first > _COUNTED  # dates: an hour may be less than a million apart
+            or sequence - self._last > _MAX_GAP
+            or self._first
+            > _MAX_GAP  # dates: files an hour apart may differ by less than a million
         )
 
 
 def _limit(
-    candidates: list[Capture], found: Admission, most_files: int | None, most_bytes: int | None
+    candidates: list[Capture], admission: Admission, max_files: int | None, max_bytes: int | None
 ) -> None:
-    """Admits the oldest of them, as many as are wanted."""
+    """Admit the oldest candidates up to the limits; the others wait."""
     files = bytes_ = 0
     full = False
     chosen: list[Capture] = []
     for each in _oldest_first(candidates):
-        full = full or (most_files is not None and files >= most_files)
-        full = full or (most_bytes is not None and files > 0 and bytes_ + each.bytes > most_bytes)
+        full = full or (max_files is not None and files >= max_files)
+        full = full or (max_bytes is not None and files > 0 and bytes_ + each.bytes > max_bytes)
         if full:
-            found.waiting.append((each, "comes with the next step"))
+            admission.waiting.append((each, "next step"))
             continue
         files += 1
         bytes_ += each.bytes
         chosen.append(each)
     chosen.sort(key=lambda each: (each.source, each.sequence))
-    found.admitted += [each.consumed() for each in chosen]
+    admission.admitted += [each.consumed() for each in chosen]
 
 
 def _oldest_first(captures: Iterable[Capture]) -> list[Capture]:
-    """By time, where a file is no older than those before it in its source."""
+    """Sort by time, but never before a predecessor of the same source."""
     newest: dict[str, int] = {}
     keyed = []
     for each in captures:
@@ -340,9 +351,11 @@ def _oldest_first(captures: Iterable[Capture]) -> list[Capture]:
     return [each for *_, each in sorted(keyed, key=lambda entry: entry[:3])]
 
 
-def opened(admission: Admission) -> Admission:
-    """The same, where files that are gone or cannot be opened are refused: their turn has come, so
-    what comes after them is admitted all the same."""
+def check_readable(admission: Admission) -> Admission:
+    """Refuse admitted files that cannot be opened.
+
+    It is their turn, so their successors are admitted all the same.
+    """
     admitted: list[Input] = []
     refused = list(admission.refused)
     for each in admission.admitted:

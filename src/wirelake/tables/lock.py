@@ -1,7 +1,8 @@
-"""One writer at a time: a lock on a file, with the name of who holds it in it.
+"""The writer lock of a lake: `flock` on a file that names its holder.
 
-The lock is the system's (`flock`): it goes away with its process, however that ends. Where the file
-system has no locks there is none, and the log alone decides between two writers.
+The kernel releases the lock when the process ends, however it ends, so there are no stale locks.
+The lock only avoids wasted work: on a file system without locks, the exclusive creation of the
+record (`log.py`) still decides between two writers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _UNSUPPORTED: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errn
 
 
 class _Holder(msgspec.Struct):
-    """Who holds a lock."""
+    """The process that holds a lock."""
 
     pid: int
     host: str
@@ -38,14 +39,14 @@ class Lock:
         self._file: int | None = None
 
     def take(self, since: str) -> None:
-        """Takes the lock, from this time on. Raises LakeError when somebody else has it."""
+        """Take the lock. Raises LakeError if another process holds it."""
         opened = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(opened)
             raise LakeError(
-                f"{self._path.parent}: {self._told()}; wait for it or stop it"
+                f"{self._path.parent}: {self._holder()}; wait for it or stop it"
             ) from None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
@@ -56,13 +57,13 @@ class Lock:
         os.pwrite(opened, msgspec.json.encode(_Holder(os.getpid(), socket.gethostname(), since)), 0)
 
     def release(self) -> None:
-        """Gives the lock back."""
+        """Release the lock."""
         if self._file is not None:
             os.ftruncate(self._file, 0)
             os.close(self._file)
             self._file = None
 
-    def _told(self) -> str:
+    def _holder(self) -> str:
         try:
             holder = msgspec.json.decode(self._path.read_bytes(), type=_Holder)
         except (OSError, msgspec.MsgspecError):

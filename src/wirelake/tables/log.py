@@ -1,13 +1,19 @@
-"""The log of a lake: one file for each commit, and checkpoints to read fewer of them.
+"""The log of a lake: one JSON record per commit, and checkpoints to read fewer of them.
 
     log = Log("lake")
     now = log.snapshot()
     for record in log.records(since=now.commit + 1):
         ...
 
-A record is written to a temporary file, synced, and linked to its name. The link fails when the
-name exists, so of two writers only one makes a commit (`docs/concepts/lake.md`). Readers lock
-nothing.
+A record is written to a temporary file, synced, and then hard-linked to its name. Two properties
+decide this order (`docs/concepts/lake.md`, *How a commit is made*):
+
+- `link` fails if the name exists, so only one of two writers can create commit n. A rename would
+  overwrite the other writer's record without an error.
+- The contents are on disk before the name, and the name is on disk (fsync of the folder) before the
+  commit is reported. After a power failure a record is complete or absent, never half written.
+
+Readers take no lock: a record never changes once it has its name.
 """
 
 from __future__ import annotations
@@ -50,14 +56,13 @@ __all__ = [
 ]
 
 CHECKPOINT_EVERY: Final = 50
-"""Commits from one checkpoint to the next: so many files are read at most, beside one that holds
-everything."""
-_TRIES: Final = 5
-"""How often a reader looks again when records go away under it: `expire` deletes old ones."""
+"""Commits between checkpoints: a reader opens one checkpoint and at most this many records."""
+_ATTEMPTS: Final = 5
+"""Attempts of a reader to list and read the log while `expire` deletes old records."""
 
 
 class Log:
-    """The log of the lake in a folder."""
+    """The log of a lake."""
 
     def __init__(self, root: str | os.PathLike[str]):
         self.layout = Layout(root)
@@ -65,56 +70,61 @@ class Log:
     # -- reading -----------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether there is a lake."""
+        """Return whether the lake exists."""
         return self.last() is not None
 
     def last(self) -> int | None:
-        """The number of the last commit; None when there is no lake."""
+        """Return the number of the last commit; None if there is no lake."""
         records, checkpoints = self.layout.logged()
         return max((*records[-1:], *checkpoints[-1:]), default=None)
 
     def records(self, since: int = 0) -> Iterator[Record]:
-        """The records from this commit on. Raises LakeError where one is missing."""
+        """Yield the records from this commit on. Raises LakeError if one is missing."""
         numbers = [each for each in self.layout.logged()[0] if each >= since]
-        for wanted, number in enumerate(numbers, since):
-            if number != wanted:
-                raise self._hole(wanted)
+        for expected, number in enumerate(numbers, since):
+            if number != expected:
+                raise self._missing(expected)
             try:
                 yield read_record(self.layout.record(number))
             except FileNotFoundError:
-                raise self._hole(number) from None
+                raise self._missing(number) from None
 
     def snapshot(self, commit: int | None = None) -> Snapshot:
-        """What the lake is now, or was at a commit. Raises LakeError."""
-        for _ in range(_TRIES - 1):
+        """Return the state of the lake, now or at a commit. Raises LakeError."""
+        for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(FileNotFoundError):
                 return self._snapshot(commit)
         try:
             return self._snapshot(commit)
         except FileNotFoundError as error:
-            raise LakeError(f"{error.filename}: gone while the log was read; try again") from error
+            raise LakeError(
+                f"{error.filename}: deleted while the log was read; try again"
+            ) from error
 
     def _snapshot(self, commit: int | None) -> Snapshot:
         records, checkpoints = self.layout.logged()
-        last = self._wanted(commit, max((*records[-1:], *checkpoints[-1:]), default=None))
-        found = self._begun(last, checkpoints)
-        there = set(records)
-        for number in range(found.commit + 1, last + 1):
-            if number not in there:
-                raise self._hole(number)
-            found.apply(read_record(self.layout.record(number)))
-        return found
+        last = self._check_commit(commit, max((*records[-1:], *checkpoints[-1:]), default=None))
+        snapshot = self._from_checkpoint(last, checkpoints)
+        present = set(records)
+        for number in range(snapshot.commit + 1, last + 1):
+            if number not in present:
+                raise self._missing(number)
+            snapshot.apply(read_record(self.layout.record(number)))
+        return snapshot
 
-    def _wanted(self, commit: int | None, last: int | None) -> int:
+    def _check_commit(self, commit: int | None, last: int | None) -> int:
         root = self.layout.root
         if last is None:
-            raise LakeError(f"{root}: there is no lake; `wirelake lake run` makes one")
+            raise LakeError(f"{root}: no lake in this folder; `wirelake lake run` creates one")
         if commit is not None and not 0 <= commit <= last:
-            raise LakeError(f"{root}: there is no commit {commit}; the last one is {last}")
+            raise LakeError(f"{root}: no such commit {commit}; expected 0-{last}")
         return last if commit is None else commit
 
-    def _begun(self, last: int, checkpoints: list[int]) -> Snapshot:
-        """What the newest checkpoint says that can be read; nothing when there is none."""
+    def _from_checkpoint(self, last: int, checkpoints: list[int]) -> Snapshot:
+        """Return the state of the newest readable checkpoint; an empty one if there is none.
+
+        A damaged checkpoint is only an error if the records that it replaces are gone.
+        """
         damaged: DamagedError | None = None
         for number in reversed([each for each in checkpoints if each <= last]):
             try:
@@ -127,20 +137,19 @@ class Log:
             raise damaged
         return Snapshot()
 
-    def _hole(self, number: int) -> LakeError:
+    def _missing(self, number: int) -> LakeError:
         records, checkpoints = self.layout.logged()
         oldest = min((*records[:1], *checkpoints[:1]), default=number)
         if number < oldest:
             return LakeError(
-                f"{self.layout.root}: commit {number} is no longer in the log;"
-                f" the oldest that is known is {oldest}"
+                f"{self.layout.root}: commit {number} has expired; the oldest one is {oldest}"
             )
         return LakeError(f"{self.layout.record(number)}: missing; restore it from a backup")
 
     # -- writing -----------------------------------------------------------------------------
 
     def commit(self, record: Record) -> None:
-        """Adds a record. Raises LakeError when there is one with this number already."""
+        """Add a record. Raises LakeError if its commit already exists."""
         self.layout.log.mkdir(parents=True, exist_ok=True)
         part = self.layout.log / f".{record.commit:020d}.{secrets.token_hex(4)}.part"
         self.prepare(record, part)
@@ -150,26 +159,31 @@ class Log:
             part.unlink(missing_ok=True)
 
     def prepare(self, record: Record, part: Path) -> None:
-        """Writes a record to a file that is not in the log yet."""
+        """Write a record to a file outside the log, and sync it."""
         write_synced(part, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
     def link(self, part: Path, commit: int) -> None:
-        """Makes a prepared record count. Raises LakeError when somebody else was faster."""
+        """Publish a prepared record. Raises LakeError if another writer made this commit."""
         try:
             os.link(part, self.layout.record(commit))
         except FileExistsError:
-            if part.stat().st_nlink == 1:  # 2: it was this link, whose answer a network lost
+            # NFS may perform the link and lose the reply; the retry then fails with EEXIST. Two
+            # links mean that the name is ours.
+            if part.stat().st_nlink == 1:
                 raise LakeError(
-                    f"{self.layout.root}: another run made commit {commit}; run again"
+                    f"{self.layout.root}: another writer made commit {commit}; run again"
                 ) from None
         sync_folder(self.layout.log)
 
     def last_checkpoint(self) -> int:
-        """The commit of the newest checkpoint; -1 without one."""
+        """Return the commit of the newest checkpoint; -1 if there is none."""
         return max(self.layout.logged()[1], default=-1)
 
     def checkpoint(self, snapshot: Snapshot) -> None:
-        """Writes everything up to a commit."""
+        """Write a checkpoint of a snapshot.
+
+        It may replace one with the same number: both have the same contents.
+        """
         place = self.layout.checkpoint(snapshot.commit)
         part = self.layout.log / f".{place.name}.{secrets.token_hex(4)}.part"
         try:
@@ -181,7 +195,7 @@ class Log:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Writes a file and brings it to disk."""
+    """Write a file and sync it to disk."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()

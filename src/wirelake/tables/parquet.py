@@ -1,14 +1,14 @@
-"""Tables to Parquet.
+"""Parquet files of tables.
 
     with ParquetOut(path, schema) as out:
         for batch in read_batches(files, options):
             out.write(batch)
-    stats(path)                 rows, bytes and times, from the footer
+    stats(path)                 # rows, bytes and times, from the footer
 
-The encodings are chosen by what the columns hold. Times and places go up from row to row, so their
-differences are stored. Other 64-bit numbers are ids and sizes, mostly different: looking for equal
-ones would cost more than it saves. Everything else is stored as a dictionary while that is small.
-Compared with the defaults this takes about a quarter less time and space.
+Encodings depend on the columns. Times and offsets increase from row to row: delta encoding. Other
+64-bit numbers are ids and sizes, mostly distinct, so a dictionary would cost more than it saves.
+Everything else is dictionary-encoded while the dictionary is small. Compared with the defaults this
+takes about a quarter less time and space.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from wirelake.records.schema import COMMON, TABLES
 __all__ = ["ParquetOut", "Stats", "stats", "time_columns"]
 
 _ROW_GROUP: Final = 131_072
-"""Rows that are written together: statistics pay off, and memory stays small."""
-_HELD_BYTES: Final = 64 << 20
-"""Bytes after which a group is written, however few rows it has."""
-_RISING: Final = frozenset({"ts_ns", "first_ns", "last_ns", "offset", "request_ns", "response_ns"})
-"""Columns that go up from row to row."""
+"""Rows per row group: enough for useful statistics, few enough for little memory."""
+_MAX_GROUP_BYTES: Final = 64 << 20
+"""Bytes after which a row group is written, however few rows it has."""
+_INCREASING: Final = frozenset(
+    {"ts_ns", "first_ns", "last_ns", "offset", "request_ns", "response_ns"}
+)
+"""Columns that increase from row to row."""
 _TIMES: Final = (
     ("ts_ns",),
     ("minute_ns",),
@@ -38,14 +40,14 @@ _TIMES: Final = (
     ("published_ns", "first_sent_ns", "last_sent_ns", "acked_ns"),
     ("first_ns", "last_ns"),
 )
-"""The columns that say when a row was: the first of these that a table has any of."""
+"""Time columns: those of the first group that a table has any of."""
 
 
 class ParquetOut:
-    """One Parquet file under construction."""
+    """A Parquet file that is being written."""
 
     def __init__(self, out: str | os.PathLike[str] | BinaryIO, schema: pa.Schema):
-        """`out` is a path, or a file that is open for writing."""
+        """Open the file; `out` is a path or a file open for writing."""
         self._schema = schema
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
@@ -55,20 +57,20 @@ class ParquetOut:
             use_dictionary=_dictionaries(schema),
             write_statistics=[field.name for field in schema if not pa.types.is_nested(field.type)],
             column_encoding={
-                name: "DELTA_BINARY_PACKED" for name in schema.names if name in _RISING
+                name: "DELTA_BINARY_PACKED" for name in schema.names if name in _INCREASING
             },
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Adds rows."""
+        """Add rows."""
         self._held.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows >= _ROW_GROUP or self._bytes >= _HELD_BYTES:
+        if self._rows >= _ROW_GROUP or self._bytes >= _MAX_GROUP_BYTES:
             self._flush()
 
     def close(self) -> None:
-        """Finishes the file."""
+        """Finish the file."""
         self._flush()
         self._writer.close()
 
@@ -93,7 +95,10 @@ class ParquetOut:
 
 
 def _dictionaries(schema: pa.Schema) -> list[str]:
-    """The columns, by their paths in the file, that may be stored as dictionaries."""
+    """Return the paths of the columns that may be dictionary-encoded.
+
+    Only a written file tells the physical type of each nested column.
+    """
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema):
         pass
@@ -103,23 +108,23 @@ def _dictionaries(schema: pa.Schema) -> list[str]:
 
 
 class Stats(NamedTuple):
-    """What the footer of a file says."""
+    """Statistics from the footer of a file."""
 
     rows: int
     bytes: int
     min_ns: int | None
-    """The earliest time in it; None when it has none."""
+    """Earliest time; None if it has no times."""
     max_ns: int | None
-    """The latest time in it."""
+    """Latest time."""
 
 
 def time_columns(table: str) -> tuple[str, ...]:
-    """The columns of a table that say when a row was; several where some may be null."""
+    """Return the time columns of a table; several if some may be null."""
     return _time_columns((COMMON if table == "messages" else TABLES[table]).names)
 
 
 def stats(path: str | os.PathLike[str]) -> Stats:
-    """Rows, bytes and times of a file. Raises pa.ArrowInvalid when it is no Parquet file."""
+    """Return rows, bytes and times of a file. Raises pa.ArrowInvalid if it is not Parquet."""
     metadata = pq.read_metadata(os.fspath(path))
     times = frozenset(_time_columns(metadata.schema.to_arrow_schema().names))
     least: list[int] = []

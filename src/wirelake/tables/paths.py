@@ -1,8 +1,8 @@
-"""Where things are in the folder of a lake (`docs/concepts/lake.md`, section *The log*).
+"""Paths in the folder of a lake (`docs/concepts/lake.md`, section *The log*).
 
 layout = Layout("lake")
-layout.record(7)                            lake/_log/00000000000000000007.json
-layout.resolve("calls/7/a.parquet", record)     there, or still in staging
+layout.record(7)                              # lake/_log/00000000000000000007.json
+layout.resolve("calls/7/a.parquet", record)   # its place, or still in staging
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ PUBLIC_TABLES: Final = (
     "messages", "faults", "coverage", "calls", "deliveries", "connections", "tunnels",
     "traffic_minutes", "latency_minutes", "delivery_minutes", "error_minutes", "talker_minutes",
 )  # fmt: skip
-"""The tables of a lake that are for people. Names that begin with `_` are state."""
+"""The tables of a lake. Names that begin with `_` are internal state."""
 
 _RECORD: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.json")
 
 
 class Staged(Protocol):
-    """Whatever knows from which folder its files are moved: a record, or a snapshot."""
+    """A record or a snapshot: it names the staging folder of its files."""
 
     @property
     def staging(self) -> str: ...
 
 
 def is_public(table: str) -> bool:
-    """Whether a table is for people, not state."""
+    """Return whether a table is public, not internal state."""
     return not table.startswith("_")
 
 
 def table_of(path: str) -> str:
-    """The table of a file, by its path in the lake."""
+    """Return the table of a file from its path in the lake."""
     return path.split("/", 1)[0]
 
 
 def commit_of(path: str) -> int:
-    """The commit that added a file, by its path in the lake."""
+    """Return the commit that added a file from its path in the lake."""
     return int(path.split("/", 2)[1])
 
 
@@ -58,15 +58,15 @@ class Layout:
         self.lock = self.root / "_lock"
 
     def record(self, commit: int) -> Path:
-        """The file with the record of a commit."""
+        """Return the path of the record of a commit."""
         return self.log / f"{commit:020d}.json"
 
     def checkpoint(self, commit: int) -> Path:
-        """The file with everything up to a commit."""
+        """Return the path of the checkpoint at a commit."""
         return self.log / f"{commit:020d}.checkpoint.json"
 
     def logged(self) -> tuple[list[int], list[int]]:
-        """The numbers of the records that there are, and of the checkpoints, rising."""
+        """Return the sorted numbers of all records and of all checkpoints."""
         try:
             names = os.listdir(self.log)
         except (FileNotFoundError, NotADirectoryError):
@@ -74,25 +74,25 @@ class Layout:
         return _numbers(_RECORD, names), _numbers(_CHECKPOINT, names)
 
     def place(self, path: str) -> Path:
-        """Where a file is once its commit was rolled forward."""
+        """Return the final path of a file."""
         return self.root / path
 
     def staged(self, staging: str, path: str) -> Path:
-        """Where a file is before that."""
+        """Return the path of a file in staging."""
         table, _, name = path.split("/", 2)
         return self.staging / staging / table / name
 
     def resolve(self, path: str, record: Staged) -> Path:
-        """Where a file is now: in place, or in the folder from which it is about to be moved."""
+        """Return where a file is now: at its final path, or still in staging."""
         place = self.place(path)
         if place.exists():
             return place
         staged = self.staged(record.staging, path) if record.staging else place
         if staged.exists():
             return staged
-        if place.exists():  # it was moved in between
+        if place.exists():  # it was moved between the two checks
             return place
-        raise LakeError(f"{place}: the log names this file, and it is not there")
+        raise LakeError(f"{place}: missing; the log lists this file")
 
 
 def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:

@@ -3,17 +3,17 @@
     with open_lake("lake") as db:
         db.sql("select target, ms(max(latency_ns)) from calls group by all").show()
 
-There is a view for each table, with all columns of this version: what an older lake lacks is null,
-and a table without rows is there, too. They show the lake as it was when it was opened, or at a
-commit. Beside them:
+Each table is a view with all columns of this version; columns that an older lake lacks are null,
+and a table without rows is empty. The views show the lake at the time it was opened, or at a
+commit. In addition there are:
 
-    lake_tables, lake_files, lake_inputs    what the log says of tables, files and captures
+    lake_tables, lake_files, lake_inputs    tables, files and captures as the log lists them
     ns(t)                                   nanoseconds since 1970 as a timestamp
     ms(n)                                   nanoseconds as milliseconds
     masked(text)                            a secret as *** and its length
-    var_text(v)                             a value of ESNP that says its own type, as text
+    var_text(v)                             an ESNP Var value as text
 
-Nothing is loaded from the network: extensions are neither installed nor loaded by themselves.
+Nothing is loaded from the network: DuckDB may neither install nor load extensions on its own.
 """
 
 from __future__ import annotations
@@ -51,47 +51,47 @@ _VAR: Final = (
     ' "text" varchar, "bytes" blob)[]'
 )
 _EMPTY: Final = "wirelake_empty"
-"""The schema of tables that have the columns and no rows."""
+"""Schema of the empty tables that give the views their columns."""
 _GLOB: Final = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]"})
-"""A path without the meaning that DuckDB gives to some characters."""
+"""Escapes for characters that DuckDB treats as glob patterns."""
 
 
 def open_lake(root: str | os.PathLike[str], commit: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A connection to a database in memory with the tables of a lake. Raises LakeError."""
+    """Open an in-memory database with the tables of a lake. Raises LakeError."""
     log = Log(root)
     snapshot = log.snapshot(commit)
-    places: dict[str, list[Path]] = {}
+    paths: dict[str, list[Path]] = {}
     for file, path in files_at(log.layout, snapshot, snapshot.public_files()):
-        places.setdefault(file.table, []).append(path)
+        paths.setdefault(file.table, []).append(path)
     db = duckdb.connect(":memory:", config=_CONFIG)
     db.execute(f"create schema {_EMPTY}")
-    for name in (*PUBLIC_TABLES, *sorted(places.keys() - set(PUBLIC_TABLES))):
-        _create_view(db, name, places.get(name, []))
-    _create_facts(db, snapshot)
+    for name in (*PUBLIC_TABLES, *sorted(paths.keys() - set(PUBLIC_TABLES))):
+        _create_view(db, name, paths.get(name, []))
+    _create_log_tables(db, snapshot)
     for macro in _MACROS:
         db.execute(macro)
     db.create_function("var_text", var_text, [_VAR], "varchar")
     return db
 
 
-def _create_view(db: duckdb.DuckDBPyConnection, name: str, places: Sequence[Path]) -> None:
+def _create_view(db: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
     parts = []
     if name in PUBLIC_TABLES:
         _create_table(db, f"{_EMPTY}.{name}", schema(name).empty_table())
         parts.append(f"select * from {_EMPTY}.{name}")
-    if places:
-        parts.append(f"select * from {read_parquet(places)}")
+    if paths:
+        parts.append(f"select * from {read_parquet(paths)}")
     db.execute(f'create view "{name}" as {" union all by name ".join(parts)}')
 
 
-def read_parquet(places: Iterable[Path]) -> str:
-    """What DuckDB reads files with: columns by name, and those that only some have, too."""
-    named = ", ".join(literal(str(each).translate(_GLOB)) for each in places)
+def read_parquet(paths: Iterable[Path]) -> str:
+    """Return the SQL that reads files, with columns matched by name."""
+    named = ", ".join(literal(str(each).translate(_GLOB)) for each in paths)
     return f"read_parquet([{named}], union_by_name = true, hive_partitioning = false)"
 
 
 def literal(text: str | Path) -> str:
-    """A text as SQL."""
+    """Return a string literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
@@ -101,7 +101,7 @@ def _create_table(db: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> N
     db.unregister("wirelake_given")
 
 
-# -- what the log says -------------------------------------------------------------------------
+# -- the log -----------------------------------------------------------------------------------
 
 _FILE: Final = pa.schema(
     [
@@ -130,7 +130,7 @@ _INPUT: Final = pa.schema(
 )
 
 
-def _create_facts(db: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+def _create_log_tables(db: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
     inputs = [each for source in snapshot.sources.values() for each in source.inputs]
     _create_table(db, "lake_files", _rows(_FILE, snapshot.public_files()))
     _create_table(db, "lake_inputs", _rows(_INPUT, inputs))

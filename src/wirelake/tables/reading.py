@@ -1,9 +1,9 @@
-"""The rows of a lake's tables as Arrow, with the columns of this version.
+"""Reads the tables of a lake as Arrow batches, with the schema of this version.
 
     for batch in batches("lake", "calls", columns=["target", "latency_ns"]):
         ...
 
-Files of an older version lack columns, and fields within structs; these are null.
+Columns and struct fields that files of an older version lack are null.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.records.schema import schema
+from wirelake.wire.messages import unknown
 
 from .entries import AddedFile
 from .errors import LakeError
@@ -29,10 +30,10 @@ from .snapshot import Snapshot
 __all__ = ["batches", "conform", "file_batches", "files_at", "table"]
 
 _BATCH_ROWS: Final = 16_384
-_LOOKS: Final = 20
+_ATTEMPTS: Final = 20
 _PAUSE_S: Final = 0.01
-"""A commit is moved to its place within moments. A reader who comes in between looks again, so that
-files are not moved away under it; what a killed run left in staging stays there."""
+"""A commit is moved from staging within moments. A reader that comes in between waits up to 0.2 s,
+so that files are not moved while it reads them; those of a killed run stay in staging."""
 
 
 def table(
@@ -42,8 +43,8 @@ def table(
     columns: Sequence[str] | None = None,
     commit: int | None = None,
 ) -> pa.Table:
-    """A table of a lake, as it is now or was at a commit. Raises LakeError."""
-    wanted = _wanted(name, columns)
+    """Read a table of a lake, now or at a commit. Raises LakeError."""
+    wanted = _schema(name, columns)
     return pa.Table.from_batches(batches(root, name, columns=columns, commit=commit), schema=wanted)
 
 
@@ -54,8 +55,8 @@ def batches(
     columns: Sequence[str] | None = None,
     commit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, a batch at a time."""
-    wanted = _wanted(name, columns)
+    """Read a table batch by batch."""
+    wanted = _schema(name, columns)
     log = Log(root)
     snapshot = log.snapshot(commit)
     for _, path in files_at(log.layout, snapshot, snapshot.files(name)):
@@ -65,10 +66,10 @@ def batches(
 def files_at(
     layout: Layout, snapshot: Snapshot, files: Iterable[AddedFile]
 ) -> list[tuple[AddedFile, Path]]:
-    """Where these files are now. Raises LakeError when one is gone."""
+    """Return the current paths of files. Raises LakeError if one is missing."""
     wanted = list(files)
     staged = {each.path for each in wanted if each.commit == snapshot.commit}
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         staged = {path for path in staged if not layout.place(path).exists()}
         if not staged:
             break
@@ -83,11 +84,11 @@ def files_at(
 
 
 def file_batches(path: Path, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, with these columns."""
+    """Read a file with the given columns."""
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:
-        raise LakeError(f"{path}: the log names this file, and it is not there") from None
+        raise LakeError(f"{path}: missing; the log lists this file") from None
     with file:
         have = [name for name in wanted.names if name in file.schema_arrow.names]
         for batch in file.iter_batches(_BATCH_ROWS, columns=have):
@@ -95,7 +96,7 @@ def file_batches(path: Path, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """The same rows with these columns; what is not there is null."""
+    """Return a batch with the given columns; those that it lacks are null."""
     have = set(batch.schema.names)
     arrays = [
         _as_type(batch.column(field.name), field.type)
@@ -131,18 +132,18 @@ def _as_struct(array: pa.StructArray, kind: pa.DataType) -> pa.Array:
 
 
 def _offsets(array: pa.ListArray) -> pa.Array:
-    """Where the lists begin in `flatten`, which leaves out what is null."""
+    """Return the offsets of lists in `flatten`, which skips nulls."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
 
 
-def _wanted(name: str, columns: Sequence[str] | None) -> pa.Schema:
+def _schema(name: str, columns: Sequence[str] | None) -> pa.Schema:
     if name not in PUBLIC_TABLES:
-        raise LakeError(f"no table is called {name!r}; there are {', '.join(PUBLIC_TABLES)}")
+        raise LakeError(unknown("table", name, PUBLIC_TABLES))
     whole = schema(name)
     if columns is None:
         return whole
-    unknown = [each for each in columns if each not in whole.names]
-    if unknown:
-        raise LakeError(f"{name}: no column {unknown[0]!r}; there are {', '.join(whole.names)}")
+    missing = [each for each in columns if each not in whole.names]
+    if missing:
+        raise LakeError(unknown(f"column of {name}", missing[0], whole.names))
     return pa.schema([whole.field(each) for each in columns], metadata=whole.metadata)

@@ -1,4 +1,4 @@
-"""What a lake is at a commit: its files by table, its inputs by source, its settings."""
+"""The state of a lake at a commit: files by table, inputs by source, settings."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _LATE = "late_file"
 
 
 class Source:
-    """What was consumed of one source."""
+    """The captures of one source that were read or refused."""
 
     def __init__(self) -> None:
         self.inputs: list[Input] = []
-        """In the order in which they were consumed, refused ones included."""
+        """In the order in which they were consumed, including refused ones."""
         self.first: int | None = None
-        """The sequence that came in first; None when all came too late."""
+        """First sequence number that was read; None if all were late."""
         self.last: int | None = None
-        """The highest sequence that is in."""
+        """Highest sequence number that was read."""
         self._sequences: set[int] = set()
         self._known: dict[tuple[int, str], Input] = {}
 
     def add(self, consumed: Input) -> None:
-        """One more was consumed."""
+        """Add a consumed capture."""
         self.inputs.append(consumed)
         self._known[consumed.sequence, consumed.name] = consumed
         if consumed.fault == _LATE:
@@ -44,49 +44,49 @@ class Source:
         self.last = max(consumed.sequence, consumed.sequence if self.last is None else self.last)
 
     def has(self, sequence: int) -> bool:
-        """Whether a file with this sequence is in, or was missing when its turn came."""
+        """Return whether a file with this sequence number was read, or missing at its turn."""
         return sequence in self._sequences
 
     def known(self, sequence: int, name: str) -> Input | None:
-        """What was last consumed under this sequence and name."""
+        """Return the last capture consumed with this sequence number and name."""
         return self._known.get((sequence, name))
 
 
 class Snapshot:
-    """A lake at a commit. A writer moves its own on from commit to commit."""
+    """The state of a lake at a commit. A writer updates its own with each commit."""
 
     def __init__(self) -> None:
         self.commit = -1
         """The last commit; -1 before the first."""
         self.schema = 0
-        """The version of the tables' columns in that commit."""
+        """Version of the table schemas at that commit."""
         self.time = ""
-        """When that commit was made, ISO 8601."""
+        """Time of that commit, ISO 8601."""
         self.settings: dict[str, Any] = {}
-        """What never changes."""
+        """Settings of the first commit; they never change."""
         self.tables: dict[str, dict[str, AddedFile]] = {}
-        """The files of each table, by their path in the lake, in the order of their commits."""
+        """Files by table and path, in the order of their commits."""
         self.sources: dict[str, Source] = {}
-        """What was consumed of each source."""
+        """Consumed captures by source."""
         self.removed: dict[str, Removed] = {}
-        """Files that no longer count, and may still be on disk."""
+        """Removed files that may still be on disk, by path."""
         self.staging = ""
-        """The folder from which the files of the last commit are moved."""
+        """Staging folder of the last commit."""
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Snapshot:
-        """What a checkpoint says."""
-        found = cls()
-        found.commit, found.schema = checkpoint.commit, checkpoint.schema
-        found.time, found.staging = checkpoint.time, checkpoint.staging
-        found.settings = checkpoint.settings
-        found._consume(checkpoint.inputs)
-        found._add(checkpoint.files)
-        found.removed = {each.path: each for each in checkpoint.removed}
-        return found
+        """Return the state that a checkpoint contains."""
+        snapshot = cls()
+        snapshot.commit, snapshot.schema = checkpoint.commit, checkpoint.schema
+        snapshot.time, snapshot.staging = checkpoint.time, checkpoint.staging
+        snapshot.settings = checkpoint.settings
+        snapshot._consume(checkpoint.inputs)
+        snapshot._add(checkpoint.files)
+        snapshot.removed = {each.path: each for each in checkpoint.removed}
+        return snapshot
 
     def to_checkpoint(self) -> Checkpoint:
-        """The same, to be written."""
+        """Return the state as a checkpoint."""
         return Checkpoint(
             commit=self.commit,
             format=FORMAT,
@@ -100,7 +100,7 @@ class Snapshot:
         )
 
     def apply(self, record: Record) -> None:
-        """Moves on by the next commit."""
+        """Apply the next commit."""
         self.commit, self.schema, self.time = record.commit, record.schema, record.time
         self.staging = record.staging
         if record.settings is not None:
@@ -112,15 +112,15 @@ class Snapshot:
         self._add(record.add)
 
     def files(self, table: str) -> list[AddedFile]:
-        """The files of a table; none when it has no rows yet."""
+        """Return the files of a table; none if it has no rows yet."""
         return list(self.tables.get(table, {}).values())
 
     def all_files(self) -> list[AddedFile]:
-        """The files of all tables."""
+        """Return the files of all tables."""
         return [each for files in self.tables.values() for each in files.values()]
 
     def public_files(self) -> list[AddedFile]:
-        """The files of the tables that are for people."""
+        """Return the files of all public tables."""
         return [each for each in self.all_files() if is_public(each.table)]
 
     def _consume(self, inputs: Iterable[Input]) -> None:

@@ -1,4 +1,4 @@
-"""How a lake is doing: what is in it, what waits, and how fast it goes.
+"""The status of a lake: tables, sources, speed and backlog.
 
 status("lake", "captures").backlog_files
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -25,67 +25,67 @@ from .snapshot import Snapshot
 __all__ = ["SourceStatus", "Status", "TableStatus", "WaitingFile", "status"]
 
 _LAST_COMMITS = 10
-"""So many steps are looked at to say how fast it goes."""
+"""Commits that the speed is computed from."""
 
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a table has."""
+    """The contents of a table."""
 
     table: str
     files: int
     rows: int
     bytes: int
     provisional_rows: int
-    """Those that the next step of their source may change."""
+    """Rows that the next step of their source may replace."""
     min_ns: int | None
     max_ns: int | None
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What was consumed of a source."""
+    """The captures of a source."""
 
     source: str
     files: int
-    """Read, not refused."""
+    """Captures that were read."""
     bytes: int
     refused: int
     last_sequence: int | None
 
 
 class WaitingFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture that is not in."""
+    """A capture that was not read yet."""
 
     path: str
     source: str
     sequence: int
     bytes: int
     age_s: float
-    """Since it was last written to."""
+    """Since the last write."""
     why: str
-    """Empty when the next run takes it."""
+    """Empty if the next run reads it."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """A lake at one moment."""
+    """The status of a lake."""
 
     path: str
     commit: int
     time: str
-    """Of that commit, ISO 8601."""
+    """Time of that commit, ISO 8601."""
     age_s: float
     """Since that commit."""
     schema: int
     tables: list[TableStatus]
     sources: list[SourceStatus]
     rows_per_s: float | None
-    """Of messages, in the last steps; None when there was none."""
+    """Messages per second in the last steps; None if there were none."""
     bytes_per_s: float | None
-    """Of captures, in the last steps."""
+    """Bytes of captures per second in the last steps."""
     waiting: list[WaitingFile] = []
     backlog_files: int = 0
     backlog_bytes: int = 0
     lag_s: float = 0.0
-    """Age of the oldest capture that is not in."""
+    """Age of the oldest capture that was not read yet."""
 
 
 def status(
@@ -96,7 +96,7 @@ def status(
     settle_s: float = SETTLE_S,
     now_ns: int | None = None,
 ) -> Status:
-    """How a lake is doing; with its folder of captures, also what waits there. Raises LakeError."""
+    """Return the status of a lake, with its backlog if `captures` is given. Raises LakeError."""
     now = time.time_ns() if now_ns is None else now_ns
     log = Log(root)
     snapshot = log.snapshot()
@@ -143,10 +143,6 @@ def _tables(snapshot: Snapshot) -> list[TableStatus]:
     return found
 
 
-def _known(times: Iterable[int | None]) -> list[int]:
-    return [each for each in times if each is not None]
-
-
 def _sources(snapshot: Snapshot) -> list[SourceStatus]:
     found = []
     for name, source in sorted(snapshot.sources.items()):
@@ -170,9 +166,11 @@ def _waiting(
     lateness_s: float,
     settle_s: float,
 ) -> list[WaitingFile]:
-    found = admit(discover(captures), snapshot, now_ns, lateness_s=lateness_s, settle_s=settle_s)
-    entries = [(each, "") for each in found.admitted]
-    entries += [(each.consumed(), why) for each, why in found.waiting]
+    admission = admit(
+        discover(captures), snapshot, now_ns, lateness_s=lateness_s, settle_s=settle_s
+    )
+    entries = [(each, "") for each in admission.admitted]
+    entries += [(each.consumed(), why) for each, why in admission.waiting]
     return [
         WaitingFile(
             path=each.path,
@@ -186,11 +184,11 @@ def _waiting(
     ]
 
 
-# -- how fast ----------------------------------------------------------------------------------
+# -- speed -------------------------------------------------------------------------------------
 
 
 def _last_steps(log: Log, last: int) -> list[Record]:
-    """The last commits that read captures."""
+    """Return the last commits that read captures."""
     oldest = min(log.layout.logged()[0], default=last + 1)
     records = log.records(since=max(oldest, last - _LAST_COMMITS + 1))
     return [each for each in records if each.kind == "advance" and "seconds" in each.figures]

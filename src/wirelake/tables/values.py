@@ -1,9 +1,9 @@
-"""A value that says its own type (ESNP's `Var`), as text that reads like JSON.
+"""Self-describing values (ESNP's `Var`) as text that looks like JSON.
 
-    var_text([{"parent": -1, "type": 13, ...}, ...])        {"name": "ab", "sizes": [1, 2.5]}
+    var_text([{"parent": -1, "type": 13, ...}, ...])        # {"name": "ab", "sizes": [1, 2.5]}
 
-In a table such a value is the list of its nodes, each before what it contains. Bytes are text when
-they are UTF-8, else `{"hex": "00ff"}`; a key that occurs twice is there twice.
+In a table, a value is the list of its nodes in preorder. Bytes are text if they are printable
+UTF-8, else `{"hex": "00ff"}`; duplicate keys are kept.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _UNSIGNED: Final = (1 << 64) - 1
 
 
 def var_text(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """The text of a value; whatever is no such value is shown as far as it goes."""
+    """Return the text of a value; an invalid value is shown as far as possible."""
     inside: list[list[str]] = [[] for _ in nodes]
     text = "null"
-    # Backwards: a node comes after the one that it is in, so what it contains is ready before it.
+    # Backwards: children come after their parent, so their text is ready when it is reached.
     for place in range(len(nodes) - 1, -1, -1):
         node = nodes[place]
         text = _node_text(node, inside[place][::-1])

@@ -1,4 +1,4 @@
-"""Writes a lake: one writer at a time, one transaction after the other.
+"""Writes a lake: one writer at a time, one transaction after another.
 
     with Writer("lake") as writer:
         with writer.begin() as step:
@@ -8,8 +8,21 @@
             step.consume(capture)
             step.commit("advance", {"seconds": 2.5})
 
-A transaction that is not committed leaves nothing behind. What is done when a process is killed at
-any place is in `docs/concepts/lake.md`, section *How a commit is made*.
+The steps of a commit, and what a kill after each of them leaves (`docs/concepts/lake.md`, *How a
+commit is made*):
+
+1. Tasks write files to `_staging/<id>/work`. Nothing is committed; the next writer deletes the
+   folder.
+2. `collect` moves them to `_staging/<id>/<table>`, where readers look for files of the last commit.
+   With `fsync` the files and folders are synced first: the record must never be on disk before the
+   data that it names.
+3. `record` writes the record beside them and syncs it, outside the log.
+4. `link` gives it its name in the log. This is the commit: from here on readers see all files of
+   all tables, in staging.
+5. `forward` renames one folder per table to its final place. After a kill the next writer repeats
+   it; readers accept both places.
+6. A checkpoint, and deletion of staging and of files that were removed long ago. Failures here lose
+   nothing.
 """
 
 from __future__ import annotations
@@ -54,15 +67,16 @@ from .snapshot import Snapshot
 __all__ = ["Transaction", "Writer"]
 
 OnStep = Callable[[str], None]
-_OURS = frozenset({"_log", "_staging", "_lock"})
+_INTERNAL_NAMES = frozenset({"_log", "_staging", "_lock"})
+"""What a run that was killed before its first commit may leave in the folder."""
 
 
-def _quietly(_: str) -> None:
-    """What is done before a step when nobody wants to know."""
+def _ignore_step(_: str) -> None:
+    """The default `on_step`."""
 
 
 class Writer:
-    """The one writer of a lake, from entering to leaving."""
+    """The writer of a lake; holds its lock between entering and leaving."""
 
     def __init__(
         self,
@@ -74,13 +88,16 @@ class Writer:
         keep_commits: int = KEPT_COMMITS,
         clock: Callable[[], int] = time.time_ns,
     ):
-        """`create`: the settings with which the lake is made if there is none. `fsync`: data files
-        are on disk before their record is. `keep_s` and `keep_commits`: for how long files that
-        were removed stay on disk."""
+        """Prepare a writer; entering it opens or creates the lake.
+
+        `create` has the settings of a new lake; None refuses to create one. `fsync` syncs data
+        files before their record. `keep_s` and `keep_commits` say how long removed files stay on
+        disk.
+        """
         self.log = Log(root)
         self.layout: Layout = self.log.layout
         self.snapshot = Snapshot()
-        """What the lake is; moves on with each commit."""
+        """State of the lake, updated by each commit."""
         self.fsync = fsync
         self.clock = clock
         self._create = create
@@ -110,20 +127,20 @@ class Writer:
         self._lock.release()
 
     def begin(self) -> Transaction:
-        """Begins the next commit. What an error kept from its place is moved there first."""
+        """Begin the next commit, after finishing the previous one if an error interrupted it."""
         if self.snapshot.staging and (self.layout.staging / self.snapshot.staging).is_dir():
             finish_staging(self.layout)
         return Transaction(self)
 
     def sweep(self) -> int:
-        """Deletes files that were removed long enough ago; tells how many bytes."""
+        """Delete files that were removed long enough ago; return the bytes freed."""
         keep_s, keep_commits = self._keep
         return sweep_removed(
             self.layout, self.snapshot, self.clock(), keep_s=keep_s, keep_commits=keep_commits
         )
 
     def checkpoint(self) -> None:
-        """Writes everything up to now into one file, so that readers need fewer."""
+        """Write a checkpoint."""
         removed = self.snapshot.removed
         self.snapshot.removed = {
             path: each for path, each in removed.items() if self.layout.place(path).exists()
@@ -132,21 +149,21 @@ class Writer:
         self._checkpointed = self.snapshot.commit
 
     def applied(self, record: Record) -> None:
-        """A record was committed."""
+        """Apply a committed record."""
         self.snapshot.apply(record)
 
     def checkpoint_is_due(self) -> bool:
-        """Whether there were enough commits since the last checkpoint."""
+        """Return whether there were enough commits since the last checkpoint."""
         return self.snapshot.commit - self._checkpointed >= CHECKPOINT_EVERY
 
     def _check_new(self) -> None:
         root = self.layout.root
         if self._create is None:
-            raise LakeError(f"{root}: there is no lake; `wirelake lake run` makes one")
+            raise LakeError(f"{root}: no lake in this folder; `wirelake lake run` creates one")
         if root.exists() and not root.is_dir():
-            raise LakeError(f"{root}: a file, no folder")
-        if root.is_dir() and not {each.name for each in root.iterdir()} <= _OURS:
-            raise LakeError(f"{root}: neither empty nor a lake; name another folder")
+            raise LakeError(f"{root}: not a folder")
+        if root.is_dir() and not {each.name for each in root.iterdir()} <= _INTERNAL_NAMES:
+            raise LakeError(f"{root}: not a lake and not empty; use another folder")
 
     def _open(self) -> None:
         if not self.log.exists():
@@ -154,22 +171,22 @@ class Writer:
             with self.begin() as step:
                 step.commit("create", settings=dict(self._create or {}))
             return
-        self.snapshot = self.log.snapshot()  # first: a lake that is too new is left alone
+        self.snapshot = self.log.snapshot()  # first: refuse a newer lake before changing it
         finish_staging(self.layout)
         self._checkpointed = self.log.last_checkpoint()
         self.sweep()
 
 
 class Transaction:
-    """What is about to be committed."""
+    """The files and inputs of the next commit."""
 
     def __init__(self, writer: Writer):
         self._writer = writer
         self.number = writer.snapshot.commit + 1
-        """The number of the commit that it will be."""
+        """Number of the commit."""
         self.id = f"{self.number}-{secrets.token_hex(3)}"
         self.folder = writer.layout.staging / self.id
-        """Its folder in staging."""
+        """Its staging folder."""
         self.folder.mkdir(parents=True)
         self._added: dict[str, tuple[Path, AddedFile]] = {}
         self._removed: dict[str, None] = {}
@@ -187,10 +204,10 @@ class Transaction:
     ) -> None:
         self.abort()
 
-    # -- what is in it -----------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------
 
     def work(self, name: str) -> Path:
-        """A folder for the files of a task."""
+        """Create a folder for the files of a task."""
         folder = self.folder / "work" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -209,16 +226,16 @@ class Transaction:
         share: int | None = None,
         shares: int | None = None,
     ) -> AddedFile:
-        """Adds a file that a task wrote. Without `rows`, what its footer says is taken."""
+        """Add a file that a task wrote. Without `rows`, its statistics come from its footer."""
         file = Path(path)
         if not file.is_relative_to(self.folder / "work"):
-            raise ValueError(f"{file}: not in a folder that work() gave")
+            raise ValueError(f"{file}: not in a folder of work()")
         if rows is None:
             known = stats(file)
             rows, min_ns, max_ns = known.rows, known.min_ns, known.max_ns
-        found = AddedFile(
+        added = AddedFile(
             table=table,
-            path=self._free_path(table, file),
+            path=self._unique_path(table, file),
             rows=rows,
             bytes=file.stat().st_size,
             min_ns=min_ns,
@@ -229,28 +246,28 @@ class Transaction:
             share=share,
             shares=shares,
         )
-        self._added[found.path] = (file, found)
-        return found
+        self._added[added.path] = (file, added)
+        return added
 
     def remove(self, path: str) -> None:
-        """A file of the lake no longer counts."""
+        """Remove a file from the lake."""
         if path not in self._writer.snapshot.tables.get(table_of(path), {}):
-            raise ValueError(f"{path}: no file of the lake")
+            raise ValueError(f"{path}: not a file of the lake")
         self._removed[path] = None
 
     def consume(self, capture: Input) -> None:
-        """A capture was read, or refused."""
+        """Record that a capture was read or refused."""
         self._inputs.append(capture)
 
-    def _free_path(self, table: str, file: Path) -> str:
-        """The file's own name, with a number when another task chose the same."""
+    def _unique_path(self, table: str, file: Path) -> str:
+        """Return the path of a file in the lake, with a number if another task used its name."""
         name, number = file.name, 1
         while (path := f"{table}/{self.number}/{name}") in self._added:
             number += 1
             name = f"{file.stem}-{number}{file.suffix}"
         return path
 
-    # -- how it ends -------------------------------------------------------------------------
+    # -- commit, abort -----------------------------------------------------------------------
 
     def commit(
         self,
@@ -258,13 +275,16 @@ class Transaction:
         figures: Mapping[str, Any] | None = None,
         *,
         settings: dict[str, Any] | None = None,
-        on_step: OnStep = _quietly,
+        on_step: OnStep = _ignore_step,
     ) -> Record:
-        """Makes it count, all at once. `on_step` is told the name of each step before it is done:
-        collect, record, link, forward:<table>, checkpoint, sweep. Raises LakeError when another
-        writer was faster; then, and after any error before `link`, nothing is left behind."""
+        """Commit everything at once, and return the record.
+
+        `on_step` is called with the name of each step before it: collect, record, link,
+        forward:<table>, checkpoint, sweep. Raises LakeError if another writer made this commit;
+        then, and after any error up to `link`, the transaction is aborted.
+        """
         if self._done:
-            raise ValueError("this transaction is over")
+            raise ValueError("the transaction has ended")
         writer = self._writer
         try:
             on_step("collect")
@@ -283,7 +303,7 @@ class Transaction:
         forward(writer.layout, record, on_step, sync=writer.fsync)
         if writer.checkpoint_is_due():
             on_step("checkpoint")
-            with contextlib.suppress(OSError):  # a full disk: the records are there without it
+            with contextlib.suppress(OSError):  # disk full: the records are enough
                 writer.checkpoint()
         on_step("sweep")
         delete_staging(writer.layout, record)
@@ -291,15 +311,16 @@ class Transaction:
         return record
 
     def abort(self) -> None:
-        """Leaves nothing behind. Does nothing after a commit."""
+        """Delete the staging folder. Does nothing after a commit."""
         if self._done:
             return
         self._done = True
-        if record_of(self._writer.layout, self.id) is None:  # else only the news of it was lost
+        # `link` may have succeeded although it raised (NFS, a signal); then this is committed.
+        if record_of(self._writer.layout, self.id) is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _collect(self) -> None:
-        """Moves the files of tasks to where the record will say they are."""
+        """Move the files of tasks to where readers of the commit look for them in staging."""
         layout, sync = self._writer.layout, self._writer.fsync
         folders = set()
         for file, added in self._added.values():

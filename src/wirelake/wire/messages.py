@@ -19,7 +19,7 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> str:
     """Return the text for a name that is not among the known ones."""
     names = [str(each) for each in known]
     if not names:
-        return f"unknown {kind} {name!r}"
+        return f"unknown {kind} {name!r}; there are none"
     expected = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     return f"unknown {kind} {name!r}; expected {expected}"
 

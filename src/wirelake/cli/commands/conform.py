@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..main import COMMANDS
-from ..output.common import CONTEXT
+from ..options.common import CONTEXT
 
 __all__ = ["command"]
 

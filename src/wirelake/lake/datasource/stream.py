@@ -93,9 +93,9 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = moved_on(start, admitted().admitted)
         match limit:
             case ReadMaxFiles():
-                found = admitted(most_files=limit.max_files, most_bytes=pace.max_bytes)
+                found = admitted(max_files=limit.max_files, max_bytes=pace.max_bytes)
             case ReadMaxBytes():
-                found = admitted(most_bytes=limit.max_bytes)
+                found = admitted(max_bytes=limit.max_bytes)
             case _:
                 return self._latest
         return moved_on(start, found.admitted)

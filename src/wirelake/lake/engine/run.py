@@ -18,7 +18,7 @@ from wirelake.tables.inputs import (
     Capture,
     Watch,
     admit,
-    opened,
+    check_readable,
     unchanged,
 )
 from wirelake.tables.writer import Writer
@@ -113,10 +113,10 @@ class Run:
                 lateness_s=0,
                 settle_s=0,
                 up_to=sequences,
-                most_files=self._max_files,
-                most_bytes=self._max_bytes,
+                max_files=self._max_files,
+                max_bytes=self._max_bytes,
             )
-            if not self._advance(opened(found)):
+            if not self._advance(check_readable(found)):
                 return
 
     def cursors(self) -> dict[str, int]:
@@ -135,7 +135,7 @@ class Run:
         return again, unchanged(found, again)
 
     def _admission(self, captures: Iterable[Capture], *, still: frozenset[str]) -> Admission:
-        return opened(
+        return check_readable(
             admit(
                 captures,
                 self._writer.snapshot,
@@ -143,8 +143,8 @@ class Run:
                 lateness_s=self._lateness_s,
                 settle_s=self._settle_s,
                 still=still,
-                most_files=self._max_files,
-                most_bytes=self._max_bytes,
+                max_files=self._max_files,
+                max_bytes=self._max_bytes,
             )
         )
 

@@ -23,14 +23,14 @@ _APPLICATION: Final = "wirelake"
 
 
 class DeltaTarget:
-    """A Delta table; it is made when there is none, and gets columns that it lacks."""
+    """A Delta table; created if needed, and extended by new columns."""
 
     def __init__(self, folder: Path, table: str, columns: pa.Schema):
         self._table = table
         self._columns = columns
         place = str(folder / table)
         if (folder / "catalog.db").exists():
-            raise LakeError(f"{folder}: has Iceberg tables; name another folder")
+            raise LakeError(f"{folder}: contains Iceberg tables; use another folder")
         if DeltaTable.is_deltatable(place):
             self._delta = DeltaTable(place)
             if self._delta.schema() != Schema.from_arrow(columns):
@@ -45,17 +45,17 @@ class DeltaTarget:
             )
 
     def names(self) -> set[str]:
-        """The files that it has."""
+        """Return the names of its files."""
         return {uri.rsplit("/", 1)[-1] for uri in self._delta.file_uris()}
 
     def exported(self) -> int | None:
-        """The commit that it shows."""
+        """Return the commit of the lake that it was last exported from."""
         return self._delta.transaction_version(_APPLICATION)
 
     def update(
         self, add: Sequence[tuple[Path, AddedFile]], remove: Sequence[str], commit: int
     ) -> None:
-        """Adds and removes files at once."""
+        """Add and remove files in one transaction."""
         now_ms = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [
             AddAction(path.name, file.bytes, {}, now_ms, True, self._stats(file))
@@ -71,15 +71,15 @@ class DeltaTarget:
         )
 
     def clean(self) -> None:
-        """Deletes files that were removed long ago."""
+        """Delete files that were removed long ago."""
         self._delta.update_incremental()
         self._delta.vacuum(KEPT_DAYS * 24, dry_run=False)
 
     def _stats(self, file: AddedFile) -> str:
-        """What lets a reader pass a file over: rows, and times where there is one column."""
-        said: dict[str, Any] = {"numRecords": file.rows}
+        """Return the statistics for file skipping: rows, and times if there is one time column."""
+        statistics: dict[str, Any] = {"numRecords": file.rows}
         times = time_columns(self._table)
         if len(times) == 1 and file.min_ns is not None:
-            said["minValues"] = {times[0]: file.min_ns}
-            said["maxValues"] = {times[0]: file.max_ns}
-        return json.dumps(said)
+            statistics["minValues"] = {times[0]: file.min_ns}
+            statistics["maxValues"] = {times[0]: file.max_ns}
+        return json.dumps(statistics)

@@ -1,14 +1,15 @@
-"""The tables of a lake for others: as Delta or Iceberg tables in a folder.
+"""Exports the tables of a lake as Delta or Iceberg tables.
 
-    export("lake", "out", "delta")          out/calls, out/messages, ...
-    export("lake", "out", "iceberg")        the same, and out/catalog.db: the catalog `wirelake`
+    export("lake", "out", "delta")          # out/calls, out/messages, ...
+    export("lake", "out", "iceberg")        # the same, and out/catalog.db: the catalog `wirelake`
 
-Files are linked, or copied where that cannot be: the lake may delete its own. A second export adds
-and removes what has changed since. Each table has the number of the commit that it shows: in Delta
-as the version of the application `wirelake`, in Iceberg as the property `wirelake.commit`. Files
-that were removed a week ago or earlier are deleted, and older versions of a table with them.
+Files are hard-linked, or copied across file systems, because the lake may delete its own. A
+repeated export adds and removes what has changed. Each table has the commit that it was exported
+from: in Delta as the version of the application `wirelake`, in Iceberg as the property
+`wirelake.commit`. Files that were removed more than a week ago are deleted, and with them the older
+versions of a table.
 
-Each table changes at once; all of them together do not.
+Each table changes atomically, but not all tables together.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import msgspec
 import pyarrow as pa
 
 from wirelake.records.schema import schema
+from wirelake.wire.messages import missing_dependency, unknown
 
 from ..entries import AddedFile
 from ..errors import LakeError
@@ -35,14 +37,14 @@ from ..snapshot import Snapshot
 __all__ = ["KEPT_DAYS", "ExportedTable", "Format", "Target", "export"]
 
 KEPT_DAYS: Final = 7
-"""For so long a reader of an exported table may go on with files that were removed."""
+"""Days that removed files stay for readers of older versions."""
 
 Format = Literal["delta", "iceberg"]
-"""What a lake can be exported to."""
+"""Table formats."""
 
 
 class ExportedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What an export did with a table."""
+    """The result of the export of a table."""
 
     table: str
     path: str
@@ -53,44 +55,44 @@ class ExportedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(Protocol):
-    """A table of the other format."""
+    """A table to export to."""
 
     def names(self) -> set[str]:
-        """The files that it has."""
+        """Return the names of its files."""
 
     def exported(self) -> int | None:
-        """The commit that it shows."""
+        """Return the commit of the lake that it was last exported from."""
 
     def update(
         self, add: Sequence[tuple[Path, AddedFile]], remove: Sequence[str], commit: int
     ) -> None:
-        """Adds and removes files at once."""
+        """Add and remove files in one transaction."""
 
     def clean(self) -> None:
-        """Deletes files that were removed long ago."""
+        """Delete files that were removed long ago."""
 
 
 def export(
     root: str | os.PathLike[str],
     out: str | os.PathLike[str],
-    format: Format = "delta",  # noqa: A002 - what everybody calls it
+    format: Format = "delta",  # noqa: A002 - the usual name
     tables: Iterable[str] | None = None,
 ) -> list[ExportedTable]:
-    """Exports what the lake has now. Raises LakeError."""
-    wanted = PUBLIC_TABLES if tables is None else tuple(tables)
-    for table in wanted:
+    """Export the last commit of a lake. Raises LakeError."""
+    chosen = PUBLIC_TABLES if tables is None else tuple(tables)
+    for table in chosen:
         if table not in PUBLIC_TABLES:
-            raise LakeError(f"no table is called {table!r}; there are {', '.join(PUBLIC_TABLES)}")
+            raise LakeError(unknown("table", table, PUBLIC_TABLES))
     log = Log(root)
     snapshot = log.snapshot()
     folder = Path(out).absolute()
     if folder.is_relative_to(log.layout.root):
-        raise LakeError(f"{folder}: inside of the lake; name another folder")
+        raise LakeError(f"{folder}: inside the lake; use another folder")
     make = _format(format)
     folder.mkdir(parents=True, exist_ok=True)
     return [
         _export(log, snapshot, make(folder, table, schema(table)), table, folder)
-        for table in wanted
+        for table in chosen
     ]
 
 
@@ -109,8 +111,9 @@ def _format(name: str) -> _Make:
 
             return IcebergTarget
     except ImportError as error:
-        raise LakeError(f"this needs a package more: pip install 'wirelake[{name}]'") from error
-    raise LakeError(f"no format is called {name!r}; there are delta, iceberg")
+        package = {"delta": "deltalake", "iceberg": "pyiceberg"}[name]
+        raise LakeError(missing_dependency(package, name)) from error
+    raise LakeError(unknown("format", name, ("delta", "iceberg")))
 
 
 def _export(
@@ -118,16 +121,16 @@ def _export(
 ) -> ExportedTable:
     data = folder / table
     files = {_exported_name(each): each for each in snapshot.files(table)}
-    there = target.names()
-    new = [files[name] for name in files.keys() - there]
-    gone = sorted(there - files.keys())
+    present = target.names()
+    new = [files[name] for name in files.keys() - present]
+    removed = sorted(present - files.keys())
     add = []
     for each, place in sorted(files_at(log.layout, snapshot, new), key=lambda pair: pair[0].path):
         linked = data / _exported_name(each)
         _link(place, linked)
         add.append((linked, each))
-    if add or gone or target.exported() != snapshot.commit:
-        target.update(add, gone, snapshot.commit)
+    if add or removed or target.exported() != snapshot.commit:
+        target.update(add, removed, snapshot.commit)
     target.clean()
     return ExportedTable(
         table=table,
@@ -135,20 +138,20 @@ def _export(
         rows=sum(each.rows for each in files.values()),
         files=len(files),
         added=len(add),
-        removed=len(gone),
+        removed=len(removed),
     )
 
 
 def _exported_name(file: AddedFile) -> str:
-    """A name that no other file has, of this lake or of another."""
-    said = msgspec.json.encode([file.path, file.rows, file.bytes, file.min_ns, file.max_ns])
-    mark = hashlib.blake2b(said, digest_size=6).hexdigest()
+    """Return a name that no other file of this or another lake has."""
+    identity = msgspec.json.encode([file.path, file.rows, file.bytes, file.min_ns, file.max_ns])
+    mark = hashlib.blake2b(identity, digest_size=6).hexdigest()
     name = Path(file.path)
     return f"{file.commit}-{name.stem}-{mark}{name.suffix}"
 
 
 def _link(source: Path, target: Path) -> None:
-    """Gives a file a second name, or makes a copy on another disk."""
+    """Hard-link a file, or copy it to another file system."""
     part = target.with_name(f".{target.name}.part")
     target.parent.mkdir(exist_ok=True)
     part.unlink(missing_ok=True)
@@ -157,4 +160,4 @@ def _link(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, part)
     os.replace(part, target)
-    part.unlink(missing_ok=True)  # where both are the same file, replacing does nothing
+    part.unlink(missing_ok=True)  # rename does nothing if both names are the same file

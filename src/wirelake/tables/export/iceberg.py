@@ -1,4 +1,4 @@
-"""Tables of a lake as Iceberg tables (package `pyiceberg`), with a catalog in one file."""
+"""Tables of a lake as Iceberg tables (package `pyiceberg`), with a SQLite catalog."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .export import KEPT_DAYS
 __all__ = ["CATALOG", "NAMESPACE", "IcebergTarget"]
 
 CATALOG: Final = "catalog.db"
-"""The file with the catalog, for SQLite."""
+"""Name of the SQLite catalog."""
 NAMESPACE: Final = "wirelake"
-"""The tables are called wirelake.calls, and so on."""
+"""Namespace of the tables, as in wirelake.calls."""
 _COMMIT: Final = "wirelake.commit"
 _DAY_MS: Final = 86_400_000
 
 
 class IcebergTarget:
-    """An Iceberg table; it is made when there is none, and gets columns that it lacks."""
+    """An Iceberg table; created if needed, and extended by new columns."""
 
     def __init__(self, folder: Path, table: str, columns: pa.Schema):
         if (folder / table / "_delta_log").exists():
-            raise LakeError(f"{folder / table}: a Delta table; name another folder")
+            raise LakeError(f"{folder / table}: is a Delta table; use another folder")
         self._folder = folder / table
         self._catalog = SqlCatalog(
             "wirelake", uri=f"sqlite:///{folder / CATALOG}", warehouse=_uri(folder)
@@ -55,18 +55,18 @@ class IcebergTarget:
         return found
 
     def names(self) -> set[str]:
-        """The files that it has."""
+        """Return the names of its files."""
         return {_name(each) for each in self._data_files()}
 
     def exported(self) -> int | None:
-        """The commit that it shows."""
-        said = self._table.properties.get(_COMMIT)
-        return None if said is None else int(said)
+        """Return the commit of the lake that it was last exported from."""
+        commit = self._table.properties.get(_COMMIT)
+        return None if commit is None else int(commit)
 
     def update(
         self, add: Sequence[tuple[Path, AddedFile]], remove: Sequence[str], commit: int
     ) -> None:
-        """Adds and removes files at once."""
+        """Add and remove files in one transaction."""
         gone = set(remove)
         with self._table.transaction() as change:
             change.set_properties({_COMMIT: str(commit)})
@@ -83,7 +83,7 @@ class IcebergTarget:
                     )
 
     def clean(self) -> None:
-        """Forgets versions that are old, and deletes the files that only they had."""
+        """Expire old snapshots, and delete the files that only they used."""
         before_ms = time.time_ns() // 1_000_000 - KEPT_DAYS * _DAY_MS
         current = self._table.current_snapshot()
         old = [
@@ -94,10 +94,10 @@ class IcebergTarget:
         if old:
             self._table.maintenance.expire_snapshots().by_ids(old).commit()
             self._table.refresh()
-            self._delete_unnamed()
+            self._delete_unreferenced()
         self._catalog.close()
 
-    def _delete_unnamed(self) -> None:
+    def _delete_unreferenced(self) -> None:
         kept = {
             _name(entry.data_file)
             for snapshot in self._table.snapshots()
@@ -113,7 +113,7 @@ class IcebergTarget:
 
 
 def _uri(path: Path) -> str:
-    """A path as pyiceberg reads it: without escapes."""
+    """Return a path as a URI without escapes, which pyiceberg expects."""
     return f"file://{path}"
 
 

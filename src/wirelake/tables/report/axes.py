@@ -1,6 +1,6 @@
 """Axes and labels of the plots of a report.
 
-Names from the wire are cut and escaped here, because plotly takes labels for a kind of HTML.
+Names from the wire are truncated and escaped here, because plotly interprets tags in labels.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from .sheets import duration_text, name_text
 __all__ = [
     "COUNTS",
     "DATES",
-    "LONGEST",
+    "MAX_HOVER",
     "SHARES",
-    "cut",
     "durations",
     "escaped",
     "height_of",
@@ -27,35 +26,36 @@ __all__ = [
     "names_axis",
     "step_name",
     "time_of",
+    "truncated",
 ]
 
 DATES: Final = {"type": "date"}
-"""An axis of time."""
+"""Time axis."""
 COUNTS: Final = {"rangemode": "tozero", "tickformat": ",~s"}
-"""An axis of counts."""
+"""Axis of counts."""
 SHARES: Final = {"tickformat": ".0%", "range": [0, 1], "dtick": 0.25}
-"""An axis of parts of a whole."""
-LONGEST: Final = 40
-"""Characters of a name where the pointer is."""
+"""Axis of percentages."""
+MAX_HOVER: Final = 40
+"""Longest name in a hover label."""
 
 _DECADES: Final = range(15)
-"""Powers of ten of a nanosecond that an axis may show: up to a day."""
+"""Powers of ten of an axis of durations, in nanoseconds: up to a day."""
 _WIDE: Final = 32
 _NARROW: Final = 16
-"""Characters of a name: beside an axis, and beside one on a phone."""
+"""Longest names beside an axis, on a desktop and on a phone."""
 _ROW: Final = 26
-"""Pixels of a horizontal bar with the room around it."""
+"""Pixels per horizontal bar, with its margin."""
 _SECOND_NS: Final = 1_000_000_000
 
 
 def time_of(ns: int) -> str:
-    """A time as plotly takes it, in UTC."""
+    """Return a time in UTC in plotly's format."""
     seconds, rest = divmod(ns, _SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest // 1_000_000:03}"
 
 
 def step_name(step_ns: int) -> str:
-    """What a point of a plot stands for, in words."""
+    """Return the name of a step, such as `5 minutes`."""
     seconds = step_ns // _SECOND_NS
     for size, word in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds % size == 0:
@@ -64,12 +64,12 @@ def step_name(step_ns: int) -> str:
 
 
 def log(ns: int) -> float:
-    """Where a duration is on an axis of powers of ten."""
+    """Return the position of a duration on a logarithmic axis."""
     return math.log10(max(ns, 1))
 
 
 def durations(low: float, high: float) -> dict[str, Any]:
-    """An axis of powers of ten."""
+    """Return a logarithmic axis of durations."""
     decades = [each for each in _DECADES if low - 0.01 <= each <= high + 0.01]
     ticks = decades if len(decades) > 1 else [low, high]
     return {
@@ -80,11 +80,14 @@ def durations(low: float, high: float) -> dict[str, Any]:
 
 
 def names_axis(names: Sequence[str]) -> dict[str, Any]:
-    """An axis of names from top to bottom; two that look alike stay two. Phones get short ones."""
+    """Return an axis of names from top to bottom, with shorter ones for phones.
+
+    Ticks are numbers, so that two names that are equal when truncated stay apart.
+    """
     return {
         "tickvals": list(range(len(names))),
-        "ticktext": [escaped(cut(name, _WIDE)) for name in names],
-        "shorttext": [escaped(cut(name, _NARROW)) for name in names],
+        "ticktext": [escaped(truncated(name, _WIDE)) for name in names],
+        "shorttext": [escaped(truncated(name, _NARROW)) for name in names],
         "range": [len(names) - 0.5, -0.5],
         "showgrid": False,
         "zeroline": False,
@@ -92,20 +95,20 @@ def names_axis(names: Sequence[str]) -> dict[str, Any]:
 
 
 def height_of(rows: Iterable[object]) -> int:
-    """Pixels of a plot with a horizontal bar for each row."""
+    """Return the pixels of a plot with one horizontal bar per row."""
     return 90 + _ROW * len(list(rows))
 
 
 def label(value: str | None) -> str:
-    """A name where the pointer is."""
-    return escaped(cut(name_text(value), LONGEST))
+    """Return a name for a hover label."""
+    return escaped(truncated(name_text(value), MAX_HOVER))
 
 
 def escaped(text: str) -> str:
-    """Text that plotly does not take for a tag."""
+    """Return text in which plotly finds no tags."""
     return html.escape(text, quote=False)
 
 
-def cut(text: str, most: int) -> str:
-    """No more than so many characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def truncated(text: str, width: int) -> str:
+    """Return at most `width` characters of a text."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,10 +1,9 @@
-"""A report as one page of HTML that needs nothing else: no server, no network, no other file.
+"""A report as one self-contained HTML page: no server, no network, no other file.
 
     html = report_page(report)
 
-The script that draws is plotly.js, as the package `plotly` brings it (`pip install
-'wirelake[report]'`). The page forbids itself to load anything. Without JavaScript the tables are
-still there.
+The plots are drawn by plotly.js, which the optional package `plotly` contains. A content security
+policy forbids the page to load anything. Without JavaScript the tables are still readable.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from wirelake.wire.messages import missing_dependency
 
 from .plots import Plot, plots
 from .report import Report
@@ -28,12 +29,12 @@ from .sheets import (
 
 __all__ = ["PlotlyMissingError", "report_page"]
 
-_PARTS: Final = Path(__file__).with_name("page_assets")
+_ASSETS: Final = Path(__file__).with_name("page_assets")
 _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
-"""What the page may load: nothing but what it brings."""
-_PLOTS_OF: Final = {
+"""Content security policy: only inline scripts, styles and images."""
+_SHEET_PLOTS: Final = {
     "protocols": ("traffic",),
     "targets": ("latency", "targets"),
     "topics": ("topics",),
@@ -42,10 +43,10 @@ _PLOTS_OF: Final = {
     "faults": ("faults",),
     "coverage": ("coverage",),
 }
-"""By sheet: the plots above it."""
+"""Plots above each sheet."""
 
-_LONG: Final = 34
-"""Characters of a cell that stay on one line."""
+_MAX_LINE: Final = 34
+"""Longest cell that stays on one line."""
 
 _PAGE: Final = """\
 <!DOCTYPE html>
@@ -86,34 +87,34 @@ _PAGE: Final = """\
 
 
 class PlotlyMissingError(ValueError):
-    """There is nothing to draw with."""
+    """The optional package plotly is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("a page needs plotly: pip install 'wirelake[report]'")
+        super().__init__(missing_dependency("plotly", "report"))
 
 
 def report_page(report: Report) -> str:
-    """The page."""
+    """Return the HTML page of a report."""
     plotly = _plotly()
     drawn = {plot.name: plot for plot in plots(report)}
-    shown = sheets(report)
+    tables = sheets(report)
     return _PAGE.format(
         policy=_POLICY,
         title=html.escape(_title(report)),
         about=html.escape(_about(report)),
-        css=_part("report.css"),
-        links="\n".join(_link(sheet) for sheet in shown),
+        css=_asset("report.css"),
+        links="\n".join(_link(sheet) for sheet in tables),
         tiles="\n".join(_tile(*each) for each in tiles(report)),
-        sections="\n".join(_section(sheet, drawn) for sheet in shown),
-        footer="Times are UTC. wirelake lake report --json has the same figures.",
+        sections="\n".join(_section(sheet, drawn) for sheet in tables),
+        footer="Times are UTC. wirelake lake report --json prints the same figures.",
         plots=_embedded([plot.as_json() for plot in drawn.values()]),
         plotly=plotly,
-        script=_part("report.js"),
+        script=_asset("report.js"),
     )
 
 
 def _plotly() -> str:
-    """plotly.js; the import takes a while, so it is made only when a page is."""
+    """Return plotly.js. The import is slow, so it happens only when a page is written."""
     try:
         from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
     except ImportError as error:
@@ -122,12 +123,12 @@ def _plotly() -> str:
     return text.replace("</script", "<\\/script")
 
 
-def _part(name: str) -> str:
-    return (_PARTS / name).read_text("utf-8")
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text("utf-8")
 
 
 def _embedded(data: object) -> str:
-    """JSON that cannot end the element it is in."""
+    """Return JSON that cannot close its script element."""
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 
@@ -139,12 +140,12 @@ def _about(report: Report) -> str:
     commit = "" if report.commit is None else f"Commit {report.commit}. "
     overview = report.overview
     if overview.first_ns is None:
-        return f"{commit}There are no messages in this time."
+        return f"{commit}No messages in this period."
     return f"{commit}{time_text(overview.first_ns)} to {time_text(overview.last_ns)}, UTC"
 
 
-def _tile(what: str, figure: str) -> str:
-    return f"<li><strong>{html.escape(figure)}</strong><span>{html.escape(what)}</span></li>"
+def _tile(caption: str, figure: str) -> str:
+    return f"<li><strong>{html.escape(figure)}</strong><span>{html.escape(caption)}</span></li>"
 
 
 def _link(sheet: Sheet) -> str:
@@ -153,7 +154,7 @@ def _link(sheet: Sheet) -> str:
 
 def _section(sheet: Sheet, drawn: dict[str, Plot]) -> str:
     figures = "\n".join(
-        _plot(drawn[name]) for name in _PLOTS_OF.get(sheet.name, ()) if name in drawn
+        _plot(drawn[name]) for name in _SHEET_PLOTS.get(sheet.name, ()) if name in drawn
     )
     return (
         f'<section id="{sheet.name}" aria-labelledby="{sheet.name}-title">\n'
@@ -163,7 +164,7 @@ def _section(sheet: Sheet, drawn: dict[str, Plot]) -> str:
 
 
 def _plot(plot: Plot) -> str:
-    # The height is set before anything is drawn, so that the page does not jump.
+    # A fixed height before drawing keeps the page from jumping.
     title = html.escape(plot.title)
     return (
         f'<div class="plot"><h3>{title}</h3><div id="plot-{plot.name}" role="img"'
@@ -176,7 +177,7 @@ def _table(sheet: Sheet) -> str:
         return "<p>None.</p>"
     head = _cells('th scope="col"', sheet.headings, sheet.numbers)
     body = "\n".join(f"<tr>{_cells('td', row, sheet.numbers)}</tr>" for row in sheet.rows)
-    # What scrolls can be reached with the keyboard.
+    # A focusable region can be scrolled with the keyboard.
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{sheet.name}-title">'
         f"<table>\n<thead><tr>{head}</tr></thead>\n"
@@ -194,4 +195,4 @@ def _cells(tag: str, texts: Sequence[str], numbers: Sequence[bool]) -> str:
 def _kind(text: str, number: bool) -> str:
     if number:
         return ' class="number"'
-    return ' class="long"' if len(text) > _LONG else ""
+    return ' class="long"' if len(text) > _MAX_LINE else ""

@@ -1,7 +1,7 @@
 """The plots of a report, as plain data for plotly.js.
 
-Colours are names such as `$text` or `$c1`: the page has them as CSS variables, one set for light
-and one for dark, and puts them in when it draws.
+Colours are names such as `$text` or `$c1`. They are CSS variables of the page, with one set for
+light and one for dark mode; its script replaces the names when it draws.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any, Final
 from .axes import (
     COUNTS,
     DATES,
-    LONGEST,
+    MAX_HOVER,
     SHARES,
-    cut,
     durations,
     escaped,
     height_of,
@@ -26,6 +25,7 @@ from .axes import (
     names_axis,
     step_name,
     time_of,
+    truncated,
 )
 from .report import Report
 from .sheets import (
@@ -38,12 +38,12 @@ from .sheets import (
 __all__ = ["Plot", "plots"]
 
 _COLOURS: Final = 8
-"""Colours that the page has for protocols."""
+"""Number of colours for protocols in the page."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Something to draw."""
+    """A plot."""
 
     name: str
     title: str
@@ -52,7 +52,7 @@ class Plot:
     height: int = 320
 
     def as_json(self) -> dict[str, Any]:
-        """What the page's script takes."""
+        """Return the data for the script of the page."""
         return {
             "name": self.name,
             "traces": self.traces,
@@ -61,7 +61,7 @@ class Plot:
 
 
 def plots(report: Report) -> list[Plot]:
-    """All plots that there is something to show in."""
+    """Return all plots that are not empty."""
     makers = (
         _traffic, _latency, _targets, _topics, _connections, _errors, _faults, _coverage,
     )  # fmt: skip
@@ -69,7 +69,7 @@ def plots(report: Report) -> list[Plot]:
 
 
 def _colours(report: Report) -> dict[str | None, str]:
-    """By protocol: its colour, in all plots."""
+    """Return the colour of each protocol, the same in all plots."""
     return {
         row.protocol: f"$c{number % _COLOURS + 1}" for number, row in enumerate(report.protocols)
     }
@@ -135,11 +135,11 @@ def _errors(report: Report) -> Plot:
 
 
 def _latency(report: Report) -> Plot:
-    """Calls by time and latency, stronger where there are more, and two percentiles over them."""
+    """Return a heat map of calls by time and latency, with the lines of two percentiles."""
     if not report.latency:
         return Plot("latency", "", [])
     spans = sorted({(cell.from_ns, cell.below_ns) for cell in report.latency_cells})
-    spans = _without_holes(spans)
+    spans = _fill_gaps(spans)
     starts = list(
         range(report.latency[0].start_ns, report.latency[-1].start_ns + 1, report.step_ns)
     )
@@ -170,21 +170,21 @@ def _latency(report: Report) -> Plot:
     low, high = log(spans[0][0]), log(spans[-1][1])
     return Plot(
         "latency",
-        f"Latency of calls by {step_name(report.step_ns)}: stronger where there are more",
+        f"Latency of calls by {step_name(report.step_ns)}; darker is more calls",
         [heat, *lines],
         {"xaxis": DATES, "yaxis": durations(low, high), "hovermode": "closest"},
         height=380,
     )
 
 
-def _without_holes(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans one after the other, with one more for each stretch that has no calls."""
-    found: list[tuple[int, int]] = []
+def _fill_gaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Insert a span for each gap between spans: plotly's heat map needs contiguous rows."""
+    filled: list[tuple[int, int]] = []
     for low, below in spans:
-        if found and found[-1][1] < low:
-            found.append((found[-1][1], low))
-        found.append((low, below))
-    return found
+        if filled and filled[-1][1] < low:
+            filled.append((filled[-1][1], low))
+        filled.append((low, below))
+    return filled
 
 
 def _line(report: Report, name: str, values: list[int], colour: str) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _line(report: Report, name: str, values: list[int], colour: str) -> dict[str
 
 
 def _targets(report: Report) -> Plot:
-    """Bars from p50 to p99: on such an axis a bar that began at nothing would say nothing."""
+    """Return bars from p50 to p99; a logarithmic axis has no zero to start them at."""
     rows = report.targets
     if not rows:
         return Plot("targets", "", [])
@@ -242,7 +242,7 @@ def _targets(report: Report) -> Plot:
     names = [f"{name_text(row.protocol)} {name_text(row.target)}" for row in rows]
     return Plot(
         "targets",
-        "Slowest targets: from p50 to p99, with a mark at p90",
+        "Slowest targets: p50 to p99, with a mark at p90",
         [bars, middle],
         {
             "xaxis": durations(min(low) - 0.1, max(high) + 0.1),
@@ -257,11 +257,11 @@ def _targets(report: Report) -> Plot:
 
 
 def _topics(report: Report) -> Plot:
-    """Of what was published: acknowledged, and where the rest was left."""
+    """Return the outcomes of published notifications by topic."""
     rows = [row for row in report.topics if row.published]
     stages = (
         ("acked", "acknowledged", "$good"),
-        ("unknown", "sent, perhaps acknowledged", "$dim"),
+        ("unknown", "sent, acknowledgement unknown", "$dim"),
         ("unacked", "sent, not acknowledged", "$warn"),
         ("unsent", "never sent", "$bad"),
     )
@@ -271,7 +271,8 @@ def _topics(report: Report) -> Plot:
             "y": list(range(len(rows))),
             "x": [getattr(row, stage) / row.published for row in rows],
             "customdata": [
-                [escaped(cut(topic_text(row.topic), LONGEST)), getattr(row, stage)] for row in rows
+                [escaped(truncated(topic_text(row.topic), MAX_HOVER)), getattr(row, stage)]
+                for row in rows
             ],
             "hovertemplate": f"%{{customdata[0]}}: %{{customdata[1]:,}} {title}<extra></extra>",
         }
@@ -280,7 +281,7 @@ def _topics(report: Report) -> Plot:
     ]
     return Plot(
         "topics",
-        "What became of notifications, by topic",
+        "Outcomes of notifications by topic",
         traces if rows else [],
         {
             "barmode": "stack",
@@ -292,7 +293,7 @@ def _topics(report: Report) -> Plot:
 
 
 def _faults(report: Report) -> Plot:
-    """By reason, and within by protocol."""
+    """Return faults by code and protocol."""
     totals: dict[str, int] = defaultdict(int)
     for row in report.faults:
         totals[name_text(row.code)] += row.faults
@@ -304,7 +305,7 @@ def _faults(report: Report) -> Plot:
             traces.append(
                 {
                     **_bars_by_name(
-                        "outside of streams" if protocol is None else label(protocol), colour
+                        "outside streams" if protocol is None else label(protocol), colour
                     ),
                     "y": [order.index(name_text(row.code)) for row in own],
                     "x": [row.faults for row in own],
@@ -314,24 +315,24 @@ def _faults(report: Report) -> Plot:
             )
     return Plot(
         "faults",
-        "How many, by reason and protocol",
+        "Faults by reason and protocol",
         traces,
         {"barmode": "stack", "xaxis": COUNTS, "yaxis": names_axis(order)},
         height=height_of(order) + 30,
     )
 
 
-_ENDINGS: Final = (
+_CLOSE_OUTCOMES: Final = (
     ("closed_by_client", "closed by the client", "$c1"),
     ("closed_by_server", "closed by the server", "$c6"),
     ("reset", "reset", "$bad"),
-    ("other", "ended otherwise", "$odd"),
+    ("other", "closed otherwise", "$odd"),
     ("open", "still open", "$dim"),
 )
 
 
 def _connections(report: Report) -> Plot:
-    """By protocol, and within by how they ended."""
+    """Return connections by protocol and how they were closed."""
     rows = report.connections
     traces = [
         {
@@ -341,12 +342,12 @@ def _connections(report: Report) -> Plot:
             "customdata": [label(row.protocol) for row in rows],
             "hovertemplate": f"%{{customdata}}: %{{x:,}} {title}<extra></extra>",
         }
-        for ending, title, colour in _ENDINGS
+        for ending, title, colour in _CLOSE_OUTCOMES
         if any(getattr(row, ending) for row in rows)
     ]
     return Plot(
         "connections",
-        "Connections by protocol, and how they ended",
+        "Connections by protocol and how they were closed",
         traces,
         {
             "barmode": "stack",
@@ -357,9 +358,9 @@ def _connections(report: Report) -> Plot:
     )
 
 
-_FATES: Final = (
+_COVERAGE: Final = (
     ("decoded_bytes", "decoded", "$good"),
-    ("undecryptable_bytes", "sealed, without a key", "$dim"),
+    ("undecryptable_bytes", "sealed, no key", "$dim"),
     ("ignored_bytes", "ignored", "$odd"),
     ("faulty_bytes", "faulty", "$bad"),
     ("gap_bytes", "not captured", "$warn"),
@@ -367,22 +368,22 @@ _FATES: Final = (
 
 
 def _coverage(report: Report) -> Plot:
-    """Of the bytes of streams: what they became."""
+    """Return the coverage of stream bytes by protocol."""
     rows = [row for row in report.coverage if row.span_bytes]
     traces = [
         {
             **_bars_by_name(title, colour),
             "y": list(range(len(rows))),
-            "x": [getattr(row, fate) / row.span_bytes for row in rows],
-            "customdata": [[label(row.protocol), bytes_text(getattr(row, fate))] for row in rows],
+            "x": [getattr(row, part) / row.span_bytes for row in rows],
+            "customdata": [[label(row.protocol), bytes_text(getattr(row, part))] for row in rows],
             "hovertemplate": f"%{{customdata[0]}}: %{{customdata[1]}} {title}<extra></extra>",
         }
-        for fate, title, colour in _FATES
-        if any(getattr(row, fate) for row in rows)
+        for part, title, colour in _COVERAGE
+        if any(getattr(row, part) for row in rows)
     ]
     return Plot(
         "coverage",
-        "What became of the bytes of streams, by protocol",
+        "Coverage of stream bytes by protocol",
         traces,
         {
             "barmode": "stack",

@@ -1,8 +1,8 @@
-"""The queries of a report, in DuckDB's SQL, over the tables of a lake.
+"""The queries of a report over the tables of a lake, in DuckDB's SQL.
 
-What is counted by minute comes from the roll-ups; what is asked by client or connection comes from
-the tables themselves, as is what is shown by second because there are only a few minutes. Every
-order is complete, so that the same lake gives the same report.
+Counts by minute come from the roll-ups, which are small and already merged. Queries by client or
+connection, and series by second, need the tables themselves. Every ORDER BY is total, so that the
+same lake always gives the same report.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ MINUTE_NS: Final = 60_000_000_000
 _CALL_TIME: Final = "coalesce(request_ns, response_ns)"
 _DELIVERY_TIME: Final = "coalesce(published_ns, first_sent_ns, acked_ns)"
 
-_ENDS: Final = """
+_PEERS: Final = """
     SELECT connection, min(client) AS client, min(address) AS address FROM (
         SELECT connection, client, client_address AS address FROM connections
         UNION ALL
         SELECT connection, NULL, user_address FROM tunnels
     ) GROUP BY connection
 """
-"""By id of a connection or tunnel: who is at its end."""
+"""Client and address by id of a connection or tunnel."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a report is about."""
+    """The period of a report, its step, and its limit."""
 
     since_ns: int | None
     until_ns: int | None
-    """These times, if any, are the beginnings of minutes."""
+    """Both are starts of minutes, or None."""
     step_ns: int = MINUTE_NS
     top: int = 20
 
     def with_step(self, step_ns: int) -> Scope:
-        """The same, in longer steps."""
+        """Return the scope with another step."""
         return replace(self, step_ns=step_ns)
 
-    def holds(self, time: str) -> str:
-        """The condition that a time is in it. With bounds, what has no time is not."""
+    def contains(self, time: str) -> str:
+        """Return the condition that a time is in the period. Null is only in an unbounded one."""
         bounds = []
         if self.since_ns is not None:
             bounds.append(f"{time} >= {self.since_ns}")
@@ -71,31 +71,31 @@ class Scope:
 
     @property
     def start(self) -> str:
-        """The step that a minute belongs to."""
+        """The step of a minute, as SQL."""
         return self.step_of("minute_ns")
 
     @property
     def by_minute(self) -> bool:
-        """Whether a step is made of whole minutes, as the roll-ups have them."""
+        """Whether steps are whole minutes, as in the roll-ups."""
         return self.step_ns >= MINUTE_NS
 
     def step_of(self, time: str) -> str:
-        """The step that a time belongs to."""
+        """Return the step of a time, as SQL."""
         return f"{time} // {self.step_ns} * {self.step_ns}"
 
 
 def overview(scope: Scope) -> str:
-    """One row."""
-    minutes = scope.holds("minute_ns")
+    """Query the totals: one row."""
+    minutes = scope.contains("minute_ns")
     return f"""
         SELECT coalesce(sum(messages), 0)::BIGINT AS messages,
             coalesce(sum(bytes), 0)::BIGINT AS bytes,
-            (SELECT count(*) FROM connections WHERE {scope.holds("first_ns")}) AS connections,
-            (SELECT count(*) FROM tunnels WHERE {scope.holds("first_ns")}) AS tunnels,
-            (SELECT count(*) FROM calls WHERE {scope.holds(_CALL_TIME)}) AS calls,
+            (SELECT count(*) FROM connections WHERE {scope.contains("first_ns")}) AS connections,
+            (SELECT count(*) FROM tunnels WHERE {scope.contains("first_ns")}) AS tunnels,
+            (SELECT count(*) FROM calls WHERE {scope.contains(_CALL_TIME)}) AS calls,
             (SELECT coalesce(sum(deliveries), 0)::BIGINT FROM delivery_minutes
                 WHERE {minutes}) AS deliveries,
-            (SELECT count(*) FROM faults WHERE {scope.holds("ts_ns")}) AS faults,
+            (SELECT count(*) FROM faults WHERE {scope.contains("ts_ns")}) AS faults,
             min(minute_ns) AS first_ns, max(minute_ns) + {MINUTE_NS} AS last_ns
         FROM traffic_minutes WHERE {minutes}
     """
@@ -105,7 +105,7 @@ _OUTCOMES: Final = ("answered", "failed", "lost", "unknown", "open", "orphan")
 
 
 def protocols(scope: Scope) -> str:
-    """A row for each protocol, and one for what has none."""
+    """Query the totals by protocol; one row has no protocol."""
     outcomes = ", ".join(f"count_if(outcome = '{each}') AS {each}" for each in _OUTCOMES)
     figures = ("messages", "bytes", "connections", "calls", *_OUTCOMES, "faults")
     sums = ", ".join(f"coalesce(sum({each}), 0)::BIGINT AS {each}" for each in figures)
@@ -113,39 +113,39 @@ def protocols(scope: Scope) -> str:
         SELECT * FROM (
             SELECT protocol, {sums} FROM (
                 SELECT protocol, messages, bytes FROM traffic_minutes
-                WHERE {scope.holds("minute_ns")}
+                WHERE {scope.contains("minute_ns")}
                 UNION ALL BY NAME
                 SELECT protocol, count(*) AS connections FROM connections
-                WHERE {scope.holds("first_ns")} GROUP BY protocol
+                WHERE {scope.contains("first_ns")} GROUP BY protocol
                 UNION ALL BY NAME
                 SELECT protocol, count(*) AS calls, {outcomes} FROM calls
-                WHERE {scope.holds(_CALL_TIME)} GROUP BY protocol
+                WHERE {scope.contains(_CALL_TIME)} GROUP BY protocol
                 UNION ALL BY NAME
                 SELECT protocol, count(*) AS faults FROM faults
-                WHERE {scope.holds("ts_ns")} GROUP BY protocol
+                WHERE {scope.contains("ts_ns")} GROUP BY protocol
             ) GROUP BY protocol
         ) ORDER BY messages DESC, protocol
     """
 
 
 def traffic(scope: Scope) -> str:
-    """Messages by step and protocol."""
+    """Query messages by step and protocol."""
     if not scope.by_minute:
         return f"""
             SELECT {scope.step_of("ts_ns")} AS start_ns, protocol, count(*) AS messages,
                 sum(size_bytes)::BIGINT AS bytes
-            FROM messages WHERE {scope.holds("ts_ns")} GROUP BY ALL ORDER BY ALL
+            FROM messages WHERE {scope.contains("ts_ns")} GROUP BY ALL ORDER BY ALL
         """
     return f"""
         SELECT {scope.start} AS start_ns, protocol,
             sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes
-        FROM traffic_minutes WHERE {scope.holds("minute_ns")}
+        FROM traffic_minutes WHERE {scope.contains("minute_ns")}
         GROUP BY ALL ORDER BY ALL
     """
 
 
 def connections(scope: Scope) -> str:
-    """By protocol: the connections that began, and how they ended."""
+    """Query opened connections by protocol, and how they were closed."""
     return f"""
         SELECT protocol, count(*) AS connections, count(DISTINCT client) AS clients,
             count(previous_connection) AS reconnects,
@@ -159,18 +159,18 @@ def connections(scope: Scope) -> str:
             SELECT *, CASE WHEN closed_how IS NULL THEN 'open' WHEN closed_how = 'rst' THEN 'rst'
                 WHEN closed_how = 'fin' AND closed_by IS NOT NULL THEN closed_by
                 ELSE 'other' END AS ended
-            FROM connections WHERE {scope.holds("first_ns")}
+            FROM connections WHERE {scope.contains("first_ns")}
         ) GROUP BY protocol ORDER BY connections DESC, protocol
     """
 
 
 def coverage(scope: Scope) -> str:
-    """By protocol: what became of the bytes of streams that began."""
+    """Query the coverage of stream bytes by protocol."""
     parts = ("span", "gap", "duplicate", "new", "decoded", "faulty", "undecryptable", "ignored")
     sums = ", ".join(f"coalesce(sum({e}_bytes), 0)::BIGINT AS {e}_bytes" for e in parts)
     return f"""
         SELECT protocol, count(*) AS streams, {sums}
-        FROM coverage WHERE {scope.holds("first_ns")}
+        FROM coverage WHERE {scope.contains("first_ns")}
         GROUP BY protocol ORDER BY new_bytes DESC, protocol
     """
 
@@ -179,11 +179,12 @@ def coverage(scope: Scope) -> str:
 
 
 def _percentiles(keys: Sequence[str], source: str) -> str:
-    """Counts and percentiles by keys, of buckets with these, `from_ns`, `calls` and so on.
+    """Query counts and percentiles by keys from histogram buckets.
 
-    The percentile p lies in the bucket where the calls that were counted so far reach p of all, as
-    far into it as the share of its calls that are needed. The highest latency of a row is less than
-    its bound, and no more than what its sum leaves when all other calls have the least.
+    Percentile p is in the first bucket at which the cumulative count reaches p percent; it is
+    interpolated linearly within that bucket. The highest latency of a bucket is bounded twice: it
+    is below the upper edge, and at most the sum of latencies minus the lower edge for each other
+    call. The second bound is exact for a bucket with one call, which the last one often is.
     """
     by = ", ".join(keys)
     found = ", ".join(
@@ -210,7 +211,11 @@ def _percentiles(keys: Sequence[str], source: str) -> str:
 
 
 def _buckets(keys: str, table: str, condition: str) -> str:
-    """Latencies of a table in buckets, as the roll-up of calls has them."""
+    """Query latencies of a table in the same buckets as the roll-up of calls.
+
+    Values below 8 have a bucket each; above, the three bits after the leading one select one of
+    eight buckets per doubling. Fixed edges make histograms mergeable without error.
+    """
     return f"""
         SELECT * EXCLUDE (n, e), count(*) AS calls, sum(n) AS latency_ns,
             CASE WHEN n < 8 THEN n ELSE 8 * (e - 2) + ((n >> (e - 3)) & 7) END AS bucket,
@@ -225,13 +230,13 @@ def _buckets(keys: str, table: str, condition: str) -> str:
 
 
 def targets(scope: Scope) -> str:
-    """The slowest targets, by p99."""
-    source = f"FROM latency_minutes WHERE {scope.holds('minute_ns')}"
+    """Query the slowest targets by p99."""
+    source = f"FROM latency_minutes WHERE {scope.contains('minute_ns')}"
     return f"""
         WITH latencies AS ({_percentiles(("protocol", "target"), source)}), wrong AS (
             SELECT protocol, target, sum(errors) FILTER (what = 'failed') AS failed,
                 sum(errors) FILTER (what = 'lost') AS lost
-            FROM error_minutes WHERE {scope.holds("minute_ns")} GROUP BY ALL
+            FROM error_minutes WHERE {scope.contains("minute_ns")} GROUP BY ALL
         )
         SELECT latencies.*, coalesce(failed, 0)::BIGINT AS failed, coalesce(lost, 0)::BIGINT AS lost
         FROM latencies LEFT JOIN wrong
@@ -242,19 +247,19 @@ def targets(scope: Scope) -> str:
 
 
 def _latencies(scope: Scope) -> str:
-    """Calls by step and bucket."""
+    """Query calls by step and bucket."""
     if not scope.by_minute:
         return _buckets(
-            scope.step_of("response_ns") + " AS start_ns", "calls", scope.holds("response_ns")
+            scope.step_of("response_ns") + " AS start_ns", "calls", scope.contains("response_ns")
         )
     return f"""
         SELECT {scope.start} AS start_ns, bucket, from_ns, below_ns, calls, latency_ns
-        FROM latency_minutes WHERE {scope.holds("minute_ns")}
+        FROM latency_minutes WHERE {scope.contains("minute_ns")}
     """
 
 
 def latency(scope: Scope) -> str:
-    """Percentiles of all calls by step."""
+    """Query percentiles of all calls by step."""
     return f"""
         SELECT start_ns, calls, p50_ns, p90_ns, p99_ns
         FROM ({_percentiles(("start_ns",), _latencies(scope))}) ORDER BY start_ns
@@ -262,7 +267,7 @@ def latency(scope: Scope) -> str:
 
 
 def latency_cells(scope: Scope) -> str:
-    """Calls by step and half doubling of the latency: four buckets each."""
+    """Query calls by step and half a doubling of the latency (four buckets), for the heat map."""
     return f"""
         SELECT start_ns, min(from_ns) AS from_ns, max(below_ns) AS below_ns,
             sum(calls)::BIGINT AS calls
@@ -279,15 +284,15 @@ def latency_cells(scope: Scope) -> str:
 
 
 def topics(scope: Scope) -> str:
-    """The topics with the most that was not acknowledged."""
+    """Query the topics with the most unacknowledged deliveries."""
     figures = ("sent", "acked", "unacked", "unknown", "unsent", "orphans", "sends")
     sums = ", ".join(f"sum({each})::BIGINT AS {each}" for each in figures)
-    delivered = _buckets("protocol, topic", "deliveries", scope.holds(_DELIVERY_TIME))
+    delivered = _buckets("protocol, topic", "deliveries", scope.contains(_DELIVERY_TIME))
     return f"""
         WITH latencies AS ({_percentiles(("protocol", "topic"), delivered)}),
         funnels AS (
             SELECT protocol, topic, sum(deliveries - orphans)::BIGINT AS published, {sums}
-            FROM delivery_minutes WHERE {scope.holds("minute_ns")} GROUP BY ALL
+            FROM delivery_minutes WHERE {scope.contains("minute_ns")} GROUP BY ALL
         )
         SELECT funnels.*, p50_ns, p99_ns FROM funnels LEFT JOIN latencies
             ON funnels.protocol IS NOT DISTINCT FROM latencies.protocol
@@ -297,19 +302,19 @@ def topics(scope: Scope) -> str:
     """
 
 
-# -- what went wrong -------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------
 
 
 def clients(scope: Scope) -> str:
-    """The clients with the most calls that failed, were lost or are unknown; faults; reconnects."""
+    """Query the clients with the most failed, lost or unknown calls, faults and reconnects."""
     figures = ("calls", "failed", "lost", "unknown", "connections", "reconnects", "faults")
     sums = ", ".join(f"coalesce(sum({each}), 0)::BIGINT AS {each}" for each in figures)
     return f"""
-        WITH ends AS ({_ENDS}), called AS (
+        WITH ends AS ({_PEERS}), called AS (
             SELECT protocol, connection, client, count(*) AS calls,
                 count_if(outcome = 'failed') AS failed, count_if(outcome = 'lost') AS lost,
                 count_if(outcome = 'unknown') AS unknown
-            FROM calls WHERE {scope.holds(_CALL_TIME)} GROUP BY ALL
+            FROM calls WHERE {scope.contains(_CALL_TIME)} GROUP BY ALL
         ), seen AS (
             SELECT protocol, coalesce(called.client, ends.client) AS client, address,
                 calls, failed, lost, unknown
@@ -317,7 +322,7 @@ def clients(scope: Scope) -> str:
             UNION ALL BY NAME
             SELECT protocol, client, client_address AS address, 1 AS connections,
                 (previous_connection IS NOT NULL)::INTEGER AS reconnects, faults
-            FROM connections WHERE {scope.holds("first_ns")}
+            FROM connections WHERE {scope.contains("first_ns")}
         ), summed AS (
             SELECT protocol, client, CASE WHEN client IS NULL THEN address END AS address, {sums}
             FROM seen GROUP BY ALL
@@ -330,20 +335,20 @@ def clients(scope: Scope) -> str:
 
 
 def errors(scope: Scope) -> str:
-    """Calls that went wrong, by code."""
+    """Query failed, lost and unknown calls by code."""
     return f"""
         SELECT what, protocol, code, sum(errors)::BIGINT AS errors, count(target) AS targets,
             first(target ORDER BY errors DESC, target) AS target
         FROM (
             SELECT what, protocol, code, target, sum(errors) AS errors
-            FROM error_minutes WHERE what <> 'fault' AND {scope.holds("minute_ns")} GROUP BY ALL
+            FROM error_minutes WHERE what <> 'fault' AND {scope.contains("minute_ns")} GROUP BY ALL
         ) GROUP BY what, protocol, code
         ORDER BY errors DESC, what, protocol, code LIMIT {scope.top}
     """
 
 
 def error_steps(scope: Scope) -> str:
-    """What went wrong by step."""
+    """Query errors by step."""
     if not scope.by_minute:
         time = "CASE WHEN outcome = 'failed' THEN response_ns ELSE request_ns END"
         return f"""
@@ -353,34 +358,34 @@ def error_steps(scope: Scope) -> str:
                 WHERE outcome IN ('failed', 'lost', 'unknown')
                 UNION ALL
                 SELECT ts_ns, 'fault' FROM faults
-            ) WHERE ts_ns IS NOT NULL AND {scope.holds("ts_ns")}
+            ) WHERE ts_ns IS NOT NULL AND {scope.contains("ts_ns")}
             GROUP BY ALL ORDER BY ALL
         """
     return f"""
         SELECT {scope.start} AS start_ns, what, sum(errors)::BIGINT AS errors
-        FROM error_minutes WHERE minute_ns IS NOT NULL AND {scope.holds("minute_ns")}
+        FROM error_minutes WHERE minute_ns IS NOT NULL AND {scope.contains("minute_ns")}
         GROUP BY ALL ORDER BY ALL
     """
 
 
 def faults(scope: Scope) -> str:
-    """Bytes that would not decode, by reason."""
+    """Query bytes that could not be decoded, by reason."""
     return f"""
         SELECT code, protocol, count(*) AS faults, count(DISTINCT connection) AS connections,
             coalesce(sum(present_bytes), 0)::BIGINT AS present_bytes,
             coalesce(sum(missing_bytes), 0)::BIGINT AS missing_bytes
-        FROM faults WHERE {scope.holds("ts_ns")}
+        FROM faults WHERE {scope.contains("ts_ns")}
         GROUP BY code, protocol ORDER BY faults DESC, code, protocol
     """
 
 
 def talkers(scope: Scope) -> str:
-    """The connections with the most bytes in the minutes in which they were among the top."""
+    """Query the connections with the most bytes in the minutes in which they were at the top."""
     return f"""
-        WITH ends AS ({_ENDS}), loud AS (
+        WITH ends AS ({_PEERS}), loud AS (
             SELECT protocol, connection, count(*) AS minutes, sum(messages)::BIGINT AS messages,
                 sum(bytes)::BIGINT AS bytes
-            FROM talker_minutes WHERE {scope.holds("minute_ns")} GROUP BY ALL
+            FROM talker_minutes WHERE {scope.contains("minute_ns")} GROUP BY ALL
             ORDER BY bytes DESC, connection, protocol LIMIT {scope.top}
         )
         SELECT protocol, connection, client, address, minutes, messages, bytes

@@ -1,11 +1,11 @@
-"""A report about a lake: what went over the wire, how fast, what was delivered, and what broke.
+"""A report about a lake: traffic, latency, deliveries, errors.
 
     with open_lake("lake") as db:
         report = make_report(db, top=10)
 
-A report is plain data. The terminal, JSON and the page (`report_page.py`) show the same one. The
-queries are in `report_sql.py`; they count whole minutes, as the roll-ups do. What is over time in a
-few minutes is shown by second.
+A report is plain data; terminal, JSON and HTML show the same one. Counts cover whole minutes,
+because most come from the per-minute roll-ups. If there are only a few minutes of data, series over
+time have one point per second instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from . import queries as report_sql
+from . import queries
 from .queries import MINUTE_NS, Scope
 
 if TYPE_CHECKING:
@@ -41,16 +41,16 @@ __all__ = [
 ]
 
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1440, 10_080)
-"""Minutes that a point of a plot may stand for."""
-_MOST_STEPS: Final = 180
-"""Points of a plot: more cannot be told apart on a screen."""
-_BY_SECOND: Final = 3
-"""Minutes up to which a point stands for a second."""
+"""Allowed steps of a series, in minutes."""
+_MAX_POINTS: Final = 180
+"""Points of a series; more cannot be distinguished on a screen."""
+_MAX_MINUTES_BY_SECOND: Final = 3
+"""Duration up to which a step is one second."""
 _SECOND_NS: Final = 1_000_000_000
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """All there is, in figures."""
+    """Totals."""
 
     messages: int
     bytes: int
@@ -60,13 +60,13 @@ class Overview(msgspec.Struct, frozen=True):
     deliveries: int
     faults: int
     first_ns: int | None
-    """Beginning of the first minute with messages; null without any."""
+    """Start of the first minute with messages; null if there are none."""
     last_ns: int | None
     """End of the last minute with messages."""
 
 
 class Protocol(msgspec.Struct, frozen=True):
-    """What one protocol has of it."""
+    """Totals of one protocol."""
 
     protocol: str | None
     messages: int
@@ -83,7 +83,7 @@ class Protocol(msgspec.Struct, frozen=True):
 
 
 class TrafficStep(msgspec.Struct, frozen=True):
-    """Messages of a protocol in a step of time."""
+    """Messages of a protocol in one step."""
 
     start_ns: int
     protocol: str | None
@@ -92,7 +92,7 @@ class TrafficStep(msgspec.Struct, frozen=True):
 
 
 class LatencyStep(msgspec.Struct, frozen=True):
-    """How fast calls were answered in a step of time; see `Target`."""
+    """Latency percentiles of calls in one step; see `Target`."""
 
     start_ns: int
     calls: int
@@ -102,7 +102,7 @@ class LatencyStep(msgspec.Struct, frozen=True):
 
 
 class LatencyCell(msgspec.Struct, frozen=True):
-    """Calls of a step of time with a latency from `from_ns` to below `below_ns`."""
+    """Calls in one step with a latency of `from_ns` up to, but not including, `below_ns`."""
 
     start_ns: int
     from_ns: int
@@ -111,12 +111,11 @@ class LatencyCell(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """How fast a target answers.
+    """Latency and errors of a target.
 
-    `calls` and `mean_ns` are exact. Percentiles come from buckets, eight to each doubling: within a
-    bucket its calls are taken to be evenly spread, so a percentile is wrong by an eighth at most.
-    `max_ns` is no less than the highest latency; it is exact where one call alone is in the last
-    bucket of its minute.
+    `calls` and `mean_ns` are exact. Percentiles come from log-scale buckets, eight per doubling, in
+    which calls are assumed to be evenly spread: their error is at most 1/8. `max_ns` is an upper
+    bound of the highest latency; it is exact if only one call is in the last bucket of its minute.
     """
 
     protocol: str | None
@@ -128,50 +127,50 @@ class Target(msgspec.Struct, frozen=True):
     p99_ns: int
     max_ns: int
     failed: int
-    """Of these calls, those whose answer was not ok."""
+    """Calls whose response was not ok; included in `calls`."""
     lost: int
-    """Calls without an answer; they are not among `calls`."""
+    """Calls without a response; not included in `calls`."""
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """What became of the notifications of a topic; latencies as in `Target`."""
+    """Outcomes of the notifications of a topic; latencies as in `Target`."""
 
     protocol: str | None
     topic: str | None
-    """Null for all whose topic no recorder told."""
+    """Null for notifications whose topic was not recorded."""
     published: int
-    """Notifications times clients: those that were sent, or should have been."""
+    """Deliveries (notification and client) that were sent or should have been."""
     sent: int
     acked: int
     unacked: int
     unknown: int
     unsent: int
     orphans: int
-    """Acknowledged, and the sending was not seen; not among `published`."""
+    """Acknowledged, but not captured when they were sent; not included in `published`."""
     sends: int
     p50_ns: int | None
     p99_ns: int | None
 
 
 class Client(msgspec.Struct, frozen=True):
-    """What went wrong for a client."""
+    """Problems of a client."""
 
     protocol: str | None
     client: str | None
     address: str | None
-    """Of clients without a name."""
+    """Address of a client without a name."""
     calls: int
     failed: int
     lost: int
     unknown: int
     connections: int
     reconnects: int
-    """Connections on which it signed on, having done so before on another."""
+    """Connections on which it signed on again."""
     faults: int
 
 
 class Error(msgspec.Struct, frozen=True):
-    """Calls that went wrong in the same way."""
+    """Calls that failed with the same code."""
 
     what: str
     """failed, lost or unknown."""
@@ -179,13 +178,13 @@ class Error(msgspec.Struct, frozen=True):
     code: str | None
     errors: int
     targets: int
-    """How many targets have it."""
+    """Number of targets with this error."""
     target: str | None
-    """The one that has it most often."""
+    """The target with the most of them."""
 
 
 class ErrorStep(msgspec.Struct, frozen=True):
-    """What went wrong in a step of time."""
+    """Errors in one step."""
 
     start_ns: int
     what: str
@@ -193,7 +192,7 @@ class ErrorStep(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Bytes that would not decode for the same reason."""
+    """Bytes that could not be decoded for the same reason."""
 
     code: str | None
     protocol: str | None
@@ -204,35 +203,35 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """The connections of a protocol that began, and how they ended."""
+    """The connections of a protocol that opened, and how they closed."""
 
     protocol: str | None
     connections: int
     clients: int
-    """How many signed on with different names."""
+    """Number of different clients that signed on."""
     reconnects: int
-    """Connections on which a client signed on, having done so before on another."""
+    """Connections on which a client signed on again."""
     resumed: int
     open: int
-    """Nothing was seen of their end."""
+    """No close was captured."""
     closed_by_client: int
     closed_by_server: int
     reset: int
     other: int
-    """Ended otherwise: the same two ends began a new one, or nothing tells who it was."""
+    """Replaced by a new connection on the same ports, or closed by an unknown side."""
     duration_ns: int | None
     handshake_ns: int | None
-    """Medians, exact."""
+    """Exact medians."""
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """What became of the bytes of a protocol. New bytes are the last four together."""
+    """Coverage of the bytes of a protocol; new bytes are the sum of the last four."""
 
     protocol: str | None
-    """Null for streams of no known protocol."""
+    """Null for streams of an unknown protocol."""
     streams: int
     span_bytes: int
-    """Of the streams: new bytes and gaps."""
+    """New bytes and gaps."""
     gap_bytes: int
     duplicate_bytes: int
     new_bytes: int
@@ -243,7 +242,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class Talker(msgspec.Struct, frozen=True):
-    """A connection with many bytes, counting the minutes in which it was one of the top twenty."""
+    """A connection with many bytes, counted in the minutes in which it was in the top twenty."""
 
     protocol: str | None
     connection: int
@@ -255,14 +254,14 @@ class Talker(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything. Lists are in the order in which they are to be read, the worst first."""
+    """A report. Lists start with the most important rows."""
 
     lake: str
     commit: int | None
     since_ns: int | None
     until_ns: int | None
     step_ns: int
-    """How long a step of time is."""
+    """Length of a step of the series."""
     overview: Overview
     protocols: list[Protocol]
     traffic: list[TrafficStep]
@@ -280,8 +279,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def end_of_messages(db: duckdb.DuckDBPyConnection) -> int | None:
-    """The end of the last minute with messages; None when there are none."""
-    return _rows(db, report_sql.overview(Scope(None, None)), Overview)[0].last_ns
+    """Return the end of the last minute with messages; None if there are none."""
+    return _rows(db, queries.overview(Scope(None, None)), Overview)[0].last_ns
 
 
 def make_report(
@@ -293,13 +292,13 @@ def make_report(
     until_ns: int | None = None,
     top: int = 20,
 ) -> Report:
-    """The report about tables that a connection has.
+    """Return a report about the tables of a database.
 
-    The minutes that `since_ns` and the last nanosecond before `until_ns` fall into are counted as a
-    whole. `top` limits the lists that have no natural end.
+    `since_ns` is rounded down and `until_ns` up to whole minutes. `top` limits the lists by target,
+    topic, client, error and connection.
     """
     scope = Scope(_floor(since_ns), _ceiling(until_ns), top=top)
-    overview = _rows(db, report_sql.overview(scope), Overview)[0]
+    overview = _rows(db, queries.overview(scope), Overview)[0]
     scope = scope.with_step(_step(overview))
     return Report(
         lake=lake,
@@ -308,19 +307,19 @@ def make_report(
         until_ns=scope.until_ns,
         step_ns=scope.step_ns,
         overview=overview,
-        protocols=_rows(db, report_sql.protocols(scope), Protocol),
-        traffic=_rows(db, report_sql.traffic(scope), TrafficStep),
-        latency=_rows(db, report_sql.latency(scope), LatencyStep),
-        latency_cells=_rows(db, report_sql.latency_cells(scope), LatencyCell),
-        targets=_rows(db, report_sql.targets(scope), Target),
-        topics=_rows(db, report_sql.topics(scope), Topic),
-        clients=_rows(db, report_sql.clients(scope), Client),
-        errors=_rows(db, report_sql.errors(scope), Error),
-        error_steps=_rows(db, report_sql.error_steps(scope), ErrorStep),
-        faults=_rows(db, report_sql.faults(scope), Fault),
-        talkers=_rows(db, report_sql.talkers(scope), Talker),
-        connections=_rows(db, report_sql.connections(scope), Connections),
-        coverage=_rows(db, report_sql.coverage(scope), Coverage),
+        protocols=_rows(db, queries.protocols(scope), Protocol),
+        traffic=_rows(db, queries.traffic(scope), TrafficStep),
+        latency=_rows(db, queries.latency(scope), LatencyStep),
+        latency_cells=_rows(db, queries.latency_cells(scope), LatencyCell),
+        targets=_rows(db, queries.targets(scope), Target),
+        topics=_rows(db, queries.topics(scope), Topic),
+        clients=_rows(db, queries.clients(scope), Client),
+        errors=_rows(db, queries.errors(scope), Error),
+        error_steps=_rows(db, queries.error_steps(scope), ErrorStep),
+        faults=_rows(db, queries.faults(scope), Fault),
+        talkers=_rows(db, queries.talkers(scope), Talker),
+        connections=_rows(db, queries.connections(scope), Connections),
+        coverage=_rows(db, queries.coverage(scope), Coverage),
     )
 
 
@@ -328,9 +327,9 @@ _Row = TypeVar("_Row", bound=msgspec.Struct)
 
 
 def _rows(db: duckdb.DuckDBPyConnection, query: str, kind: type[_Row]) -> list[_Row]:
-    found = db.execute(query)
-    names = [column[0] for column in found.description or ()]
-    rows: list[tuple[Any, ...]] = found.fetchall()
+    result = db.execute(query)
+    names = [column[0] for column in result.description or ()]
+    rows: list[tuple[Any, ...]] = result.fetchall()
     return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
 
 
@@ -343,11 +342,11 @@ def _ceiling(ns: int | None) -> int | None:
 
 
 def _step(overview: Overview) -> int:
-    """How long a point of a plot stands for."""
+    """Return the step of series for a duration."""
     if overview.first_ns is None or overview.last_ns is None:
         return MINUTE_NS
     minutes = (overview.last_ns - overview.first_ns) // MINUTE_NS
-    if minutes <= _BY_SECOND:
+    if minutes <= _MAX_MINUTES_BY_SECOND:
         return _SECOND_NS
-    fitting = [step for step in _STEPS if minutes <= step * _MOST_STEPS]
+    fitting = [step for step in _STEPS if minutes <= step * _MAX_POINTS]
     return (fitting or _STEPS[-1:])[0] * MINUTE_NS

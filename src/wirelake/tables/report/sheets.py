@@ -1,6 +1,6 @@
-"""The lists of a report as sheets of text, which the terminal and the page show alike.
+"""The lists of a report as tables of text, for the terminal and the HTML page.
 
-What comes from the wire is made harmless here: no cell has a character that is not printable.
+Text from the wire is escaped here: every character of a cell is printable.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = [
     "topic_text",
 ]
 
-NOBODY: Final = "–"
-"""Stands for what is not known."""
+UNKNOWN: Final = "–"
+"""Text of a value that is not known."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -34,15 +34,15 @@ class Sheet:
     """A table of text."""
 
     name: str
-    """The list of the report that it shows."""
+    """Attribute of the report with the rows."""
     title: str
     about: str
-    """What its figures are, in a sentence or two."""
+    """Description of its columns."""
     headings: tuple[str, ...]
     numbers: tuple[bool, ...]
-    """By column: whether it has numbers."""
+    """Whether each column has numbers."""
     minor: tuple[str, ...]
-    """Columns that can be done without where there is no room."""
+    """Columns to drop first when space is short."""
     rows: list[tuple[str, ...]]
 
 
@@ -50,28 +50,28 @@ class Sheet:
 
 
 def name_text(value: str | None) -> str:
-    """A name from the wire, harmless."""
+    """Return a name from the wire with control characters escaped."""
     if value is None:
-        return NOBODY
+        return UNKNOWN
     if value.isprintable():
         return value
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value)
 
 
 def topic_text(topic: str | None) -> str:
-    """The name of a topic; one that no recorder told has none."""
+    """Return the name of a topic; one that was not recorded has none."""
     return "(no topic)" if topic is None else name_text(topic)
 
 
 def count_text(value: int | None) -> str:
-    """A number with commas."""
-    return NOBODY if value is None else f"{value:,}"
+    """Return a number with thousands separators."""
+    return UNKNOWN if value is None else f"{value:,}"
 
 
 def bytes_text(value: int | None) -> str:
-    """Bytes in the unit that suits them."""
+    """Return a size with a suitable unit."""
     if value is None:
-        return NOBODY
+        return UNKNOWN
     amount = float(value)
     for unit in ("B", "kB", "MB", "GB"):
         if abs(amount) < 1_000:
@@ -81,9 +81,9 @@ def bytes_text(value: int | None) -> str:
 
 
 def duration_text(ns: int | None) -> str:
-    """A duration in the unit that suits it, to three digits."""
+    """Return a duration with a suitable unit, to three digits."""
     if ns is None:
-        return NOBODY
+        return UNKNOWN
     if abs(ns) >= 120 * _SECOND:
         return f"{ns / 60 / _SECOND:,.1f} min"
     for size, unit in ((_SECOND, "s"), (1_000_000, "ms"), (1_000, "µs")):
@@ -93,16 +93,16 @@ def duration_text(ns: int | None) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three digits, or more when there are more before the point."""
+    """Return three significant digits, or all digits before the point."""
     places = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     text = f"{value:,.{places}f}"
     return text.rstrip("0").rstrip(".") if places else text
 
 
 def time_text(ns: int | None) -> str:
-    """A time in UTC, to the minute."""
+    """Return a time in UTC, to the minute."""
     if ns is None:
-        return NOBODY
+        return UNKNOWN
     try:
         return f"{datetime.fromtimestamp(ns // _SECOND, UTC):%Y-%m-%d %H:%M}"
     except (OverflowError, ValueError, OSError):
@@ -110,9 +110,9 @@ def time_text(ns: int | None) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    """A part in percent; only the whole is 100 %."""
+    """Return a percentage; rounding never makes a part 100 %."""
     if not whole:
-        return NOBODY
+        return UNKNOWN
     percent = 100 * part / whole
     return f"{min(percent, 99.9) if part < whole else percent:.1f} %"
 
@@ -145,13 +145,13 @@ def _duration(heading: str, field: str) -> _Column:
 
 _PROTOCOL: Final = _name("protocol")
 _TOPIC: Final = _Column("topic", lambda row: topic_text(row.topic), number=False)
-_WHO: Final = _Column("client", lambda row: name_text(row.client or row.address), number=False)
+_CLIENT: Final = _Column("client", lambda row: name_text(row.client or row.address), number=False)
 
 _SHEETS: Final = (
     (
         "protocols",
         "Traffic",
-        "Messages and their bytes, connections that began, calls by outcome, and faults.",
+        "Messages and their bytes, opened connections, calls by outcome, and faults.",
         (
             _PROTOCOL, _count("messages"), _bytes("bytes"), _count("connections"), _count("calls"),
             _count("failed"), _count("lost"), _count("unknown"), _count("faults"),
@@ -162,9 +162,9 @@ _SHEETS: Final = (
         "targets",
         "Calls and latency by target",
         (
-            "From request to answer, the slowest by p99 first. Calls are those that were answered,"
-            " the failed among them. Calls and mean are exact; percentiles come from buckets,"
-            " eight to each doubling, and are off by an eighth at most."
+            "Latency from request to response, slowest p99 first. Calls includes failed calls, but"
+            " not lost ones. Calls and mean are exact; percentiles come from log-scale buckets,"
+            " eight per doubling, with an error of at most 1/8."
         ),
         (
             _name("target"), _PROTOCOL, _count("calls"), _count("failed"), _count("lost"),
@@ -178,9 +178,9 @@ _SHEETS: Final = (
         "topics",
         "Deliveries by topic",
         (
-            "Notifications times clients: published, sent, acknowledged; the topic with the most"
-            " that was not acknowledged comes first. The time is from the first sending to the"
-            " acknowledgement. Where no recorder told it, the topic is not known."
+            "Deliveries (one per notification and client) by outcome; topics with the most"
+            " unacknowledged deliveries first. Latency is from the first send to the"
+            " acknowledgement. Captures of other tools do not contain the topic."
         ),
         (
             _TOPIC, _PROTOCOL, _count("published"), _count("sent"), _count("acked"),
@@ -193,7 +193,7 @@ _SHEETS: Final = (
     (
         "connections",
         "Connections",
-        "Those that began, and how they ended. Times are medians.",
+        "Opened connections, and how they were closed. Durations are medians.",
         (
             _PROTOCOL, _count("connections"), _count("clients"), _count("reconnects"),
             _count("resumed"), _count("by client", "closed_by_client"),
@@ -205,14 +205,14 @@ _SHEETS: Final = (
     ),
     (
         "clients",
-        "Clients with trouble",
+        "Clients with problems",
         (
-            "By calls that failed, were lost or are unknown; faults are those of their connections."
-            " A client without a name is its address."
+            "Sorted by failed, lost and unknown calls; faults are those of their connections."
+            " Clients without a name are listed by address."
         ),
         (
-            _WHO, _PROTOCOL, _count("calls"), _count("failed"), _count("lost"), _count("unknown"),
-            _count("connections"), _count("reconnects"), _count("faults"),
+            _CLIENT, _PROTOCOL, _count("calls"), _count("failed"), _count("lost"),
+            _count("unknown"), _count("connections"), _count("reconnects"), _count("faults"),
         ),
         ("protocol", "connections"),
     ),
@@ -220,19 +220,18 @@ _SHEETS: Final = (
         "errors",
         "Errors by code",
         (
-            "Calls that failed, by the status of the answer; calls that were lost or are unknown,"
-            " by the cause."
+            "Failed calls by the status of the response; lost and unknown calls by cause."
         ),
         (
-            _name("what"), _PROTOCOL, _name("code"), _count("errors"), _count("targets"),
-            _name("most often", "target"),
+            _name("outcome", "what"), _PROTOCOL, _name("code"), _count("errors"), _count("targets"),
+            _name("top target", "target"),
         ),
         ("targets",),
     ),
     (
         "faults",
         "Faults by reason",
-        "Bytes that would not decode, and bytes that were not captured.",
+        "Bytes that could not be decoded, and bytes that were not captured.",
         (
             _name("reason", "code"), _PROTOCOL, _count("faults"), _count("connections"),
             _bytes("bytes", "present_bytes"), _bytes("missing", "missing_bytes"),
@@ -243,8 +242,8 @@ _SHEETS: Final = (
         "coverage",
         "Coverage",
         (
-            "What became of the bytes of all streams. Bytes are those that were captured, without"
-            " repetitions: decoded, faulty, sealed without a key, and ignored add up to them."
+            "Captured bytes of all streams, without retransmissions: the sum of decoded, faulty,"
+            " sealed (no key) and ignored bytes."
         ),
         (
             _PROTOCOL, _count("streams"), _bytes("bytes", "new_bytes"),
@@ -257,11 +256,11 @@ _SHEETS: Final = (
     ),
     (
         "talkers",
-        "Top talkers",
-        "Connections by bytes, in the minutes in which they were among the twenty with the most.",
+        "Top connections",
+        "By bytes, counted in the minutes in which a connection was in the top twenty.",
         (
-            _Column("connection", lambda row: str(row.connection), number=False), _PROTOCOL, _WHO,
-            _count("minutes"), _count("messages"), _bytes("bytes"),
+            _Column("connection", lambda row: str(row.connection), number=False), _PROTOCOL,
+            _CLIENT, _count("minutes"), _count("messages"), _bytes("bytes"),
         ),
         ("protocol", "minutes"),
     ),
@@ -269,7 +268,7 @@ _SHEETS: Final = (
 
 
 def sheets(report: Report) -> list[Sheet]:
-    """All sheets of a report, the empty ones included."""
+    """Return all sheets of a report, including empty ones."""
     return [_sheet(report, *each) for each in _SHEETS]
 
 
@@ -293,7 +292,7 @@ def _sheet(
 
 
 def tiles(report: Report) -> list[tuple[str, str]]:
-    """The overview: what, and how many."""
+    """Return the captions and figures of the overview."""
     overview = report.overview
     return [
         ("messages", count_text(overview.messages)),
