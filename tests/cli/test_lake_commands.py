@@ -140,7 +140,7 @@ def test_status_says_what_waits(run: Run, lake: Path, captures: Path, tmp_path: 
     assert "may still be growing" in found.out
     data = json.loads(run(*args, "--settle", "0", "--json").out)
     (waiting,) = data["waiting"]
-    assert (waiting["source"], waiting["why"]) == ("tap-x", "number 6 is missing")
+    assert (waiting["source"], waiting["why"]) == ("tap-x", "sequence 6 is missing")
     assert data["backlog_files"] == 1
     found = run(*args, "--settle", "0", "--lateness", "0")
     assert "next run" in found.out

@@ -121,7 +121,10 @@ def test_without_plotly(run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     found = run("lake", "report", str(lake), "--html", "-")
     assert (found.code, found.out) == (2, "")
-    assert found.err == "wirelake: a page needs plotly: pip install 'wirelake[report]'\n"
+    assert (
+        found.err
+        == "wirelake: missing optional dependency plotly: pip install 'wirelake[report]'\n"
+    )
 
 
 def test_no_reader_of_lakes_loads_spark(lake: Path) -> None:
