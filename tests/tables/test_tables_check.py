@@ -168,7 +168,7 @@ def test_provisional_files_of_an_earlier_step(lake: Path) -> None:
 
 
 def test_no_lake(tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match="there is no lake"):
+    with pytest.raises(LakeError, match="no lake in this folder"):
         check(tmp_path)
 
 

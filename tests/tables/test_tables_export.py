@@ -227,7 +227,7 @@ def test_what_cannot_be_exported(
         export(lake, tmp_path / "out", "delta", ["_fold"])
     with pytest.raises(LakeError, match="inside the lake; use another folder"):
         export(lake, lake / "out", "delta")
-    with pytest.raises(LakeError, match="there is no lake"):
+    with pytest.raises(LakeError, match="no lake in this folder"):
         export(tmp_path / "nothing", tmp_path / "out", "delta")
     export(lake, tmp_path / "out", "delta", ["calls"])
     with pytest.raises(LakeError, match="is a Delta table; use another folder"):

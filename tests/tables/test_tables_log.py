@@ -160,7 +160,9 @@ def test_a_newer_lake_is_refused(log: Log) -> None:
 def test_newer_tables_are_refused(log: Log) -> None:
     log.commit(record(0))
     log.commit(record(1, schema=VERSION + 1))
-    with pytest.raises(LakeError, match=f"tables have version {VERSION + 1}; .* update wirelake"):
+    with pytest.raises(
+        LakeError, match=f"unsupported table version {VERSION + 1}; .* update wirelake"
+    ):
         log.snapshot()
 
 

@@ -67,7 +67,7 @@ def test_an_empty_lake(tmp_path: Path) -> None:
 
 
 def test_no_lake(tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match="there is no lake"):
+    with pytest.raises(LakeError, match="no lake in this folder"):
         open_lake(tmp_path)
 
 

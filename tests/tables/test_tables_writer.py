@@ -102,7 +102,7 @@ def test_only_files_of_the_lake_are_removed(lake: Path) -> None:
             step.remove("calls/1/part.parquet")
         outside = lake.parent / "outside.parquet"
         outside.touch()
-        with pytest.raises(ValueError, match="not in a folder that work"):
+        with pytest.raises(ValueError, match="not in a folder of work"):
             step.add("calls", outside, rows=1)
 
 
@@ -277,7 +277,7 @@ def test_without_locks_a_commit_that_was_faster_than_the_sweeper_stays(
 
 
 def test_a_lake_is_made_once(tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match="there is no lake"), Writer(tmp_path / "lake"):
+    with pytest.raises(LakeError, match="no lake in this folder"), Writer(tmp_path / "lake"):
         pass
     assert not (tmp_path / "lake").exists()
     for settings in ({"a": 1}, {"a": 2}):
@@ -289,7 +289,7 @@ def test_a_lake_is_made_once(tmp_path: Path) -> None:
 def test_no_lake_is_made_among_other_files(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").touch()
     for place in (tmp_path, tmp_path / "letter.txt"):
-        with pytest.raises(LakeError, match=r"neither empty nor a lake|not a folder"):
+        with pytest.raises(LakeError, match=r"not a lake and not empty|not a folder"):
             Writer(place, create={}).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
