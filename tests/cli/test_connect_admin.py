@@ -105,7 +105,7 @@ def test_nobody_there() -> None:
 def test_no_hub(status: int, body: bytes) -> None:
     with (
         answering(status, body) as url,
-        pytest.raises(CommandError, match="not a hub.s admin address"),
+        pytest.raises(CommandError, match="not a hub's admin address"),
     ):
         AdminHub(url, TOKEN).json("/v1/top")
 
@@ -136,7 +136,7 @@ def test_events_are_read_and_comments_are_not() -> None:
 def test_a_stream_of_something_else_is_no_hub(body: bytes, kind: str) -> None:
     with (
         answering(200, body, kind) as url,
-        pytest.raises(CommandError, match="not a hub.s admin address"),
+        pytest.raises(CommandError, match="not a hub's admin address"),
     ):
         list(AdminHub(url, TOKEN).events("/v1/tail"))
 
