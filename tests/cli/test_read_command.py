@@ -313,7 +313,7 @@ def test_a_filter_error_points_at_the_place(run: Run, traffic: Path) -> None:
     code, out, err = run("read", str(traffic), "--filter", 'kind == "push" and nam == "x"')
     assert (code, out) == (2, "")
     first, line, caret = err.splitlines()
-    assert first.startswith("wirelake: --filter: no column is called 'nam'")
+    assert first.startswith("wirelake: --filter: unknown column 'nam'")
     assert line.strip() == 'kind == "push" and nam == "x"'
     assert caret.strip() == "^^^"
     assert caret.index("^") == line.index("nam")

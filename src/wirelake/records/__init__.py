@@ -1,8 +1,18 @@
-"""What messages mean: tables and their columns, engines that match messages, the filter language.
+"""The meaning of messages: table schemas, the matching rules, the filter language.
 
-Here are the engines and what they are fed, which need no Arrow. Beside them: `schema` (the tables),
-`batches` (rows to and from Arrow), `filter` (the filter language), `message` (one decoded message
-as a row).
+Read in this order:
+
+- `schema` has the columns of all tables, `structs` the struct of each protocol.
+- `message` turns one decoded message into a row of `messages` by its protocol's `Meaning`.
+- `protocol_rules` resolves each `Meaning` to what the matching rules need.
+- `rows` is the input of the engines; `engine` their interface; `calls`, `deliveries`, `connections`
+  and `tunnels` the engines. `batches` converts between rows and Arrow.
+- `cross_connection` has the tables between folds over connections and tables across them.
+- `latency_buckets` are the buckets of roll-ups.
+- `filter` compiles the filter language, with `filter_tokens`, `filter_columns` and `filter_nodes`.
+
+The engines are one of the two implementations of the matching rules; `wirelake.columnar.fold` is
+the other. Nothing here does I/O or reads a clock. The engines, exported here, do not need Arrow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Between Arrow and rows: batches of `messages` to rows for engines, rows of engines to batches.
+"""Conversion between Arrow and rows: batches of `messages` to rows, rows of engines to batches.
 
-Whole columns become Python lists at once: text through a dictionary, so that each distinct value
-is made once; integers from their buffer; what is mostly null from the few values that are there.
+Columns are converted to Python lists as a whole: text through a dictionary, so that each distinct
+value becomes one object; integers from their buffer; sparse columns from their few values.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _INTEGERS: Final = frozenset(
 )
 _COLUMNS: Final = tuple(name for name in MessageRow.__struct_fields__ if name != "fields")
 _CHUNK: Final = 1_024
-"""Rows that are turned into columns at a time: few enough to stay in the cache meanwhile."""
+"""Rows converted at a time: few enough to stay in the CPU cache."""
 _FAULT_COLUMNS: Final = FaultRow.__struct_fields__
 
 
 def message_rows(batch: pa.RecordBatch) -> list[MessageRow]:
-    """The rows of a batch of `messages`; columns that it lacks are null."""
+    """Return the rows of a batch of `messages`. Missing columns are null."""
     columns = [_column(batch, name) for name in _COLUMNS]
     fields = _fields(batch, columns[_COLUMNS.index("protocol")], columns[_COLUMNS.index("name")])
     return list(map(MessageRow, *columns, fields))
 
 
 def fault_rows(batch: pa.RecordBatch) -> list[FaultRow]:
-    """Those rows of a batch of `faults` that belong to a stream and have a time."""
+    """Return the rows of a batch of `faults` that have a direction and a time."""
     placed = pc.and_(pc.is_valid(batch.column("ts_ns")), pc.is_valid(batch.column("direction")))
     found = batch.filter(placed)
     return list(map(FaultRow, *(_column(found, name) for name in _FAULT_COLUMNS)))
 
 
 def batch_from_rows(table: str, rows: Sequence[msgspec.Struct]) -> pa.RecordBatch:
-    """Rows that an engine gave, as a batch of their table."""
+    """Return the rows of an engine as a batch of their table."""
     columns = schema(table)
     chunks = [
         _columns_of(columns, rows[start : start + _CHUNK])
@@ -91,7 +91,7 @@ def _integers(array: pa.Array) -> list[Any]:
 
 
 def _numbers(array: pa.Array, code: str, width: int) -> list[Any]:
-    """Integers straight from the buffer of an array without nulls."""
+    """Return integers from the buffer of an array without nulls."""
     start = array.offset * width
     view = memoryview(array.buffers()[1])[start : start + len(array) * width]
     return view.cast("B").cast(code).tolist()  # type: ignore[call-overload,no-any-return]
@@ -114,7 +114,7 @@ def _text_lists(array: pa.Array) -> list[Any]:
 
 
 def _spread(array: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[Any]:
-    """The values that are there, each at its place; None at the others."""
+    """Convert the values that are not null; None elsewhere."""
     values: list[Any] = [None] * len(array)
     places = pc.indices_nonzero(pc.is_valid(array))
     for place, value in zip(_integers(places), convert(pc.take(array, places)), strict=True):
@@ -152,7 +152,7 @@ def _wanted(struct: pa.Array, paths: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _path(array: pa.Array, path: Sequence[str]) -> list[Any]:
-    """The values at a path; a list where the path goes through one."""
+    """Return the values at a path; lists where the path goes through a list."""
     for number, step in enumerate(path):
         array = pc.struct_field(array, step.removesuffix("[]"))
         if step.endswith("[]"):

@@ -1,6 +1,6 @@
-"""Rows of `calls`, and what is remembered of a connection to make them.
+"""Matches responses to requests: the engine behind the table `calls`.
 
-See "Calls" and "When order can be trusted" in `docs/concepts/matching.md`.
+Implements "Calls" and "When order can be trusted" of `docs/concepts/matching.md`.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = [
     "Break",
     "CallRow",
     "CallsEngine",
-    "Doubt",
     "Side",
     "SideState",
+    "Uncertainty",
 ]
 
 
 DUPLICATE_WINDOW_NS: Final = 10_000_000_000
-"""How long after an answer a further one still counts as its duplicate."""
+"""How long after a response another one counts as its duplicate."""
 EXPIRE_AFTER_NS: Final = DUPLICATE_WINDOW_NS + DUPLICATE_WINDOW_NS // 4
-"""When answered calls are let go: later than they could be, but then many at a time."""
+"""When answered calls become final: later than necessary, to handle many at a time."""
 
 QUIET_NS: Final = 10_000_000_000
-"""After this long without request or answer, nothing is under way any more."""
+"""After this long without a request or response, no call is in progress."""
 
 _ACTIVITY: Final = frozenset({"request", "response", "part"})
 
 
 class CallRow(msgspec.Struct, gc=False):
-    """A row of `calls`; while the call is open, what is known of it so far."""
+    """A row of `calls`. It is filled in while the call is open."""
 
     connection: int
     protocol: str
@@ -81,7 +81,7 @@ class CallRow(msgspec.Struct, gc=False):
 
     @classmethod
     def orphan(cls, row: MessageRow, client: str | None) -> CallRow:
-        """The call of an answer whose request was not seen."""
+        """Return the call of a response whose request was not seen."""
         asked = opposite(row.direction)
         target, number, link = row.target, row.reply_to, row.tunnel_link
         call = cls(row.connection, row.protocol, asked, target, number, None, None, client, link)
@@ -89,7 +89,7 @@ class CallRow(msgspec.Struct, gc=False):
         return call
 
     def part(self, row: MessageRow) -> None:
-        """A message of the answer."""
+        """Add one message of the response."""
         if self.first_part_ns is None:
             self.first_part_ns = row.ts_ns
             self.response_bytes = row.size_bytes
@@ -98,7 +98,7 @@ class CallRow(msgspec.Struct, gc=False):
         self.parts += 1
 
     def complete(self, row: MessageRow) -> None:
-        """The last message of the answer."""
+        """Add the last message of the response."""
         self.part(row)
         self.response_ns = row.ts_ns
         self.status = row.status
@@ -111,29 +111,29 @@ class CallRow(msgspec.Struct, gc=False):
 
 
 class Side:
-    """The calls that one end of a connection has made."""
+    """The calls made by one end of a connection."""
 
     __slots__ = ("answered", "by_id", "in_order", "oldest_ns")
 
     def __init__(self) -> None:
         self.by_id: dict[int, CallRow] = {}
-        """Open calls that have an id, the oldest first."""
+        """Open calls with an id, the oldest first."""
         self.in_order: list[CallRow] = []
-        """Open calls that have none, the oldest first."""
+        """Open calls without an id, the oldest first."""
         self.answered: dict[int, CallRow] = {}
-        """Answered calls for which a second answer may come, in the order of their answers."""
+        """Answered calls that may get a duplicate response, in the order of their responses."""
         self.oldest_ns = 0
-        """No later than the first of these answers."""
+        """At most the time of the first of these responses."""
 
     def recent(self, number: int, ts_ns: int) -> CallRow | None:
-        """A call that was answered so shortly before that a further answer is its duplicate."""
+        """Return the call of an earlier response if another one now counts as its duplicate."""
         call = self.answered.get(number)
         if call is None or ts_ns - (call.response_ns or 0) > DUPLICATE_WINDOW_NS:
             return None
         return call
 
     def oldest_with_target(self, target: str | None) -> int | None:
-        """The id of the oldest open call of a target."""
+        """Return the id of the oldest open call of a target."""
         if target is not None:
             for number, call in self.by_id.items():
                 if call.target == target:
@@ -141,7 +141,8 @@ class Side:
         return None
 
     def expire(self, now_ns: int, limit: int) -> list[CallRow]:
-        """Lets answered calls go: those past the window; half of them when there are too many."""
+        """Remove and return answered calls past the window; half of them when there are too
+        many."""
         excess = len(self.answered) - limit // 2 if len(self.answered) >= limit else 0
         final: list[int] = []
         for number, call in self.answered.items():
@@ -153,7 +154,7 @@ class Side:
 
 
 class SideState(msgspec.Struct):
-    """A side as plain data."""
+    """A `Side` as plain data."""
 
     connection: int
     direction: str
@@ -164,12 +165,12 @@ class SideState(msgspec.Struct):
 
     @classmethod
     def of(cls, connection: int, direction: str, side: Side) -> SideState:
-        """What a side remembers."""
+        """Return the state of a side."""
         by_id, answered = list(side.by_id.items()), list(side.answered.items())
         return cls(connection, direction, by_id, side.in_order, answered, side.oldest_ns)
 
     def side(self) -> Side:
-        """The side that remembers this."""
+        """Return a side with this state."""
         side = Side()
         side.by_id = dict(self.by_id)
         side.in_order = self.in_order
@@ -179,27 +180,27 @@ class SideState(msgspec.Struct):
 
 
 class Break(msgspec.Struct):
-    """The last place of a direction where messages may be missing."""
+    """The last point in a direction where messages may be missing."""
 
     ts_ns: int
     code: str
 
 
-class Doubt(msgspec.Struct):
-    """What is not known for certain about a connection, because messages are missing."""
+class Uncertainty(msgspec.Struct):
+    """What is uncertain about a connection because messages are missing."""
 
     connection: int
     breaks: dict[str, Break] = {}
     """By direction."""
     unsettled: bool = False
-    """Whether answers can be matched by order no more."""
+    """Whether responses cannot be matched by order."""
     awaited: list[str] = []
-    """Directions in which nothing has come since they broke: more may be missing."""
+    """Directions without a message since their last break: more may be missing."""
     last_ns: int = 0
-    """The last request, answer or fault while it was unsettled."""
+    """The last request, response or fault while the order was unreliable."""
 
     def feed(self, row: MessageRow) -> None:
-        """Takes notice of a message: with a request after a quiet time, order can be trusted."""
+        """Note a message. A request after a quiet time makes the order reliable again."""
         if not self.unsettled:
             return
         if row.kind in _ACTIVITY:
@@ -212,41 +213,39 @@ class Doubt(msgspec.Struct):
             self.awaited.remove(row.direction)
 
     def broken(self, direction: str, ts_ns: int, code: str) -> None:
-        """Messages of this direction may be missing here."""
+        """Note that messages of this direction may be missing here."""
         self.breaks[direction] = Break(ts_ns, code)
 
     def unsettle(self, ts_ns: int, direction: str | None = None) -> None:
-        """Order cannot be trusted from here on; `direction` is where messages are missing."""
+        """Mark the order as unreliable. `direction` is where messages are missing."""
         self.unsettled = True
         self.last_ns = max(self.last_ns, ts_ns)
         if direction is not None and direction not in self.awaited:
             self.awaited.append(direction)
 
     def hides(self, call: CallRow) -> str | None:
-        """The code of a fault that may hide the answer of an open call."""
+        """Return the code of a fault that may hide the response of an open call."""
         found = self.breaks.get(opposite(call.direction))
         if found is None or call.request_ns is None or found.ts_ns < call.request_ns:
             return None
         return found.code
 
-    def join(self, other: Doubt) -> None:
-        """Takes over where another connection broke."""
+    def join(self, other: Uncertainty) -> None:
+        """Take over the breaks of another connection."""
         for direction, found in other.breaks.items():
             mine = self.breaks.get(direction)
             if mine is None or mine.ts_ns < found.ts_ns:
                 self.breaks[direction] = found
 
 
-# Requests and their answers: the engine behind the table `calls`.
-
-
 HARMLESS: Final = frozenset({"conflict", "truncated_stream"})
-"""Faults that hide no whole message: the first copy was read; the receiver had no more either."""
+"""Faults that hide no whole message: the first copy was decoded, or the receiver had no more bytes
+either."""
 
 
 class _CallsState(msgspec.Struct):
     sides: list[SideState]
-    doubts: list[Doubt]
+    uncertain: list[Uncertainty]
     clients: list[tuple[int, SignedOn]]
     links: list[int]
     ready: list[CallRow]
@@ -254,7 +253,7 @@ class _CallsState(msgspec.Struct):
 
 
 class CallsEngine(Engine[CallRow]):
-    """Matches answers to requests, connection by connection."""
+    """Matches responses to requests within each connection."""
 
     def __init__(self, limits: EngineLimits | None = None):
         super().__init__(limits)
@@ -262,10 +261,10 @@ class CallsEngine(Engine[CallRow]):
 
     def _forget(self) -> None:
         self._sides: dict[str, dict[int, Side]] = {"c2s": {}, "s2c": {}}
-        """By the direction of their requests, and by connection."""
+        """By the direction of their requests and by connection."""
         self._answered_by = {"c2s": self._sides["s2c"], "s2c": self._sides["c2s"]}
-        """The same, by the direction of their answers."""
-        self._doubts: dict[int, Doubt] = {}
+        """The same, by the direction of their responses."""
+        self._uncertain: dict[int, Uncertainty] = {}
         self._clients = Clients(self.limits.connections)
         self._links: set[int] = set()
         self._gave_up = False
@@ -274,11 +273,11 @@ class CallsEngine(Engine[CallRow]):
     # -- messages ----------------------------------------------------------------------------
 
     def feed(self, row: MessageRow) -> None:
-        """A message: requests, answers and what stands between them; the rest is passed over."""
-        if self._doubts:
-            doubt = self._doubts.get(row.connection)
-            if doubt is not None:
-                doubt.feed(row)
+        """Handle requests, responses and what belongs to them; ignore other messages."""
+        if self._uncertain:
+            uncertainty = self._uncertain.get(row.connection)
+            if uncertainty is not None:
+                uncertainty.feed(row)
         kind = row.kind
         if kind == "request":
             self._request(row)
@@ -289,7 +288,7 @@ class CallsEngine(Engine[CallRow]):
         elif kind == "trace":
             self._trace(row)
         elif kind == "sealed":
-            self._doubt(row.connection).broken(row.direction, row.ts_ns, "sealed")
+            self._uncertainty(row.connection).broken(row.direction, row.ts_ns, "sealed")
         else:
             tunnels = rules_of(row.protocol).tunnels
             if tunnels is not None:
@@ -337,19 +336,19 @@ class CallsEngine(Engine[CallRow]):
         )
 
     def _caller(self, row: MessageRow) -> str | None:
-        """Who is signed on; of the users of a tunnel that is not told."""
+        """Return the signed-on client. It is unknown for the users of a tunnel."""
         return None if row.tunnel_link is not None else self._clients.get(row.connection)
 
     def _request_in_order(self, side: Side, call: CallRow) -> None:
-        if self._doubts:
-            doubt = self._doubts.get(call.connection)
-            if doubt is not None and doubt.unsettled:
+        if self._uncertain:
+            uncertainty = self._uncertain.get(call.connection)
+            if uncertainty is not None and uncertainty.unsettled:
                 self._end(call, "unknown", "unsettled")
                 return
         side.in_order.append(call)
         if len(side.in_order) > self.limits.open_calls:
             # Without one of them, the answers of all others would be a place too far.
-            self._doubt(call.connection).unsettle(call.request_ns or 0)
+            self._uncertainty(call.connection).unsettle(call.request_ns or 0)
             self._give_up_order(call.connection, "limit")
 
     def _response(self, row: MessageRow) -> None:
@@ -381,11 +380,11 @@ class CallsEngine(Engine[CallRow]):
         answered[number] = call
 
     def _response_in_order(self, side: Side | None, row: MessageRow) -> None:
-        if self._doubts:
-            doubt = self._doubts.get(row.connection)
-            if doubt is not None and doubt.unsettled:
+        if self._uncertain:
+            uncertainty = self._uncertain.get(row.connection)
+            if uncertainty is not None and uncertainty.unsettled:
                 # It answered some call, which must not count as lost for want of an answer.
-                doubt.broken(row.direction, row.ts_ns, "unsettled")
+                uncertainty.broken(row.direction, row.ts_ns, "unsettled")
                 self._orphan(row, "unsettled")
                 return
         if side is None:
@@ -436,7 +435,7 @@ class CallsEngine(Engine[CallRow]):
         self._ready.append(call)
 
     def _tunnel(self, tunnels: Tunnels, row: MessageRow) -> None:
-        """Tunnels are connections whose ends are packets of their link."""
+        """End the calls of a tunnel when a message of its link closes or replaces it."""
         cause = None
         if row.name == tunnels.connect:
             cause = "replaced"
@@ -449,29 +448,29 @@ class CallsEngine(Engine[CallRow]):
     # -- what breaks and ends ------------------------------------------------------------------
 
     def fault(self, row: FaultRow) -> None:
-        """Messages are missing: open calls that are matched by order are given up."""
+        """Give up open calls that are matched by order: messages are missing."""
         if row.code in HARMLESS:
             return
-        doubt = self._doubt(row.connection)
-        doubt.broken(row.direction, row.ts_ns, row.code)
-        doubt.unsettle(row.ts_ns, row.direction)
+        uncertainty = self._uncertainty(row.connection)
+        uncertainty.broken(row.direction, row.ts_ns, row.code)
+        uncertainty.unsettle(row.ts_ns, row.direction)
         self._give_up_order(row.connection, row.code)
 
     def opened(self, event: Opened) -> None:
-        """A connection that begins in the middle begins without trust in its order."""
+        """Mark the order of a connection as unreliable if its beginning was not captured."""
         if not event.whole:
-            self._doubt(event.connection).unsettle(event.ts_ns)
+            self._uncertainty(event.connection).unsettle(event.ts_ns)
         elif self._gave_up:
             self._sides["c2s"].setdefault(event.connection, Side())
 
     def closed(self, event: Closed) -> None:
-        """Calls that are still open are lost, unless their answer may be among what is missing."""
+        """End open calls as lost, unless a fault may hide their response."""
         if event.connection in self._links:
             self._hand_down(event.connection)
         self._close(event.connection, "closed")
 
     def advance(self, now_ns: int) -> None:
-        """Lets go what is final at this time, on idle connections as well.
+        """Make calls final whose duplicate window has passed, on idle connections too.
 
         For live use: nothing older than `now_ns` may be fed afterwards.
         """
@@ -480,13 +479,13 @@ class CallsEngine(Engine[CallRow]):
                 self._ready.extend(side.expire(now_ns, self.limits.answered_calls))
 
     def fact(self, event: Fact) -> None:
-        """Who is at the other end, where the wire does not tell."""
+        """Note a sign-on that the wire does not show."""
         client = event.data.get("client")
         if event.kind == "sign_on" and event.connection is not None and isinstance(client, str):
             self._clients.sign_on(event.connection, client)
 
     def finish(self) -> None:
-        """The input ends: calls that are still open stay so."""
+        """End the input. Open calls have the outcome `open`."""
         for sides in self._sides.values():
             for connection, side in sides.items():
                 self._end_all(connection, side, "open", None)
@@ -499,7 +498,7 @@ class CallsEngine(Engine[CallRow]):
             side = sides.pop(connection, None)
             if side is not None:
                 self._end_all(connection, side, "lost", cause)
-        self._doubts.pop(connection, None)
+        self._uncertain.pop(connection, None)
         self._clients.closed(connection)
 
     def _end_all(self, connection: int, side: Side, outcome: str, cause: str | None) -> None:
@@ -519,10 +518,10 @@ class CallsEngine(Engine[CallRow]):
         self._ready.append(call)
 
     def _hidden(self, connection: int, call: CallRow) -> str | None:
-        """What may hide the answer of an open call: the code of a fault."""
+        """Return the code of a fault that may hide the response of an open call."""
         for place in (connection, call.tunnel_link):
-            doubt = None if place is None else self._doubts.get(place)
-            if doubt is not None and (code := doubt.hides(call)) is not None:
+            uncertainty = None if place is None else self._uncertain.get(place)
+            if uncertainty is not None and (code := uncertainty.hides(call)) is not None:
                 return code
         return None
 
@@ -535,40 +534,40 @@ class CallsEngine(Engine[CallRow]):
                 side.in_order.clear()
 
     def _hand_down(self, link: int) -> None:
-        """What is known of a link's faults stays with its tunnels when the link ends."""
+        """Keep the breaks of a link for the tunnels that it carried."""
         self._links.discard(link)
-        doubt = self._doubts.get(link)
-        if doubt is None:
+        uncertainty = self._uncertain.get(link)
+        if uncertainty is None:
             return
         for sides in self._sides.values():
             for connection, side in sides.items():
                 if any(call.tunnel_link == link for call in side.by_id.values()):
-                    self._doubt(connection).join(doubt)
+                    self._uncertainty(connection).join(uncertainty)
 
     # -- what is remembered --------------------------------------------------------------------
 
     def _side(self, direction: str, row: MessageRow) -> Side:
-        """A new side; those of the oldest connection are given up when there are too many."""
+        """Add a side. Over the limit, give up the sides of the oldest connection."""
         connection, sides = row.connection, self._sides[direction]
         if self._gave_up and not any(connection in known for known in self._sides.values()):
             # It may be one that was given up, with calls under way.
-            self._doubt(connection).unsettle(row.ts_ns)
+            self._uncertainty(connection).unsettle(row.ts_ns)
         found = sides[connection] = Side()
         for given_up, side in oldest(sides, self.limits.connections):
             self._end_all(given_up, side, "unknown", "limit")
             self._gave_up = True
         return found
 
-    def _doubt(self, connection: int) -> Doubt:
-        found = self._doubts.get(connection)
+    def _uncertainty(self, connection: int) -> Uncertainty:
+        found = self._uncertain.get(connection)
         if found is None:
-            found = self._doubts[connection] = Doubt(connection)
-            for _ in oldest(self._doubts, self.limits.connections):
+            found = self._uncertain[connection] = Uncertainty(connection)
+            for _ in oldest(self._uncertain, self.limits.connections):
                 pass
         return found
 
     def state(self) -> Any:
-        """Everything that is remembered, rows not yet taken included, as plain data."""
+        """Return the whole memory as plain data, including rows that were not taken yet."""
         sides = [
             SideState.of(connection, direction, side)
             for direction, found in self._sides.items()
@@ -576,7 +575,7 @@ class CallsEngine(Engine[CallRow]):
         ]
         state = _CallsState(
             sides,
-            list(self._doubts.values()),
+            list(self._uncertain.values()),
             list(self._clients.known.items()),
             sorted(self._links),
             self._ready,
@@ -585,12 +584,12 @@ class CallsEngine(Engine[CallRow]):
         return msgspec.to_builtins(state)
 
     def restore(self, state: Any) -> None:
-        """Forgets everything, and goes on from what `state` gave."""
+        """Replace the memory by what `state` returned."""
         found = msgspec.convert(state, _CallsState)
         self._forget()
         for each in found.sides:
             self._sides[each.direction][each.connection] = each.side()
-        self._doubts = {doubt.connection: doubt for doubt in found.doubts}
+        self._uncertain = {uncertainty.connection: uncertainty for uncertainty in found.uncertain}
         self._clients.known = dict(found.clients)
         self._links = set(found.links)
         self._ready = found.ready

@@ -31,7 +31,7 @@ _ENDS: Final = {"c2s": "client", "s2c": "server"}
 
 
 class ConnectionRow(msgspec.Struct, gc=False):
-    """A row of `connections`; before it is final, what is known so far."""
+    """A row of `connections`. It is filled in until the connection ends."""
 
     connection: int
     protocol: str | None = None
@@ -68,14 +68,14 @@ class ConnectionRow(msgspec.Struct, gc=False):
     missing_bytes: int = 0
 
     def seen(self, ts_ns: int) -> None:
-        """Something was seen of it."""
+        """Extend the time span of the connection."""
         if self.first_ns is None or ts_ns < self.first_ns:
             self.first_ns = ts_ns
         if self.last_ns is None or ts_ns > self.last_ns:
             self.last_ns = ts_ns
 
     def count(self, row: MessageRow, rules: ProtocolRules) -> None:
-        """A message crossed it."""
+        """Count a message."""
         if row.direction == "c2s":
             self.messages_c2s += 1
             self.bytes_c2s += row.size_bytes
@@ -94,15 +94,15 @@ class ConnectionRow(msgspec.Struct, gc=False):
 
 
 class _Open(msgspec.Struct):
-    """A connection that is not over."""
+    """A connection that has not ended."""
 
     row: ConnectionRow
     handshake_ns: int | None = None
-    """When its handshake began."""
+    """Start of its handshake."""
 
 
 class _LastSignOn(msgspec.Struct):
-    """The connection on which a client signed on last."""
+    """The last connection on which a client signed on."""
 
     connection: int
     ts_ns: int
@@ -116,7 +116,7 @@ class _ConnectionsState(msgspec.Struct):
 
 
 class ConnectionsEngine(Engine[ConnectionRow]):
-    """Gathers what is known about each connection."""
+    """Makes one row for each connection."""
 
     def __init__(self, limits: EngineLimits | None = None):
         super().__init__(limits)
@@ -137,7 +137,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         return found
 
     def feed(self, row: MessageRow) -> None:
-        """A message; one in a tunnel belongs to the table `tunnels`."""
+        """Count a message. Messages in tunnels belong to the table `tunnels`."""
         if row.tunnel_link is not None:
             return
         found = self._open.get(row.connection) or self._of(row.connection)
@@ -171,7 +171,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
             pass
 
     def fault(self, row: FaultRow) -> None:
-        """Bytes of it would not decode, or are missing."""
+        """Count bytes that cannot be decoded or are missing."""
         found = self._of(row.connection).row
         found.seen(row.ts_ns)
         found.protocol = found.protocol or row.protocol
@@ -181,7 +181,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
             found.missing_bytes += row.missing_bytes
 
     def opened(self, event: Opened) -> None:
-        """Its ends, and when it began."""
+        """Note the endpoints and the time of opening."""
         found = self._of(event.connection).row
         found.seen(event.ts_ns)
         if event.whole:
@@ -191,7 +191,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         found.server_address, found.server_port = event.server_address, event.server_port
 
     def closed(self, event: Closed) -> None:
-        """It is over: its row is final."""
+        """Make the row of a connection final."""
         found = self._of(event.connection).row
         found.seen(event.ts_ns)
         found.closed_ns = event.ts_ns
@@ -203,7 +203,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         self._emit(found)
 
     def fact(self, event: Fact) -> None:
-        """Why the hub closes, and who is at the other end; a fact alone is no connection."""
+        """Note why the hub closed, and sign-ons. A fact alone makes no row."""
         known = None if event.connection is None else self._open.get(event.connection)
         if known is None:
             return
@@ -217,7 +217,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
             self._signs_on(found, found.protocol, event.ts_ns)
 
     def finish(self) -> None:
-        """The input ends: what is still open stays so."""
+        """End the input. Open connections have no close time."""
         for found in self._open.values():
             self._emit(found.row)
         ready = self._ready
@@ -230,7 +230,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         self._ready.append(row)
 
     def state(self) -> Any:
-        """Everything that is remembered, rows not yet taken included, as plain data."""
+        """Return the whole memory as plain data, including rows that were not taken yet."""
         state = _ConnectionsState(
             list(self._open.values()),
             list(self._clients.known.items()),
@@ -240,7 +240,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         return msgspec.to_builtins(state)
 
     def restore(self, state: Any) -> None:
-        """Forgets everything, and goes on from what `state` gave."""
+        """Replace the memory by what `state` returned."""
         found = msgspec.convert(state, _ConnectionsState)
         self._forget()
         self._open = {each.row.connection: each for each in found.open}
@@ -250,7 +250,8 @@ class ConnectionsEngine(Engine[ConnectionRow]):
 
 
 def _handshake(found: _Open, row: MessageRow) -> None:
-    """A handshake that the client begins and the server ends; with a session to resume, or not."""
+    """Measure a handshake from the client's message to the server's, and note whether it
+    resumes."""
     if row.direction == "c2s":
         found.handshake_ns = row.ts_ns
         if (row.fields or {}).get(SESSION) is not None:
@@ -262,7 +263,7 @@ def _handshake(found: _Open, row: MessageRow) -> None:
 
 
 def _device(row: ConnectionRow, fields: dict[str, Any], rules: ProtocolRules) -> None:
-    """What a device reports about itself; the last report counts."""
+    """Set the columns that a device reports. The last report counts."""
     for column in DEVICE_COLUMNS:
         value, texts = fields.get(column), rules.device_texts.get(column)
         if value is not None and texts is not None:

@@ -1,8 +1,8 @@
-"""Notifications on their way to clients: the engine behind the table `deliveries`.
+"""Notifications from publication to acknowledgement: the engine behind the table `deliveries`.
 
-Implements "Deliveries" of `docs/concepts/matching.md`. A row is an aggregate by (protocol, client,
-notification) over all connections of that client, made of counts, first and last times only: in
-which order the connections are looked at makes no difference.
+Implements "Deliveries" of `docs/concepts/matching.md`. A row aggregates by (protocol, client,
+notification) over all connections of the client. It consists of counts and of first and last times,
+so the order in which connections are processed makes no difference.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .rows import (
 __all__ = ["DeliveriesEngine", "DeliveryRow"]
 
 _Key: TypeAlias = tuple[str, str | int, str]
-"""Protocol, client, notification; the connection stands for a client that is not known."""
+"""Protocol, client and notification. The connection stands in for an unknown client."""
 
 
 class DeliveryRow(msgspec.Struct, gc=False):
-    """A row of `deliveries`; before it is final, what is known so far."""
+    """A row of `deliveries`. It is filled in until it is final."""
 
     notification: str
     protocol: str
@@ -52,12 +52,12 @@ class DeliveryRow(msgspec.Struct, gc=False):
     acked_connection: int | None = None
 
     def published(self, ts_ns: int) -> None:
-        """It says itself when it was published."""
+        """Note the publication time that a message carries."""
         if self.published_ns is None or ts_ns < self.published_ns:
             self.published_ns = ts_ns
 
     def sent(self, ts_ns: int, connection: int) -> None:
-        """It was sent, once more."""
+        """Count a send."""
         self.sends += 1
         if self.first_sent_ns is None or ts_ns < self.first_sent_ns:
             self.first_sent_ns = ts_ns
@@ -67,7 +67,7 @@ class DeliveryRow(msgspec.Struct, gc=False):
             self.last_connection = connection
 
     def acked(self, ts_ns: int, connection: int) -> None:
-        """It was acknowledged, once more."""
+        """Count an acknowledgement."""
         self.acks += 1
         if self.acked_ns is None or ts_ns < self.acked_ns:
             self.acked_ns = ts_ns
@@ -75,7 +75,7 @@ class DeliveryRow(msgspec.Struct, gc=False):
 
 
 class _Publication(msgspec.Struct):
-    """What a fact says about a notification."""
+    """A publication, from a fact."""
 
     ts_ns: int
     topic: str | None
@@ -91,7 +91,7 @@ class _DeliveriesState(msgspec.Struct):
 
 
 class DeliveriesEngine(Engine[DeliveryRow]):
-    """Follows notifications from the publisher to the acknowledgement."""
+    """Follows notifications from publication to acknowledgement."""
 
     def __init__(self, limits: EngineLimits | None = None):
         super().__init__(limits)
@@ -107,7 +107,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         self._ready = []
 
     def feed(self, row: MessageRow) -> None:
-        """A message: who signs on, what is sent, what is acknowledged."""
+        """Handle sign-ons, sends and acknowledgements."""
         if row.client is not None or row.name in rules_of(row.protocol).confirmations:
             self._clients.feed(row)
         if not row.ids:
@@ -156,7 +156,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         return DeliveryRow(notification, protocol, whom if isinstance(whom, str) else None)
 
     def fault(self, row: FaultRow) -> None:
-        """An acknowledgement may be among what is missing."""
+        """Note that an acknowledgement may be missing."""
         if row.direction == "c2s" and row.code not in ("conflict", "truncated_stream"):
             whom = self._whom(row.connection)
             self._faults[whom] = max(row.ts_ns, self._faults.get(whom, 0))
@@ -164,11 +164,11 @@ class DeliveriesEngine(Engine[DeliveryRow]):
                 pass
 
     def closed(self, event: Closed) -> None:
-        """The client may come back on another connection: only its name is forgotten."""
+        """Forget which client the connection has. The client may return on another connection."""
         self._clients.closed(event.connection)
 
     def fact(self, event: Fact) -> None:
-        """Who published what and where, and who is at the other end."""
+        """Note publications and sign-ons."""
         data = event.data
         client, notification = data.get("client"), data.get("id")
         if event.kind == "publish" and isinstance(notification, str):
@@ -191,7 +191,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
                 self._new(key)
 
     def finish(self) -> None:
-        """The input ends: what was not acknowledged stays so."""
+        """End the input: make all rows final."""
         for found in (self._done, self._waiting):
             for key, row in found.items():
                 self._emit(key, row)
@@ -217,7 +217,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         return "unacked" if hidden is None or hidden < row.first_sent_ns else "unknown"
 
     def state(self) -> Any:
-        """Everything that is remembered, rows not yet taken included, as plain data."""
+        """Return the whole memory as plain data, including rows that were not taken yet."""
         state = _DeliveriesState(
             list(self._waiting.items()),
             list(self._done.items()),
@@ -229,7 +229,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         return msgspec.to_builtins(state)
 
     def restore(self, state: Any) -> None:
-        """Forgets everything, and goes on from what `state` gave."""
+        """Replace the memory by what `state` returned."""
         found = msgspec.convert(state, _DeliveriesState)
         self._forget()
         self._waiting = dict(found.waiting)

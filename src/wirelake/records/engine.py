@@ -1,15 +1,15 @@
-"""What all engines have in common: they are told what happened, and hand out finished rows.
+"""The interface of the engines: events in, final rows out.
 
-    engine.feed(row)            a message                engine.take()      rows that are final
-    engine.fault(row)           bytes that broke         engine.state()     all it knows, as data
-    engine.opened(event)        a connection begins      engine.restore(s)  go on from there
+    engine.feed(row)            a message                engine.take()      final rows
+    engine.fault(row)           undecodable bytes        engine.state()     the memory, as data
+    engine.opened(event)        a connection begins      engine.restore(s)  continue from a state
     engine.closed(event)        a connection ends
-    engine.fact(event)          what a recorder knew
+    engine.fact(event)          a fact of a recorder
     engine.finish()             the end of the input
 
-An engine is a left fold: however the input is cut into steps, with the state saved and restored in
-between, the same rows come out. It reads no clock; time is in what it is told. Memory is bounded
-by `EngineLimits`.
+An engine is a left fold: the result does not depend on how the input is cut into steps, with the
+state saved and restored in between. It reads no clock; events carry their times. `EngineLimits`
+bounds its memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Value = TypeVar("Value")
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much an engine remembers; beyond that it gives up the oldest first, and says so."""
+    """Bounds on the memory of an engine. Beyond a bound it gives up its oldest entries and marks
+    them."""
 
     connections: int = 1_000_000
     """Connections at a time. About 0.6 KB each when nothing is under way."""
@@ -60,54 +61,54 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Engine(ABC, Generic[Row]):
-    """A pure incremental engine; what it has no use for, it ignores."""
+    """A pure incremental engine. It ignores the events that it does not need."""
 
     def __init__(self, limits: EngineLimits | None = None):
         self.limits = limits or EngineLimits()
         self._ready: list[Row] = []
 
     def take(self) -> list[Row]:
-        """The rows that became final since the last call."""
+        """Return the rows that became final since the last call."""
         ready, self._ready = self._ready, []
         return ready
 
     @abstractmethod
     def feed(self, row: MessageRow) -> None:
-        """A message."""
+        """Handle a message."""
 
     def feed_all(self, rows: Iterable[MessageRow]) -> None:
-        """Messages, one after the other."""
+        """Handle messages, one after the other."""
         feed = self.feed
         for row in rows:
             feed(row)
 
     def fault(self, row: FaultRow) -> None:
-        """Bytes of a stream that would not decode, or are missing."""
+        """Handle bytes that cannot be decoded or are missing."""
 
     def opened(self, event: Opened) -> None:
-        """A connection begins."""
+        """Handle the beginning of a connection."""
 
     def closed(self, event: Closed) -> None:
-        """A connection ends."""
+        """Handle the end of a connection."""
 
     def fact(self, event: Fact) -> None:
-        """What a recorder knew."""
+        """Handle a fact of a recorder."""
 
     @abstractmethod
     def finish(self) -> None:
-        """The input ends: every row becomes final, and nothing is remembered."""
+        """End the input: make every row final and clear the memory."""
 
     @abstractmethod
     def state(self) -> Any:
-        """Everything that is remembered, rows not yet taken included, as plain data."""
+        """Return the whole memory as plain data, including rows that were not taken yet."""
 
     @abstractmethod
     def restore(self, state: Any) -> None:
-        """Forgets everything, and goes on from what `state` gave."""
+        """Replace the memory by what `state` returned."""
 
 
 def tell(engine: Engine[Any], event: Event) -> None:
-    """Hands an event to the method that is for it."""
+    """Pass an event to the method of the engine that handles it."""
     match event:
         case MessageRow():
             engine.feed(event)
@@ -122,23 +123,23 @@ def tell(engine: Engine[Any], event: Event) -> None:
 
 
 def oldest(remembered: dict[Any, Value], limit: int) -> Iterator[tuple[Any, Value]]:
-    """Takes out what is over the limit, the oldest first."""
+    """Remove and yield the entries over the limit, the oldest first."""
     if len(remembered) > limit:
         for key in list(islice(remembered, len(remembered) - limit)):
             yield key, remembered.pop(key)
 
 
 class SignedOn(msgspec.Struct):
-    """Who is signed on at a connection."""
+    """Return the client that is signed on at a connection."""
 
     client: str
     confirmed: bool = False
 
 
 class Clients:
-    """Who is signed on, by connection: "the client of a connection" on the page of matching rules.
+    """The client of each connection ("The client of a connection" in the matching rules).
 
-    The last to sign on counts, until the server has confirmed one: then that one stays.
+    The last sign-on counts, until the server confirms one. A confirmed client stays.
     """
 
     def __init__(self, limit: int):
@@ -146,19 +147,19 @@ class Clients:
         self._limit = limit
 
     def get(self, connection: int) -> str | None:
-        """Who is signed on at a connection."""
+        """Return the client that is signed on at a connection."""
         found = self.known.get(connection)
         return None if found is None else found.client
 
     def feed(self, row: MessageRow) -> None:
-        """Takes notice of a message."""
+        """Note a sign-on or its confirmation."""
         if row.client is not None:
             self.sign_on(row.connection, row.client)
         elif row.name in rules_of(row.protocol).confirmations and row.connection in self.known:
             self.known[row.connection].confirmed = True
 
     def sign_on(self, connection: int, client: str) -> None:
-        """Somebody signs on."""
+        """Note a sign-on."""
         found = self.known.get(connection)
         if found is None:
             self.known[connection] = SignedOn(client)
@@ -168,5 +169,5 @@ class Clients:
             found.client = client
 
     def closed(self, connection: int) -> None:
-        """Forgets a connection."""
+        """Forget a connection."""
         self.known.pop(connection, None)

@@ -72,25 +72,25 @@ class Filter:
         return f"Filter({self.text!r})"
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows of a batch it is true for; unknown counts as false."""
+        """Return the rows of a batch for which the filter is true; unknown counts as false."""
         return pc.fill_null(self.condition.mask(Columns(batch)), False)
 
     def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that it is true for."""
+        """Return the matching rows of a batch."""
         return batch.filter(self.mask(batch))
 
     def test(self, row: Mapping[str, Any]) -> bool:
-        """Whether it is true for a row; what the row lacks is null."""
+        """Return whether the filter is true for a row. Missing columns are null."""
         return self.condition.test(row) is True
 
 
 def compile_filter(text: str, schema: pa.Schema) -> Filter:
-    """Reads a filter for tables of a schema; FilterError says what is wrong, and where."""
+    """Compile a filter for a schema. Raises FilterError with the position of the error."""
     return _Parser(text, schema).filter()
 
 
 class _Parser:
-    """One pass over the words: whatever is read is checked against the schema at once."""
+    """A single-pass parser that checks types against the schema."""
 
     def __init__(self, text: str, schema: pa.Schema):
         self._text = text
@@ -103,7 +103,7 @@ class _Parser:
     def filter(self) -> Filter:
         condition = self._either()
         if self._next.kind != "end":
-            self._fail("here should be `and`, `or`, or the end", self._next)
+            self._fail("expected `and`, `or` or the end", self._next)
         return Filter(self._text, condition, frozenset(self._used))
 
     # -- the words -----------------------------------------------------------------------------
@@ -118,14 +118,14 @@ class _Parser:
         return token
 
     def _took(self, kind: str, value: str) -> bool:
-        """Takes the next word if it is this one."""
+        """Consume the next token if it is this one."""
         found = self._next.kind == kind and self._next.value == value
         self._place += found
         return found
 
     def _want(self, kind: str, value: str) -> None:
         if not self._took(kind, value):
-            self._fail(f"here should be `{value}`", self._next)
+            self._fail(f"expected `{value}`", self._next)
 
     def _fail(self, detail: str, at: Token) -> NoReturn:
         raise FilterError(detail, self._text, at.start, at.stop)
@@ -167,7 +167,7 @@ class _Parser:
         if first.kind in _LITERALS:
             return self._literal_first(first)
         if first.kind != "name":
-            self._fail("here should be a column or a value", first)
+            self._fail("expected a column or a value", first)
         column = self._column(first)
         mark = self._next
         if self._took("word", "is"):
@@ -185,7 +185,7 @@ class _Parser:
             self._place += 1
             return self._compare(column, first, mark)
         if column.kind != "bool":
-            self._fail(f"here should be a comparison: {column.name} is not true or false", mark)
+            self._fail(f"expected a comparison: {column.name} is not true or false", mark)
         return n.Flag(column)
 
     def _column(self, token: Token) -> Column:
@@ -203,10 +203,10 @@ class _Parser:
 
     def _glob(self, column: Column, at: Token) -> n.Condition:
         if column.kind != "text":
-            self._fail(f"~ is for text, and {column.name} is none", at)
+            self._fail(f"~ needs text; {column.name} is not text", at)
         pattern = self._take()
         if pattern.kind != "text":
-            self._fail('here should be a pattern, such as "test/*"', pattern)
+            self._fail('expected a pattern, such as "test/*"', pattern)
         return n.Glob.of(column, pattern.value)
 
     def _among(self, column: Column) -> n.Condition:
@@ -221,7 +221,7 @@ class _Parser:
         return n.Among(column, tuple(values)) if values else n.Settled(column, False)
 
     def _literal_first(self, literal: Token) -> n.Condition:
-        """`"id" in ids`, or a comparison the other way round."""
+        """Parse `"id" in ids`, or a comparison with the literal on the left."""
         mark = self._take()
         opposite = mark.kind == "word" and mark.value == "not"
         if opposite:
@@ -230,22 +230,22 @@ class _Parser:
             found = self._holds(literal)
             return n.Not(found) if opposite else found
         if opposite or mark.kind != "mark" or mark.value not in n.COMPARISONS:
-            self._fail("here should be a comparison", mark)
+            self._fail("expected a comparison", mark)
         name = self._take()
         if name.kind != "name":
-            self._fail("here should be a column: one side of a comparison must be", name)
+            self._fail("expected a column on one side of the comparison", name)
         column = self._column(name)
         return self._compare_literal(_MIRRORED.get(mark.value, mark.value), column, literal)
 
     def _holds(self, literal: Token) -> n.Condition:
         name = self._take()
         if name.kind != "name":
-            self._fail("here should be a column that is a list", name)
+            self._fail("expected a list column", name)
         column = self._column(name)
         if column.kind != "texts":
             self._fail(f"{column.name} is not a list of text", name)
         if literal.kind != "text":
-            self._fail(f"{column.name} is a list of text, and this is none", literal)
+            self._fail(f"{column.name} is a list of text; expected a text", literal)
         return n.Holds(column, literal.value)
 
     def _compare(self, column: Column, at: Token, mark: Token) -> n.Condition:
@@ -266,13 +266,13 @@ class _Parser:
 
     def _compare_literal(self, mark: str, column: Column, literal: Token) -> n.Condition:
         if literal.kind == "word" and literal.value == "null":
-            self._fail("nothing is equal to null: write `is null` or `is not null`", literal)
+            self._fail("cannot compare with null: use `is null` or `is not null`", literal)
         if literal.kind not in _LITERALS:
-            self._fail("here should be a value", literal)
+            self._fail("expected a value", literal)
         if column.kind not in _FITS:
             self._fail(f"{column.name} cannot be compared with a value", literal)
         if literal.kind not in _FITS[column.kind]:
-            self._fail(f"{column.name} is {column.kind}, and this is not", literal)
+            self._fail(f"{column.name} is {column.kind}, the value is not", literal)
         value = literal.value
         if literal.kind in ("duration", "time"):
             value = self._in_units(column, literal)
@@ -286,7 +286,7 @@ class _Parser:
         unit = column.unit_ns
         if unit is None:
             self._fail(
-                f"this is a {literal.kind}, but {column.name} has no unit of time in its name",
+                f"{column.name} has no time unit in its name, the value is a {literal.kind}",
                 literal,
             )
         exact = Fraction(literal.value, unit)
@@ -294,7 +294,7 @@ class _Parser:
 
 
 def _integer(mark: str, column: Column, value: int | float) -> n.Condition:
-    """An integer column compared with any number, exactly: 1.5 lies between 1 and 2."""
+    """Return the exact comparison of an integer column with any number: 1.5 is between 1 and 2."""
     if isinstance(value, float):
         if mark in ("==", "!=") and not value.is_integer():
             return n.Settled(column, mark == "!=")

@@ -1,4 +1,4 @@
-"""Columns in filters: finding them in a schema, and their values in a batch or in a row."""
+"""Columns in filters: lookup in a schema, and values in a batch or a row."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def unit_ns(self) -> int | None:
-        """How long one of its units is; None when it is no time."""
+        """Nanoseconds per unit; None when the column is not a time."""
         for suffix, length in _UNITS.items():
             if self.path[-1].endswith(suffix):
                 return length
         return None
 
     def of(self, row: Mapping[str, Any]) -> Any:
-        """Its value in a row; None where there is none."""
+        """Return its value in a row, or None."""
         value: Any = row
         for step in self.path:
             if value is None:
@@ -58,7 +58,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Columns:
-    """The columns of a batch, each fetched once and in the type in which it is compared."""
+    """The columns of a batch, each fetched once and cast to the type used for comparison."""
 
     def __init__(self, batch: pa.RecordBatch):
         self.batch = batch
@@ -71,7 +71,8 @@ class Columns:
         return found
 
     def _fetch(self, column: Column) -> pa.Array:
-        """Nulls, where a batch lacks the column: each protocol's files have only its own struct."""
+        """Return a column, or nulls if the batch lacks it: files of a protocol have only its own
+        struct."""
         place = self.batch.schema.get_field_index(column.path[0])
         if place < 0:
             return pa.nulls(self.batch.num_rows, _ARROW.get(column.kind, pa.null()))
@@ -85,15 +86,15 @@ class Columns:
 
 
 def resolve(schema: pa.Schema, name: str) -> Column:
-    """The column of a dotted name; LookupError says what is wrong with it."""
+    """Return the column of a dotted name. Raises LookupError."""
     path = tuple(name.split("."))
     if schema.get_field_index(path[0]) < 0:
-        raise LookupError(f"no column is called {path[0]!r}{_perhaps(schema, name)}")
+        raise LookupError(f"unknown column {path[0]!r}{_perhaps(schema, name)}")
     kind = schema.field(path[0]).type
     for place, step in enumerate(path[1:], 1):
         so_far = ".".join(path[:place])
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            raise LookupError(f"{so_far} is a list: what is inside cannot be looked at here")
+            raise LookupError(f"{so_far} is a list; its items cannot be filtered")
         if not pa.types.is_struct(kind):
             raise LookupError(f"{so_far} has no fields")
         if kind.get_field_index(step) < 0:
@@ -122,7 +123,7 @@ def _kind(kind: pa.DataType) -> Kind:
 
 
 def near(schema: pa.Schema, name: str) -> list[str]:
-    """The columns whose names are nearest to one that does not exist."""
+    """Return the columns whose names are most similar to an unknown one."""
     known = list(_names(schema))
     last = name.rsplit(".", 1)[-1]
     same = [each for each in known if each.rsplit(".", 1)[-1] == last]

@@ -1,7 +1,7 @@
-"""What a filter is made of: conditions that are true, false or unknown.
+"""The nodes of a compiled filter: conditions that are true, false or unknown.
 
-Each can be asked about a whole batch (`mask`, with Arrow's kernels) and about one row (`test`, in
-plain Python). The two agree; unknown is null in one and None in the other, as in SQL.
+Each evaluates a whole batch (`mask`, with Arrow's compute functions) or one row (`test`, in plain
+Python) with the same result. Unknown is null in a batch and None in a row, as in SQL.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ COMPARISONS: Final[dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any
 
 
 class Condition(Protocol):
-    """Something that is true, false or unknown."""
+    """An expression that is true, false or unknown."""
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
 
 
 class All(msgspec.Struct, frozen=True):
@@ -62,14 +62,14 @@ class All(msgspec.Struct, frozen=True):
     conditions: tuple[Any, ...]
 
     def mask(self, columns: Columns) -> pa.Array:
-        """False where one is false, else unknown where one is unknown."""
+        """Evaluate each row: false if one is false, else unknown if one is unknown."""
         first, *rest = (each.mask(columns) for each in self.conditions)
         for each in rest:
             first = pc.and_kleene(first, each)
         return first
 
     def test(self, row: _Row) -> bool | None:
-        """The same for one row."""
+        """Evaluate one row."""
         found: bool | None = True
         for each in self.conditions:
             answer = each.test(row)
@@ -85,14 +85,14 @@ class AnyOf(msgspec.Struct, frozen=True):
     conditions: tuple[Any, ...]
 
     def mask(self, columns: Columns) -> pa.Array:
-        """True where one is true, else unknown where one is unknown."""
+        """Evaluate each row: true if one is true, else unknown if one is unknown."""
         first, *rest = (each.mask(columns) for each in self.conditions)
         for each in rest:
             first = pc.or_kleene(first, each)
         return first
 
     def test(self, row: _Row) -> bool | None:
-        """The same for one row."""
+        """Evaluate one row."""
         found: bool | None = False
         for each in self.conditions:
             answer = each.test(row)
@@ -108,11 +108,11 @@ class Not(msgspec.Struct, frozen=True):
     condition: Any
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         return pc.invert(self.condition.mask(columns))
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         answer = self.condition.test(row)
         return None if answer is None else not answer
 
@@ -125,12 +125,12 @@ class Compare(msgspec.Struct, frozen=True):
     value: Any
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         array = columns[self.column]
         return COMPARISONS[self.mark][1](array, pa.scalar(self.value, array.type))
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         value = self.column.of(row)
         return None if value is None else bool(COMPARISONS[self.mark][0](value, self.value))
 
@@ -143,14 +143,14 @@ class CompareColumns(msgspec.Struct, frozen=True):
     right: Column
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         pair = [columns[self.left], columns[self.right]]
         if self._mixed:
             pair = [pc.cast(array, pa.float64(), safe=False) for array in pair]
         return COMPARISONS[self.mark][1](*pair)
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         left, right = self.left.of(row), self.right.of(row)
         if left is None or right is None:
             return None
@@ -164,25 +164,25 @@ class CompareColumns(msgspec.Struct, frozen=True):
 
 
 class Among(msgspec.Struct, frozen=True):
-    """A column whose value is one of several."""
+    """Whether the value of a column is one of several."""
 
     column: Column
     values: tuple[Any, ...]
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         array = columns[self.column]
         found = pc.is_in(array, value_set=pa.array(self.values, array.type))
         return _unknown_where_null(array, found)
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         value = self.column.of(row)
         return None if value is None else value in self.values
 
 
 class Glob(msgspec.Struct, frozen=True):
-    """A text that fits a pattern: `*` is any text, `?` any one character."""
+    """Whether a text matches a pattern: `*` is any text, `?` any character."""
 
     column: Column
     for_arrow: str
@@ -190,7 +190,7 @@ class Glob(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, column: Column, pattern: str) -> Glob:
-        """Neither of its two expressions goes back over a text again and again."""
+        """Return a glob as two regular expressions, neither of which backtracks exponentially."""
         first, *rest = _pieces(pattern, lambda letter: f"\\x{{{ord(letter):x}}}")
         arrow = rf"(?s)\A{'.*'.join([first, *rest])}\z"
         first, *rest = _pieces(pattern, re.escape)
@@ -200,23 +200,23 @@ class Glob(msgspec.Struct, frozen=True):
         return cls(column, arrow, re.compile(python, re.DOTALL))
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         return pc.match_substring_regex(columns[self.column], self.for_arrow)
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         value = self.column.of(row)
         return None if value is None else self.for_python.fullmatch(value) is not None
 
 
 class Holds(msgspec.Struct, frozen=True):
-    """A list of text that has a certain text in it."""
+    """Whether a list of text contains a text."""
 
     column: Column
     value: str
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch: the hits up to its end are more than those up to its start."""
+        """Evaluate each row: a list has a hit if more hits precede its end than its start."""
         array = columns[self.column]
         hits = pc.fill_null(pc.equal(array.values, pa.scalar(self.value, pa.string())), False)
         totals = pc.cumulative_sum(pc.cast(hits, pa.int64()))
@@ -225,54 +225,54 @@ class Holds(msgspec.Struct, frozen=True):
         return _unknown_where_null(array, pc.greater(ends[1:], ends[:-1]))
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         value = self.column.of(row)
         return None if value is None else self.value in value
 
 
 class IsNull(msgspec.Struct, frozen=True):
-    """A column without a value; never unknown."""
+    """Whether a column is null; never unknown."""
 
     column: Column
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         return pc.is_null(columns[self.column])
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         return self.column.of(row) is None
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """A column that is itself true or false."""
+    """A boolean column."""
 
     column: Column
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         return columns[self.column]
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         value = self.column.of(row)
         return None if value is None else bool(value)
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The same answer for every value, such as an integer below 1e30; unknown where it is null."""
+    """A constant result, such as an integer below 1e30; unknown where the column is null."""
 
     column: Column
     answer: bool
 
     def mask(self, columns: Columns) -> pa.Array:
-        """For each row of a batch."""
+        """Evaluate each row of a batch."""
         array = columns[self.column]
         valid = pc.is_valid(array)
         return _unknown_where_null(array, valid if self.answer else pc.invert(valid))
 
     def test(self, row: _Row) -> bool | None:
-        """For one row."""
+        """Evaluate one row."""
         return None if self.column.of(row) is None else self.answer
 
 
@@ -281,7 +281,7 @@ def _unknown_where_null(array: pa.Array, answers: pa.Array) -> pa.Array:
 
 
 def _pieces(pattern: str, literal: Callable[[str], str]) -> list[str]:
-    """The expressions between the stars of a glob; a backslash takes the next letter as it is."""
+    """Return the regular expressions between the stars of a glob; a backslash escapes."""
     pieces = [""]
     for escaped, star, one, plain in re.findall(r"\\(.)|(\*)|(\?)|(.)", pattern, re.DOTALL):
         if star:

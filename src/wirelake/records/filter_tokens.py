@@ -1,7 +1,7 @@
-"""The words of the filter language: tokens, literals, and errors that point at them.
+"""The tokens of the filter language, with literals and errors that have positions.
 
-See `docs/guides/filters.md`. A literal has its value from here on: times and durations are
-nanoseconds, sizes are bytes.
+See `docs/guides/filters.md`. Literals are converted here: times and durations to nanoseconds, sizes
+to bytes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Kind: TypeAlias = Literal[
 
 
 class FilterError(ValueError):
-    """A filter that cannot be understood: what is wrong, and where in the text.
+    """An invalid filter.
 
-    `detail` is the sentence alone, `start` and `stop` are places in `text`; as a string it is
-    the sentence, the line and a caret under the place.
+    `detail` is the message alone; `start` and `stop` are positions in `text`. As a string it is the
+    message, the line, and a caret under the position.
     """
 
     def __init__(self, detail: str, text: str, start: int, stop: int):
@@ -48,7 +48,7 @@ class FilterError(ValueError):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A word of the text and its place."""
+    """A token and its position."""
 
     kind: Kind
     value: Any
@@ -98,11 +98,11 @@ _PATTERN: Final = re.compile(
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The words of a filter, and at last its end."""
+    """Return the tokens of a filter, followed by an end token."""
     if len(text) > MAX_TEXT:
         raise FilterError(f"a filter has at most {MAX_TEXT:,} characters", text[:80], 0, 1)
     if (broken := re.search("[\ud800-\udfff]", text)) is not None:
-        raise FilterError("half of a surrogate pair is no character", "", 0, broken.start())
+        raise FilterError("invalid character: lone surrogate", "", 0, broken.start())
     place = 0
     while place < len(text):
         match = _PATTERN.match(text, place)
@@ -151,10 +151,8 @@ def _name(name: str) -> tuple[Kind, Any]:
 
 
 def _unescaped(text: str) -> str:
-    """A backslash makes n, t, r and 0 control characters; before all others it stays.
-
-    So a pattern can have `\\*`; quotes and backslashes lose theirs.
-    """
+    r"""Resolve escapes: n, t, r and 0 are control characters, quotes and backslashes stand for
+    themselves. Before other characters the backslash stays, so that a pattern can have `\*`."""
 
     def one(match: re.Match[str]) -> str:
         letter = match[1]
@@ -175,13 +173,13 @@ def _bytes(text: str, match: re.Match[str]) -> bytes:
 
 
 def _time(text: str, match: re.Match[str]) -> int:
-    """Nanoseconds since 1970; without a zone it is UTC."""
+    """Return nanoseconds since 1970. A time without a zone is UTC."""
     zone = (match["zone"] or "Z").replace("Z", "+00:00")
     try:
         moment = datetime.fromisoformat(f"{match['day']}T{match['clock'] or '00:00'}{zone}")
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise FilterError("there is no such time", text, *match.span()) from None
+        raise FilterError("invalid time", text, *match.span()) from None
     fraction = int((match["fraction"] or "").ljust(9, "0"))
     return (since.days * 86_400 + since.seconds) * 10**9 + fraction
 
@@ -191,10 +189,10 @@ def _number(text: str, match: re.Match[str]) -> tuple[Kind, Any]:
     if unit and unit not in _UNITS:
         known = "ns, us, ms, s, m, h, d (times); B, kB, MB, GB, KiB, MiB, GiB (sizes)"
         place = match.span("unit")
-        raise FilterError(f"no unit is called {unit!r}; there are {known}", text, *place)
+        raise FilterError(f"unknown unit {unit!r}; expected one of {known}", text, *place)
     kind, factor = _UNITS.get(unit, ("number", 1))
     if len(digits) > _MAX_DIGITS or abs(float(digits)) > _MAX_NUMBER:
-        raise FilterError("this number is too large", text, *match.span())
+        raise FilterError("number too large", text, *match.span())
     if digits.lstrip("-").isdigit():
         return kind, int(digits) * factor
     if not unit:
@@ -202,5 +200,5 @@ def _number(text: str, match: re.Match[str]) -> tuple[Kind, Any]:
     exact = Fraction(digits) * factor
     if exact.denominator != 1:
         smallest = "nanoseconds" if kind == "duration" else "bytes"
-        raise FilterError(f"this is no whole number of {smallest}", text, *match.span())
+        raise FilterError(f"not a whole number of {smallest}", text, *match.span())
     return kind, int(exact)

@@ -1,11 +1,11 @@
-"""Buckets of latencies that are always the same, so that their counts can be added up exactly.
+"""Fixed latency buckets, so that counts can be added exactly.
 
     bucket_of(1_500_000)     147
     bounds(147)              (1_441_792, 1_572_864)
 
-Below 8 ns each number is a bucket of its own. From there on each doubling is cut into eight equal
-buckets: a latency is told to an eighth of its size, or better. It is all integers: every language
-that follows this page finds the same bucket.
+Below 8 ns each number is a bucket. Above, each power of two is divided into eight equal buckets, so
+a latency is known to an eighth of its value or better. All arithmetic is on integers: every
+implementation of this page finds the same bucket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST: Final = (1 << 63) - 1
 
 
 def bucket_of(ns: int) -> int:
-    """The number of the bucket of a latency; one below zero is in the bucket of zero."""
+    """Return the bucket number of a latency. Negative latencies are in bucket 0."""
     n = min(max(ns, 0), _MOST)
     if n < 8:
         return n
@@ -32,7 +32,7 @@ BUCKETS: Final = bucket_of(_MOST) + 1
 
 
 def bounds(bucket: int) -> tuple[int, int]:
-    """The least latency of a bucket, and that of the next; the last one ends with the int64."""
+    """Return the lower and upper bound of a bucket. The last one ends at the maximum int64."""
     if not 0 <= bucket < BUCKETS:
         raise ValueError(f"no bucket {bucket}; there are 0 to {BUCKETS - 1}")
     if bucket < 8:

@@ -1,10 +1,11 @@
-"""One decoded message as a row of `messages`: the scalar reading of a protocol's `Meaning`.
+"""One decoded message as a row of `messages`: evaluates a protocol's `Meaning` on single messages.
 
     describe = Describer(protocol, dialect)
     columns = describe(frame, opened={"message": inner})
 
-What is found by looking at a message alone is here; times, sizes and places are the reader's. The
-columnar reader evaluates the same terms on columns (`wirelake.columnar.decode.meaning`).
+This module finds the columns that depend on the message alone; the reader adds times, sizes and
+positions. The columnar reader evaluates the same terms on columns
+(`wirelake.columnar.decode.meaning`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SEMANTIC: Final = (
     "reason",
     "client",
 )
-"""The columns that a `Meaning` has a term for, by their names."""
+"""Columns for which `Meaning` has a term of the same name."""
 
 _Getter = Callable[["_Seen"], Any]
 
@@ -81,11 +82,12 @@ class Describer:
         body: bytes | None = None,
         sealed: bool = False,
     ) -> dict[str, Any]:
-        """The columns that the message itself determines, and its struct under the protocol's name.
+        """Return the columns that the message determines, with its struct under the protocol's
+        name.
 
-        `frame` is None for a message that came without one (in a tunnel). `opened` holds what
-        stages yielded, by name. `body` is the plaintext of a body that was sealed; a body that
-        stays `sealed` is null. Which of them `sealable` bytes are is the caller's to say.
+        `frame` is None for a message without one (in a tunnel). `opened` holds what stages yielded,
+        by name. `body` is the plaintext of a sealed body; a body that stays `sealed` is null. The
+        caller decides whether `sealable` bytes are sealed.
         """
         seen = _Seen(frame, self.name_of(frame), {} if opened is None else opened)
         row: dict[str, Any] = dict.fromkeys(SEMANTIC)
@@ -103,7 +105,7 @@ class Describer:
         return row
 
     def name_of(self, frame: Any) -> str | None:
-        """The name of the frame's body, or of the frame where there is no choice of bodies."""
+        """Return the name of the frame's body, or of the frame when it has no choice of bodies."""
         if frame is None:
             return None
         body = self._model.body
@@ -113,7 +115,7 @@ class Describer:
         return self._names[type(value)]
 
     def sealable(self, frame: Any) -> bytes | None:
-        """The bytes of the message that a cipher may have made, if it has some."""
+        """Return the bytes of the message that may be encrypted, or None."""
         seen = _Seen(frame, None, {})
         for get in self._sealed:
             value = get(seen)
@@ -123,11 +125,12 @@ class Describer:
         return None
 
     def carrier(self, frame: Any) -> Any:
-        """The body of a frame that carries a message of a tunnel, or None."""
+        """Return the body of a frame that carries a message of a tunnel, or None."""
         return None if self._carrier is None else self._carrier(_Seen(frame, None, {}))
 
     def key_name(self, frame: Any) -> str | None:
-        """What the message says about the keys of its connection, as key logs write it."""
+        """Return the value that selects the keys of the connection, as key logs write it, or
+        None."""
         if self._key is None:
             return None
         value = self._key(_Seen(frame, None, {}))
@@ -193,7 +196,8 @@ class Describer:
     # -- paths -------------------------------------------------------------------------------
 
     def _path(self, path: str) -> _Getter:
-        """Reads the field at a path; None where the message has no such field."""
+        """Return a getter of the field at a path. It returns None for messages without that
+        field."""
         first, *rest = path.split(".")
         stage = next((s for s in stages(self.protocol, self.dialect) if s.name == first), None)
         if stage is not None:
@@ -203,7 +207,7 @@ class Describer:
         return lambda seen: _walk(seen.frame, steps)
 
     def _each(self, path: str) -> _Getter:
-        """Reads all values at a path through a list."""
+        """Return a getter of all values at a path through a list."""
         before, listed, after = path.partition("[]")
         get = self._path(before)
         name = after.lstrip(".")
@@ -221,7 +225,7 @@ class Describer:
     # -- rows --------------------------------------------------------------------------------
 
     def _rows(self) -> tuple[str, dict[str, type]]:
-        """The field that holds the rows, and the class of each kind."""
+        """Return the field that holds rows, and the class of each kind of row."""
         for part in self._model.parts:
             if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
                 names = alternative_names(None, part.type.alternatives)
@@ -252,11 +256,12 @@ class Describer:
 # -- paths -----------------------------------------------------------------------------------
 
 _Step = tuple[str | None, type | None]
-"""An attribute to take, and the class that the value must then have."""
+"""An attribute, and the class that its value must have."""
 
 
 def _steps(layout: m.Layout, names: list[str]) -> list[_Step] | None:
-    """How to get from a value of the layout to the field; None when this dialect has none."""
+    """Return the steps from a value of the layout to a field; None when the dialect has no such
+    field."""
     steps: list[_Step] = []
     for name in names:
         found = _step(layout, name)
@@ -309,7 +314,7 @@ def _walk(value: Any, steps: list[_Step] | None) -> Any:
 
 
 def _signed(value: Any) -> Any:
-    """The int64 of the same bits, for a number of 64 bits."""
+    """Return an unsigned 64-bit number as the int64 of the same bits."""
     return value - (1 << 64) if isinstance(value, int) and value >> 63 == 1 else value
 
 

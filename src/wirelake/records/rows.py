@@ -1,11 +1,11 @@
-"""What the engines are fed: rows of `messages` and `faults`, the ends of connections, and facts.
+"""The input of the engines: rows of `messages` and `faults`, ends of connections, facts.
 
     for row in rows_from_batch(batch):
         engine.feed(row)
 
-An engine wants everything about one connection in the order of its time, and at one time in this
-order: opened, facts, faults, messages (as they stand in `messages`), closed. Connections may be
-mixed in any way. The rules are in `docs/concepts/matching.md`.
+Events of one connection must come in order of time. Events of the same time come in this order:
+opened, facts, faults, messages (in the order of `messages`), closed. Connections may be mixed in
+any way. The rules are in `docs/concepts/matching.md`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 Direction: TypeAlias = Literal["c2s", "s2c"]
-"""Who speaks: the client (c2s) or the server (s2c)."""
+"""The sender: the client (c2s) or the server (s2c)."""
 
 
 class MessageRow(msgspec.Struct, gc=False):
-    """A row of `messages`, as far as engines look at it."""
+    """The columns of `messages` that engines read."""
 
     ts_ns: int
     first_ns: int | None
@@ -63,9 +63,9 @@ class MessageRow(msgspec.Struct, gc=False):
 
 
 class FaultRow(msgspec.Struct, gc=False):
-    """A row of `faults`, as far as engines look at it.
+    """The columns of `faults` that engines read.
 
-    A gap with no bytes of its own has the time of the first packet behind it.
+    A gap has the time of the first packet after it.
     """
 
     ts_ns: int
@@ -77,7 +77,7 @@ class FaultRow(msgspec.Struct, gc=False):
 
 
 class Opened(msgspec.Struct, gc=False):
-    """A connection as it begins in the capture."""
+    """The beginning of a connection in the capture."""
 
     ts_ns: int
     connection: int
@@ -87,11 +87,12 @@ class Opened(msgspec.Struct, gc=False):
     server_address: str | None = None
     server_port: int | None = None
     whole: bool = True
-    """Whether its beginning was seen; if not, calls may be under way already."""
+    """Whether the beginning was captured. If not, calls may be in progress."""
 
 
 class Closed(msgspec.Struct, gc=False):
-    """The end of a connection: FIN in both directions, a RST, or its ends beginning anew."""
+    """The end of a connection: FIN in both directions, RST, or a new connection of the same
+    endpoints."""
 
     ts_ns: int
     connection: int
@@ -102,7 +103,7 @@ class Closed(msgspec.Struct, gc=False):
 
 
 class Fact(msgspec.Struct, gc=False):
-    """What a recorder knew and the wire does not carry."""
+    """Something that a recorder knows and the wire does not carry."""
 
     ts_ns: int
     kind: str
@@ -111,13 +112,13 @@ class Fact(msgspec.Struct, gc=False):
 
 
 Event: TypeAlias = MessageRow | FaultRow | Opened | Closed | Fact
-"""Whatever an engine can be told."""
+"""Everything that an engine handles."""
 
 _OPPOSITE: Final = {"c2s": "s2c", "s2c": "c2s"}
 
 
 def opposite(direction: str) -> str:
-    """The other direction."""
+    """Return the other direction."""
     return _OPPOSITE[direction]
 
 
@@ -125,7 +126,7 @@ _RANK: Final[dict[type, int]] = {Opened: 0, Fact: 1, FaultRow: 2, MessageRow: 3,
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """Events in the order in which engines want them; equal ones stay as they stand."""
+    """Sort events into the order that engines expect; the sort is stable."""
     return sorted(events, key=lambda event: (event.ts_ns, _RANK[type(event)]))
 
 
@@ -150,7 +151,7 @@ def _follow(value: Any, path: Sequence[str]) -> Any:
 
 
 def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
-    """The rows of a batch of `messages`; columns that it lacks are null."""
+    """Return the rows of a batch of `messages`. Missing columns are null."""
     from .batches import message_rows  # needs pyarrow, which a live server does not have
 
     return message_rows(batch)

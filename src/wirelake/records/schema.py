@@ -1,12 +1,12 @@
-"""The columns of every table: the one place where they are written, and their version.
+"""The columns of every table, and their version.
 
     schema("calls")                    an Arrow schema
     messages_schema([comet, tny])      `messages`, with a struct for each of these protocols
 
-Columns carry their units in their names. Every column may be null in the schema, because Spark,
-DuckDB and Parquet then agree on all of them; the doc line of a column says when it is. Integers are
-signed: an unsigned 64-bit number is the int64 of the same bits. Columns are only ever added:
-`VERSION` counts that, and stands in the metadata of each schema.
+Column names carry units. Every column is nullable, because Spark, DuckDB and Parquet then agree on
+the schema; the doc of a column says when it is null. Integers are signed: an unsigned 64-bit number
+is the int64 of the same bits. Columns are only ever added: `VERSION` counts such changes and is in
+the metadata of each schema.
 """
 
 from __future__ import annotations
@@ -283,12 +283,12 @@ TABLES: Final[dict[str, pa.Schema]] = {
 
 
 def schema(table: str, protocols: Sequence[str] = ()) -> pa.Schema:
-    """The schema of a table; `protocols` chooses the structs of `messages`."""
+    """Return the schema of a table. `protocols` selects the structs of `messages`."""
     if table == "messages":
         from .structs import messages_schema
 
         return messages_schema(protocols)
     if table not in TABLES:
         known = ", ".join(["messages", *TABLES])
-        raise ValueError(f"no table {table!r}; there are {known}")
+        raise ValueError(f"unknown table {table!r}; expected one of {known}")
     return TABLES[table]

@@ -1,15 +1,15 @@
-"""The struct with all fields of a protocol, as a column of `messages`.
+"""The struct with all fields of a protocol, a column of `messages`.
 
-It is the Arrow form of the layout (`wirelake.wire.views.arrow`), made plain: integers are signed,
-bytes of a fixed size are bytes, everything may be null, and dialects are joined. The name of the
-body is not repeated, for it is the column `name`; nor is an alternative without fields. What a
-stage yields (tny's message) stands beside the frame in a struct of its own. Left out is what the
-table has elsewhere: the body, and a message that has a row of its own.
+It is the Arrow form of the layout (`wirelake.wire.views.arrow`) with these changes: integers are
+signed, fixed-size bytes are binary, every field is nullable, and dialects are merged. The struct
+has no field for the name of the body, which is the column `name`, and none for alternatives without
+fields. The layout inside a stage (tny's message) is a struct beside the frame. Fields that the
+table has in other columns are left out: the body, and a carried message that has a row of its own.
 
-Rows (ESNP's) are lists by kind, for most messages have few kinds: `types` has the type of each row,
-in order, and each kind has a list of its rows, in order, empty where there are none. So the k-th
-row of a type is the k-th item of its list. Rows of other types are in `opaque`; `broken` ones are
-in no other list, and say which of `types` they are.
+Rows (ESNP's) are lists by kind, because most messages have few kinds: `types` has the type of each
+row in order, and each kind has a list of its rows in order, empty where there are none. So the k-th
+row of a type is the k-th item of its list. Rows of other types are in `opaque`. `broken` rows are
+in no other list and have their position in `types`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _SAME = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64(
 
 
 def messages_schema(protocols: Sequence[str] = ()) -> pa.Schema:
-    """`messages` with a struct for each of these protocols; for all of them when none is named."""
+    """Return the schema of `messages` with a struct for each of these protocols, by default for
+    all."""
     chosen = [registry.find(name) for name in (protocols or registry.names())]
     fields = [*COMMON, *(pa.field(each.name, struct_type(each)) for each in chosen)]
     return pa.schema(fields, metadata=COMMON.metadata)
@@ -46,7 +47,8 @@ def messages_schema(protocols: Sequence[str] = ()) -> pa.Schema:
 
 @functools.cache
 def struct_type(protocol: Protocol, *, whole: bool = False) -> pa.DataType:
-    """The fields of all dialects; `whole`: with those that the table has elsewhere, too."""
+    """Return the struct of a protocol: the fields of all dialects. `whole` includes the fields that
+    the table has in other columns."""
     left_out = frozenset[str]() if whole else elsewhere(protocol)
     found: list[pa.Field] = []
     for dialect in protocol.dialects:
@@ -58,7 +60,7 @@ def struct_type(protocol: Protocol, *, whole: bool = False) -> pa.DataType:
 
 
 def elsewhere(protocol: Protocol) -> frozenset[str]:
-    """Paths of fields that are not repeated in the struct."""
+    """Return the paths of fields that other columns hold."""
     meaning = protocol.meaning
     inner = () if meaning.tunnels is None else (meaning.tunnels.inner,)
     return frozenset((*meaning.body, *inner))
@@ -66,7 +68,7 @@ def elsewhere(protocol: Protocol) -> frozenset[str]:
 
 @functools.cache
 def stages(protocol: Protocol, dialect: str | None = None) -> tuple[m.Layout, ...]:
-    """What the bytes of staged fields hold once they are opened."""
+    """Return the layouts inside staged fields."""
     return tuple(
         part.stage
         for layout in protocol.layouts(dialect)
@@ -83,7 +85,8 @@ def struct_value(
     *,
     reveal: bool = False,
 ) -> dict[str, Any]:
-    """A decoded frame (None for a message without one) and its opened stages, for `struct_type`."""
+    """Return the struct value of a decoded frame (None for a message without one) and its
+    stages."""
     value: dict[str, Any] = {}
     if frame is not None:
         model = protocol.model(dialect)
@@ -100,7 +103,7 @@ def struct_value(
 
 @functools.cache
 def _rows_of(layout: m.Layout) -> tuple[tuple[str, m.Rows], ...]:
-    """The fields that hold rows; only a frame has some."""
+    """Return the fields of a frame that hold rows."""
     return tuple(
         (part.name, part.type)
         for part in layout.parts
@@ -109,12 +112,12 @@ def _rows_of(layout: m.Layout) -> tuple[tuple[str, m.Rows], ...]:
 
 
 def by_kind(rows: str) -> str:
-    """The name of the struct that has the rows of a field as lists by kind."""
+    """Return the name of the struct that has the rows of a field as lists by kind."""
     return f"{rows}_by_kind"
 
 
 def _by_kind(kind: m.Rows, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows of the Arrow view as lists by kind."""
+    """Return rows of the Arrow view as lists by kind."""
     names = ("types", *alternative_names(None, kind.alternatives).values(), "opaque", "broken")
     found: dict[str, list[Any]] = {name: [] for name in names}
     for place, row in enumerate(rows):
@@ -130,7 +133,7 @@ def _by_kind(kind: m.Rows, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
 
 
 def _signed(value: Any) -> Any:
-    """Every unsigned 64-bit number as the int64 of the same bits."""
+    """Replace unsigned 64-bit numbers by the int64 of the same bits."""
     if isinstance(value, dict):
         return {key: _signed(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -144,7 +147,7 @@ def _signed(value: Any) -> Any:
 
 
 def _fields(layout: m.Layout, path: str, left_out: frozenset[str]) -> Iterator[pa.Field]:
-    """The plain columns of a layout; `path` is where it stands."""
+    """Yield the columns of a layout at a path."""
     for part in layout.parts:
         match part:
             case m.Field():
@@ -227,7 +230,7 @@ def _type(kind: m.Type, path: str, left_out: frozenset[str]) -> pa.DataType:
 
 
 def _rows_type(kind: m.Rows, path: str, left_out: frozenset[str]) -> pa.DataType:
-    """A list for each kind of row, beside the types of all."""
+    """Return a struct with a list for each kind of row, and the types of all rows."""
     opaque = [
         _about("type", pa.int16(), "Its type."),
         _about("data", pa.binary(), "Its bytes."),
@@ -260,7 +263,7 @@ def _listed(kind: pa.DataType) -> pa.DataType:
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    """The same type, whose every field may be null."""
+    """Return the same type with nullable fields."""
     if pa.types.is_list(kind):
         return _listed(_nullable(kind.value_type))
     if pa.types.is_struct(kind):
@@ -270,7 +273,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def _joined(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> list[pa.Field]:
-    """Fields of one dialect and those of another, each name once."""
+    """Return the union of the fields of two dialects."""
     found = {each.name: each for each in old}
     for each in new:
         known = found.get(each.name)

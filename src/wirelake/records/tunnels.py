@@ -1,4 +1,8 @@
-"""The id of a tunnel, as the page on captures defines it ("Connections")."""
+"""Tunnels: virtual connections inside links, and the engine behind the table `tunnels`.
+
+Implements "Tunnels" of `docs/concepts/matching.md`. The id of a tunnel is defined in "Connections"
+of `docs/concepts/captures.md`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 def fnv1a_63(data: bytes) -> int:
-    """FNV-1a of 64 bits, shifted right by one; 1 instead of 0: an id that fits an int64."""
+    """Return a hash that fits an int64: 64-bit FNV-1a shifted right by one, and 1 instead of 0."""
     value = _BASIS
     for byte in data:
         value = ((value ^ byte) * _PRIME) & _MASK
@@ -41,13 +45,13 @@ def fnv1a_63(data: bytes) -> int:
 
 
 def tunnel_connection(instance_id: int, tunnel_id: int) -> int:
-    """The connection id of a tunnel."""
+    """Return the connection id of a tunnel."""
     ids = ((number & _MASK).to_bytes(8, "big") for number in (instance_id, tunnel_id))
     return fnv1a_63(b"tunnel" + b"".join(ids))
 
 
 def tunnel_of(target: str | None) -> tuple[int, int] | None:
-    """Instance id and tunnel id of a relay packet, from the column `target`."""
+    """Return instance id and tunnel id from the column `target` of a link's message."""
     if target is None:
         return None
     instance, _, tunnel = target.partition("/")
@@ -58,18 +62,15 @@ def tunnel_of(target: str | None) -> tuple[int, int] | None:
 
 
 def is_refusal(tunnels: Tunnels, row: MessageRow) -> bool:
-    """Whether a message refuses a tunnel."""
+    """Return whether a message refuses a tunnel."""
     return row.name == tunnels.connected and (row.fields or {}).get(RESULT) is False
-
-
-# Virtual connections over relay links: the engine behind the table `tunnels`.
 
 
 _ENDS: Final = {"c2s": "gateway", "s2c": "server"}
 
 
 class TunnelRow(msgspec.Struct, gc=False):
-    """A row of `tunnels`; before it is final, what is known so far."""
+    """A row of `tunnels`. It is filled in until the tunnel ends."""
 
     connection: int
     instance_id: int | None = None
@@ -93,7 +94,7 @@ class TunnelRow(msgspec.Struct, gc=False):
     late_messages: int = 0
 
     def seen(self, ts_ns: int, link: int) -> None:
-        """Something was seen of it on a link."""
+        """Note the time and the link of an event."""
         if self.first_ns is None:
             self.first_ns = ts_ns
             self.first_link = link
@@ -103,7 +104,7 @@ class TunnelRow(msgspec.Struct, gc=False):
         self.last_link = link
 
     def count(self, row: MessageRow) -> None:
-        """A message crossed it."""
+        """Count a message."""
         if row.direction == "c2s":
             self.messages_c2s += 1
             self.bytes_c2s += row.size_bytes
@@ -113,7 +114,7 @@ class TunnelRow(msgspec.Struct, gc=False):
         self.late_messages += self.outcome is not None
 
     def end(self, row: MessageRow, outcome: str) -> None:
-        """A packet ends it."""
+        """End the tunnel."""
         self.outcome = outcome
         self.closed_ns = row.ts_ns
         self.closed_by = _ENDS[row.direction]
@@ -127,7 +128,7 @@ class _TunnelsState(msgspec.Struct):
 
 
 class TunnelsEngine(Engine[TunnelRow]):
-    """Follows tunnels over the links that carry them."""
+    """Follows tunnels across the links that carry them."""
 
     def __init__(self, limits: EngineLimits | None = None):
         super().__init__(limits)
@@ -136,12 +137,12 @@ class TunnelsEngine(Engine[TunnelRow]):
     def _forget(self) -> None:
         self._open: dict[int, TunnelRow] = {}
         self._over: dict[int, TunnelRow] = {}
-        """Ended, but messages for them may still be on their way."""
+        """Tunnels that have ended; messages for them may still arrive."""
         self._closed_links: dict[int, None] = {}
         self._ready = []
 
     def feed(self, row: MessageRow) -> None:
-        """A message in a tunnel, or a packet of a link about one."""
+        """Handle a message in a tunnel, or a message of a link about one."""
         if row.tunnel_link is not None:
             found = self._open.get(row.connection) or self._of(row.connection)
             found.seen(row.ts_ns, row.tunnel_link)
@@ -185,7 +186,7 @@ class TunnelsEngine(Engine[TunnelRow]):
             self._end(found, row, "closed")
 
     def _connect(self, row: MessageRow, connection: int) -> None:
-        """A new tunnel; an open one with the same ids is replaced."""
+        """Open a tunnel, replacing one with the same ids."""
         before = self._open.pop(connection, None) or self._over.pop(connection, None)
         if before is not None:
             if before.outcome is None:
@@ -203,13 +204,13 @@ class TunnelsEngine(Engine[TunnelRow]):
             self._emit(over)
 
     def closed(self, event: Closed) -> None:
-        """A link ends; its tunnels live on, for they may move to another."""
+        """Note the end of a link. Its tunnels may move to another link."""
         self._closed_links[event.connection] = None
         for _ in oldest(self._closed_links, self.limits.connections):
             pass
 
     def finish(self) -> None:
-        """The input ends: a tunnel whose link is gone is lost, the others are open."""
+        """End the input. A tunnel whose link has ended is lost, others are open."""
         for found in (*self._over.values(), *self._open.values()):
             self._emit(found)
         ready = self._ready
@@ -222,7 +223,7 @@ class TunnelsEngine(Engine[TunnelRow]):
         self._ready.append(row)
 
     def state(self) -> Any:
-        """Everything that is remembered, rows not yet taken included, as plain data."""
+        """Return the whole memory as plain data, including rows that were not taken yet."""
         state = _TunnelsState(
             list(self._open.values()),
             list(self._over.values()),
@@ -232,7 +233,7 @@ class TunnelsEngine(Engine[TunnelRow]):
         return msgspec.to_builtins(state)
 
     def restore(self, state: Any) -> None:
-        """Forgets everything, and goes on from what `state` gave."""
+        """Replace the memory by what `state` returned."""
         found = msgspec.convert(state, _TunnelsState)
         self._forget()
         self._open = {row.connection: row for row in found.open}
@@ -242,7 +243,7 @@ class TunnelsEngine(Engine[TunnelRow]):
 
 
 def _address(packed: bytes | None) -> str | None:
-    """An address of 4 or 16 bytes in words."""
+    """Return a packed address of 4 or 16 bytes as text."""
     if packed is None or len(packed) not in (4, 16):
         return None
     return str(ipaddress.ip_address(packed))

@@ -1,6 +1,6 @@
 """What is not known for certain about a connection, in kernels.
 
-See `wirelake.records.calls.Doubt`, and "When order can be trusted" in
+See `wirelake.records.calls.Uncertainty`, and "When order can be trusted" in
 `docs/concepts/matching.md`.
 """
 

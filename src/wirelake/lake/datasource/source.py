@@ -111,7 +111,7 @@ def _narrowed(request: Request, schema: StructType) -> Request:
         return request
     for field in wanted:
         if field.name not in known.names:
-            raise OptionError(f"no column is called {field.name!r}; there are {known.names}")
+            raise OptionError(f"unknown column {field.name!r}; there are {known.names}")
         if known.field(field.name).type != field.type:
             kind = spark_schema(known)[field.name].dataType.simpleString()
             raise OptionError(f"the column {field.name} is {kind}")
