@@ -188,10 +188,15 @@ class HubCall:
 
 
 AUTH: Final = HubCall("auth", 10, AuthArguments, AuthResult)
+"""Sign on."""
 SUBSCRIBE: Final = HubCall("subscribe", 11, SubscribeArguments, TopicsResult)
+"""Subscribe to topics."""
 UNSUBSCRIBE: Final = HubCall("unsubscribe", 12, TopicArguments, TopicsResult)
+"""Unsubscribe from topics."""
 PUBLISH: Final = HubCall("publish", 13, PublishArguments, PublishResult, frequent=True)
+"""Publish a notification."""
 ACK: Final = HubCall("ack", 14, AckArguments, AckResult, frequent=True)
+"""Acknowledge notifications."""
 
 CALLS: Final[dict[str, HubCall]] = {
     call.name: call for call in (AUTH, SUBSCRIBE, UNSUBSCRIBE, PUBLISH, ACK)

@@ -17,15 +17,12 @@ from hypothesis import strategies as st
 
 from wirelake.protocols.magline.records import (
     AUTH_OPTION,
-    DIRECTION_BYTES_LIMIT,
     FIRST_SEQ_LIMIT,
-    LIFETIME_LIMIT_S,
     SEQ_LIMIT,
     DirectionKeys,
     RecordCipher,
     SeqCounter,
     find_option,
-    must_rekey,
 )
 from wirelake.wire.errors import DecodeError, EncodeError
 
@@ -326,20 +323,6 @@ def test_a_receiver_stops_at_the_limit() -> None:
     counter = SeqCounter(SEQ_LIMIT - 1)
     with pytest.raises(DecodeError, match="bad_record"):
         counter.accept(SEQ_LIMIT)
-
-
-@pytest.mark.parametrize(
-    ("seq", "byte_count", "age_s", "wanted"),
-    [
-        (1, 0, 0, False),
-        (SEQ_LIMIT - 2, DIRECTION_BYTES_LIMIT - 1, LIFETIME_LIMIT_S - 1, False),
-        (SEQ_LIMIT - 1, 0, 0, True),
-        (1, DIRECTION_BYTES_LIMIT, 0, True),
-        (1, 0, LIFETIME_LIMIT_S, True),
-    ],
-)
-def test_when_keys_are_used_up(seq: int, byte_count: int, age_s: float, wanted: bool) -> None:
-    assert must_rekey(seq, byte_count, age_s) is wanted
 
 
 @pytest.mark.parametrize("sizes", [(31, 12, 32), (32, 16, 32), (32, 12, 16)])

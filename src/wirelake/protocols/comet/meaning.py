@@ -74,3 +74,4 @@ MEANING = Meaning(
         phone_type=At("report_environ.phone_type"),
     ),
 )
+"""What messages of comet mean."""

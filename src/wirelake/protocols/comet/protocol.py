@@ -19,3 +19,4 @@ PROTOCOL = Protocol(
     meaning=MEANING,
     opener="wirelake.protocols.comet.decryption:Opener",
 )
+"""comet, dialects seed and hipush."""

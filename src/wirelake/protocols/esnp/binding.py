@@ -36,3 +36,4 @@ BINDING: Final = Binding(
     client_options=frozenset({"dialect"}),
     addressing="names",
 )
+"""The parts of ESNP."""

@@ -55,3 +55,4 @@ MEANING = Meaning(
     body_row=RowField("payload", "data"),
     sign_on=SignOn(targets=(f"{HUB_SERVICE}/{AUTH.name}",)),
 )
+"""What messages of ESNP mean."""

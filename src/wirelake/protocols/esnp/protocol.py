@@ -25,3 +25,4 @@ PROTOCOL = Protocol(
         "lines": Revision("wirelake.protocols.esnp.message:lines_problems"),
     },
 )
+"""ESNP, dialects seed and go."""

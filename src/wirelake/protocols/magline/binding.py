@@ -49,3 +49,4 @@ BINDING: Final = Binding(
     trial_number=0x1001,
     trial_settings={"anonymous": True},
 )
+"""The parts of magline."""

@@ -65,3 +65,4 @@ MEANING = Meaning(
     heartbeats=("pin",),
     resumption=Resumption("syn", "resume.sid"),
 )
+"""What messages of magline mean."""

@@ -19,3 +19,4 @@ PROTOCOL = Protocol(
     meaning=MEANING,
     opener="wirelake.protocols.magline.decryption:Opener",
 )
+"""magline."""

@@ -42,7 +42,6 @@ __all__ = [
     "RecordCipher",
     "SeqCounter",
     "find_option",
-    "must_rekey",
 ]
 
 HmacState = Literal["valid", "unverified"]
@@ -68,11 +67,6 @@ LIFETIME_LIMIT_S: Final = 24 * 3600
 _HEAD_SIZE: Final = 16
 _CMD_SIZE: Final = 4
 _NO_TAG: Final = bytes(TAG_SIZE)
-
-
-def must_rekey(seq: int, byte_count: int, age_s: float) -> bool:
-    """Whether a direction has used up its keys (§4.9): close with FIN REKEY, then resume."""
-    return seq >= SEQ_LIMIT - 1 or byte_count >= DIRECTION_BYTES_LIMIT or age_s >= LIFETIME_LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)

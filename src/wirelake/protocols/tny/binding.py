@@ -83,6 +83,7 @@ BINDING: Final = Binding(
     errors=ERRORS,
     trial_number=1001,
 )
+"""The parts of tny."""
 
 RELAY_BINDING: Final = Binding(
     settings=RelaySettings,
