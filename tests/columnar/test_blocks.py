@@ -31,7 +31,7 @@ def scanned(path: Path, window_bytes: int) -> tuple[list[tuple[object, ...]], li
     others: list[object] = []
     for rows in scanner.windows():
         packets += [_packet(rows, i) for i in range(rows.count)]
-        others += [item for _, item in rows.told]
+        others += [item for _, item in rows.items]
     scanner.close()
     return packets, others
 

@@ -112,7 +112,7 @@ def test_connections_that_are_gone_are_forgotten() -> None:
     first = keys.cipher(1, 0)
     assert first is not None
     assert keys.cipher(1, 0) is first
-    keys.told = {1: ("client_random", "aa"), 2: ("client_random", "bb")}
+    keys.key_names = {1: ("client_random", "aa"), 2: ("client_random", "bb")}
     keys.forget([1, 1, 3])
-    assert keys.told == {2: ("client_random", "bb")}
+    assert keys.key_names == {2: ("client_random", "bb")}
     assert keys.cipher(1, 0) is not first

@@ -192,7 +192,13 @@ def test_ranges_of_unfinished_frames_are_checked(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("wrong", [None, 7, "text", b"", b"no Arrow", [1, 2]])
 def test_fields_of_other_types_are_refused(wrong: Any, tmp_path: Path) -> None:
-    for path in (("front", "place"), ("front", "connections"), ("lives",), ("ledger",), ("front",)):
+    for path in (
+        ("front", "place"),
+        ("front", "connections"),
+        ("lives",),
+        ("coverage",),
+        ("front",),
+    ):
 
         def change(found: dict[str, Any], path: tuple[str, ...] = path) -> None:
             for name in path[:-1]:

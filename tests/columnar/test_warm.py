@@ -62,3 +62,24 @@ def test_a_real_capture_needs_no_other_signature(tmp_path: Path) -> None:
     several = {name: kernel.signatures for name, kernel in kernels().items()}
     assert {name: found for name, found in several.items() if len(found) != 1} == {}
     assert len(several) == 18
+
+
+def test_a_stale_cache_that_names_a_missing_class_is_ignored(tmp_path: Path) -> None:
+    source = """
+from typing import NamedTuple
+import numpy as np
+from wirelake.columnar.jit.options import kernel
+class {name}(NamedTuple):
+    numbers: np.ndarray
+@kernel
+def add(given):
+    return given.numbers[0] + 1
+print(add({name}(np.zeros(1, np.int64))))
+"""
+    for name in ("Before", "After"):
+        (tmp_path / "renamed.py").write_text(source.format(name=name), encoding="utf-8")
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import renamed"
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
+        assert (run.returncode, run.stdout) == (0, "1\n"), run.stderr

@@ -24,7 +24,7 @@ __all__ = [
     "IGNORED",
     "UNDECIDED",
     "UNSEEN",
-    "Ledger",
+    "CoverageCounts",
     "coverage_batch",
 ]
 
@@ -41,7 +41,7 @@ ENTRY: Final = np.dtype([("protocol", "i2"), *((name, "i8") for name in _COUNTS)
 """What is known of a stream."""
 
 
-class Ledger:
+class CoverageCounts:
     """Counts for all streams."""
 
     def __init__(self) -> None:
@@ -88,13 +88,13 @@ def _add(counts: NDArray[Any], streams: NDArray[np.int64], amounts: NDArray[np.i
 
 def coverage_batch(
     streams: Streams,
-    ledger: Ledger,
+    coverage: CoverageCounts,
     chosen: NDArray[np.int32],
     protocols: Sequence[str],
     files: Sequence[str],
 ) -> pa.RecordBatch:
     """The rows of some streams."""
-    entries = ledger.entries[chosen]
+    entries = coverage.entries[chosen]
     new, gap = streams.new[chosen], streams.gap[chosen]
     numbers = np.maximum(entries["protocol"].astype(np.int32), -1)
     columns = {

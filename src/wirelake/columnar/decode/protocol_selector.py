@@ -1,8 +1,8 @@
-"""Which protocol each stream speaks, and what belongs to each of the protocols.
+"""Chooses the protocol of each stream, and holds the decoder of each protocol.
 
-What is known without the bytes of a connection is decided with its first packet, also for streams
-that never say anything; the rest is sniffed. Protocols have numbers in the ledger of a pipeline, in
-the order in which they occur.
+A recording, the configuration or the server's port decide with the first packet of a connection,
+also for streams without payload; otherwise its first bytes do. `CoverageCounts` refers to protocols
+by number, in the order in which they first occur.
 """
 
 from __future__ import annotations
@@ -26,74 +26,75 @@ from .coverage import (
     IGNORED,
     UNDECIDED,
     UNSEEN,
-    Ledger,
+    CoverageCounts,
 )
 from .messages import MessageBuilder
 from .sealed_parts import ConnectionKeys
 
 __all__ = [
-    "Spoken",
-    "Told",
-    "Tongues",
+    "KeyNames",
+    "ProtocolDecoder",
+    "ProtocolSelector",
     "sniff",
 ]
 
 
-Told = dict[str, dict[int, tuple[str, str]]]
-"""By protocol and connection: what messages said about keys."""
+KeyNames = dict[str, dict[int, tuple[str, str]]]
+"""By protocol and connection: the selector of its keys that a message named, and its value."""
 
 
-class Spoken(NamedTuple):
-    """What belongs to one protocol."""
+class ProtocolDecoder(NamedTuple):
+    """Decoder state for one protocol."""
 
     protocol: Protocol
     builder: MessageBuilder
     keys: ConnectionKeys | None
     needs_context: bool
-    """Whether opening a message needs all earlier ones: then keys make every message scalar."""
+    """Whether opening a message needs all earlier ones (tny). With keys, every message then goes
+    through the scalar decoder."""
 
 
-class Tongues:
-    """The protocols of a pipeline."""
+class ProtocolSelector:
+    """The protocols of one pipeline, and which of them each stream has."""
 
     def __init__(
         self,
         chooser: Chooser,
         ring: KeyRing,
         front: FrontEnd,
-        ledger: Ledger,
+        coverage: CoverageCounts,
         *,
         reveal: bool,
     ):
         self._chooser = chooser
         self._ring = ring
         self._front = front
-        self._ledger = ledger
+        self._coverage = coverage
         self._reveal = reveal
         self._ports = np.full((2, 65_536), UNDECIDED, np.int16)
-        """By port: what the reader of captures was told, and what is usual."""
+        """By port, two rows: the configured protocol, and the usual one."""
         self._asked = np.zeros(65_536, np.bool_)
-        """Of which ports that is known."""
+        """Which ports have been looked up."""
         self._introduced = Introductions()
         self._file = -1
-        """The file of which these are."""
-        self.all: list[Spoken] = []
+        """The file of which these introductions are."""
+        self.all: list[ProtocolDecoder] = []
         """By number."""
-        self.told: Told = {}
-        """What the messages of those with keys said about them."""
+        self.key_names: KeyNames = {}
+        """Only of protocols with keys."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """By number."""
         return tuple(each.protocol.name for each in self.all)
 
-    def of(self, stream: int) -> Spoken | None:
-        """What a stream speaks, if that is decided and known."""
-        number = int(self._ledger.entries["protocol"][stream])
+    def of(self, stream: int) -> ProtocolDecoder | None:
+        """Return the decoder of a stream; None while undecided, and for unknown protocols."""
+        number = int(self._coverage.entries["protocol"][stream])
         return None if number < 0 else self.all[number]
 
     def number(self, protocol: Protocol) -> int:
-        """The number of a protocol in the ledger."""
+        """The number of a protocol in the coverage."""
         for number, each in enumerate(self.all):
             if each.protocol is protocol:
                 return number
@@ -101,17 +102,19 @@ class Tongues:
         builder = MessageBuilder(protocol, dialect, self._front.paths, reveal=self._reveal)
         keys = ConnectionKeys(protocol, self._ring, dialect) if protocol.meaning.sealed else None
         if keys is not None:
-            self.told[protocol.name] = keys.told
-        self.all.append(Spoken(protocol, builder, keys, bool(protocol.meaning.transformed)))
+            self.key_names[protocol.name] = keys.key_names
+        self.all.append(
+            ProtocolDecoder(protocol, builder, keys, bool(protocol.meaning.transformed))
+        )
         return len(self.all) - 1
 
     def choose(self, window: Window) -> None:
-        """Gives every stream of the window its protocol, where that can be told."""
+        """Assign a protocol to every stream of the window for which it is known by now."""
         if window.file != self._file:
             self._file = window.file
             self._introduced.begin_file()
         self._choose_begun(window)
-        entries = self._ledger.entries
+        entries = self._coverage.entries
         undecided = window.run_stream[entries["protocol"][window.run_stream] == UNDECIDED]
         for connection in np.unique(undecided >> 1).tolist():
             decided, chosen = sniff(self._chooser, window, connection)
@@ -119,29 +122,31 @@ class Tongues:
                 self._set(np.array([connection], np.int32), np.array([self._number(chosen)]))
 
     def choose_by_port(self, streams: NDArray[np.int32]) -> None:
-        """Gives streams their protocol where a name or the server's port tells it."""
-        told, usual = self._by_port(streams)
-        self._ledger.entries["protocol"][streams] = np.where(told == UNDECIDED, usual, told)
+        """Assign protocols by configuration or by the server's port."""
+        configured, usual = self._by_port(streams)
+        self._coverage.entries["protocol"][streams] = np.where(
+            configured == UNDECIDED, usual, configured
+        )
 
     def undecided(self) -> NDArray[np.int32]:
-        """The connections, by slot, whose bytes have to tell and did not yet."""
-        spoken = self._ledger.entries["protocol"][: len(self._front.streams) : 2]
-        return np.flatnonzero(spoken == UNDECIDED).astype(np.int32)
+        """Return the connections, by slot, whose first bytes have not decided yet."""
+        numbers = self._coverage.entries["protocol"][: len(self._front.streams) : 2]
+        return np.flatnonzero(numbers == UNDECIDED).astype(np.int32)
 
     def _choose_begun(self, window: Window) -> None:
-        """Connections that begin in this window: as somebody said, or by the port."""
+        """Assign protocols to connections that begin in this window, by recording or by port."""
         begun = np.flatnonzero(window.stream >= 0)
-        begun = begun[self._ledger.entries["protocol"][window.stream[begun]] == UNSEEN]
+        begun = begun[self._coverage.entries["protocol"][window.stream[begun]] == UNSEEN]
         connections, first = np.unique(window.stream[begun] >> 1, return_index=True)
         said = self._said(window, connections, begun[first])
-        told, usual = self._by_port(2 * connections)
+        configured, usual = self._by_port(2 * connections)
         by_port = np.where(said == UNDECIDED, usual, said)
-        self._set(connections, np.where(told == UNDECIDED, by_port, told))
+        self._set(connections, np.where(configured == UNDECIDED, by_port, configured))
 
     def _said(
         self, window: Window, connections: NDArray[np.int32], first: NDArray[np.intp]
     ) -> NDArray[np.int16]:
-        """What recordings say of connections before the first packet of each."""
+        """Return what recordings say of connections, before the first packet of each."""
         found = np.full(len(connections), UNDECIDED, np.int16)
         facts = deque(window.introductions)
         if not facts and not self._introduced:
@@ -158,16 +163,16 @@ class Tongues:
         return found
 
     def _set(self, connections: NDArray[np.int32], numbers: NDArray[np.int16]) -> None:
-        """Connections speak this; nobody wants the bytes of those that speak nothing."""
+        """Assign protocols to connections; bytes of those without one are dropped."""
         streams = both_streams(connections)
-        self._ledger.entries["protocol"][streams] = np.repeat(numbers, 2)
+        self._coverage.entries["protocol"][streams] = np.repeat(numbers, 2)
         self._front.drop(both_streams(connections[numbers == IGNORED]))
 
     def _number(self, protocol: Protocol | None) -> int:
         return IGNORED if protocol is None else self.number(protocol)
 
     def _by_port(self, streams: NDArray[np.int32]) -> NDArray[np.int16]:
-        """Two rows of numbers: what the reader of captures was told, and what is usual."""
+        """Return two rows of numbers: configured protocols, and usual ones."""
         ports = self._front.streams.server_port(streams)
         for port in np.unique(ports[~self._asked[ports]]).tolist():
             self._asked[port] = True
@@ -177,7 +182,7 @@ class Tongues:
         return self._ports[:, ports]
 
     def forget(self, connections: list[int]) -> None:
-        """These connections are gone."""
+        """Forget connections that are gone."""
         for each in self.all:
             if each.keys is not None:
                 each.keys.forget(connections)

@@ -1,8 +1,8 @@
-"""What kernels leave to the reference: frames that are not plainly good, and streams with faults.
+"""The scalar path: frames that a kernel gave up on, and streams with faults.
 
-Everything here is `wirelake.capture`'s, applied to bytes of a window: `FrameReader` for a stream
-with a gap or a bad head, the scalar codec for a frame that a kernel gave up on, `Openings` for what
-is sealed. So the two readers cannot disagree about what is wrong.
+It applies the code of `wirelake.capture` to bytes of a window: `FrameReader` to a stream with a gap
+or a bad head, the scalar codec to a single frame, `Openings` to what is sealed. Kernels report only
+*that* something is wrong, never what, so the two readers cannot disagree about codes and details.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ResumableReader(FrameReader):
 
 
 class Outcome(NamedTuple):
-    """What became of one frame."""
+    """The result of one frame."""
 
     arrival: int
     """The packet that completed it."""
@@ -142,7 +142,7 @@ class Outcome(NamedTuple):
 
 
 class Scalar:
-    """Reads single frames and streams, slowly."""
+    """Reads single frames and streams with the reference's code."""
 
     def __init__(self, chooser: Chooser, ring: KeyRing, rows: MessageRows):
         self._chooser = chooser
@@ -150,9 +150,9 @@ class Scalar:
         self._rows = rows
         self._openings: dict[int, Openings] = {}
         self._remembered: dict[int, Remembered] = {}
-        """Of connections that were not heard of since the pipeline went on."""
-        self.told: dict[str, dict[int, tuple[str, str]]] = {}
-        """By protocol and connection: what messages that kernels read said about keys."""
+        """Restored state of connections without a frame since then."""
+        self.key_names: dict[str, dict[int, tuple[str, str]]] = {}
+        """See `KeyNames` in `protocol_selector.py`: set by messages that kernels decoded."""
 
     # -- single frames -----------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Scalar:
         way: int,
         connection: int,
     ) -> Outcome:
-        """A frame that is delimited."""
+        """Decode a frame whose bounds are known."""
         pieces = self._pieces(window, when, start, stop)
         raw = window.data[start:stop].tobytes()
         last = pieces[-1]
@@ -182,7 +182,7 @@ class Scalar:
     def frame(
         self, protocol: Protocol, frame: Frame, direction: Direction, connection: int
     ) -> Outcome:
-        """A frame that the scalar codec has read."""
+        """Return the rows of a decoded frame."""
         arrival = frame.pieces[-1].delivered
         size = len(frame.raw)
         try:
@@ -193,7 +193,7 @@ class Scalar:
         return Outcome(arrival, size, rows, opened.sealed, None)
 
     def opens(self, protocol: Protocol, slices: Slices) -> OpenRow:
-        """What opens the bodies of slices that kernels have decoded."""
+        """Return a function that opens the body of a slice, for rows that kernels have decoded."""
 
         def opened(row: int) -> bytes | None:
             direction = _direction(int(slices.ways[row]))
@@ -212,20 +212,24 @@ class Scalar:
         )
 
     def openings(self, protocol: Protocol, connection: int) -> Openings:
-        """What opens the sealed parts of a connection."""
+        """Return what opens the sealed parts of a connection."""
         if connection not in self._openings:
             describer = self._rows.describer(protocol)
             self._openings[connection] = Openings(self._ring, describer, connection)
             if connection in self._remembered:
                 self._openings[connection].go_on(self._remembered.pop(connection))
         found = self._openings[connection]
-        told = self.told[protocol.name].get(connection) if protocol.name in self.told else None
-        if told is not None:
-            found.told(*told)
+        known = (
+            self.key_names[protocol.name].get(connection)
+            if protocol.name in self.key_names
+            else None
+        )
+        if known is not None:
+            found.told(*known)
         return found
 
     def forget(self, connections: Iterable[int]) -> None:
-        """These connections are gone."""
+        """Forget connections that are gone."""
         if self._openings or self._remembered:
             gone = set(connections)
             for held in (self._openings, self._remembered):
@@ -233,16 +237,16 @@ class Scalar:
                     del held[connection]
 
     def save(self) -> dict[int, Remembered]:
-        """What the openings of connections remember."""
+        """Return what the openings of connections remember."""
         found = {connection: each.remembered() for connection, each in self._openings.items()}
         return self._remembered | {at: each for at, each in found.items() if each is not None}
 
     def restore(self, remembered: dict[int, Remembered]) -> None:
-        """Go on with what `save` gave."""
+        """Continue from what `save` returned."""
         self._remembered = remembered
 
     def _pieces(self, window: Window, when: Delivered, start: int, stop: int) -> list[Piece]:
-        """The pieces of a slice, in places of the window's bytes."""
+        """Return the pieces of a slice; positions are those of the window's bytes."""
         numbers, files = window.pieces.numbers, window.pieces.file
         first = int(pieces_of(window.pieces, np.array([start]))[0])
         found = []
@@ -267,11 +271,11 @@ class Scalar:
     # -- streams -----------------------------------------------------------------------------
 
     def reader(self, protocol: Protocol, way: int) -> ResumableReader:
-        """A reader for a stream with faults."""
+        """Return a reader for a stream with faults."""
         return ResumableReader(self.framing(protocol, way))
 
     def framing(self, protocol: Protocol, way: int) -> Framing:
-        """How the frames of a stream are told apart."""
+        """Return the framing of a stream."""
         return self._chooser.framing(protocol, _direction(way))
 
     def feed(
@@ -282,7 +286,7 @@ class Scalar:
         run: int,
         start: int | None = None,
     ) -> list[Frame | Fault]:
-        """A run of the stream, or what is left of it from a place on."""
+        """Feed a run of the stream to a reader, or the rest of it from `start` on."""
         found: list[Frame | Fault] = []
         base = int(window.run_offset[run]) - int(window.run_start[run])
         if start is None:

@@ -108,7 +108,7 @@ class ConnectionKeys:
         self.protocol = protocol
         self.ring = ring
         self._describer = Describer(protocol, dialect)
-        self.told: dict[int, tuple[str, str]] = {}
+        self.key_names: dict[int, tuple[str, str]] = {}
         """By connection: what its messages said about its keys, and what key logs call that."""
         self._ciphers: OrderedDict[int, list[_Chosen | None]] = OrderedDict()
         """By connection, of both directions."""
@@ -133,16 +133,16 @@ class ConnectionKeys:
             self._learn(connection, selector.name, value)
 
     def _learn(self, connection: int, name: str, value: str | bytes) -> None:
-        self.told[connection] = name, value.hex() if isinstance(value, bytes) else value
+        self.key_names[connection] = name, value.hex() if isinstance(value, bytes) else value
         self._ciphers.pop(connection, None)
 
     def forget(self, connections: Iterable[int]) -> None:
         """These connections are gone."""
-        if not self.told and not self._ciphers:
+        if not self.key_names and not self._ciphers:
             return
         gone = set(connections)
-        for connection in self.told.keys() & gone:
-            del self.told[connection]
+        for connection in self.key_names.keys() & gone:
+            del self.key_names[connection]
         for connection in self._ciphers.keys() & gone:
             del self._ciphers[connection]
 
@@ -159,10 +159,10 @@ class ConnectionKeys:
     def candidates(self, connection: int) -> list[dict[str, Any]]:
         """The keys that may fit a connection."""
         name = self.protocol.name
-        told = self.told.get(connection)
+        known = self.key_names.get(connection)
         selectors: list[Any] = [(name, "connection", connection)]
-        if told is not None:
-            selectors.append((name, *told))
+        if known is not None:
+            selectors.append((name, *known))
         return self.ring.candidates([*selectors, (name, "", "")])
 
     def _chosen(self, connection: int, way: str, before: _Chosen | None) -> _Chosen:

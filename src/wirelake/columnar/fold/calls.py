@@ -41,7 +41,7 @@ from .event_arrays import (
     TARGET,
     TRACE,
     TS,
-    Told,
+    EventArrays,
 )
 from .tables import (
     ANSWERED,
@@ -97,7 +97,7 @@ _OK_TEXT: Final = KNOWN.index("ok")
 
 
 @kernel
-def _new(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> Int:
+def _new(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
     """A call of which nothing is known but where it is."""
     t.counts[FREE_CALLS] -= 1
     call = S(t.free_calls[U(t.counts[FREE_CALLS])])
@@ -115,7 +115,7 @@ def _new(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> Int:
 
 
 @inline
-def asked_call(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> Int:
+def asked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
     """The call of a request."""
     call = _new(t, e, i, slot, way)
     found = t.calls[U(call)]
@@ -127,7 +127,7 @@ def asked_call(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> Int:
 
 
 @inline
-def unasked_call(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> Int:
+def unasked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
     """The call of an answer whose request was not seen."""
     call = _new(t, e, i, slot, way)
     found = t.calls[U(call)]
@@ -154,7 +154,7 @@ def end_call(t: Tables, call: Int, outcome: Int, cause: Int) -> None:
 
 
 @inline
-def add_part(t: Tables, e: Told, i: Int, call: Int) -> None:
+def add_part(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
     """A message of the answer."""
     found = t.calls[U(call)]
     if found.first_part_ns == NOTHING:
@@ -165,7 +165,7 @@ def add_part(t: Tables, e: Told, i: Int, call: Int) -> None:
 
 
 @kernel
-def complete(t: Tables, e: Told, i: Int, call: Int) -> None:
+def complete(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
     """The last message of the answer."""
     add_part(t, e, i, call)
     found = t.calls[U(call)]
@@ -179,7 +179,7 @@ def complete(t: Tables, e: Told, i: Int, call: Int) -> None:
 
 
 @kernel
-def orphan(t: Tables, e: Told, i: Int, slot: Int, way: Int, cause: Int) -> None:
+def orphan(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int, cause: Int) -> None:
     """An answer that finds no call is a call of its own."""
     call = unasked_call(t, e, i, slot, way)
     complete(t, e, i, call)
@@ -210,7 +210,7 @@ _BOTH: Final = 2
 
 
 @kernel
-def message_of_call(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def message_of_call(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """A message: requests, answers and what stands between them; the rest is passed over."""
     kind = S(e.narrow[KIND, U(i)])
     way = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
@@ -228,7 +228,7 @@ def message_of_call(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @inline
-def _signs_on(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
     if client >= 0:
@@ -239,7 +239,7 @@ def _signs_on(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @kernel
-def _request(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
+def _request(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
     if e.narrow[CLIENT, U(i)] >= 0:
         _signs_on(t, e, i, slot)
     if not e.narrow[FLAGS, U(i)] & NUMBERED:
@@ -274,7 +274,7 @@ def _await(t: Tables, slot: Int, call: Int) -> None:
 
 
 @kernel
-def _request_in_order(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
+def _request_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
     call = asked_call(t, e, i, slot, way)
     if t.connections[U(slot)].unsettled:
         end_call(t, call, UNKNOWN, _UNSETTLED)
@@ -296,7 +296,7 @@ def _give_up_order(t: Tables, slot: Int, cause: Int) -> None:
 
 
 @kernel
-def _response(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
+def _response(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
     flags = S(e.narrow[FLAGS, U(i)])
     if flags & CONFIRMS:
         _signs_on(t, e, i, slot)
@@ -317,7 +317,7 @@ def _response(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
 
 
 @kernel
-def _answered(t: Tables, e: Told, i: Int, slot: Int, call: Int) -> None:
+def _answered(t: Tables, e: EventArrays, i: Int, slot: Int, call: Int) -> None:
     """An open call that has an id gets its answer; older answered ones may be let go."""
     complete(t, e, i, call)
     remove(t, slot, call)
@@ -360,7 +360,7 @@ def expire_idle(t: Tables, before_ns: int) -> None:
 
 
 @kernel
-def _response_in_order(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
+def _response_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
     asked = 1 - way
     if t.connections[U(slot)].unsettled:
         # It answered some call, which must not count as lost for want of an answer.
@@ -385,7 +385,7 @@ def _response_in_order(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
 
 
 @kernel
-def _partly(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
+def _partly(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
     asked = 1 - way
     if not e.narrow[FLAGS, U(i)] & REPLIES:
         call = first_of(t, slot, asked, ORDER)
@@ -408,7 +408,7 @@ def _partly(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
 
 
 @kernel
-def _trace(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
+def _trace(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
     if e.narrow[FLAGS, U(i)] & REPLIES:
         call = find_call(t, slot, 1 - way, S(e.wide[REPLY, U(i)]))
         if call >= 0:
@@ -422,7 +422,7 @@ def _trace(t: Tables, e: Told, i: Int, slot: Int, way: Int) -> None:
 
 
 @kernel
-def stream_broke(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def stream_broke(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Messages are missing: open calls that are matched by order are given up."""
     ts_ns, code = S(e.wide[TS, U(i)]), S(e.narrow[CODE, U(i)])
     way = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER

@@ -43,7 +43,7 @@ from .event_arrays import (
     STATUS,
     TS,
     WHOLE,
-    Told,
+    EventArrays,
 )
 from .tables import (
     CLOSED,
@@ -80,7 +80,7 @@ def _see(t: Tables, slot: Int, ts_ns: Int) -> None:
 
 
 @kernel
-def count_message(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def count_message(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """A message crossed the connection."""
     found = t.connections[U(slot)]
     if found.protocol < 0:
@@ -118,7 +118,7 @@ def count_message(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @kernel
-def _signs_on(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Somebody signs on, or the server confirms who has."""
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
@@ -134,7 +134,7 @@ def _signs_on(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @inline
-def _changed(t: Tables, e: Told, i: Int, slot: Int, protocol: Int) -> None:
+def _changed(t: Tables, e: EventArrays, i: Int, slot: Int, protocol: Int) -> None:
     """Tells when a connection has another client than before."""
     found = t.connections[U(slot)]
     if found.signed_on != found.client:
@@ -145,7 +145,7 @@ def _changed(t: Tables, e: Told, i: Int, slot: Int, protocol: Int) -> None:
 
 
 @inline
-def _shake(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def _shake(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """A handshake that the client begins and the server ends; with a session to resume, or not."""
     found = t.connections[U(slot)]
     flags = S(e.narrow[FLAGS, U(i)])
@@ -160,7 +160,7 @@ def _shake(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @kernel
-def count_fault(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def count_fault(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Bytes would not decode, or are missing."""
     found = t.connections[U(slot)]
     _see(t, slot, S(e.wide[TS, U(i)]))
@@ -173,7 +173,7 @@ def count_fault(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @kernel
-def begin_row(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def begin_row(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Its ends, and when it began."""
     found = t.connections[U(slot)]
     _see(t, slot, S(e.wide[TS, U(i)]))
@@ -187,7 +187,7 @@ def begin_row(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @kernel
-def end_row(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def end_row(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """When it ended, how, and by whom unless a fact has told that."""
     found = t.connections[U(slot)]
     _see(t, slot, S(e.wide[TS, U(i)]))
@@ -197,7 +197,7 @@ def end_row(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @inline
-def fact_of_close(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def fact_of_close(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Why the hub closes."""
     found = t.connections[U(slot)]
     if e.narrow[REASON, U(i)] >= 0:
@@ -207,7 +207,7 @@ def fact_of_close(t: Tables, e: Told, i: Int, slot: Int) -> None:
 
 
 @inline
-def fact_of_client(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def fact_of_client(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Who is at the other end."""
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])

@@ -49,34 +49,36 @@ class _Uses:
     """When it says that it was published; NOTHING when it does not."""
 
 
-def delivery_parts(columns: Columns, told: k.Told, texts: Texts) -> Iterator[pa.RecordBatch]:
-    """Rows of `_delivery_parts` from what was told; who was signed on is known."""
+def delivery_parts(
+    columns: Columns, arrays: k.EventArrays, texts: Texts
+) -> Iterator[pa.RecordBatch]:
+    """Return rows of `_delivery_parts`; kernels have found out who was signed on."""
     rank = np.empty(len(columns), np.int64)
-    rank[told.order] = np.arange(len(columns))
+    rank[arrays.order] = np.arange(len(columns))
     found: dict[str, list[_Uses]] = {}
     for number, (table, batch) in enumerate(columns.sources):
         if table == "messages" and batch.num_rows:
-            uses = _uses(batch, int(columns.starts[number]), told)
+            uses = _uses(batch, int(columns.starts[number]), arrays)
             if uses is not None:
                 found.setdefault(batch.column("protocol")[0].as_py(), []).append(uses)
     for protocol, parts in found.items():
-        yield _grouped(protocol, _joined(parts), rank, told, texts)
+        yield _grouped(protocol, _joined(parts), rank, arrays, texts)
 
 
-def _uses(batch: pa.RecordBatch, start: int, told: k.Told) -> _Uses | None:
+def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> _Uses | None:
     """The notifications of a batch whose events begin at `start`."""
     ids = batch.column("ids")
     if ids.null_count == len(ids):
         return None
     here = slice(start, start + len(ids))
-    told_here = ~told.held[here] & (told.narrow[k.KIND, here] != k.TUNNELLED)
+    passed = ~arrays.held[here] & (arrays.narrow[k.KIND, here] != k.TUNNELLED)
     counts = pc.fill_null(pc.list_value_length(ids), 0).to_numpy()
-    rows = np.flatnonzero(told_here & (counts > 0))
+    rows = np.flatnonzero(passed & (counts > 0))
     counts = counts[rows].astype(np.int64)
     return _Uses(
         ids.take(pa.array(rows)).flatten(),
         np.repeat(rows, counts) + start,
-        _published(batch, rows, counts, told.narrow[k.FLAGS, rows + start]),
+        _published(batch, rows, counts, arrays.narrow[k.FLAGS, rows + start]),
     )
 
 
@@ -122,19 +124,21 @@ def _joined(parts: Sequence[_Uses]) -> _Uses:
     )
 
 
-def _grouped(protocol: str, uses: _Uses, rank: Ints, told: k.Told, texts: Texts) -> pa.RecordBatch:
+def _grouped(
+    protocol: str, uses: _Uses, rank: Ints, arrays: k.EventArrays, texts: Texts
+) -> pa.RecordBatch:
     """A row for each client, or connection in its place, and notification."""
-    order, firsts = _groups(uses, rank, told)
+    order, firsts = _groups(uses, rank, arrays)
     event, far = uses.event[order], len(order)
-    sent, place = (told.narrow[k.FLAGS, event] & k.FROM_SERVER) != 0, np.arange(far)
+    sent, place = (arrays.narrow[k.FLAGS, event] & k.FROM_SERVER) != 0, np.arange(far)
     first_sent = np.minimum.reduceat(np.where(sent, place, far), firsts)
     last_sent = np.maximum.reduceat(np.where(sent, place, NO), firsts)
     first_acked = np.minimum.reduceat(np.where(sent, far, place), firsts)
     sends = np.add.reduceat(sent.astype(np.int64), firsts)
     # Behind the last place there is nothing, and so there is before the first.
-    times = np.append(told.wide[k.TS, event], NOTHING)
-    connections = np.append(told.wide[k.KEY, event], NOTHING)
-    whom = told.receiver[event[firsts]]
+    times = np.append(arrays.wide[k.TS, event], NOTHING)
+    connections = np.append(arrays.wide[k.KEY, event], NOTHING)
+    whom = arrays.receiver[event[firsts]]
     columns = {
         "protocol": repeated(protocol, len(firsts)),
         "client": texts.array(whom),
@@ -155,10 +159,10 @@ def _grouped(protocol: str, uses: _Uses, rank: Ints, told: k.Told, texts: Texts)
     return pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
 
 
-def _groups(uses: _Uses, rank: Ints, told: k.Told) -> tuple[Ints, Ints]:
+def _groups(uses: _Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
     """An order in which uses of one row are neighbours, in the order of time; where rows begin."""
-    whom = told.receiver[uses.event].astype(np.int64)
-    stand_in = np.where(whom < 0, told.wide[k.KEY, uses.event], 0)
+    whom = arrays.receiver[uses.event].astype(np.int64)
+    stand_in = np.where(whom < 0, arrays.wide[k.KEY, uses.event], 0)
     numbers, _ = indices_of(uses.notification)
     order = np.lexsort((rank[uses.event], stand_in, whom, numbers))
     begins = np.zeros(len(order), np.bool_)
@@ -175,35 +179,41 @@ def _earliest(times: Ints, firsts: Ints) -> Ints:
     return np.where(found == late, NOTHING, found)
 
 
-def delivery_faults(columns: Columns, told: k.Told, texts: Texts) -> Iterator[pa.RecordBatch]:
+def delivery_faults(
+    columns: Columns, arrays: k.EventArrays, texts: Texts
+) -> Iterator[pa.RecordBatch]:
     """Rows of `_delivery_faults`: faults in what clients sent that may hide something."""
     harmless = k.HARMLESS | k.FROM_SERVER
     found = np.flatnonzero(
-        (columns.narrow[k.KIND] == k.FAULT) & (columns.narrow[k.FLAGS] & harmless == 0) & ~told.held
+        (columns.narrow[k.KIND] == k.FAULT)
+        & (columns.narrow[k.FLAGS] & harmless == 0)
+        & ~arrays.held
     )
     if len(found):
-        whom = told.receiver[found]
-        arrays = [
+        whom = arrays.receiver[found]
+        made = [
             texts.array(whom),
             integers(columns.wide[k.KEY, found], whom >= 0),
             pa.array(columns.wide[k.TS, found]),
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=CROSSING["_delivery_faults"])
+        yield pa.RecordBatch.from_arrays(made, schema=CROSSING["_delivery_faults"])
 
 
 def publications(facts: Sequence[Fact]) -> Iterator[pa.RecordBatch]:
     """Rows of `_publications`: what recorders knew about notifications."""
-    told = [fact for fact in facts if fact.kind == "publish" and type(fact.data.get("id")) is str]
-    if told:
-        data = [fact.data for fact in told]
-        arrays = [
+    published = [
+        fact for fact in facts if fact.kind == "publish" and type(fact.data.get("id")) is str
+    ]
+    if published:
+        data = [fact.data for fact in published]
+        made = [
             pa.array([each["id"] for each in data]),
-            pa.array([fact.ts_ns for fact in told]),
+            pa.array([fact.ts_ns for fact in published]),
             pa.array([_text(each.get("topic")) for each in data], pa.string()),
             pa.array([_text(each.get("client")) for each in data], pa.string()),
             pa.array([str(each.get("protocol", publication_protocol())) for each in data]),
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=CROSSING["_publications"])
+        yield pa.RecordBatch.from_arrays(made, schema=CROSSING["_publications"])
 
 
 def _text(value: object) -> str | None:

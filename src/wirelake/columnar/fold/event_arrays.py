@@ -75,7 +75,7 @@ __all__ = [
     "USER_PORT",
     "WHOLE",
     "WIDE",
-    "Told",
+    "EventArrays",
 ]
 
 TS, FIRST, KEY, NUMBER, REPLY, SIZE, LINK = range(7)
@@ -133,7 +133,7 @@ was seen. Of faults: whether it hides no message, whether it is a gap. Of a fact
 connection, known or not, belongs to this share."""
 
 
-class Told(NamedTuple):
+class EventArrays(NamedTuple):
     """Events, and what becomes known about them."""
 
     wide: NDArray[np.int64]

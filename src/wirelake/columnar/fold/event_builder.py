@@ -100,10 +100,10 @@ class Columns:
     def __len__(self) -> int:
         return self.wide.shape[1]
 
-    def told(self) -> k.Told:
-        """What kernels are told."""
+    def arrays(self) -> k.EventArrays:
+        """Return the events as kernels want them."""
         total = len(self)
-        return k.Told(
+        return k.EventArrays(
             self.wide,
             self.narrow,
             np.ascontiguousarray(self._extras),
@@ -263,9 +263,9 @@ class Columns:
         data = [fact.data for fact in facts if fact.kind == "close"]
         narrow[k.REASON, close] = coded([_text(each.get("reason")) for each in data])
         narrow[k.BY, close] = coded([_SIDES.get(_text(each.get("side"))) for each in data])
-        told = [fact for fact in facts if fact.kind != "close"]
-        narrow[k.CLIENT, ~close] = coded([fact.data["client"] for fact in told])
-        narrow[k.FLAGS, ~close] = [self._is_mine(fact) * k.MINE for fact in told]
+        sign_ons = [fact for fact in facts if fact.kind != "close"]
+        narrow[k.CLIENT, ~close] = coded([fact.data["client"] for fact in sign_ons])
+        narrow[k.FLAGS, ~close] = [self._is_mine(fact) * k.MINE for fact in sign_ons]
 
     def _is_mine(self, fact: Fact) -> bool:
         return id_hash(fact.connection or 0) % self._shares == self._share

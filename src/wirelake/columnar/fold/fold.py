@@ -133,21 +133,21 @@ class Fold:
     def _told(self, sources: Sequence[Source], waiting: Mapping[int, int]) -> Yields:
         """Tells the events of all sources, those that have waited first."""
         columns = Columns(sources, self._memory.texts, self._share, self._shares)
-        told = columns.told()
-        self._run(columns, told, waiting)
-        self._held += held_sources(columns, told.held)
+        arrays = columns.arrays()
+        self._run(columns, arrays, waiting)
+        self._held += held_sources(columns, arrays.held)
         texts = self._memory.texts
-        yield from _named("_delivery_parts", delivery_parts(columns, told, texts))
-        yield from _named("_delivery_faults", delivery_faults(columns, told, texts))
-        yield from _named("_tunnel_events", tunnel_rows(columns, told, texts, self._events))
-        signed = told.signed[:, : self._memory.take_signed()]
+        yield from _named("_delivery_parts", delivery_parts(columns, arrays, texts))
+        yield from _named("_delivery_faults", delivery_faults(columns, arrays, texts))
+        yield from _named("_tunnel_events", tunnel_rows(columns, arrays, texts, self._events))
+        signed = arrays.signed[:, : self._memory.take_signed()]
         if signed.shape[1]:
-            where, when = told.wide[k.KEY, signed[0]], told.wide[k.TS, signed[0]]
+            where, when = arrays.wide[k.KEY, signed[0]], arrays.wide[k.TS, signed[0]]
             yield "_sign_ons", sign_ons_batch(signed, where, when, texts)
         self._events += len(columns)
-        self._let_go(told.wide[k.TS])
+        self._let_go(arrays.wide[k.TS])
 
-    def _run(self, columns: Columns, told: k.Told, waiting: Mapping[int, int]) -> None:
+    def _run(self, columns: Columns, arrays: k.EventArrays, waiting: Mapping[int, int]) -> None:
         """Lets the kernels go through all events; what they need room for is a guess at first."""
         memory = self._memory
         counts = np.bincount(columns.narrow[k.KIND], minlength=k.END + 1)
@@ -155,10 +155,10 @@ class Fold:
         memory.reserve(0, 0, int(counts[k.END]))
         tables = memory.tables()
         memory.wait({slot_of(tables, each): since for each, since in waiting.items()})
-        reached = fold(tables, told, 0)
+        reached = fold(tables, arrays, 0)
         while reached < len(columns):
             memory.reserve(_MORE, _MORE)
-            reached = fold(memory.tables(), told, reached)
+            reached = fold(memory.tables(), arrays, reached)
 
     def _let_go(self, times: Any) -> None:
         """Calls that were answered long before this window are final, on idle connections too."""

@@ -44,7 +44,7 @@ from .event_arrays import (
     TS,
     TUNNELLED,
     WHOLE,
-    Told,
+    EventArrays,
 )
 from .tables import (
     FREE_CALLS,
@@ -63,7 +63,7 @@ _CLOSED: Final = KNOWN.index("closed")
 
 
 @kernel
-def fold(t: Tables, e: Told, first: int) -> int:
+def fold(t: Tables, e: EventArrays, first: int) -> int:
     """Tell events from the place `first` on, except those of connections that wait.
 
     Returns the place of the event for which there is no room, or their number. Then the caller
@@ -99,7 +99,7 @@ def _waits(t: Tables, slot: Int, ts_ns: Int) -> Int:
 
 
 @kernel
-def _begin(t: Tables, e: Told, i: Int) -> Int:
+def _begin(t: Tables, e: EventArrays, i: Int) -> Int:
     """A connection that was not known; perhaps one that was given up, with calls under way."""
     slot = new_slot(t, S(e.wide[KEY, U(i)]))
     if t.counts[GAVE_UP] and e.narrow[KIND, U(i)] != OPENED:
@@ -108,7 +108,7 @@ def _begin(t: Tables, e: Told, i: Int) -> Int:
 
 
 @inline
-def _event(t: Tables, e: Told, i: Int, slot: Int, kind: Int) -> None:
+def _event(t: Tables, e: EventArrays, i: Int, slot: Int, kind: Int) -> None:
     flags = S(e.narrow[FLAGS, U(i)])
     if kind == OPENED:
         if not flags & WHOLE:
@@ -132,7 +132,7 @@ def _event(t: Tables, e: Told, i: Int, slot: Int, kind: Int) -> None:
 
 
 @inline
-def _may_be_link(t: Tables, e: Told, i: Int, slot: Int) -> Int:
+def _may_be_link(t: Tables, e: EventArrays, i: Int, slot: Int) -> Int:
     protocol = S(t.connections[U(slot)].protocol)
     if protocol < 0:
         protocol = S(e.narrow[PROTOCOL, U(i)])
@@ -143,7 +143,7 @@ def _may_be_link(t: Tables, e: Told, i: Int, slot: Int) -> Int:
 
 
 @kernel
-def _fact(t: Tables, e: Told, i: Int, slot: Int) -> None:
+def _fact(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """A fact alone is no connection; but who is at the other end may be told before it begins."""
     if e.narrow[KIND, U(i)] == CLOSE:
         if slot >= 0 and t.connections[U(slot)].seen:

@@ -68,7 +68,7 @@ def sign_ons_batch(
     times: NDArray[np.int64],
     texts: Texts,
 ) -> pa.RecordBatch:
-    """Who signed on: the rows of `Told.signed`, and where and when that was."""
+    """Who signed on: the rows of `EventArrays.signed`, and where and when that was."""
     client, protocol = (texts.array(codes.astype(np.int32)) for codes in signed[1:])
     arrays = [protocol, client, pa.array(connections), pa.array(times)]
     return pa.RecordBatch.from_arrays(arrays, schema=CROSSING["_sign_ons"])

@@ -37,8 +37,8 @@ from .text_codes import Texts, indices_of
 
 __all__ = [
     "events_of_share",
+    "tunnel_arrays",
     "tunnel_rows",
-    "tunnels_told",
 ]
 
 
@@ -48,9 +48,9 @@ _COLUMNS: Final = [
 ]
 
 
-def tunnels_told(
+def tunnel_arrays(
     batches: Iterable[pa.RecordBatch], texts: Texts, share: int, shares: int
-) -> k.Told:
+) -> k.EventArrays:
     """The events of a share's tunnels, and those of all links, in their order."""
     parts = [events_of_share(batch, share, shares) for batch in batches]
     table = pa.Table.from_batches(parts, schema=CROSSING["_tunnel_events"]).combine_chunks()
@@ -62,7 +62,7 @@ def tunnels_told(
     narrow = np.full((k.NARROW, len(order)), NO, np.int32)
     if len(order):
         _fill({name: found.column(name).chunk(0) for name in _COLUMNS}, texts, wide, narrow)
-    return k.Told(
+    return k.EventArrays(
         wide,
         narrow,
         np.empty((3, 0), np.int32),
@@ -196,22 +196,22 @@ Ints = NDArray[np.int64]
 
 
 def tunnel_rows(
-    columns: Columns, told: k.Told, texts: Texts, before: int
+    columns: Columns, arrays: k.EventArrays, texts: Texts, before: int
 ) -> Iterator[pa.RecordBatch]:
     """Rows of what was told; `before` is how many events there were in earlier windows."""
     numbers = np.empty(len(columns), np.int64)
-    numbers[told.order] = np.arange(before, before + len(columns))
+    numbers[arrays.order] = np.arange(before, before + len(columns))
     for at, (table, batch) in enumerate(columns.sources):
         if table != "messages" or not batch.num_rows:
             continue
         here = slice(int(columns.starts[at]), int(columns.starts[at + 1]))
-        passed, links = ~told.held[here], columns.wide[k.KEY, here]
+        passed, links = ~arrays.held[here], columns.wide[k.KEY, here]
         if batch.column("tunnel_link").null_count < batch.num_rows:
             inside = columns.narrow[k.KIND, here] == k.TUNNELLED
             yield from _messages(batch, np.flatnonzero(inside & passed), links, numbers[here])
         elif rules_of(batch.column("protocol")[0].as_py()).tunnels is not None:
             yield from _link_packets(batch, passed, links, numbers[here])
-    yield from _of_links(columns, told, texts, numbers)
+    yield from _of_links(columns, arrays, texts, numbers)
 
 
 def _messages(
@@ -293,10 +293,10 @@ def _spread(values: pa.Array, places: Rows, rows: int, kind: pa.DataType) -> pa.
 
 
 def _of_links(
-    columns: Columns, told: k.Told, texts: Texts, numbers: Ints
+    columns: Columns, arrays: k.EventArrays, texts: Texts, numbers: Ints
 ) -> Iterator[pa.RecordBatch]:
     for event, kind in (("fault", k.FAULT), ("closed", k.END)):
-        rows = np.flatnonzero(told.of_link & (columns.narrow[k.KIND] == kind))
+        rows = np.flatnonzero(arrays.of_link & (columns.narrow[k.KIND] == kind))
         if not len(rows):
             continue
         made: dict[str, Any] = {

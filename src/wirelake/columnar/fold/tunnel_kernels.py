@@ -49,7 +49,7 @@ from .event_arrays import (
     USER_HIGH,
     USER_LOW,
     USER_PORT,
-    Told,
+    EventArrays,
 )
 from .tables import (
     FREE_CALLS,
@@ -117,7 +117,7 @@ class Tunnels(NamedTuple):
 
 
 @kernel
-def fold_tunnels(t: Tables, u: Tunnels, e: Told, first: int) -> int:
+def fold_tunnels(t: Tables, u: Tunnels, e: EventArrays, first: int) -> int:
     """Tell events from the place `first` on.
 
     Returns the place of the event for which there is no room, or their number. Then the caller
@@ -158,7 +158,7 @@ def _known(t: Tables, u: Tunnels, connection: Int) -> Int:
 
 
 @inline
-def _see(u: Tunnels, e: Told, i: Int, slot: Int) -> None:
+def _see(u: Tunnels, e: EventArrays, i: Int, slot: Int) -> None:
     found = u.rows[U(slot)]
     link = e.wide[LINK, U(i)]
     if found.first_ns == NOTHING:
@@ -169,7 +169,7 @@ def _see(u: Tunnels, e: Told, i: Int, slot: Int) -> None:
 
 
 @kernel
-def _message(t: Tables, u: Tunnels, e: Told, i: Int, kind: Int) -> None:
+def _message(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
     """A message in a tunnel."""
     slot = _known(t, u, S(e.wide[KEY, U(i)]))
     if kind == REQUEST:
@@ -188,7 +188,7 @@ def _message(t: Tables, u: Tunnels, e: Told, i: Int, kind: Int) -> None:
 
 
 @kernel
-def _packet(t: Tables, u: Tunnels, e: Told, i: Int, kind: Int) -> None:
+def _packet(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
     """A packet of a link about a tunnel."""
     connection = S(e.wide[KEY, U(i)])
     slot = find_slot(t, connection)
@@ -220,7 +220,7 @@ def _packet(t: Tables, u: Tunnels, e: Told, i: Int, kind: Int) -> None:
 
 
 @kernel
-def _end(u: Tunnels, e: Told, i: Int, slot: Int, outcome: Int) -> None:
+def _end(u: Tunnels, e: EventArrays, i: Int, slot: Int, outcome: Int) -> None:
     found = u.rows[U(slot)]
     found.outcome, found.closed_ns = outcome, e.wide[TS, U(i)]
     found.closed_by = e.narrow[FLAGS, U(i)] & FROM_SERVER
@@ -229,7 +229,7 @@ def _end(u: Tunnels, e: Told, i: Int, slot: Int, outcome: Int) -> None:
 
 
 @inline
-def _replace(u: Tunnels, e: Told, i: Int, slot: Int) -> None:
+def _replace(u: Tunnels, e: EventArrays, i: Int, slot: Int) -> None:
     """A tunnel with the same ids begins: the one before is final."""
     if u.rows[U(slot)].outcome < 0:
         _end(u, e, i, slot, S(_REPLACED))

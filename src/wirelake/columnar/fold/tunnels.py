@@ -29,7 +29,7 @@ from .memory import Memory
 from .output import calls_batch, integers
 from .state import TunnelState
 from .tables import NO, NOTHING
-from .tunnel_events import tunnels_told
+from .tunnel_events import tunnel_arrays
 from .tunnel_kernels import (
     OUTCOMES,
     TUNNEL_RECORD,
@@ -79,12 +79,12 @@ class TunnelFold:
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Takes rows of `_tunnel_events`, in any order; those of later calls are later."""
-        told = tunnels_told(batches, self._memory.texts, self._share, self._shares)
+        arrays = tunnel_arrays(batches, self._memory.texts, self._share, self._shares)
         reached = 0
-        while reached < len(told.order):
+        while reached < len(arrays.order):
             self._make_room()
-            reached = fold_tunnels(self._memory.tables(), self.records(), told, reached)
-        closed = told.wide[k.KEY, told.order[told.narrow[k.KIND, told.order] == k.END]]
+            reached = fold_tunnels(self._memory.tables(), self.records(), arrays, reached)
+        closed = arrays.wide[k.KEY, arrays.order[arrays.narrow[k.KIND, arrays.order] == k.END]]
         self._closed_links = _distinct([self._closed_links, closed])[-_LIMITS.connections :]
         self._give_up()
 

@@ -5,23 +5,24 @@
 
 The options, and what each is for:
 
-- `cache`: compiled once for each machine, not once for each process. (Numba looks at the file of
-  the kernel alone to see whether the cache is stale: after editing a helper that another file's
-  kernels call, remove the `__pycache__` of this room.)
+- `cache`: compiled once per machine, not once per process: all kernels take the better part of a
+  minute. (Numba looks only at the file of the kernel to see whether the cache is stale: after
+  editing a helper that another file's kernels call, remove `columnar/*/__pycache__`.)
 - `nogil`: a kernel runs beside Python, such as the thread that writes Parquet.
 - `error_model="numpy"`: no test for a division by zero, which would have to raise.
-- `boundscheck=False`: kernels check what the bytes say; a right index needs no second look.
-- `_nrt=False`: no reference counting of array arguments, which costs a factor of five and more.
-  Private to Numba, and the reason why its version is pinned. A kernel so compiled cannot allocate:
-  whoever calls it brings the arrays.
+- `boundscheck=False`: kernels check lengths and counts that come from the wire; indices computed
+  from checked values need no second check.
+- `_nrt=False`: no reference counting of array arguments, which makes a decoding kernel five times
+  slower. Private to Numba, and the reason why its version is pinned. Such a kernel cannot allocate:
+  the caller passes all arrays.
 
-Habits that go with them:
+Conventions that go with them:
 
-- Numbers are int64; what indexes is cast to uint64 (`U`) where it indexes, which spares the test
-  for a negative index and lets neighbouring bytes be loaded at once. The two are never mixed in
-  arithmetic: their sum is a float.
-- Bytes that are read come in read-only arrays (`readonly`), whatever they came from; everything
-  else is writable. So each kernel is compiled for one signature.
+- Numbers are int64. An index is cast to uint64 (`U`) where it is used: this removes the test for a
+  negative index and lets LLVM load neighbouring bytes at once. The two are never mixed in
+  arithmetic, because Numba makes their sum a float.
+- Bytes to read are passed as read-only arrays (`readonly`), everything else is writable. So each
+  kernel is compiled for one signature, which `tests/columnar/test_warm.py` checks.
 """
 
 from __future__ import annotations
@@ -68,13 +69,32 @@ def inline(function: _Function) -> _Function:
 
 def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     try:
-        return njit(**options)(function)
+        found = njit(**options)(function)
     except RuntimeError as error:
         if "cannot cache function" not in str(error):
             raise
         # Neither the folder of the source nor the user's cache folder can be written.
         setattr(config, "CACHE_DIR", str(temporary_cache_folder() / "numba"))  # noqa: B010
-        return njit(**options)(function)
+        found = njit(**options)(function)
+    _ignore_unreadable_index(found._cache._cache_file)
+    return found
+
+
+def _ignore_unreadable_index(cache_file: Any) -> None:
+    """Treat a cache as empty when it names a class that is gone.
+
+    Numba reads the whole index of a kernel before it compares the stamp of the source. So after an
+    upgrade in which a class was renamed, a stale index would raise instead of being replaced.
+    """
+    load = cache_file._load_index
+
+    def load_index() -> Any:
+        try:
+            return load()
+        except (AttributeError, ImportError):
+            return {}
+
+    cache_file._load_index = load_index
 
 
 def readonly(data: NDArray[np.uint8] | bytes | memoryview) -> NDArray[np.uint8]:

@@ -56,9 +56,9 @@ class Lifecycle:
         opened = dict(zip(fresh, _opened(window, np.array(fresh, np.intp)), strict=True))
         ending = np.flatnonzero((window.flags & (FIN | RST)) * (window.note == 0))
         places = np.union1d(np.array(fresh, np.intp), ending)
-        told = (window.ts_ns, window.connection, window.direction, window.flags)
+        columns = (window.ts_ns, window.connection, window.direction, window.flags)
         for at, ts_ns, connection, way, flags in zip(
-            places.tolist(), *(column[places].tolist() for column in told), strict=True
+            places.tolist(), *(column[places].tolist() for column in columns), strict=True
         ):
             if at in opened:
                 self._known[connection] = 0
@@ -93,9 +93,9 @@ class Lifecycle:
     def _gone(self, window: Window, streams: Streams) -> list[Closed]:
         """Connections that are dropped: those that began anew are closed by that."""
         found = []
-        told = (streams.connection, streams.ending, streams.last_ns)
+        columns = (streams.connection, streams.ending, streams.last_ns)
         for connection, ending, last in zip(
-            *(column[window.retired].tolist() for column in told), strict=True
+            *(column[window.retired].tolist() for column in columns), strict=True
         ):
             seen = self._known.pop(connection, None)
             if seen is not None and seen != _BOTH and ending == _REPLACED:
@@ -105,10 +105,10 @@ class Lifecycle:
 
 def _opened(window: Window, places: NDArray[np.intp]) -> Iterator[Opened]:
     """Connections, by their first packets."""
-    told = (window.ts_ns, window.connection, window.flags, window.direction, window.family)
+    columns = (window.ts_ns, window.connection, window.flags, window.direction, window.family)
     ends = (*window.addresses, window.src_port, window.dst_port)
     for ts_ns, connection, flags, way, family, *said in zip(
-        *(column[places].tolist() for column in (*told, *ends)), strict=True
+        *(column[places].tolist() for column in (*columns, *ends)), strict=True
     ):
         source, target = _address(family, *said[0:2]), _address(family, *said[2:4])
         source_port, target_port = said[4:]

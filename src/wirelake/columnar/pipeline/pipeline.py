@@ -35,7 +35,7 @@ from wirelake.protocols import registry
 from ..decode.coverage import (
     IGNORED,
     UNDECIDED,
-    Ledger,
+    CoverageCounts,
     coverage_batch,
 )
 from ..decode.messages import (
@@ -43,7 +43,7 @@ from ..decode.messages import (
     Slices,
     pieces_of,
 )
-from ..decode.protocol_selector import Spoken, Tongues
+from ..decode.protocol_selector import ProtocolDecoder, ProtocolSelector
 from ..decode.scalar import Outcome, ResumableReader, Scalar
 from ..jit.memory import keep_memory_flat
 from ..state_format import batch_of, check, column
@@ -123,13 +123,15 @@ class CapturePipeline:
         self._share, self._shares = share, shares
         self._reveal = reveal
         self._files = self._front.paths
-        self._ledger = Ledger()
+        self._coverage = CoverageCounts()
         self._scalar = Scalar(
             self._chooser, self._ring, MessageRows(self._chooser, self._files, reveal=reveal)
         )
         self._faults = FaultRows(self._files)
-        self._spoken = Tongues(self._chooser, self._ring, self._front, self._ledger, reveal=reveal)
-        self._scalar.told = self._spoken.told
+        self._selector = ProtocolSelector(
+            self._chooser, self._ring, self._front, self._coverage, reveal=reveal
+        )
+        self._scalar.key_names = self._selector.key_names
         self._readers: dict[int, ResumableReader] = {}
         """Readers of streams that have an open fault."""
         self._lifecycle = Lifecycle()
@@ -173,17 +175,17 @@ class CapturePipeline:
             {file for each in saved.values() for file in each.files()}
         )
         places = {stream: at for at, stream in enumerate(streams.tolist())} if saved else {}
-        self._ledger.reach(len(self._front.streams))
+        self._coverage.reach(len(self._front.streams))
         lines, names = self._ring.secrets()
         return PipelineState(
             share=self._share,
             shares=self._shares,
             front=front,
-            protocols=self._spoken.names,
-            ledger=batch_of(self._ledger.entries, streams),
+            protocols=self._selector.names,
+            coverage=batch_of(self._coverage.entries, streams),
             lives=self._lifecycle.save(column(front.connections, "id", CONNECTION).tolist()),
             readers={places[stream]: each for stream, each in saved.items()},
-            key_names={name: dict(found) for name, found in self._spoken.told.items()},
+            key_names={name: dict(found) for name, found in self._selector.key_names.items()},
             openings=self._scalar.save(),
             secrets=(lines, sorted(names)) if self._share == 0 else None,
         )
@@ -196,18 +198,18 @@ class CapturePipeline:
         """Take over what is known from earlier files."""
         lines, names = resumed.secrets
         self._ring.restore(lines, set(names))
-        self._ledger.restore(resumed.ledger)
+        self._coverage.restore(resumed.coverage)
         for name in resumed.protocols:
-            self._spoken.number(registry.find(name))
-            self._spoken.told.get(name, {}).update(resumed.key_names(name))
-        undecided = np.flatnonzero(resumed.ledger["protocol"] == UNDECIDED).astype(np.int32)
-        self._spoken.choose_by_port(undecided)
-        self._front.undecided = self._spoken.undecided()
+            self._selector.number(registry.find(name))
+            self._selector.key_names.get(name, {}).update(resumed.key_names(name))
+        undecided = np.flatnonzero(resumed.coverage["protocol"] == UNDECIDED).astype(np.int32)
+        self._selector.choose_by_port(undecided)
+        self._front.undecided = self._selector.undecided()
         for stream, (saved, files) in resumed.readers.items():
-            spoken = self._spoken.of(stream)
-            check(spoken is not None, "readers")
-            assert spoken is not None
-            framing = self._scalar.framing(spoken.protocol, stream & 1)
+            decoder = self._selector.of(stream)
+            check(decoder is not None, "readers")
+            assert decoder is not None
+            framing = self._scalar.framing(decoder.protocol, stream & 1)
             self._readers[stream] = ResumableReader.restored(saved, framing, files)
         self._scalar.restore(resumed.openings())
         for connections, lives in resumed.lives:
@@ -216,7 +218,7 @@ class CapturePipeline:
     # -- windows -----------------------------------------------------------------------------
 
     def _window(self, window: Window) -> Iterator[Item]:
-        self._ledger.reach(len(self._front.streams))
+        self._coverage.reach(len(self._front.streams))
         self._kept = []
         self._files_said(window)
         if "packets" in self._tables and len(window):
@@ -243,11 +245,11 @@ class CapturePipeline:
             since[stream] = min(since.get(stream, reader.open_since_ns), reader.open_since_ns)
         for streams, times in self._kept:
             for stream, first in zip(streams.tolist(), times.tolist(), strict=True):
-                undecided = self._ledger.entries["protocol"][stream] == UNDECIDED
+                undecided = self._coverage.entries["protocol"][stream] == UNDECIDED
                 if stream in since or undecided:
                     since[stream] = min(since.get(stream, first), first)
-        spoken = self._ledger.entries["protocol"][: len(self._front.streams)]
-        undecided = np.flatnonzero(spoken == UNDECIDED)
+        numbers = self._coverage.entries["protocol"][: len(self._front.streams)]
+        undecided = np.flatnonzero(numbers == UNDECIDED)
         for stream, first in self._front.kept_since(undecided).items():
             since[stream] = min(since.get(stream, first), first)
         for stream in window.retired.tolist():
@@ -279,14 +281,14 @@ class CapturePipeline:
             self._faults.of_file(window.file, fault)
 
     def _streams(self, window: Window) -> Iterator[Item]:
-        self._spoken.choose(window)
+        self._selector.choose(window)
         for stream, conflict in window.conflicts:
-            self._ledger.add("faults", np.array([stream]), 1)
+            self._coverage.add("faults", np.array([stream]), 1)
             fault = conflict_fault(conflict)
-            spoken = self._spoken.of(stream)
-            name = None if spoken is None else spoken.protocol.name
+            decoder = self._selector.of(stream)
+            name = None if decoder is None else decoder.protocol.name
             self._faults.of_stream(self._front.streams, stream, name, fault)
-        numbers = self._ledger.entries["protocol"][window.run_stream]
+        numbers = self._coverage.entries["protocol"][window.run_stream]
         ended = self._ended_in(window)
         self._ended = np.zeros(len(self._front.streams), np.bool_)
         self._ended[ended] = True
@@ -294,10 +296,10 @@ class CapturePipeline:
         self._ignore(window, numbers)
         for number in np.unique(numbers[numbers >= 0]).tolist():
             runs = np.flatnonzero(numbers == number)
-            yield from self._messages(window, self._spoken.all[number], runs)
+            yield from self._messages(window, self._selector.all[number], runs)
         yield from self._end_readers(ended)
         yield from self._retire(window)
-        self._front.undecided = self._spoken.undecided()
+        self._front.undecided = self._selector.undecided()
 
     def _ended_in(self, window: Window) -> NDArray[np.int32]:
         """The streams that ended in a window, and those whose bytes come now although they ended
@@ -311,7 +313,7 @@ class CapturePipeline:
         """Bytes of streams without a protocol; those of undecided streams are kept."""
         sizes = window.run_stop - window.run_start
         ignored = numbers == IGNORED
-        self._ledger.add("ignored", window.run_stream[ignored], sizes[ignored])
+        self._coverage.add("ignored", window.run_stream[ignored], sizes[ignored])
         runs = np.flatnonzero(numbers == UNDECIDED)
         filled = runs[window.run_stop[runs] > window.run_start[runs]]
         self._keep(
@@ -323,7 +325,7 @@ class CapturePipeline:
     def _messages(
         self,
         window: Window,
-        spoken: Spoken,
+        decoder: ProtocolDecoder,
         runs: NDArray[np.intp],
     ) -> Iterator[Item]:
         """The messages of one protocol in a window."""
@@ -332,18 +334,18 @@ class CapturePipeline:
         faulty[list(self._readers)] = True
         faulty[streams[window.run_gap[runs] > 0]] = True
         plain = runs[~faulty[streams]]
-        frames = spoken.builder.kernels.scan(
+        frames = decoder.builder.kernels.scan(
             window.data, window.run_start[plain], window.run_stop[plain]
         )
         read: list[_Found] = []
         for at in np.flatnonzero(frames.wrong).tolist():
             stream = int(window.run_stream[plain[at]])
-            read += self._read(window, spoken, stream, [(plain[at], int(frames.reached[at]))])
+            read += self._read(window, decoder, stream, [(plain[at], int(frames.reached[at]))])
         for stream in np.unique(streams[faulty[streams]]).tolist():
             mine = runs[streams == stream]
-            read += self._read(window, spoken, stream, [(run, None) for run in mine.tolist()])
-        self._learn(spoken, read)
-        self._leave(window, spoken, plain[~frames.wrong], frames.reached[~frames.wrong])
+            read += self._read(window, decoder, stream, [(run, None) for run in mine.tolist()])
+        self._learn(decoder, read)
+        self._leave(window, decoder, plain[~frames.wrong], frames.reached[~frames.wrong])
         first = pieces_in_order(window.pieces, frames.starts)
         last = pieces_in_order(window.pieces, frames.stops - 1)
         arrival = self._delivered.arrival[last]
@@ -359,12 +361,12 @@ class CapturePipeline:
             self._delivered.ts_ns[last[sequence]],
             self._front.streams.connection[frame_streams],
         )
-        yield from self._built(window, spoken, slices, frame_streams, arrival[sequence], read)
+        yield from self._built(window, decoder, slices, frame_streams, arrival[sequence], read)
 
     def _built(
         self,
         window: Window,
-        spoken: Spoken,
+        decoder: ProtocolDecoder,
         slices: Slices,
         streams: NDArray[np.int32],
         arrival: NDArray[np.int64],
@@ -373,25 +375,27 @@ class CapturePipeline:
         """Batches of slices, and the rows of frames that were read one by one among them."""
         rows = WindowRows()
         outcomes: list[tuple[int, Outcome]] = []
-        known = self._ring.knows(spoken.protocol.name)
-        keys = spoken.keys if known else None
-        all_scalar = spoken.needs_context and known
+        known = self._ring.knows(decoder.protocol.name)
+        keys = decoder.keys if known else None
+        all_scalar = decoder.needs_context and known
         for begin, end in chunks(slices):
             part = slices.take(slice(begin, end))
             if all_scalar:
                 odd = np.arange(begin, end)
             else:
-                built = spoken.builder.build(part, keys, self._scalar.opens(spoken.protocol, part))
+                built = decoder.builder.build(
+                    part, keys, self._scalar.opens(decoder.protocol, part)
+                )
                 self._account(part, built, streams[begin:end])
                 odd = built.odd + begin
                 places = arrival[begin:end]
-                rows.add(spoken.protocol.name, built.batch, places[built.rows])
+                rows.add(decoder.protocol.name, built.batch, places[built.rows])
                 if built.inner is not None:
                     carried, batch, carriers = built.inner
                     rows.add(carried.name, batch, places[carriers])
             for at in odd.tolist():
                 outcome = self._scalar.slice(
-                    spoken.protocol,
+                    decoder.protocol,
                     window,
                     self._delivered,
                     int(slices.starts[at]),
@@ -401,42 +405,42 @@ class CapturePipeline:
                 )
                 stream = int(streams[at])
                 outcomes.append((stream, self._located(window, outcome)))
-        outcomes += [(stream, self._outcome(spoken, stream, each)) for stream, each in read]
-        self._settle(spoken, outcomes, rows)
+        outcomes += [(stream, self._outcome(decoder, stream, each)) for stream, each in read]
+        self._settle(decoder, outcomes, rows)
         yield from self._emitted(rows)
 
-    def _learn(self, spoken: Spoken, read: list[_Found]) -> None:
+    def _learn(self, decoder: ProtocolDecoder, read: list[_Found]) -> None:
         """What frames that were read one by one say about keys."""
-        if spoken.keys is not None and self._ring.knows(spoken.protocol.name):
+        if decoder.keys is not None and self._ring.knows(decoder.protocol.name):
             for stream, each in read:
                 if isinstance(each, Frame):
                     connection = int(self._front.streams.connection[stream])
-                    spoken.keys.learn_from(connection, each.message)
+                    decoder.keys.learn_from(connection, each.message)
 
     def _account(self, slices: Slices, built: Built, streams: NDArray[np.int32]) -> None:
         """Counts what the kernels decoded."""
         sizes = (slices.stops - slices.starts)[built.rows]
         mine = streams[built.rows]
-        self._ledger.add("messages", mine, 1)
+        self._coverage.add("messages", mine, 1)
         opened = ~built.sealed
-        self._ledger.add("decoded", mine[opened], sizes[opened])
+        self._coverage.add("decoded", mine[opened], sizes[opened])
         if not opened.all():
-            self._ledger.add("undecryptable", mine[built.sealed], sizes[built.sealed])
+            self._coverage.add("undecryptable", mine[built.sealed], sizes[built.sealed])
 
     def _settle(
-        self, spoken: Spoken, outcomes: list[tuple[int, Outcome]], rows: WindowRows
+        self, decoder: ProtocolDecoder, outcomes: list[tuple[int, Outcome]], rows: WindowRows
     ) -> None:
         """Counts what was read one by one, and makes rows of it."""
         for stream, outcome in outcomes:
             one = np.array([stream])
             if outcome.fault is not None:
-                self._ledger.add("faults", one, 1)
-                self._ledger.add("faulty", one, outcome.fault.present_bytes)
-                name = spoken.protocol.name
+                self._coverage.add("faults", one, 1)
+                self._coverage.add("faulty", one, outcome.fault.present_bytes)
+                name = decoder.protocol.name
                 self._faults.of_stream(self._front.streams, stream, name, outcome.fault)
                 continue
-            self._ledger.add("messages", one, 1)
-            self._ledger.add("undecryptable" if outcome.sealed else "decoded", one, outcome.size)
+            self._coverage.add("messages", one, 1)
+            self._coverage.add("undecryptable" if outcome.sealed else "decoded", one, outcome.size)
         rows.add_outcomes([outcome for _, outcome in outcomes])
 
     # -- streams with faults -----------------------------------------------------------------
@@ -444,13 +448,13 @@ class CapturePipeline:
     def _read(
         self,
         window: Window,
-        spoken: Spoken,
+        decoder: ProtocolDecoder,
         stream: int,
         runs: list[tuple[Any, int | None]],
     ) -> list[_Found]:
         """Reads runs of one stream with the reference's reader, until all is well again."""
         way = int(self._front.streams.direction[stream])
-        reader = self._readers.pop(stream, None) or self._scalar.reader(spoken.protocol, way)
+        reader = self._readers.pop(stream, None) or self._scalar.reader(decoder.protocol, way)
         found: list[Frame | Fault] = []
         for run, start in runs:
             found += self._scalar.feed(reader, window, self._delivered, int(run), start)
@@ -464,13 +468,13 @@ class CapturePipeline:
             self._keep(window, np.array([stream], np.int32), stop - left, stop)
         return [(stream, each) for each in found]
 
-    def _outcome(self, spoken: Spoken, stream: int, found: Frame | Fault) -> Outcome:
+    def _outcome(self, decoder: ProtocolDecoder, stream: int, found: Frame | Fault) -> Outcome:
         if isinstance(found, Fault):
             return Outcome(0, found.present_bytes, [], False, found)
         streams = self._front.streams
         direction: Direction = DIRECTIONS[int(streams.direction[stream])]
         connection = int(streams.connection[stream])
-        return self._scalar.frame(spoken.protocol, found, direction, connection)
+        return self._scalar.frame(decoder.protocol, found, direction, connection)
 
     def _located(self, window: Window, outcome: Outcome) -> Outcome:
         """A fault in places of the stream instead of the window's bytes."""
@@ -483,7 +487,7 @@ class CapturePipeline:
     def _leave(
         self,
         window: Window,
-        spoken: Spoken,
+        decoder: ProtocolDecoder,
         runs: NDArray[np.intp],
         reached: NDArray[np.int64],
     ) -> None:
@@ -497,7 +501,7 @@ class CapturePipeline:
         for at in left[over].tolist():
             stream = int(window.run_stream[runs[at]])
             reader = self._scalar.reader(
-                spoken.protocol, int(self._front.streams.direction[stream])
+                decoder.protocol, int(self._front.streams.direction[stream])
             )
             self._scalar.feed(reader, window, self._delivered, int(runs[at]), int(reached[at]))
             self._readers[stream] = reader
@@ -510,12 +514,12 @@ class CapturePipeline:
             reader = self._readers.pop(stream, None)
             if reader is None:
                 continue
-            spoken = self._spoken.of(stream)
-            assert spoken is not None
+            decoder = self._selector.of(stream)
+            assert decoder is not None
             found = reader.end(still_open=by == _OPEN)
-            self._ledger.add("ignored", np.array([stream]), reader.ignored_bytes)
-            outcomes = [(stream, self._outcome(spoken, stream, each)) for each in found]
-            self._settle(spoken, outcomes, rows)
+            self._coverage.add("ignored", np.array([stream]), reader.ignored_bytes)
+            outcomes = [(stream, self._outcome(decoder, stream, each)) for each in found]
+            self._settle(decoder, outcomes, rows)
         yield from self._emitted(rows)
 
     def _emitted(self, rows: WindowRows) -> Iterator[Item]:
@@ -531,12 +535,12 @@ class CapturePipeline:
         if not len(retired):
             return
         if "coverage" in self._tables:
-            names = self._spoken.names
+            names = self._selector.names
             yield (
                 "coverage",
-                coverage_batch(self._front.streams, self._ledger, retired, names, self._files),
+                coverage_batch(self._front.streams, self._coverage, retired, names, self._files),
             )
         gone = self._front.streams.connection[retired].tolist()
         self._scalar.forget(gone)
-        self._spoken.forget(gone)
-        self._ledger.forget(np.concatenate([retired, retired ^ 1]))
+        self._selector.forget(gone)
+        self._coverage.forget(np.concatenate([retired, retired ^ 1]))

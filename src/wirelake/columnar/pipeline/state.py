@@ -52,8 +52,8 @@ class PipelineState(msgspec.Struct, frozen=True):
     shares: int
     front: FrontState
     protocols: tuple[str, ...]
-    """What the numbers in `ledger` mean."""
-    ledger: pa.RecordBatch
+    """What the numbers in `coverage` mean."""
+    coverage: pa.RecordBatch
     lives: NDArray[np.uint8]
     """Of each connection: what `lifecycle.py` knows."""
     readers: dict[int, ReaderState]
@@ -86,8 +86,10 @@ class PipelineState(msgspec.Struct, frozen=True):
     def check(self) -> None:
         """Raise StateError when a number is out of range."""
         streams = self.front.streams.num_rows
-        check(self.ledger.num_rows == streams and len(self.lives) == len(self.front.place), "rows")
-        numbers = column(self.ledger, "protocol", ENTRY)
+        check(
+            self.coverage.num_rows == streams and len(self.lives) == len(self.front.place), "rows"
+        )
+        numbers = column(self.coverage, "protocol", ENTRY)
         check(np.all((numbers >= UNSEEN) & (numbers < len(self.protocols))), "protocol")
         check(all(0 <= stream < streams for stream in self.readers), "readers")
         referred = {file for each in self.readers.values() for file in each.files()}
@@ -104,10 +106,10 @@ class RestoredPipeline:
         for state in states:
             state.check()
         self.front = RestoredFront([state.front for state in states], share, shares)
-        self.ledger = np.zeros(len(self.front.streams), ENTRY)
-        self.ledger["protocol"] = UNSEEN
+        self.coverage = np.zeros(len(self.front.streams), ENTRY)
+        self.coverage["protocol"] = UNSEEN
         self.protocols: list[str] = []
-        """What the numbers in `ledger` mean."""
+        """What the numbers in `coverage` mean."""
         self.readers: dict[int, tuple[ReaderState, dict[int, int]]] = {}
         """By stream; with the present numbers of files."""
         self.lives: list[tuple[list[int], list[int]]] = []
@@ -139,11 +141,11 @@ class RestoredPipeline:
 
     def _restore(self, state: PipelineState, part: Restored) -> None:
         mine = np.flatnonzero(part.streams >= 0)
-        fill(self.ledger, part.streams[mine], state.ledger, mine)
-        numbers: NDArray[Any] = column(state.ledger, "protocol", ENTRY)[mine]
+        fill(self.coverage, part.streams[mine], state.coverage, mine)
+        numbers: NDArray[Any] = column(state.coverage, "protocol", ENTRY)[mine]
         names = {at: state.protocols[at] for at in np.unique(numbers).tolist() if at >= 0}
         protocols = renumbered(names, self.protocols)
-        self.ledger["protocol"][part.streams[mine]] = mapped(protocols, numbers)
+        self.coverage["protocol"][part.streams[mine]] = mapped(protocols, numbers)
         ids = column(state.front.connections, "id", slots.CONNECTION)[part.ours].tolist()
         self.lives.append((ids, state.lives[part.ours].tolist()))
         for at, reader in state.readers.items():

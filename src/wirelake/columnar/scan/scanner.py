@@ -46,7 +46,7 @@ from . import blocks as b
 from .blocks import InterfaceTable
 from .sources import Source, resync
 
-__all__ = ["END", "Part", "Rows", "Scanner", "Told"]
+__all__ = ["END", "FileItem", "Part", "Rows", "Scanner"]
 
 _LEAST_PACKET_BYTES: Final = 64
 """A window has room for as many packets as it has pieces of this size: a record with Ethernet, IP
@@ -58,7 +58,7 @@ END: Final = 1 << 62
 """Where a part stops that reaches to the end of its file."""
 
 _TOLD: Final = (Fact, Secrets, FileFault)
-Told: TypeAlias = tuple[int, Fact | Secrets | FileFault]
+FileItem: TypeAlias = tuple[int, Fact | Secrets | FileFault]
 """What a file holds besides packets, with the number of the next packet of its window."""
 
 
@@ -79,7 +79,7 @@ class Rows:
         self.narrow = np.empty((2, room), np.int32)
         self.marks = np.empty(room, np.uint8)
         self.count = 0
-        self.told: list[Told] = []
+        self.items: list[FileItem] = []
         self.data = readonly(b"")
         """The bytes in which row DATA is a place."""
         self.base = 0
@@ -132,7 +132,7 @@ class Scanner:
         self._pcap_order: Order = "little"
         self._stop = END if part is None else part.stop
         self._reader: Reader | None = None
-        self._told: list[Fact | Secrets | FileFault] = []
+        self._items: list[Fact | Secrets | FileFault] = []
         self.at = 0
         """Where in the file the next window begins."""
         self.done = False
@@ -191,8 +191,8 @@ class Scanner:
 
     def _place(self, rows: Rows) -> None:
         """What was told lies before the next packet."""
-        rows.told += [(rows.count, told) for told in self._told]
-        self._told = []
+        rows.items += [(rows.count, item) for item in self._items]
+        self._items = []
 
     # -- how a file begins and ends ----------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Scanner:
     def _end(self) -> None:
         """The file ends here; that is a fault when it ends inside of something."""
         if self._feed.known_end() > self.at or self._feed.ending:
-            self._told.append(cut_off(self._feed, self.at))
+            self._items.append(cut_off(self._feed, self.at))
         self.done = True
 
     def _more(self, rows: Rows) -> None:
@@ -247,7 +247,7 @@ class Scanner:
         else:
             head = _section_header(self.order)
             fault = resync(self._feed, self.at, head, read_pcapng, self._limits)
-        self._told.append(fault)
+        self._items.append(fault)
         self.at += fault.present_bytes
 
     # -- blocks ------------------------------------------------------------------------------
@@ -287,11 +287,11 @@ class Scanner:
     def _read_others(self, rows: Rows, count: int) -> None:
         """The facts and secrets that the kernel noted."""
         assert self._reader is not None
-        read, held, base, told = self._reader.block, self._feed.buffer, rows.base, rows.told
+        read, held, base, items = self._reader.block, self._feed.buffer, rows.base, rows.items
         for place, following, size in zip(*self._others[:, :count].tolist(), strict=True):
             element = read(held[place : place + size], 0, size, base + place)
             if isinstance(element, _TOLD):
-                told.append((following, element))
+                items.append((following, element))
 
     def _odd(self, rows: Rows) -> None:
         """A whole block that the kernel does not read, and that may change how it reads on."""
@@ -317,7 +317,7 @@ class Scanner:
         elif isinstance(element, Section):
             self._pcap_order = element.order
         elif isinstance(element, _TOLD):
-            self._told.append(element)
+            self._items.append(element)
 
 
 def _section_header(order: Order) -> bytes:

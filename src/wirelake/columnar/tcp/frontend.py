@@ -25,10 +25,10 @@ from wirelake.capture.format.limits import Limits
 from wirelake.capture.tcp.connections import LIMIT
 
 from ..scan.scanner import (
+    FileItem,
     Part,
     Rows,
     Scanner,
-    Told,
 )
 from ..state_format import batch_of
 from . import slots
@@ -135,7 +135,7 @@ class FrontEnd:
             )
             try:
                 for rows in scanner.windows():
-                    yield self._window(path, self._next_packets(rows, file), rows.told)
+                    yield self._window(path, self._next_packets(rows, file), rows.items)
             finally:
                 scanner.close()
         if last:
@@ -215,12 +215,12 @@ class FrontEnd:
 
     # -- one window --------------------------------------------------------------------------
 
-    def _ours(self, told: list[Told]) -> list[Told]:
+    def _ours(self, items: list[FileItem]) -> list[FileItem]:
         """Facts and faults are told once, secrets to everybody."""
         if self._share == 0:
-            return told
+            return items
         wanted = (Secrets, Fact) if self._all_facts else (Secrets,)
-        return [(at, item) for at, item in told if isinstance(item, wanted)]
+        return [(at, item) for at, item in items if isinstance(item, wanted)]
 
     def _next_packets(self, rows: Rows, file: int) -> Packets:
         packets = Packets(rows, file=file, before=self._packets)
@@ -228,7 +228,7 @@ class FrontEnd:
         return packets
 
     def _window(
-        self, path: str, packets: Packets, told: list[Told], *, last: bool = False
+        self, path: str, packets: Packets, items: list[FileItem], *, last: bool = False
     ) -> Window:
         self._renew()
         self._number += 1
@@ -259,8 +259,8 @@ class FrontEnd:
             self._number,
             packets,
             self._gathered,
-            self._ours(told),
-            _introductions(told),
+            self._ours(items),
+            _introductions(items),
             ended=ended,
             ended_by=table["ending"][ended],
             retired=retired,
@@ -325,6 +325,8 @@ class FrontEnd:
         return found
 
 
-def _introductions(told: list[Told]) -> list[tuple[int, Fact]]:
+def _introductions(items: list[FileItem]) -> list[tuple[int, Fact]]:
     """The facts that say what connections speak."""
-    return [(at, item) for at, item in told if isinstance(item, Fact) and item.kind == INTRODUCTION]
+    return [
+        (at, item) for at, item in items if isinstance(item, Fact) and item.kind == INTRODUCTION
+    ]

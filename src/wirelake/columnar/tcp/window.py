@@ -22,7 +22,7 @@ from wirelake.capture.tcp.assembly import Conflict
 
 from ..scan import blocks as b
 from ..scan import headers as s
-from ..scan.scanner import Told
+from ..scan.scanner import FileItem
 from .flows import NOT_OURS
 from .gather import Gathered
 from .packets import Packets
@@ -161,7 +161,7 @@ class Window:
         number: int,
         packets: Packets,
         gathered: Gathered,
-        told: list[Told],
+        items: list[FileItem],
         introductions: list[tuple[int, Fact]],
         *,
         ended: NDArray[np.int32],
@@ -210,7 +210,7 @@ class Window:
         """Streams of connections that are gone: what is counted of them is final."""
         self.conflicts = conflicts
         """Streams, and second copies of bytes in them that differ from the first."""
-        self._told = told
+        self._items = items
         self.introductions = introductions
         """The facts that introduce connections, whoever is told the other ones; each with the
         number of the next packet."""
@@ -219,7 +219,7 @@ class Window:
         self._mine: NDArray[np.intp] | slice = slice(0, packets.count)
         if (packets.stream == NOT_OURS).any():
             mine = self._mine = np.flatnonzero(packets.stream != NOT_OURS)
-            self._told = [(int(np.searchsorted(mine, at)), item) for at, item in told]
+            self._items = [(int(np.searchsorted(mine, at)), item) for at, item in items]
             self.introductions = [
                 (int(np.searchsorted(mine, at)), fact) for at, fact in introductions
             ]
@@ -229,17 +229,17 @@ class Window:
     @property
     def facts(self) -> list[tuple[int, Fact]]:
         """What a recorder knew."""
-        return [(at, item) for at, item in self._told if isinstance(item, Fact)]
+        return [(at, item) for at, item in self._items if isinstance(item, Fact)]
 
     @property
     def secrets(self) -> list[tuple[int, Secrets]]:
         """Keys."""
-        return [(at, item) for at, item in self._told if isinstance(item, Secrets)]
+        return [(at, item) for at, item in self._items if isinstance(item, Secrets)]
 
     @property
     def file_faults(self) -> list[tuple[int, FileFault]]:
         """Bytes that would not read."""
-        return [(at, item) for at, item in self._told if isinstance(item, FileFault)]
+        return [(at, item) for at, item in self._items if isinstance(item, FileFault)]
 
     # -- packets, in the order of the file -------------------------------------------------------
 

@@ -44,7 +44,7 @@ def temporary_cache_folder() -> Path:
     """Return the folder that replaces a cache folder that cannot be written.
 
     All processes of a user share it, so that kernels are compiled once. Compiled kernels are
-    pickles: a folder that another user may write is not used.
+    code that is run: a folder that another user may write is not used.
     """
     uid = os.getuid() if hasattr(os, "getuid") else 0
     path = Path(tempfile.gettempdir()) / f"wirelake-{uid}"
