@@ -26,8 +26,6 @@ BELOW = {"protocols", "wire"}
 """Packages that declare protocols, or are below them."""
 OWN_FILES = ("hub/listeners/", "client/", "traffic/", "conformance/", "columnar/kernels/")
 """Where a protocol may have a file or a folder of its own."""
-NOT_YET = ("cli/demo/",)
-"""Still to be done. A path that no longer names a protocol must be taken from this list."""
 
 NAMES = tuple(registry.BUILT_IN)
 PACKAGES = {name: module.split(".")[2] for name, module in registry.BUILT_IN.items()}
@@ -93,14 +91,9 @@ def problems(path: str) -> list[str]:
     return [f"{path}:{line}: {name}" for line, name in named(tree) if not own(path, name)]
 
 
-@pytest.mark.parametrize("path", [path for path in sources() if not path.startswith(NOT_YET)])
+@pytest.mark.parametrize("path", sources())
 def test_names_no_protocol(path: str) -> None:
     assert problems(path) == []
-
-
-@pytest.mark.parametrize("prefix", NOT_YET)
-def test_the_list_of_what_is_not_done_is_true(prefix: str) -> None:
-    assert any(problems(path) for path in sources() if path.startswith(prefix))
 
 
 @pytest.mark.parametrize(

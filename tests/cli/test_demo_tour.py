@@ -17,7 +17,7 @@ def test_it_shows_every_protocol(run: Run) -> None:
     assert (found.code, found.err) == (0, "")
     for name in BUILT_IN:
         assert f"== {name}: " in found.out
-    assert found.out.count("encoded again: ") == len(SAMPLES)
+    assert found.out.count("encoded again: ") == sum(not each.broken for each in SAMPLES)
     assert "DIFFERENT" not in found.out
     assert "code 'length_overrun', field 'subscribe.topics', byte 6" in found.out
     assert "What to try next:" in found.out

@@ -1,7 +1,7 @@
 """A demo in a process of its own, as its users run it, and what it leaves behind.
 
 with started(folder, "--seconds", "3") as demo:
-    demo.wait_for("five protocols")
+    demo.wait_for("simulating traffic")
     demo.send(signal.SIGINT)
     assert demo.wait() == 130
 assert demo.left_over() == []
@@ -28,13 +28,13 @@ __all__ = ["SMALL", "STEPS", "DemoProcess", "started"]
 SMALL = ("--any-port", "--seconds", "3", "--scale", "0.05")
 """As small as it gets."""
 STEPS = (
-    "checking this machine",
+    "checking requirements",
     "starting a hub",
     "starting Spark",
-    "five protocols talk",
-    "the hub drains",
-    "the lake takes the rest",
-    "comparing every figure",
+    "simulating traffic",
+    "stopping the hub",
+    "reading the last recordings",
+    "comparing all figures",
     "writing ",
 )
 """How the lines begin that it says, one for each step."""

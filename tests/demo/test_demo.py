@@ -15,7 +15,7 @@ import pytest
 from tests.demo.demo_process import SMALL, STEPS, started
 from tests.demo.interrupts import interrupted
 
-from wirelake.cli.demo.formatting import commands
+from wirelake.cli.demo.report import commands
 from wirelake.cli.demo.run import Kept
 from wirelake.lake.verify.verify import verify
 
@@ -41,8 +41,8 @@ def test_every_figure_equals_the_truth(tmp_path: Path) -> None:
 
 def test_what_is_kept_can_be_tried(tmp_path: Path) -> None:
     with started(tmp_path, *SMALL, "--keep", str(tmp_path / "kept")) as demo:
-        assert demo.wait_for("yours alone to read", lambda: demo.out), demo.err
-        assert "All figures equal the truth: " in demo.out
+        assert demo.wait_for("can read the folder", lambda: demo.out), demo.err
+        assert "All figures match the truth: " in demo.out
         pasted = _pasted(demo.out)
         addresses = _addresses(demo.out)
         assert pasted == commands(Kept(demo.kept, addresses))
@@ -50,7 +50,7 @@ def test_what_is_kept_can_be_tried(tmp_path: Path) -> None:
         demo.send(signal.SIGINT)
         assert demo.wait() == 0, demo.err
         assert demo.left_over() == []
-    assert demo.err.splitlines()[-1] == f"ended; recordings, lake and truth stay in {demo.kept}"
+    assert demo.err.splitlines()[-1] == f"ended; recordings, lake and truth are in {demo.kept}"
     assert verify(demo.kept / "lake", shares=1) == []
     assert sorted(each.name for each in demo.kept.iterdir()) == [
         "hub", "hub.toml", "lake", "recordings", "truth"
@@ -102,7 +102,7 @@ def _try(folder: Path, pasted: list[str]) -> None:
     ("step", "after_s", "number"),
     [
         ("starting Spark", 1.5, signal.SIGHUP),
-        ("five protocols talk", 2.0, signal.SIGINT),
+        ("simulating traffic", 2.0, signal.SIGINT),
     ],
 )
 def test_nothing_is_left_of_one_that_was_interrupted(

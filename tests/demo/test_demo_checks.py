@@ -10,19 +10,19 @@ from tests.cli.conftest import Run
 
 from wirelake.cli.demo import checks as demo_checks
 from wirelake.cli.demo.checks import (
-    alone,
+    check_disk,
     check_empty,
     check_page,
     check_ports,
     check_programs,
-    check_room,
-    usual_ports,
+    lock_ports,
 )
+from wirelake.cli.demo.hub import default_ports
 from wirelake.cli.errors import CommandError
 
 
 def test_usual_ports_are_the_hubs() -> None:
-    assert usual_ports() == {
+    assert default_ports() == {
         "esnp": 9600, "tny": 9610, "relay": 9611, "magline": 9757, "comet": 9620, "admin": 9680
     }  # fmt: skip
 
@@ -45,31 +45,30 @@ def test_a_second_demo_is_told_who_is_first(
 ) -> None:
     monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with alone(tmp_path / "demo.lock"):
+    with lock_ports(tmp_path / "demo.lock"):
         number = (tmp_path / "demo.lock").read_text()
         found = run("demo")
     assert (found.code, found.out) == (2, "")
     assert found.err == (
-        f"wirelake: another demo is running (process {number}): wait for it,"
-        " or take free ports with --any-port\n"
+        f"wirelake: another demo is running (process {number}); wait for it, or use --any-port\n"
     )
-    with alone(tmp_path / "demo.lock"):
+    with lock_ports(tmp_path / "demo.lock"):
         pass
 
 
 def test_where_no_lock_can_be_made_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with alone(tmp_path / "file" / "demo.lock"):
+    with lock_ports(tmp_path / "file" / "demo.lock"):
         pass
 
 
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_room(tmp_path / "not" / "yet", "go elsewhere")
-    monkeypatch.setattr(demo_checks, "ROOM_BYTES", 1 << 62)
+    check_disk(tmp_path / "not" / "yet", "go elsewhere")
+    monkeypatch.setattr(demo_checks, "DISK_BYTES", 1 << 62)
     with pytest.raises(CommandError) as found:
-        check_room(tmp_path / "not" / "yet", "go elsewhere")
-    assert str(found.value).startswith(f"no space: {tmp_path}/not/yet has ")
-    assert str(found.value).endswith(" MB: make room, or go elsewhere")
+        check_disk(tmp_path / "not" / "yet", "go elsewhere")
+    assert str(found.value).startswith(f"not enough disk space: {tmp_path}/not/yet has ")
+    assert str(found.value).endswith(" MB; free some, or go elsewhere")
 
 
 @pytest.mark.parametrize("page", [".", "there/is/none.html"])
@@ -79,9 +78,7 @@ def test_a_page_that_cannot_be_written(
     monkeypatch.chdir(tmp_path)
     found = run("demo", "--html", page)
     assert found.code == 2
-    assert found.err == (
-        f"wirelake: {page} cannot be written: name another file with --html FILE\n"
-    )
+    assert found.err == (f"wirelake: cannot write {page}; name another file with --html FILE\n")
     check_page(tmp_path / "page.html")
 
 
@@ -94,7 +91,7 @@ def test_a_folder_to_keep_must_be_new(
     (tmp_path / "old" / "file").touch()
     found = run("demo", "--keep", "old")
     assert found.code == 2
-    assert found.err == "wirelake: old is not empty: name a new folder with --keep DIR\n"
+    assert found.err == "wirelake: old is not empty; name a new folder with --keep DIR\n"
 
 
 def old_java(home: Path) -> None:
@@ -123,7 +120,9 @@ def test_java_is_looked_for_first(
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_checks, "_PACKAGES", ("click", "no_such_package"))
-    with pytest.raises(CommandError, match="the demo needs no_such_package: pip install"):
+    with pytest.raises(
+        CommandError, match="missing optional dependency no_such_package: pip install"
+    ):
         check_programs()
 
 

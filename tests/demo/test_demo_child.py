@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = [sys.executable, "-m", "wirelake.cli.demo.child"]
+PROGRAM = [sys.executable, "-m", "wirelake.cli.demo.processes"]
 
 
 def test_its_exit_code_is_that_of_the_module(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from wirelake.capture.format.output import sealed_files
-from wirelake.cli.demo.hub import LISTENERS, DemoHub
-from wirelake.cli.demo.processes import Family
-from wirelake.cli.demo.watch import HubWatch
+from wirelake.cli.demo.hub import DemoHub, HubWatch, default_ports
+from wirelake.cli.demo.processes import ProcessTree
 from wirelake.cli.errors import CommandError
 
 
@@ -28,10 +27,10 @@ def test_it_comes_back_where_it_was(tmp_path: Path) -> None:
         hub.start()
         until(hub.is_ready)
         addresses = dict(hub.addresses)
-        assert sorted(addresses) == sorted(LISTENERS)
-        assert sorted(hub.ports.values()) == sorted(set(LISTENERS) - {"admin"})
+        assert sorted(addresses) == sorted(default_ports())
+        assert sorted(hub.ports.values()) == sorted(set(default_ports()) - {"admin"})
         watch = HubWatch(hub.admin)
-        assert watch.look()["recording"] == "on"
+        assert watch.counters()["recording"] == "on"
         watch.start()
         until(lambda: watch.total("uptime_s") == 0 and watch.rate("accepted") == 0)
         assert watch.connections() == {}
@@ -60,23 +59,23 @@ def test_its_last_words_are_told(tmp_path: Path) -> None:
 
     try:
         until(died)
-        assert died().startswith("the hub died: ")
+        assert died().startswith("the hub ended: ")
         assert "unknown field `prt`" in died()
-        with pytest.raises(CommandError, match="the hub did not end well: "):
+        with pytest.raises(CommandError, match="the hub did not stop cleanly: "):
             hub.stop()
     finally:
         hub.end()
 
 
 def test_it_is_one_of_the_family(tmp_path: Path) -> None:
-    family = Family()
+    family = ProcessTree()
     hub = DemoHub(tmp_path, tmp_path, any_port=True)
     try:
         hub.start()
         until(hub.is_ready)
         family.end(gently=False)
         assert family.members() == []
-        with pytest.raises(CommandError, match="the hub died"):
+        with pytest.raises(CommandError, match="the hub ended"):
             hub.check()
     finally:
         hub.end()

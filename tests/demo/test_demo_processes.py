@@ -14,7 +14,7 @@ import pytest
 
 from wirelake.cli.demo.processes import (
     Child,
-    Family,
+    ProcessTree,
     descendants,
 )
 
@@ -29,7 +29,7 @@ def until(condition: Callable[[], object]) -> None:
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Makes a module that a child can run."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     def make(code: str) -> str:
         (tmp_path / "played.py").write_text(code)
@@ -42,33 +42,33 @@ def test_a_child_says_lines(tmp_path: Path, module: Callable[[str], str]) -> Non
     code = "import sys, time\nprint('one')\nprint('tw', end='', flush=True)\ntime.sleep(600)\n"
     child = Child("it", module(code), (), tmp_path)
     try:
-        until(child.said)
-        assert child.said() == ["one"]
+        until(child.output_lines)
+        assert child.output_lines() == ["one"]
         assert child.code is None
     finally:
         assert child.end() == -signal.SIGTERM
     assert child.code == -signal.SIGTERM
-    assert child.last_words() == f"exit code {-signal.SIGTERM}"
+    assert child.error() == f"exit code {-signal.SIGTERM}"
 
 
-def test_its_last_words(tmp_path: Path, module: Callable[[str], str]) -> None:
+def test_its_error(tmp_path: Path, module: Callable[[str], str]) -> None:
     code = "import sys\nsys.stderr.write('first\\nwirelake: no room\\n\\n')\nsys.exit(2)\n"
     child = Child("it", module(code), (), tmp_path)
     child.wait()
-    assert (child.code, child.last_words()) == (2, "no room")
+    assert (child.code, child.error()) == (2, "no room")
     assert child.end() == 2
 
 
 def test_a_child_that_will_not_end_is_killed(
     tmp_path: Path, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirelake.cli.demo.processes._PATIENCE_S", 0.2)
+    monkeypatch.setattr("wirelake.cli.demo.processes._END_TIMEOUT_S", 0.2)
     code = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print('deaf', flush=True)\ntime.sleep(600)\n"
     )
     child = Child("it", module(code), (), tmp_path)
-    until(child.said)
+    until(child.output_lines)
     assert child.end() == -signal.SIGKILL
 
 
@@ -84,7 +84,7 @@ open(sys.argv[1], "w").write(str(made.pid))
 def test_a_family_has_those_whose_parent_is_gone(tmp_path: Path, gently: bool) -> None:
     said = tmp_path / "said"
     with subprocess.Popen(["sleep", "600"]) as before:
-        family = Family()
+        family = ProcessTree()
         try:
             parent = subprocess.run([sys.executable, "-c", GRANDCHILD, str(said)], check=True)
             assert parent.returncode == 0

@@ -32,7 +32,7 @@ def test_what_is_printed(report: Report, capsys: pytest.CaptureFixture[str]) -> 
     print_findings(Findings(report, 1234, ()))
     said = capsys.readouterr().out
     assert f"{report.overview.messages:,} messages" in said
-    assert "All figures equal the truth: 1,234 of 1,234." in said
+    assert "All figures match the truth: 1,234 of 1,234." in said
     for title in ("Traffic", "Connections", "Faults by reason", "Coverage"):
         assert f"\n{title}\n" in said
     assert report.targets[0].target is not None
@@ -48,7 +48,7 @@ def test_the_first_difference_is_an_error(
     with pytest.raises(CommandError) as error:
         found.check(kept=False)
     assert str(error.value) == (
-        "not the truth: calls are 1, not 2 (and 2 more); --keep DIR keeps everything to look at"
+        "differs from the truth: calls are 1, not 2 (and 2 more); use --keep DIR to keep all files"
     )
     assert error.value.code == 1
     Findings(report, 10, ()).check(kept=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.demo.demo_process import SMALL, started
 
-from wirelake.cli.demo.run import Wishes, run_demo
+from wirelake.cli.demo.run import Options, run_demo
 from wirelake.cli.errors import CommandError
 
 
@@ -40,13 +40,13 @@ def test_a_hub_that_dies_is_told(tmp_path: Path) -> None:
         assert demo.wait() == 1
         assert demo.left_over() == []
     assert demo.err.splitlines()[-1] == (
-        "wirelake: the hub died: exit code -9; start the demo again"
+        "wirelake: the hub ended: exit code -9; start the demo again"
     )
 
 
 def test_a_simulation_that_dies_is_told(tmp_path: Path) -> None:
     with started(tmp_path, *SMALL) as demo:
-        assert demo.wait_for("five protocols talk")
+        assert demo.wait_for("simulating traffic")
         until(lambda: demo.member(" simulate "))
         os.kill(demo.member(" simulate ") or 0, signal.SIGKILL)
         assert demo.wait() == 1
@@ -59,10 +59,10 @@ def test_what_was_changed_is_changed_back(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("wirelake.cli.demo.run._SLOW_S", 0.0)
+    monkeypatch.setattr("wirelake.cli.demo.run._STEP_TIMEOUT_S", 0.0)
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(CommandError, match="the start of the hub takes longer than 0 s"):
-        run_demo(Wishes(any_port=True), lambda _: None, lambda _: None)
+    with pytest.raises(CommandError, match="start of the hub took more than 0 s"):
+        run_demo(Options(any_port=True), lambda _: None, lambda _: None)
     assert (tempfile.tempdir, os.environ["TMPDIR"]) == (str(tmp_path), str(tmp_path))
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert list(tmp_path.iterdir()) == []

@@ -32,7 +32,7 @@ def _none_is_ignored() -> Iterator[None]:
     [
         (signal.SIGINT, 130, "Ctrl-C"),
         (signal.SIGTERM, 143, "SIGTERM"),
-        (signal.SIGHUP, 129, "the end of its terminal"),
+        (signal.SIGHUP, 129, "the end of the terminal"),
     ],
 )
 def test_the_first_signal_is_raised(number: int, code: int, words: str) -> None:

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from wirelake.cli.demo.watch import HubWatch
+from wirelake.cli.demo.hub import HubWatch
 
 
 class Varz(BaseHTTPRequestHandler):
@@ -44,7 +44,7 @@ def admin() -> Iterator[str]:
 
 
 def test_totals_and_rates(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirelake.cli.demo.watch._EVERY_S", 0.01)
+    monkeypatch.setattr("wirelake.cli.demo.hub._POLL_S", 0.01)
     watch = HubWatch(admin)
     assert (watch.total("calls"), watch.rate("calls"), watch.connections()) == (0, 0.0, {})
     watch.start()

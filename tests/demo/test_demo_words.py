@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo.formatting import (
+from wirelake.cli.demo.report import (
     commands,
-    kept_words,
-    next_words,
+    kept_text,
+    next_text,
     program,
 )
 from wirelake.cli.demo.run import Kept
@@ -21,15 +21,15 @@ ADDRESSES = {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 def test_paths_are_quoted() -> None:
     kept = Kept(Path("/a b/c"), ADDRESSES)
     assert any("lake report '/a b/c/lake'" in each for each in commands(kept))
-    words = kept_words(kept)
+    words = kept_text(kept)
     assert "until Ctrl-C" in words
     assert "esnp     127.0.0.1:1" in words
     assert all(each in words for each in commands(kept))
 
 
 def test_the_page_is_named_and_ways_to_go_on() -> None:
-    assert next_words(Path("x.html"), kept=True) == "The report with plots: x.html"
-    assert "demo --keep" in next_words(Path("x.html"), kept=False)
+    assert next_text(Path("x.html"), kept=True) == "Report with plots: x.html"
+    assert "demo --keep" in next_text(Path("x.html"), kept=False)
 
 
 def test_the_program_is_what_the_shell_finds(

@@ -1,1 +1,13 @@
-"""Demo."""
+"""`wirelake demo`: a hub, simulated clients, a lake on Spark, and a comparison with the truth.
+
+    command.py                    options and output
+    run.py                        the steps of the demo
+    checks.py                     requirements
+    hub.py, lake.py               the hub process and its counters; the lake that follows it
+    processes.py, signals.py      child processes; signals
+    display.py, report.py         steps and live figures; results and what to try next
+    tour.py, samples.toml         `--tour`: sample messages of every protocol
+
+It names no protocol: listeners come from the hub's configuration, samples from a data file. Nothing
+here is imported before the command runs.
+"""

@@ -1,4 +1,4 @@
-"""What the demo looks at before it starts anything, so that it fails at once and says why."""
+"""Checks before the demo starts anything, so that it fails early and says why."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from typing import Final
 from ..errors import BAD_USAGE, CommandError
 
 __all__ = [
-    "ROOM_BYTES",
-    "alone",
+    "DISK_BYTES",
+    "check_disk",
     "check_empty",
     "check_page",
     "check_ports",
     "check_programs",
-    "check_room",
-    "usual_ports",
+    "lock_ports",
 ]
 
-ROOM_BYTES: Final = 500_000_000
-"""What recordings, the lake and Spark's own files need, and as much again."""
+DISK_BYTES: Final = 500_000_000
+"""Twice what recordings, the lake and Spark's own files need."""
 _PACKAGES: Final = (
     "starlette", "uvicorn", "prometheus_client", "pyarrow", "zstandard", "numpy", "numba", "duckdb",
     "pyspark", "pandas", "plotly",
 )  # fmt: skip
-_TOUR: Final = "wirelake demo --tour needs none of it"
+_TOUR: Final = "wirelake demo --tour works without"
 _LOOPBACK: Final = "127.0.0.1"
 
 
 def check_programs() -> str:
-    """Packages and Java; gives a word about the latter."""
+    """Check packages and Java; return the version of Java. Raises CommandError."""
     for name in _PACKAGES:
         if importlib.util.find_spec(name) is None:
             raise CommandError(
-                f"the demo needs {name}: pip install 'wirelake[demo]'; {_TOUR}", BAD_USAGE
+                f"missing optional dependency {name}: pip install 'wirelake[demo]'; {_TOUR}",
+                BAD_USAGE,
             )
     from wirelake.lake.spark.java import JavaError, find_java
 
@@ -51,41 +51,32 @@ def check_programs() -> str:
         raise CommandError(f"{error}; {_TOUR}", BAD_USAGE) from error
 
 
-def check_room(folder: Path, hint: str) -> None:
-    """Whether there is room where the demo is going to write."""
+def check_disk(folder: Path, hint: str) -> None:
+    """Check the free disk space. Raises CommandError."""
     free = shutil.disk_usage(_existing(folder)).free
-    if free < ROOM_BYTES:
+    if free < DISK_BYTES:
         raise CommandError(
-            f"no space: {folder} has {free / 1e6:,.0f} MB left, and the demo needs"
-            f" {ROOM_BYTES / 1e6:,.0f} MB: make room, or {hint}",
+            f"not enough disk space: {folder} has {free / 1e6:,.0f} MB, and the demo needs"
+            f" {DISK_BYTES / 1e6:,.0f} MB; free some, or {hint}",
             BAD_USAGE,
         )
 
 
 def check_empty(folder: Path) -> None:
-    """Whether a folder to keep is new, or has nothing in it."""
+    """Check that a folder is new or empty. Raises CommandError."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CommandError(f"{folder} is not empty: name a new folder with --keep DIR", BAD_USAGE)
+        raise CommandError(f"{folder} is not empty; name a new folder with --keep DIR", BAD_USAGE)
 
 
 def check_page(page: Path) -> None:
-    """Whether the page can be written."""
+    """Check that the HTML page can be written. Raises CommandError."""
     folder = page.absolute().parent
     if page.is_dir() or not os.access(folder, os.W_OK) or not folder.is_dir():
-        raise CommandError(
-            f"{page} cannot be written: name another file with --html FILE", BAD_USAGE
-        )
-
-
-def usual_ports() -> dict[str, int]:
-    """The ports of a hub's listeners and of its HTTP server, by name."""
-    from wirelake.hub.config import Config
-
-    return Config().ports
+        raise CommandError(f"cannot write {page}; name another file with --html FILE", BAD_USAGE)
 
 
 def check_ports(ports: Mapping[str, int]) -> None:
-    """Whether all of them are free."""
+    """Check that ports are free. Raises CommandError."""
     for name, port in ports.items():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -96,13 +87,13 @@ def check_ports(ports: Mapping[str, int]) -> None:
 
 
 def _taken(name: str, port: int, error: OSError) -> str:
-    why = "in use" if error.errno == errno.EADDRINUSE else f"not to be had ({error.strerror})"
-    return f"port {port} ({name}) is {why}: end who has it, or take free ports with --any-port"
+    why = "in use" if error.errno == errno.EADDRINUSE else f"not available ({error.strerror})"
+    return f"port {port} ({name}) is {why}; stop the program that uses it, or use --any-port"
 
 
 @contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Keeps a second demo from the same ports. Where no lock can be made, ports say it, later."""
+def lock_ports(lock: Path) -> Iterator[None]:
+    """Hold a lock against a second demo on the same ports; skipped where none can be made."""
     with suppress(OSError):
         lock.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -117,8 +108,8 @@ def alone(lock: Path) -> Iterator[None]:
             file.seek(0)
             who = file.read(20).strip()
             raise CommandError(
-                f"another demo is running{f' (process {who})' if who else ''}: wait for it,"
-                " or take free ports with --any-port",
+                f"another demo is running{f' (process {who})' if who else ''}; wait for it,"
+                " or use --any-port",
                 BAD_USAGE,
             ) from error
         file.truncate(0)
@@ -128,7 +119,7 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """Return the folder, or its nearest existing parent."""
     found = folder.absolute()
     while not found.exists():
         found = found.parent

@@ -1,4 +1,4 @@
-"""The lake of the demo: follows the hub's recordings in a thread, on a Spark of its own."""
+"""The lake of the demo: follows the hub's recordings in a thread, with its own Spark session."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["FollowingLake"]
 
 _TRIGGER_S: Final = 1.0
-"""How often the stream looks for recordings."""
+"""Interval at which the stream looks for recordings."""
 _MASTER: Final = "local[2,4]"
-_DEBUG: Final = "WIRELAKE_DEBUG=1 shows everything"
+_DEBUG: Final = "set WIRELAKE_DEBUG=1 for details"
 
 
 class FollowingLake:
-    """A lake that is taken forward while recordings are written.
+    """A lake that is updated while recordings are written.
 
-    `ready_when` is called once Spark is there, and returns when workers may start. What Spark
-    leaves behind goes to `scratch`.
+    `ready_when` is called when Spark has started, and returns when workers may start. Temporary
+    files of Spark go to `scratch`.
     """
 
     def __init__(
@@ -51,22 +51,22 @@ class FollowingLake:
         self.is_ready = threading.Event()
         """Set when it waits for recordings."""
         self.error: Exception | None = None
-        """Why it ended before it should."""
+        """Why it failed."""
         self.commit: int | None = None
         """The last commit."""
         self.rows = 0
-        """Rows of all tables, but for provisional ones."""
+        """Rows of all tables, without provisional ones."""
         self.refused: list[str] = []
         """Recordings that could not be read, and why."""
         self._newest_ns = 0
         self._doing = ""
 
     def start(self) -> None:
-        """Begins."""
+        """Start it."""
         self._thread.start()
 
     def finish(self) -> None:
-        """Lets it end when it has all recordings that are sealed."""
+        """Let it end when it has all complete recordings."""
         self._finishing.set()
 
     @property
@@ -76,13 +76,13 @@ class FollowingLake:
 
     @property
     def has_all(self) -> bool:
-        """Whether everything that is sealed is in."""
+        """Whether it has all complete recordings."""
         from wirelake.capture.format.output import sealed_files
 
         return {each.name for each in sealed_files(self._recordings)} <= self._taken
 
-    def words(self) -> str:
-        """How far it is, and what it does."""
+    def status(self) -> str:
+        """Return its progress."""
         if self.commit is None:
             return self._doing or "looking for recordings"
         behind_s = max(0.0, time.time() - self._newest_ns / 1e9)
@@ -109,7 +109,7 @@ class FollowingLake:
         except Exception as error:
             self.error = error
         finally:
-            with suppress(Exception):  # it may be gone
+            with suppress(Exception):  # it may have ended
                 for each in session:
                     each.stop()
 
@@ -135,24 +135,24 @@ class FollowingLake:
         try:
             return session("wirelake demo", master=_MASTER, **self._conf())
         except Exception as error:
-            raise CommandError(f"Spark does not start: {reason(error)}; {_DEBUG}") from error
+            raise CommandError(f"cannot start Spark: {reason(error)}; {_DEBUG}") from error
 
     def _warm_up(self, spark: SparkSession) -> None:
-        """Reads a tiny capture: workers start, so that the first recording does not wait for it."""
-        from wirelake.lake.spark.warm import small_captures
+        """Read a tiny capture, which starts the workers before the first recording."""
+        from wirelake.lake.spark.warm import sample_protocol, small_captures
 
         folder = self._scratch / "warm-up"
         folder.mkdir()
         small_captures(folder)
         reader = (
             spark.read.format("wirelake")
-            .option("force_protocol", "comet")
+            .option("force_protocol", sample_protocol())
             .option("columns", "name")
         )
         reader.load(str(folder)).collect()
 
     def _conf(self) -> dict[str, Any]:
-        """What Spark writes beside tables is rubbish afterwards: all of it goes to one folder."""
+        """Return options that put all temporary files of Spark in one folder."""
         from wirelake.lake.spark.session import settings
 
         options = "spark.driver.extraJavaOptions"

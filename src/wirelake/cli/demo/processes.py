@@ -1,13 +1,16 @@
-"""The processes of the demo: those that it starts, and whatever they start.
+"""Processes of the demo: those that it starts, and whatever they start.
 
-Each runs in a session of its own, so that Ctrl-C reaches the demo alone, and through
-`demo_child.py`, so that it ends with the demo even when that is killed.
+Each runs in a session of its own, so that Ctrl-C reaches the demo alone. This module is also the
+program that they run in: `python -m wirelake.cli.demo.processes MODULE ARGUMENTS` runs a module
+until standard input ends. That is a pipe whose other end the demo holds, so the module is ended as
+by SIGTERM when the demo wants it, and also when the demo is killed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import runpy
 import signal
 import sys
 import time
@@ -15,18 +18,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
+from threading import Thread
 from typing import Final
 
-__all__ = ["Child", "Family", "descendants"]
+__all__ = ["Child", "ProcessTree", "descendants", "main"]
 
-_PATIENCE_S: Final = 10.0
-"""How long a process that was told to end may take: a hub that drains has half of it."""
-_LOOK_S: Final = 0.02
+_END_TIMEOUT_S: Final = 10.0
+"""Time for a process to end after SIGTERM; a hub drains in less than half of it."""
+_POLL_S: Final = 0.02
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class Child:
-    """A module of Python that runs in a process."""
+    """A Python module in a process of its own."""
 
     def __init__(self, name: str, module: str, arguments: Sequence[str], logs: Path):
         self.name = name
@@ -34,7 +38,7 @@ class Child:
         self._log = logs / f"{name}.log"
         with self._out.open("wb") as out, self._log.open("wb") as log:
             self._process = Popen(
-                [sys.executable, "-m", "wirelake.cli.demo.child", module, *arguments],
+                [sys.executable, "-m", "wirelake.cli.demo.processes", module, *arguments],
                 stdin=PIPE,
                 stdout=out,
                 stderr=log,
@@ -43,48 +47,48 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """Exit code; None while it runs."""
         return self._process.poll()
 
-    def said(self) -> list[str]:
-        """The whole lines of its standard output."""
+    def output_lines(self) -> list[str]:
+        """Return the complete lines of its standard output."""
         text = self._out.read_text("utf-8", "replace")
         return text[: text.rfind("\n") + 1].splitlines()
 
-    def last_words(self) -> str:
-        """The last line of what it complained about; without one, how it ended."""
+    def error(self) -> str:
+        """Return the last line of its standard error, or else its exit code."""
         lines = [line.strip() for line in self._log.read_text("utf-8", "replace").splitlines()]
         found = next((line for line in reversed(lines) if line), "")
         return found.removeprefix("wirelake: ") or f"exit code {self.code}"
 
     def wait(self) -> None:
-        """Returns when it has ended by itself."""
+        """Wait until it ends by itself."""
         self._process.wait()
 
     def end(self) -> int:
-        """Tells it to end, and sees to it; its exit code."""
+        """Terminate it, or kill it after a while; return its exit code."""
         with self._process as process:
             process.terminate()
             try:
-                return process.wait(_PATIENCE_S)
+                return process.wait(_END_TIMEOUT_S)
             except TimeoutExpired:
                 process.kill()
                 return process.wait()
 
 
-class Family:
-    """All processes that come from this one, from now on."""
+class ProcessTree:
+    """All processes that this one starts, directly or not, from now on."""
 
     def __init__(self) -> None:
         self._before = set(descendants())
         _adopt_orphans(True)
 
     def members(self) -> list[int]:
-        """Those that run."""
+        """Return the ids of those that run."""
         return [each for each in descendants() if each not in self._before]
 
     def end(self, *, gently: bool) -> None:
-        """Ends them all, by asking first or at once, and waits until they are gone."""
+        """End them all, with SIGTERM first if `gently`, and wait until they are gone."""
         if gently:
             self._send(signal.SIGTERM)
             self._wait()
@@ -98,21 +102,21 @@ class Family:
                 os.kill(each, number)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _END_TIMEOUT_S
         while (left := self.members()) and time.monotonic() < deadline:
             for each in left:
                 with suppress(ChildProcessError):
                     os.waitpid(each, os.WNOHANG)
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
 
 def descendants() -> list[int]:
-    """Processes that come from this one and run. None are known where there is no /proc."""
+    """Return the running descendants of this process; none where there is no /proc."""
     children: dict[int, list[int]] = {}
     is_running: dict[int, bool] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The name may have blanks and brackets in it; what comes behind it has none.
+            # The command name may contain blanks and brackets; the fields after it do not.
             state, parent = path.read_text("utf-8", "replace").rpartition(")")[2].split()[:2]
             number = int(path.parent.name)
             children.setdefault(int(parent), []).append(number)
@@ -127,6 +131,24 @@ def descendants() -> list[int]:
 
 
 def _adopt_orphans(wanted: bool) -> None:
-    """Makes grandchildren whose parent is gone come to this process, where Linux does that."""
+    """Make this process the parent of orphaned descendants (Linux)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the module that the first argument names, with the others as its arguments."""
+    Thread(target=_end_with_parent, daemon=True).start()
+    sys.argv = list(arguments)
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+
+
+def _end_with_parent() -> None:
+    # Not sys.stdin: a blocked reader holds its lock, and the interpreter could not exit.
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

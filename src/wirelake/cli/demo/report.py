@@ -1,8 +1,11 @@
-"""What the demo found: the report about its lake, and how it compares with the truth."""
+"""Results of the demo: the report about its lake, the comparison, and what to try next."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,26 +17,41 @@ from ..errors import CommandError
 if TYPE_CHECKING:
     from wirelake.tables.report.report import Report
 
-__all__ = ["Findings", "find", "print_findings", "write_page"]
+    from .run import Kept
+
+__all__ = [
+    "Findings",
+    "commands",
+    "find",
+    "kept_text",
+    "next_text",
+    "print_findings",
+    "program",
+    "write_page",
+]
 
 _SHEETS: Final = ("protocols", "targets", "topics", "connections", "errors", "faults", "coverage")
-"""What is printed of a report; the page has all of it."""
+"""Parts of the report that are printed; the HTML page has all of them."""
+_SQL: Final = (
+    "select target, count(*) as calls, ms(median(latency_ns)) as median_ms from calls"
+    " group by all order by median_ms desc"
+)
 _ROWS: Final = 12
-"""Rows of a list on the terminal."""
+"""Maximum rows of a table on the terminal."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that is found once the traffic is over."""
+    """The report and the result of the comparison."""
 
     report: Report
     figures: int
-    """How many figures and rows were compared with the truth."""
+    """Rows and figures that were compared."""
     differences: tuple[str, ...]
-    """What is not as it must be, one sentence each."""
+    """One sentence for each difference."""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as one object."""
+        """Return a JSON object."""
         import msgspec
 
         return {
@@ -43,17 +61,18 @@ class Findings:
         }
 
     def check(self, *, kept: bool) -> None:
-        """Raises CommandError when something is not the truth, and names the first."""
+        """Raise CommandError with the first difference, if there is one."""
         if self.differences:
             more = len(self.differences) - 1
-            hint = "" if kept else "; --keep DIR keeps everything to look at"
+            hint = "" if kept else "; use --keep DIR to keep all files"
             raise CommandError(
-                f"not the truth: {self.differences[0]}{f' (and {more} more)' if more else ''}{hint}"
+                f"differs from the truth: {self.differences[0]}"
+                f"{f' (and {more} more)' if more else ''}{hint}"
             )
 
 
 def find(lake: Path, truth: Path) -> Findings:
-    """Reports about a lake, and compares it with the truth."""
+    """Make the report about a lake, and compare it with the truth."""
     from wirelake.tables.log import Log
     from wirelake.tables.query import open_lake
     from wirelake.tables.report.report import make_report
@@ -67,7 +86,7 @@ def find(lake: Path, truth: Path) -> Findings:
 
 
 def write_page(report: Report, path: Path) -> None:
-    """Writes the page, all of it or nothing."""
+    """Write the HTML page, completely or not at all."""
     from wirelake.tables.report.page import report_page
 
     text = report_page(report)
@@ -80,7 +99,7 @@ def write_page(report: Report, path: Path) -> None:
 
 
 def print_findings(found: Findings) -> None:
-    """Prints the report, and whether it is the truth."""
+    """Print the report and the result of the comparison."""
     from wirelake.tables.report.sheets import sheets, tiles
 
     from ..output.table import print_table
@@ -97,4 +116,69 @@ def print_findings(found: Findings) -> None:
             click.echo(f"and {len(sheet.rows) - _ROWS} more")
     click.echo()
     if not found.differences:
-        click.echo(f"All figures equal the truth: {found.figures:,} of {found.figures:,}.")
+        click.echo(f"All figures match the truth: {found.figures:,} of {found.figures:,}.")
+
+
+# -- what to try next --------------------------------------------------------------------
+
+
+def next_text(page: Path, *, kept: bool) -> str:
+    """Return where the report is and, if nothing was kept, what to try next."""
+    lines = [f"Report with plots: {page}"]
+    if not kept:
+        lines += [
+            "",
+            "What to try next:",
+            f"  {program()} demo --keep      the same, but hub and lake keep running",
+            f"  {program()} demo --tour      sample messages of every protocol",
+            f"  {program()} --help           all commands",
+        ]
+    return "\n".join(lines)
+
+
+def kept_text(kept: Kept) -> str:
+    """Return where everything is, and commands to paste."""
+    listeners = [f"  {name:<8} {address}" for name, address in kept.addresses.items()]
+    return "\n".join(
+        [
+            "",
+            f"Hub and lake keep running in {kept.folder} until Ctrl-C.",
+            *listeners,
+            "",
+            "What to try next, in another terminal:",
+            *(f"  {each}" for each in commands(kept)),
+            "",
+            "The admin token is in hub/admin.token. Recordings contain tokens and keys: only you",
+            "can read the folder.",
+        ]
+    )
+
+
+def commands(kept: Kept) -> list[str]:
+    """Return commands that work while hub and lake keep running."""
+    run = program()
+    data = shlex.quote(str(kept.folder / "hub"))
+    lake = shlex.quote(str(kept.folder / "lake"))
+    recordings = shlex.quote(str(kept.folder / "recordings"))
+    admin = kept.addresses["admin"]
+    protocol, address = next(each for each in kept.addresses.items() if each[0] != "admin")
+    return [
+        f"{run} top http://{admin} --data {data}",
+        f"{run} tail http://{admin} --data {data}",
+        f"export WIRELAKE_TOKEN=$({run} client add visitor --data {data})",
+        f"{run} call {protocol}://{address}/test/add a=1 b=2 --id visitor",
+        f"{run} publish http://{admin} @news 'rain' --admin-token-file {data}/admin.token",
+        f"{run} lake report {lake}",
+        f"{run} lake sql {lake} '{_SQL}'",
+        f"{run} read {recordings} --table calls --filter 'latency_ns > 50ms'",
+    ]
+
+
+def program() -> str:
+    """Return how to run this program from a shell."""
+    if shutil.which("wirelake") is not None:
+        return "wirelake"
+    beside = Path(sys.executable).with_name("wirelake")
+    if beside.exists():
+        return shlex.quote(str(beside))
+    return f"{shlex.quote(sys.executable)} -m wirelake.cli"

@@ -1,6 +1,6 @@
-"""The demo from beginning to end: a hub, a lake that follows it, traffic, and what came of it.
+"""The demo from start to end: a hub, a lake that follows it, traffic, and the results.
 
-Everything that is started is put on a stack at once, and taken off it in the end, whatever happens.
+Whatever is started goes on an exit stack at once, with signals deferred: it is always ended.
 """
 
 from __future__ import annotations
@@ -18,38 +18,36 @@ from typing import Final
 
 from ..errors import CommandError
 from .checks import (
-    alone,
+    check_disk,
     check_empty,
     check_page,
     check_ports,
     check_programs,
-    check_room,
-    usual_ports,
+    lock_ports,
 )
-from .hub import DemoHub
+from .display import Display, redirected_stderr
+from .hub import DemoHub, HubWatch, default_ports
 from .lake import FollowingLake
-from .processes import Child, Family
+from .processes import Child, ProcessTree
 from .report import (
     Findings,
     find,
     write_page,
 )
-from .show import Display, set_aside
 from .signals import Interrupts, Stopped
-from .watch import HubWatch
 
-__all__ = ["Demo", "Kept", "Wishes", "run_demo"]
+__all__ = ["Demo", "Kept", "Options", "run_demo"]
 
-_LOOK_S: Final = 0.05
-_SLOW_S: Final = 300.0
-"""Longer than this, nothing is waited for."""
-_DAEMONS_S: Final = 15.0
-"""A thread whose Spark is gone ends before this."""
+_POLL_S: Final = 0.05
+_STEP_TIMEOUT_S: Final = 300.0
+"""Timeout of every step."""
+_THREAD_TIMEOUT_S: Final = 15.0
+"""A thread whose Spark has ended ends within this time."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """How the demo is wanted."""
+class Options:
+    """Options of the demo."""
 
     seconds: float = 20.0
     scale: float = 1.0
@@ -61,26 +59,29 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Kept:
-    """What goes on when the demo is over."""
+    """What keeps running after the demo."""
 
     folder: Path
     addresses: dict[str, str]
 
 
 def run_demo(
-    wishes: Wishes,
+    options: Options,
     show: Callable[[Findings], None],
     keeping: Callable[[Kept], None],
 ) -> None:
-    """Runs it. `show` gets what was found; with `wishes.keep`, `keeping` is told what goes on, and
-    it does until Ctrl-C. Raises CommandError, or Stopped when a signal ended it before."""
+    """Run the demo. Raises CommandError, or Stopped when a signal ended it early.
+
+    `show` gets the results. With `options.keep`, `keeping` is called and everything keeps running
+    until Ctrl-C.
+    """
     with Interrupts() as interrupts:
         stack = ExitStack()
         try:
             try:
-                demo = Demo(wishes, interrupts, stack)
-                show(demo.perform())
-                if wishes.keep is not None:
+                demo = Demo(options, interrupts, stack)
+                show(demo.run())
+                if options.keep is not None:
                     demo.keep_on(keeping)
             finally:
                 interrupts.hold()
@@ -91,50 +92,50 @@ def run_demo(
 class Demo:
     """One demo. What it starts goes on the stack."""
 
-    def __init__(self, wishes: Wishes, interrupts: Interrupts, stack: ExitStack):
-        self._wishes = wishes
+    def __init__(self, options: Options, interrupts: Interrupts, stack: ExitStack):
+        self._options = options
         self._interrupts = interrupts
         self._stack = stack
         java = self._check()
-        self._folder = self._made_folder()
-        self._scratch = self._made_scratch()
+        self._folder = self._make_folder()
+        self._scratch = self._make_scratch()
         with interrupts.held():
-            stream = stack.enter_context(set_aside(self._scratch / "spark.log"))
-            self._family = Family()
+            stream = stack.enter_context(redirected_stderr(self._scratch / "spark.log"))
+            self._processes = ProcessTree()
             stack.callback(self._end_processes)
         self._display = Display(stream)
         self._java = java
-        self._hub = DemoHub(self._folder, self._scratch, any_port=wishes.any_port)
+        self._hub = DemoHub(self._folder, self._scratch, any_port=options.any_port)
         self._lake: FollowingLake | None = None
 
-    def perform(self) -> Findings:
-        """Everything that takes time; what was found."""
-        wishes, step = self._wishes, self._display.step
+    def run(self) -> Findings:
+        """Run all steps; return the results."""
+        options, step = self._options, self._display.step
         with self._display.shown():
-            with step("checking this machine") as found:
-                found.text = f"this machine has what it takes: {self._java}, room, free ports"
-            with step("starting a hub on SQLite, which records") as found:
+            with step("checking requirements") as found:
+                found.text = f"requirements met: {self._java}, disk space, free ports"
+            with step("starting a hub with recording") as found:
                 self._start_hub()
-                found.text = f"a hub at {self._hub.admin}"
-            with step("starting Spark, and compiling kernels the first time") as found:
+                found.text = f"hub at {self._hub.admin}"
+            with step("starting Spark (the first start compiles kernels)") as found:
                 lake = self._start_lake()
-                found.text = "Spark is up, and follows the recordings"
-            with step(f"five protocols talk to the hub for {wishes.seconds:g} s") as found:
+                found.text = "Spark follows the recordings"
+            with step(f"simulating traffic for {options.seconds:g} s") as found:
                 self._simulate()
-                found.text = "five protocols have talked to the hub"
-            with step("the hub drains, and seals its last recording"):
+                found.text = "simulated traffic"
+            with step("stopping the hub"):
                 self._stop_hub()
-            with step("the lake takes the rest") as found:
+            with step("reading the last recordings") as found:
                 self._complete(lake)
-                found.text = f"the lake has it all: {lake.rows:,} rows, commit {lake.commit}"
-            with step("comparing every figure with the truth"):
+                found.text = f"lake complete: {lake.rows:,} rows, commit {lake.commit}"
+            with step("comparing all figures with the truth"):
                 findings = self._find()
-            with step(f"writing {wishes.page}"):
-                write_page(findings.report, wishes.page)
+            with step(f"writing {options.page}"):
+                write_page(findings.report, options.page)
         return findings
 
     def keep_on(self, keeping: Callable[[Kept], None]) -> None:
-        """Hub and lake go on until a signal comes; then they end in order."""
+        """Keep hub and lake running until a signal, then end them in order."""
         assert self._lake is not None
         self._hub.keep_ports()
         self._start_hub()
@@ -142,42 +143,42 @@ class Demo:
             keeping(Kept(self._folder, self._hub.addresses))
             while True:
                 self._check_parts()
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
         except Stopped:
             self._hub.stop()
             self._lake.finish()
-            self._until(lambda: self._lake is not None and self._lake.is_over, "the last step")
+            self._until(lambda: self._lake is not None and self._lake.is_over, "end of the lake")
 
     # -- before ------------------------------------------------------------------------------
 
     def _check(self) -> str:
-        """Looks at everything that can be known before; gives a word about Java."""
-        wishes = self._wishes
-        check_page(wishes.page)
-        if wishes.keep is not None:
-            check_empty(wishes.keep)
+        """Check all requirements; return the version of Java."""
+        options = self._options
+        check_page(options.page)
+        if options.keep is not None:
+            check_empty(options.keep)
         java = check_programs()
-        place = wishes.keep or Path(tempfile.gettempdir())
-        check_room(place, "name a roomier place with --keep DIR or TMPDIR")
-        if not wishes.any_port:
+        place = options.keep or Path(tempfile.gettempdir())
+        check_disk(place, "name another folder with --keep DIR or TMPDIR")
+        if not options.any_port:
             from wirelake.wire.generate.load import cache_folder
 
             with self._interrupts.held():
-                self._stack.enter_context(alone(cache_folder() / "demo.lock"))
-            check_ports(usual_ports())
+                self._stack.enter_context(lock_ports(cache_folder() / "demo.lock"))
+            check_ports(default_ports())
         return java
 
-    def _made_folder(self) -> Path:
+    def _make_folder(self) -> Path:
         with self._interrupts.held():
-            if self._wishes.keep is not None:
-                self._wishes.keep.mkdir(mode=0o700, parents=True, exist_ok=True)
-                return self._wishes.keep.absolute()
+            if self._options.keep is not None:
+                self._options.keep.mkdir(mode=0o700, parents=True, exist_ok=True)
+                return self._options.keep.absolute()
             folder = Path(tempfile.mkdtemp(prefix="wirelake-demo-"))
             self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
             return folder
 
-    def _made_scratch(self) -> Path:
-        """A folder for what nobody wants to keep; temporary files of all processes go there."""
+    def _make_scratch(self) -> Path:
+        """Make a folder for the temporary files of all processes."""
         with self._interrupts.held():
             scratch = self._folder / "scratch"
             scratch.mkdir()
@@ -191,30 +192,30 @@ class Demo:
         with self._interrupts.held():
             self._hub.start()
             self._stack.callback(self._hub.end)
-        self._until(self._hub.is_ready, "the start of the hub")
+        self._until(self._hub.is_ready, "start of the hub")
 
     def _start_lake(self) -> FollowingLake:
         with self._interrupts.held():
             kernels = Child("kernels", "wirelake.lake.spark.warm", (), self._scratch)
             self._stack.callback(kernels.end)
-        # Py4J logs pages when its Java is gone.
+        # Py4J logs at length when its Java has ended.
         logging.getLogger().addHandler(logging.NullHandler())
-        ports = self._hub.ports if self._wishes.any_port else None
+        ports = self._hub.ports if self._options.any_port else None
         lake = FollowingLake(
             self._folder / "lake", self._hub.recordings, self._scratch, ports, kernels.wait
         )
         with self._interrupts.held():
             lake.start()
             self._lake = lake
-        self._until(lake.is_ready.is_set, "the start of Spark")
+        self._until(lake.is_ready.is_set, "start of Spark")
         return lake
 
     def _simulate(self) -> None:
-        wishes = self._wishes
+        options = self._options
         arguments = (
             "simulate", "--to-hub", self._hub.admin, "--data", str(self._hub.data),
-            "--out", str(self._folder / "truth"), "--seconds", f"{wishes.seconds:g}",
-            "--scale", f"{wishes.scale:g}", "--seed", str(wishes.seed), "--json",
+            "--out", str(self._folder / "truth"), "--seconds", f"{options.seconds:g}",
+            "--scale", f"{options.scale:g}", "--seed", str(options.seed), "--json",
         )  # fmt: skip
         with self._interrupts.held():
             child = Child("simulation", "wirelake.cli", arguments, self._scratch)
@@ -224,18 +225,20 @@ class Demo:
         self._stack.callback(watch.end)
         began = time.monotonic()
         with self._display.panel(lambda: self._live(watch, began)):
-            self._until(lambda: child.code is not None, "the simulation", wishes.seconds)
+            self._until(lambda: child.code is not None, "simulation", options.seconds)
         watch.end()
         if child.code != 0:
-            raise CommandError(f"the simulation failed: {child.last_words()}")
-        state = watch.look()["recording"]
+            raise CommandError(f"the simulation failed: {child.error()}")
+        state = watch.counters()["recording"]
         if state != "on":
-            raise CommandError(f"the hub's recording {state}: make room, and start again")
+            raise CommandError(
+                f"the hub's recording is {state}; free some disk space, and start again"
+            )
 
     def _live(self, watch: HubWatch, began: float) -> list[tuple[str, str]]:
-        """What the panel says."""
+        """Return the rows of the panel."""
         lake = self._lake
-        left = self._wishes.seconds - (time.monotonic() - began)
+        left = self._options.seconds - (time.monotonic() - began)
         connections = watch.connections()
         by_protocol = ", ".join(f"{name} {count:,}" for name, count in sorted(connections.items()))
         notifications = (
@@ -244,12 +247,12 @@ class Demo:
         )
         bytes_s = watch.rate("bytes_in") + watch.rate("bytes_out")
         return [
-            ("time", f"{left:.0f} s left" if left > 0 else "the last ones say goodbye"),
+            ("time", f"{left:.0f} s left" if left > 0 else "clients disconnect"),
             ("connections", f"{sum(connections.values()):,}  {by_protocol}"),
             ("calls", f"{watch.total('calls'):,}, {watch.rate('calls'):,.0f}/s"),
             ("notifications", notifications),
             ("bytes", f"{bytes_s / 1e3:,.0f} kB/s"),
-            ("lake", "" if lake is None else lake.words()),
+            ("lake", "" if lake is None else lake.status()),
         ]
 
     def _stop_hub(self) -> None:
@@ -257,14 +260,14 @@ class Demo:
             self._hub.stop()
 
     def _complete(self, lake: FollowingLake) -> None:
-        """Waits until the lake has all recordings."""
-        if self._wishes.keep is None:
+        """Wait until the lake has all recordings."""
+        if self._options.keep is None:
             lake.finish()
-            self._until(lambda: lake.is_over, "the lake")
+            self._until(lambda: lake.is_over, "end of the lake")
         else:
-            self._until(lambda: lake.has_all, "the lake")
+            self._until(lambda: lake.has_all, "end of the lake")
         if lake.refused:
-            raise CommandError(f"the lake refused a recording: {lake.refused[0]}")
+            raise CommandError(f"cannot read a recording: {lake.refused[0]}")
 
     def _find(self) -> Findings:
         return find(self._folder / "lake", self._folder / "truth")
@@ -272,17 +275,17 @@ class Demo:
     # -- while it runs, and after ------------------------------------------------------------
 
     def _until(self, condition: Callable[[], bool], what: str, more_s: float = 0.0) -> None:
-        """Waits. Raises CommandError when a part fails meanwhile."""
-        longest_s = _SLOW_S + more_s
-        deadline = time.monotonic() + longest_s
+        """Wait for a condition. Raises CommandError when a part fails, or after a timeout."""
+        timeout_s = _STEP_TIMEOUT_S + more_s
+        deadline = time.monotonic() + timeout_s
         while not condition():
             self._check_parts()
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"{what} takes longer than {longest_s:.0f} s: is the machine very busy?"
-                    " --scale 0.2 asks less of it"
+                    f"{what} took more than {timeout_s:.0f} s; the machine may be overloaded,"
+                    " try --scale 0.2"
                 )
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         self._check_parts()
 
     def _check_parts(self) -> None:
@@ -291,17 +294,17 @@ class Demo:
             raise self._lake.error
 
     def _end_processes(self) -> None:
-        """Ends whatever still runs; a Spark that has nothing to do any more is asked first."""
+        """End whatever still runs; an idle Spark gets SIGTERM first."""
         lake = self._lake
-        self._family.end(gently=lake is not None and lake.is_over and lake.error is None)
-        deadline = time.monotonic() + _DAEMONS_S
+        self._processes.end(gently=lake is not None and lake.is_over and lake.error is None)
+        deadline = time.monotonic() + _THREAD_TIMEOUT_S
         while lake is not None and not lake.is_over and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)  # what it starts now has nobody to talk to
-            self._family.end(gently=False)
+            time.sleep(_POLL_S)  # it may still start processes
+            self._processes.end(gently=False)
 
 
 def _use_temporary(folder: str | None, environment: str | None) -> tuple[str | None, str | None]:
-    """Sets where temporary files go, here and in processes that are started; gives what it was."""
+    """Set the folder of temporary files, also for child processes; return the previous one."""
     before = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = folder
     if environment is None:

@@ -1,11 +1,11 @@
-"""Signals that end the demo: an exception in the main thread, once, and never while it cleans up.
+"""Signals that end the demo: one exception in the main thread, and none during cleanup.
 
 with Interrupts() as interrupts:
-    with interrupts.held():          nothing happens in between
+    with interrupts.held():          no signal takes effect in between
         process = start()
         clean_up.callback(process.end)
     ...
-    interrupts.hold()                from here on, nothing interrupts any more
+    interrupts.hold()                from here on, no signal takes effect
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any, Final
 __all__ = ["Interrupts", "Stopped"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_WORDS: Final = {
+_NAMES: Final = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
-    signal.SIGHUP: "the end of its terminal",
+    signal.SIGHUP: "the end of the terminal",
 }
 
 
 class Stopped(BaseException):
-    """A signal came."""
+    """A signal arrived."""
 
     def __init__(self, number: int):
-        super().__init__(_WORDS[signal.Signals(number)])
+        super().__init__(_NAMES[signal.Signals(number)])
         self.code = 128 + number
-        """The exit code that says so."""
+        """The exit code: 128 and the number of the signal."""
 
 
 class Interrupts:
@@ -41,14 +41,14 @@ class Interrupts:
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
         self._holds = 0
-        self._came: int | None = None
+        self._pending: int | None = None
         self._is_raised = False
 
     def __enter__(self) -> Interrupts:
         for number in _SIGNALS:
-            # What is ignored stays so: that is how nohup and background jobs work.
+            # An ignored signal stays ignored: nohup and background jobs rely on it.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,29 +56,29 @@ class Interrupts:
             signal.signal(number, handler)
 
     def hold(self) -> None:
-        """From here on signals wait."""
+        """Defer signals from here on."""
         self._holds += 1
 
     def release(self) -> None:
-        """They do not any more; one that came meanwhile takes effect."""
+        """Stop deferring; a deferred signal takes effect."""
         self._holds -= 1
         self._raise_if_due()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Signals that come meanwhile take effect at the end."""
+        """Defer signals until the end of the block."""
         self.hold()
         try:
             yield
         finally:
             self.release()
 
-    def _note(self, number: int, _: FrameType | None) -> None:
-        if self._came is None:
-            self._came = number
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self._pending is None:
+            self._pending = number
         self._raise_if_due()
 
     def _raise_if_due(self) -> None:
-        if self._came is not None and not self._is_raised and self._holds == 0:
+        if self._pending is not None and not self._is_raised and self._holds == 0:
             self._is_raised = True
-            raise Stopped(self._came)
+            raise Stopped(self._pending)

@@ -1,14 +1,16 @@
-"""What `wirelake demo --tour` shows: a few minutes' tour in a second, without a network.
+"""`wirelake demo --tour`: sample messages, without a hub.
 
-It decodes sample messages of every protocol, encodes them back, meets bad bytes, and runs a
-protocol that is declared in this file.
+It decodes messages of every protocol, encodes them again, shows how malformed bytes are reported,
+and uses a protocol that is declared in this file.
 """
 
 from __future__ import annotations
 
 import inspect
 import textwrap
+import tomllib
 from collections.abc import Iterator
+from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import click
@@ -33,71 +35,46 @@ __all__ = ["PROTOCOL", "SAMPLES", "Reading", "tour"]
 
 
 class Sample(NamedTuple):
-    """A message to show, and what to say about it."""
+    """A message to show."""
 
     protocol: str
     direction: Direction | None
-    words: str
-    hex: str
+    title: str
+    data: bytes
+    broken: bool
+    """Whether it does not decode."""
 
 
-SAMPLES = (
-    Sample(
-        "comet",
-        "c2s",
-        "a phone signs on; its token is masked",
-        "003a00001063303130303030313030303061626364002574353530653834"
-        "30302d653239622d343164342d613731362d343436363535343430303030",
-    ),
-    Sample(
-        "comet",
-        "s2c",
-        "a notification is pushed",
-        "00230501001070303130303030313030306162636465000568656c6c6f0000014f0206207b",
-    ),
-    Sample(
-        "tny",
-        None,
-        "a game client's request, its Message read as a stage of its own",
-        "746e792e001400000001010104e9076400d2edffa987300568656c6c6f",
-    ),
-    Sample(
-        "relay",
-        None,
-        "a gateway opens a link; the arguments are protobuf fields",
-        "72706b250000000100000001d2f63f75800100000a0467616d6511e9030000000000001a056b65792d312007",
-    ),
-    Sample(
-        "magline",
-        "c2s",
-        "a heartbeat with its authentication tag as an option",
-        "7f660004000100120000000200000016001039e495eceb98b9d80efffc19afa7210c00000001",
-    ),
-    Sample(
-        "esnp",
-        None,
-        "a call of test/add: rows up to an END row, values that say their type",
-        "1e00000108170000052806616464170000063c08746573741100000811223344"
-        "556677881500000402610502150000040262050400000000",
-    ),
-)
-"""One message or two of each protocol."""
-
-BROKEN = Sample("comet", "c2s", "a topic that is longer than its frame", "000603010009406e")
+def _load_samples() -> tuple[Sample, ...]:
+    text = (resources.files(__package__ or "") / "samples.toml").read_text(encoding="utf-8")
+    return tuple(
+        Sample(
+            each["protocol"],
+            each.get("direction"),
+            each["title"],
+            bytes.fromhex(each["hex"]),
+            each.get("broken", False),
+        )
+        for each in tomllib.loads(text)["sample"]
+    )
 
 
-# -- a protocol of one's own -----------------------------------------------------------------
+SAMPLES = _load_samples()
+"""Messages of every built-in protocol."""
+
+
+# -- a custom protocol -----------------------------------------------------------------------
 
 
 class Reading(Layout):
-    """A thermometer reports."""
+    """A report of a thermometer."""
 
     mark: ClassVar[Annotated[bytes, Magic(b"TH")]]
-    """How a frame begins."""
+    """First bytes of a frame."""
     length: ClassVar[Length16]
-    """Bytes that follow."""
+    """Number of bytes that follow."""
     station: String8
-    """Where it hangs."""
+    """Location of the thermometer."""
     celsius: I16
     """Tenths of a degree."""
     battery: U8 = 100
@@ -105,21 +82,21 @@ class Reading(Layout):
 
 
 PROTOCOL = Protocol(name="thermo", title="thermo: a protocol in one class", frame=Reading)
-"""The protocol that the demo declares."""
+"""The protocol of the demo."""
 
 _NEXT = """\
 What to try next:
-  wirelake protocols show comet.message      every field of a layout, with its meaning
-  wirelake decode --help                     your own bytes: a tree, or JSON lines
-  wirelake dissector -o wirelake.lua        the same protocols in Wireshark
+  wirelake protocols show comet.message      every field of a layout, with its description
+  wirelake decode --help                     decode your own bytes, as a tree or JSON lines
+  wirelake dissector -o wirelake.lua         a Wireshark dissector for all protocols
   wirelake protocols reference tny           the reference page
-  docs/guides/declare-a-protocol.md           a protocol of your own, as a package
+  docs/guides/declare-a-protocol.md          declare your own protocol
 """
 
 
 def tour() -> Iterator[str]:
-    """All there is to see, line by line."""
-    for part in (_samples, _bad_bytes, _own):
+    """Return the tour, line by line."""
+    for part in (_samples, _malformed, _custom):
         yield from part()
     yield _NEXT.rstrip()
 
@@ -129,14 +106,13 @@ def _title(text: str) -> str:
 
 
 def _samples() -> Iterator[str]:
-    for sample in SAMPLES:
+    for sample in (each for each in SAMPLES if not each.broken):
         protocol = find_protocol(sample.protocol)
-        yield _title(f"{protocol.name}: {sample.words}")
-        data = bytes.fromhex(sample.hex)
-        yield from _tree(protocol, data, sample.direction)
-        message, _ = protocol.decode(data, direction=sample.direction)
-        same = protocol.encode(message) == data
-        yield f"encoded again: {len(data)} bytes, {'the same' if same else 'DIFFERENT'}"
+        yield _title(f"{protocol.name}: {sample.title}")
+        yield from _tree(protocol, sample.data, sample.direction)
+        message, _ = protocol.decode(sample.data, direction=sample.direction)
+        same = protocol.encode(message) == sample.data
+        yield f"encoded again: {len(sample.data)} bytes, {'the same' if same else 'DIFFERENT'}"
         yield ""
 
 
@@ -153,21 +129,21 @@ def _tree(protocol: Protocol, data: bytes, direction: Direction | None) -> Itera
     yield from tree_lines(root, data)
 
 
-def _bad_bytes() -> Iterator[str]:
-    protocol = find_protocol(BROKEN.protocol)
-    yield _title(f"bad bytes: {BROKEN.words}")
-    data = bytes.fromhex(BROKEN.hex)
-    yield from _tree(protocol, data, BROKEN.direction)
-    try:
-        protocol.decode(data, direction=BROKEN.direction)
-    except DecodeError as error:
-        place = f"field {error.field!r}, byte {error.offset}"
-        yield f"the decoder's answer: code {error.code!r}, {place}"
-    yield ""
+def _malformed() -> Iterator[str]:
+    for sample in (each for each in SAMPLES if each.broken):
+        protocol = find_protocol(sample.protocol)
+        yield _title(f"malformed bytes: {sample.title}")
+        yield from _tree(protocol, sample.data, sample.direction)
+        try:
+            protocol.decode(sample.data, direction=sample.direction)
+        except DecodeError as error:
+            place = f"field {error.field!r}, byte {error.offset}"
+            yield f"decode error: code {error.code!r}, {place}"
+        yield ""
 
 
-def _own() -> Iterator[str]:
-    yield _title("a protocol of one's own: this class is all there is to it")
+def _custom() -> Iterator[str]:
+    yield _title("a custom protocol, declared by one class")
     yield textwrap.indent(inspect.getsource(Reading).rstrip(), "    ")
     yield ""
     reading: Any = Reading(station="roof", celsius=-45)

@@ -1,6 +1,6 @@
-"""How the demo looks while it runs: steps with ticks, and a panel of what is going on.
+"""The display of the running demo: steps, and a panel of live figures, on standard error.
 
-It is on standard error. Where that is no terminal, each step is a plain line.
+Without a terminal each step is a plain line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["Display", "Step", "set_aside"]
+__all__ = ["Display", "Step", "redirected_stderr"]
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PER_S: Final = 8
@@ -25,18 +25,18 @@ _PER_S: Final = 8
 
 @dataclass
 class Step:
-    """Something that the demo does."""
+    """A step of the demo."""
 
     text: str
-    """What it does; later, what it has done."""
+    """What it does; when it is done, its result."""
     began: float = field(default_factory=time.monotonic)
     seconds: float | None = None
-    """How long it took; None while it is being done."""
+    """How long it took; None while it runs."""
     is_failed: bool = False
 
 
 class Display:
-    """Steps on a stream; they move if it is a terminal."""
+    """Steps on a stream; live if it is a terminal."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -45,7 +45,7 @@ class Display:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While it is entered, what changes is seen."""
+        """Draw the display while the block runs."""
         if not self._stream.isatty():
             yield
             return
@@ -64,7 +64,7 @@ class Display:
 
     @contextmanager
     def step(self, doing: str) -> Iterator[Step]:
-        """Shows what is being done, until it is done."""
+        """Show a step while the block runs."""
         if not self._stream.isatty():
             self._stream.write(f"{doing}\n")
             self._stream.flush()
@@ -80,7 +80,7 @@ class Display:
 
     @contextmanager
     def panel(self, rows: Callable[[], Sequence[tuple[str, str]]]) -> Iterator[None]:
-        """Shows names and values below the steps."""
+        """Show names and values below the steps while the block runs."""
         self._panel = rows
         try:
             yield
@@ -119,9 +119,11 @@ def _time(step: Step) -> str:
 
 
 @contextmanager
-def set_aside(log: Path) -> Iterator[TextIO]:
-    """Sends standard error into a file, for Java complains when it is killed; gives a stream to
-    what standard error was. With WIRELAKE_DEBUG nothing is set aside."""
+def redirected_stderr(log: Path) -> Iterator[TextIO]:
+    """Redirect standard error to a file, and yield a stream to the original.
+
+    Java writes to it when it is killed. With WIRELAKE_DEBUG nothing is redirected.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     if not os.environ.get("WIRELAKE_DEBUG"):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo.show import Display, set_aside
+from wirelake.cli.demo.display import Display, redirected_stderr
 
 
 def test_a_step_is_a_line_where_nobody_watches() -> None:
@@ -86,8 +86,8 @@ def test_standard_error_is_set_aside(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from wirelake.cli.demo.show import set_aside\n"
-        "with set_aside(Path('log')) as stream:\n"
+        "from wirelake.cli.demo.display import redirected_stderr\n"
+        "with redirected_stderr(Path('log')) as stream:\n"
         "    os.write(2, b'noise\\n')\n"
         "    os.system('echo child >&2')\n"
         "    stream.write('shown\\n')\n"
@@ -111,6 +111,6 @@ def test_nothing_is_set_aside_when_all_is_to_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WIRELAKE_DEBUG", "1")
-    with set_aside(tmp_path / "log"):
+    with redirected_stderr(tmp_path / "log"):
         os.write(2, b"noise\n")
     assert capfd.readouterr().err == "noise\n"
