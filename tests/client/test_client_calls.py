@@ -211,7 +211,7 @@ def test_without_a_connection_calls_wait_for_one() -> None:
         async with standing("tny") as stand, client_of(stand) as c:
             await stand.stop()
             await until(lambda: not c.connected)
-            with pytest.raises(ConnectionLost, match="there is no connection"):
+            with pytest.raises(ConnectionLost, match="not connected"):
                 await c.call(2, {"a": 1, "b": 2}, timeout_s=0.05)
             later = asyncio.create_task(c.call(2, {"a": 1, "b": 2}))
             await asyncio.sleep(0)

@@ -188,7 +188,7 @@ def test_calls_that_fail(run: Run, hub: Hub, protocol: str) -> None:
     slow = {"esnp": "test/sleep", "tny": "1003", "magline": "0x1003"}[protocol]
     sleep = f"{hub.url(protocol)}/{slow}"
     found = run("call", sleep, "ms=5000", *sign_on, "--timeout", "0.3")
-    assert found == (1, "", "wirelake: no answer in time\n")
+    assert found == (1, "", "wirelake: no reply in time\n")
 
 
 def test_wrong_tokens_are_one_line(run: Run, hub: Hub) -> None:

@@ -1,4 +1,4 @@
-"""The client: one shape for all protocols, over a connection that comes back by itself.
+"""The client: one interface for all protocols, over a connection that is replaced when lost.
 
     async with connect("esnp://127.0.0.1:9600", id="phone-1", token=token) as c:
         result = await c.call("test/add", {"a": 1, "b": 2})
@@ -8,11 +8,11 @@
 
 When the connection is lost:
 
-- a call that was under way fails with `ConnectionLost`; it is never sent again by itself;
-- what can be said twice without harm is said again on the next connection: subscribe, unsubscribe,
-  ack, and publish with an `id`;
-- what is asked meanwhile waits for the next connection, as long as its timeout allows;
-- subscriptions are made again, a magline session is resumed, tny goes on with its ids.
+- a pending call fails with `ConnectionLost`; it is never sent again;
+- idempotent requests are sent again on the next connection: subscribe, unsubscribe, ack, and
+  publish with an `id`;
+- new requests wait for the next connection, as long as their timeout allows;
+- subscriptions are restored, a magline session is resumed, tny continues its message ids.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def connect(url: str, **options: Any) -> Client:
 
 
 class Client(ReconnectingClient):
-    """A server as a client sees it, whatever the connection does."""
+    """A client of one server, which reconnects by itself."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -71,7 +71,7 @@ class Client(ReconnectingClient):
         timeout_s: float | None = None,
         trace: bool = False,
     ) -> Result:
-        """Calls a service and waits for its answer.
+        """Call a service and return its result.
 
         ESNP: `target` is `service/op`; a dict becomes DATA rows, bytes a PAYLOAD row, a pair of
         dict and bytes both; `trace` collects reports of who it passed by. tny and magline: a
@@ -83,7 +83,7 @@ class Client(ReconnectingClient):
     async def info(
         self, target: str, arguments: Any = None, *, timeout_s: float | None = None
     ) -> Result:
-        """Asks as an info: ESNP alone."""
+        """Call a service as an INFO (ESNP only)."""
         return await self._call(target, arguments, timeout_s, {"info": True})
 
     async def _call(
@@ -96,7 +96,7 @@ class Client(ReconnectingClient):
         return await connection.start_call(target, arguments, limit, options)
 
     async def announce(self, target: str, arguments: Any = None) -> None:
-        """Sends an event, which nobody answers: ESNP alone."""
+        """Send an event, which has no reply (ESNP only)."""
 
         async def send(connection: ClientConnection, _: float) -> None:
             connection.announce(target, arguments)
@@ -106,9 +106,9 @@ class Client(ReconnectingClient):
     async def stream(
         self, target: str, arguments: Any = None, *, timeout_s: float | None = None
     ) -> AsyncIterator[Result]:
-        """Calls a service that answers in parts, and gives each as it comes: ESNP alone.
+        """Call a service that replies in parts, and yield each part (ESNP only).
 
-        `timeout_s` is for all of it.
+        `timeout_s` is for the whole reply.
         """
         limit = self._limit(timeout_s)
         connection = await self._ready(asyncio.get_running_loop().time() + limit)
@@ -116,15 +116,15 @@ class Client(ReconnectingClient):
             yield part
 
     async def ping(self, *, timeout_s: float | None = None) -> float:
-        """Asks whether the server is there; how long the answer took, in seconds."""
+        """Send a heartbeat; return the time until its reply, in seconds."""
         return await self._once(timeout_s, lambda connection, _: connection.ping())
 
     # -- topics ------------------------------------------------------------------------------
 
     async def subscribe(self, *topics: str, ack: bool = True) -> None:
-        """Subscribes to topics, now and on every connection to come.
+        """Subscribe to topics, now and after every reconnect.
 
-        With `ack` a notification comes again until it is acknowledged; without, it counts as
+        With `ack` a notification is sent again until it is acknowledged; without, it counts as
         delivered when the server has written it. comet always acknowledges.
         """
         _some(topics)
@@ -137,7 +137,7 @@ class Client(ReconnectingClient):
             raise
 
     async def unsubscribe(self, *topics: str) -> None:
-        """Ends subscriptions."""
+        """End subscriptions."""
         _some(topics)
         for topic in topics:
             self._topics.pop(topic, None)
@@ -153,14 +153,14 @@ class Client(ReconnectingClient):
         id: str | None = None,  # noqa: A002
         ttl_s: float | None = None,
     ) -> Published:
-        """Publishes to a topic or to one client; it is on disk when this returns.
+        """Publish to a topic or to one client; it is on disk when this returns.
 
         `id` is an idempotency key: the same again is not delivered twice, so a publish that has
-        one is sent again when the connection is lost. `ttl_s` 0 reaches who is online, and is not
-        stored.
+        one is sent again when the connection is lost. With `ttl_s` 0 it reaches clients that are
+        online and is not stored.
         """
         if (topic is None) == (client is None):
-            raise BadCall("wanted either topic= or client=")
+            raise BadCall("expected either topic= or client=")
         data = content.encode() if isinstance(content, str) else bytes(content)
         given = {"topic": topic, "client": client, "content": data, "id": id, "ttl_s": ttl_s}
         arguments = {name: value for name, value in given.items() if value is not None}
@@ -185,7 +185,7 @@ class Client(ReconnectingClient):
             yield notification
 
     async def ack(self, *what: Notification | str) -> None:
-        """Acknowledges notifications, which the server then forgets."""
+        """Acknowledge notifications: the server does not send them again."""
         ids = [each.id if isinstance(each, Notification) else each for each in what]
         _some(ids)
         self._inbox.acking(ids)
@@ -193,13 +193,13 @@ class Client(ReconnectingClient):
         self._inbox.acked(ids)
 
     async def fetch(self) -> list[Notification]:
-        """What waits for an acknowledgement, oldest first: comet's list, as it is."""
+        """Unacknowledged notifications, oldest first (comet only)."""
         return await self._once(None, lambda connection, _: connection.fetch())
 
-    # -- what the connection tells -----------------------------------------------------------
+    # -- called by the connection ------------------------------------------------------------
 
     async def prepare(self, connection: ClientConnection) -> None:
-        """Subscribes again."""
+        """Subscribe again on a new connection."""
         for ack in (True, False):
             topics = [topic for topic, wanted in self._topics.items() if wanted is ack]
             if not topics:
@@ -207,26 +207,26 @@ class Client(ReconnectingClient):
             try:
                 await connection.subscribe(topics, ack, self.settings.timeout_s)
             except CallFailed as error:
-                _log.warning("the server no longer takes %s: %s", ", ".join(topics), error)
+                _log.warning("cannot subscribe to %s again: %s", ", ".join(topics), error)
 
     def on_ready(self, connection: ClientConnection) -> None:
-        """What waited may be fetched now."""
+        """Fetch waiting notifications, where the protocol has a list of them."""
         self._inbox.connected(connection.fetches)
 
     def on_finished(self, error: ClientError | None) -> None:
-        """Ends the loops over notifications."""
+        """End the loops over notifications."""
         self._inbox.end(error)
 
     @property
     def full(self) -> bool:
-        """Whether more notifications wait than may."""
+        """Whether more notifications wait than allowed."""
         return self._inbox.full
 
     def notified(self, notification: Notification) -> None:
-        """A notification came."""
+        """Take a notification."""
         self._inbox.pushed(notification)
 
-    # -- work behind the scenes --------------------------------------------------------------
+    # -- background tasks --------------------------------------------------------------------
 
     def _fetch_soon(self) -> None:
         self._spawn(self._fetch_page())
@@ -252,10 +252,10 @@ class Client(ReconnectingClient):
         try:
             await self.ack(number)
         except ClientError as error:
-            _log.info("%s is not acknowledged yet: %s", number, error)
+            _log.info("cannot acknowledge %s yet: %s", number, error)
 
 
 def _some(given: Iterable[str]) -> None:
     names = list(given)
     if not names or not all(isinstance(each, str) and each for each in names):
-        raise BadCall("wanted at least one name, and none empty")
+        raise BadCall("expected at least one name, and no empty ones")

@@ -59,7 +59,7 @@ class CometConnection(ClientConnection):
     session: ClientSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:  # noqa: ARG002
-        """A new session: comet keeps nothing from one connection to the next."""
+        """A new session: comet has no resumption."""
         settings = self.settings
         given: dict[str, Any] = {}
         if settings.heartbeat_s is not None:
@@ -71,7 +71,7 @@ class CometConnection(ClientConnection):
         return ClientSession(options, now=now)
 
     async def sign_on(self) -> None:
-        """Signs on and agrees on a key, when there is an id."""
+        """Sign on and exchange keys, when there is an id."""
         settings = self.settings
         if settings.id is None:
             return
@@ -111,13 +111,13 @@ class CometConnection(ClientConnection):
 
     @property
     def awaiting_reply(self) -> bool:
-        """Whether a reply is to come."""
+        """Whether the server owes a reply."""
         return bool(self.session.unanswered)
 
     # -- asking ------------------------------------------------------------------------------
 
     def ask(self, command: Command) -> asyncio.Future[Any]:
-        """Sends a command; the future is its reply."""
+        """Send a command; the future has its reply."""
         try:
             self.begin_send().send(command)
         except SessionError as error:
@@ -127,28 +127,28 @@ class CometConnection(ClientConnection):
         return self.wait_for(id(command))
 
     async def subscribe(self, topics: Sequence[str], ack: bool, timeout_s: float) -> None:  # noqa: ARG002
-        """Subscribes; every notification of comet is acknowledged."""
+        """Subscribe to topics; comet acknowledges every notification."""
         for part in _parts(topics):
             await self.ask(Subscribe(topics=part))
 
     async def unsubscribe(self, topics: Sequence[str], timeout_s: float) -> None:  # noqa: ARG002
-        """Ends subscriptions."""
+        """End subscriptions."""
         for part in _parts(topics):
             await self.ask(Unsubscribe(topics=part))
 
     async def ack(self, ids: Sequence[str], timeout_s: float) -> None:  # noqa: ARG002
-        """Acknowledges notifications."""
+        """Acknowledge notifications."""
         for part in _parts(ids):
             await self.ask(MessageAck(msg_ids=part))
 
     async def fetch(self) -> list[Notification]:
-        """Asks for what waits; the oldest, as many as fit one list."""
+        """Unacknowledged notifications: the oldest, as many as fit one list."""
         reply = await self.ask(GetMessageList())
         assert isinstance(reply, MessageList)
         return [_notification(each, each.content) for each in reply.messages]
 
     async def ping(self) -> float:
-        """Says heartbeat."""
+        """Send a heartbeat."""
         began = self.loop.time()
         await self.ask(Heartbeat())
         return self.loop.time() - began
@@ -156,7 +156,7 @@ class CometConnection(ClientConnection):
     # -- hearing -----------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Gives replies to who asked, and notifications to the client."""
+        """Complete the command that a message answers, or pass a notification on."""
         match event:
             case Notified(notification=message, content=content):
                 self.owner.notified(_notification(message, content))
@@ -173,5 +173,5 @@ def _notification(message: Message, content: bytes) -> Notification:
 
 
 def _parts(items: Sequence[str]) -> list[tuple[str, ...]]:
-    """Lists that any server can read."""
+    """Split a list into parts that any server accepts."""
     return [tuple(items[at : at + SEND_COUNT]) for at in range(0, len(items), SEND_COUNT)]

@@ -283,7 +283,7 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def end_error(self) -> ConnectionLost:
         """The error of calls on a closed connection."""
-        return ConnectionLost(f"the connection ended: {self.reason or 'closed'}")
+        return ConnectionLost(f"the connection was closed: {self.reason or 'closed'}")
 
     def _events(self) -> None:
         while events := self.session.events():

@@ -1,14 +1,14 @@
-"""What can go wrong for a client.
+"""The errors of a client.
 
 ClientError
-├── BadCall            it cannot be asked like this: a wrong URL, target, value or option
-│   └── Unsupported    the protocol has no such thing
-├── CallFailed         the peer answered that it failed: `code` and `text`
-├── Refused            the server, or a limit, lets us do no more: `code` and `text`
-│   └── AuthFailed     the id or the token is wrong; nothing is tried again
-├── Timeout            no answer came in time; it may have been carried out
-└── ConnectionLost     the connection ended, or there is none; a call that was under way may
-                       have been carried out, and is never sent again by itself
+├── BadCall            an invalid URL, target, value or option
+│   └── Unsupported    the protocol does not support it
+├── CallFailed         the server replied that the call failed: `code` and `text`
+├── Refused            the server refuses, or a limit is reached: `code` and `text`
+│   └── AuthFailed     the id or the token is wrong; there is no retry
+├── Timeout            no reply in time; the call may have been carried out
+└── ConnectionLost     the connection is closed or cannot be made; a pending call may
+                       have been carried out, and is never sent again
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """The base of all that a client raises."""
+    """The base class of the client's errors."""
 
 
 class BadCall(ClientError, ValueError):  # noqa: N818
-    """It cannot be asked like this; nothing was sent."""
+    """An invalid URL, target, value or option; nothing was sent."""
 
 
 class Unsupported(BadCall):
-    """The protocol has no such thing; nothing was sent."""
+    """The protocol does not support this; nothing was sent."""
 
 
 class _Answered(ClientError):  # noqa: N818
-    """Somebody said no, with a code of the protocol, and perhaps in words."""
+    """A refusal: a code of the protocol, and perhaps a text."""
 
     def __init__(self, code: int | str, text: str = ""):
         super().__init__(code, text)
@@ -53,7 +53,7 @@ class _Answered(ClientError):  # noqa: N818
 
 
 class CallFailed(_Answered):
-    """The peer answered that a call failed.
+    """The server replied that a call failed.
 
     `code` is tny's result code, magline's error number, comet's error code, or `error` for ESNP,
     which has words alone.
@@ -61,7 +61,7 @@ class CallFailed(_Answered):
 
 
 class Refused(_Answered):
-    """The server does not let us in, or a limit is reached."""
+    """The server refuses the connection, or a limit is reached."""
 
 
 class AuthFailed(Refused):
@@ -69,15 +69,15 @@ class AuthFailed(Refused):
 
 
 class Timeout(ClientError, TimeoutError):  # noqa: N818
-    """No answer came in time."""
+    """No reply in time."""
 
 
 class ConnectionLost(ClientError, ConnectionError):  # noqa: N818
-    """The connection ended, or there is none."""
+    """The connection is closed or cannot be made."""
 
 
 def session_error(error: SessionError, *, closed: bool) -> ClientError:
-    """What a session refused, as a client says it."""
+    """Convert the error of a session."""
     if closed:
         return ConnectionLost("the connection is closed")
     if error.code == "too_busy":

@@ -61,19 +61,19 @@ __all__ = [
 def address_rows(target: str) -> tuple[Row, ...]:
     """The rows of `service/op`, or of an `esnp://` URL with more parts."""
     if not isinstance(target, str):
-        raise BadCall("wanted a target like test/add")
+        raise BadCall("expected a target such as test/add")
     url = target if "://" in target else f"esnp://_/{target.strip('/')}"
     try:
         where = parse_url(url)
     except WireError as error:
         raise BadCall(f"{target}: {error}") from error
     if where.service is None or where.op is None:
-        raise BadCall(f"{target!r}: wanted a service and an operation, like test/add")
+        raise BadCall(f"{target!r}: expected a service and an operation, such as test/add")
     return tuple(Address(kind=kind, value=value) for kind, value in address_to_pairs(where))
 
 
 def body_rows(arguments: Any) -> tuple[Row, ...]:
-    """The rows of what a caller gave: names and values, or bytes, or both as a pair."""
+    """The rows of arguments: names and values, or bytes, or both as a pair."""
     match arguments:
         case None:
             return ()
@@ -83,11 +83,11 @@ def body_rows(arguments: Any) -> tuple[Row, ...]:
             try:
                 return data_rows(arguments)
             except WireError as error:
-                raise BadCall(f"this cannot be said in ESNP: {error}") from error
+                raise BadCall(f"cannot be encoded in ESNP: {error}") from error
         case (Mapping() as named, bytes() as body):
             return (*body_rows(named), *body_rows(body))
         case _:
-            raise BadCall("wanted a dict of values, bytes, or a pair of both")
+            raise BadCall("expected a dict of values, bytes, or a pair of both")
 
 
 def read_body(messages: Iterable[Message]) -> tuple[bytes, dict[str, Any]]:
@@ -102,7 +102,7 @@ _NOTIFY: Final = (HUB_SERVICE, NOTIFY)
 
 
 class _Open:
-    """A call under way."""
+    """A pending call."""
 
     __slots__ = ("each", "messages", "parts", "traces")
 
@@ -120,14 +120,14 @@ class EsnpConnection(ClientConnection):
     session: EsnpSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> EsnpSession:  # noqa: ARG002
-        """A session whose ids differ between runs."""
+        """A new session; its ids differ between runs."""
         self._open: dict[int, _Open] = {}
         dialect = cast(Literal["seed", "go"], self.settings.dialect or "seed")
         options = SessionOptions(dialect=dialect)
         return EsnpSession(Role.CLIENT, options, first_id=1 + secrets.randbits(62), now=now)
 
     async def sign_on(self) -> None:
-        """Calls hub/auth, when there is an id."""
+        """Call hub/auth, when there is an id."""
         if self.settings.id is None:
             return
         who = {"id": self.settings.id, "token": self.settings.token}
@@ -138,7 +138,7 @@ class EsnpConnection(ClientConnection):
 
     @property
     def awaiting_reply(self) -> bool:
-        """Whether a call is under way."""
+        """Whether a call is pending."""
         return bool(self.session.calls)
 
     # -- asking ------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class EsnpConnection(ClientConnection):
     def start_call(
         self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
     ) -> asyncio.Future[Result]:
-        """Sends a call to `service/op`; options are `info`, `trace` and `each`."""
+        """Call `service/op`; options are `info`, `trace` and `each`."""
         flag = FlagType.INFO if options.get("info") else FlagType.REQUEST
         flags = _ASYNC_TRACE if options.get("trace") else _ASYNC
         rows = [*address_rows(target), *body_rows(arguments)]
@@ -160,14 +160,14 @@ class EsnpConnection(ClientConnection):
         return self.wait_for(number)
 
     def announce(self, target: Any, arguments: Any) -> None:
-        """Sends an event, which has no answer."""
+        """Send an event, which has no reply."""
         try:
             self.begin_send().announce([*address_rows(target), *body_rows(arguments)])
         except SessionError as error:
             raise self.refused(error) from error
 
     async def stream(self, target: Any, arguments: Any, timeout_s: float) -> AsyncIterator[Result]:
-        """Calls, and gives each part of the answer as it comes."""
+        """Call a service, and yield each part of its reply."""
         parts: asyncio.Queue[Result | None] = asyncio.Queue()
         done = self.start_call(target, arguments, timeout_s, {"each": parts.put_nowait})
         done.add_done_callback(lambda _: parts.put_nowait(None))
@@ -177,17 +177,17 @@ class EsnpConnection(ClientConnection):
             await done
         finally:
             if not done.cancel() and not done.cancelled():
-                done.exception()  # whoever stopped listening does not want to know
+                done.exception()  # the caller stopped iterating
 
     async def hub_call(
         self, name: str, arguments: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:
-        """Calls the service `hub`."""
+        """Call the hub itself."""
         result = await self.start_call(f"{HUB_SERVICE}/{name}", arguments, timeout_s, {})
         return result.data
 
     async def ping(self) -> float:
-        """The protocol has no heartbeat: any answer will do, one that says no as well."""
+        """Send an INFO. ESNP has no heartbeat, and any reply will do, a refusal too."""
         began = self.loop.time()
         with contextlib.suppress(Failure):
             await self.start_call(
@@ -198,7 +198,7 @@ class EsnpConnection(ClientConnection):
     # -- hearing -----------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Gives answers to who asked, and notifications to the client."""
+        """Complete the call that a message answers, or pass a notification on."""
         match event:
             case Answered():
                 self._take_answer(event)
@@ -249,7 +249,7 @@ def _result(messages: Iterable[Message], last: Message, call: _Open) -> Result:
 
 def _no_answer(code: str) -> ClientError:
     if code == "timeout":
-        return Timeout("no answer in time")
+        return Timeout("no reply in time")
     if code == "connection_lost":
         return ConnectionLost("the connection ended before the reply arrived")
     return Failure(code, "the answer is too large")

@@ -26,12 +26,12 @@ REMEMBERED: Final = 10_000
 
 
 class Inbox:
-    """What came and was not taken yet."""
+    """Notifications that the application has not taken yet."""
 
     def __init__(self, limit: int, fetch: Callable[[], None], ack_again: Callable[[str], None]):
         self.limit = limit
         self.taken = False
-        """Whether anybody has asked for notifications."""
+        """Whether the application iterates over notifications."""
         self._fetch = fetch
         self._ack_again = ack_again
         self._queue: deque[Notification] = deque()
@@ -46,13 +46,13 @@ class Inbox:
 
     @property
     def full(self) -> bool:
-        """Whether more waits than may."""
+        """Whether more notifications wait than allowed."""
         return len(self._queue) + len(self._held) >= self.limit
 
     # -- the connection's side ---------------------------------------------------------------
 
     def connected(self, fetches: bool) -> None:
-        """A new connection; where the protocol `fetches`, something may wait at the server."""
+        """Start with a new connection; where the protocol `fetches`, fetch what waits."""
         self._page.clear()
         self._behind = fetches
         self._fetching = False
@@ -60,7 +60,7 @@ class Inbox:
             self._next_page()
 
     def pushed(self, notification: Notification) -> None:
-        """The server pushed a notification."""
+        """Take a pushed notification."""
         if self._behind:
             self._held.append(notification)
             self._more.set()
@@ -68,7 +68,7 @@ class Inbox:
             self._add(notification)
 
     def fetched(self, page: Iterable[Notification]) -> None:
-        """A page came; an empty one says that nothing more waits."""
+        """Take a fetched page; an empty one ends fetching."""
         self._fetching = False
         page = list(page)
         self._page = {each.id for each in page}
@@ -85,14 +85,14 @@ class Inbox:
         self._more.set()
 
     def end(self, error: ClientError | None) -> None:
-        """Nothing more will come."""
+        """End the iteration."""
         self._over = True
         self._error = error
         self._let_out()
         self._more.set()
 
     def acked(self, ids: Iterable[str]) -> None:
-        """The server has taken acknowledgements."""
+        """Note that the server has these acknowledgements."""
         for each in ids:
             self._remember(each, True)
             self._page.discard(each)
@@ -123,10 +123,10 @@ class Inbox:
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    # -- the application's side --------------------------------------------------------------
+    # -- for the hub -------------------------------------------------------------------------
 
     def acking(self, ids: Iterable[str]) -> None:
-        """The application acknowledges; should these come again, it has done so."""
+        """Note that the application acknowledges these, in case they are sent again."""
         for each in ids:
             self._remember(each, True)
 

@@ -30,7 +30,7 @@ def json_arguments(arguments: dict[str, Any]) -> bytes:
 
 
 def body_of(arguments: Any) -> bytes:
-    """The body of a call: bytes as they are, anything else as JSON."""
+    """The body of a call: bytes unchanged, anything else as JSON."""
     if arguments is None:
         return b""
     if isinstance(arguments, bytes | bytearray | memoryview):
@@ -38,11 +38,11 @@ def body_of(arguments: Any) -> bytes:
     try:
         return msgspec.json.encode(arguments)
     except (TypeError, ValueError) as error:
-        raise BadCall(f"this cannot be written as JSON: {error}") from error
+        raise BadCall(f"cannot be encoded as JSON: {error}") from error
 
 
 def refusal_text(body: bytes) -> str:
-    """What the body of a refusal says: the hub's JSON has a `text`, others say it as it is."""
+    """The text of a refusal: `text` of the hub's JSON, or the body of other servers."""
     try:
         data = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -53,7 +53,7 @@ def refusal_text(body: bytes) -> str:
 
 
 def pushed(body: bytes) -> Notification | None:
-    """The notification in the JSON body of a push; None when it is none."""
+    """The notification in the JSON body of a push; None when it is invalid."""
     try:
         data = msgspec.json.decode(body)
         return notification_of(data) if isinstance(data, dict) else None
@@ -62,7 +62,7 @@ def pushed(body: bytes) -> Notification | None:
 
 
 def notification_of(data: dict[str, Any]) -> Notification:
-    """The notification that names and values say."""
+    """The notification of decoded fields."""
     return Notification(
         id=str(data.get("id", "")),
         content=content_of(data),

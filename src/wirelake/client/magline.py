@@ -42,20 +42,20 @@ _HANDSHAKE = "handshake"
 
 
 class MaglineConnection(NumberedConnection):
-    """One magline connection; it resumes the one before, when the server still knows it."""
+    """One magline connection; it resumes the session of the one before, if the server can."""
 
     protocol: ClassVar[str] = "magline"
     auth_code = int(ErrorNumber.AUTH)
     session: ClientSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:
-        """The session of the next attempt, or the first."""
+        """A session that resumes the previous one, or a new one."""
         self.resumed = False
-        """Whether the server still knew us."""
+        """Whether the session was resumed."""
         self.signed_on = False
         """Whether the session that a ticket would resume is signed on."""
         self.spoilt = False
-        """Whether the next attempt must begin anew."""
+        """Whether the next attempt must not resume."""
         self._refused: int | None = None
         if isinstance(previous, MaglineConnection) and not previous.spoilt:
             self.signed_on = previous.signed_on
@@ -78,14 +78,14 @@ class MaglineConnection(NumberedConnection):
         return ClientSession(options, key=key, entropy=os.urandom, now=now)
 
     def begin(self) -> None:
-        """Says SYN, or reSYN."""
+        """Send SYN, or reSYN."""
         self._shaken: asyncio.Future[None] = self.wait_for(_HANDSHAKE)
         self.session.connect()
 
     async def sign_on(self) -> None:
-        """Waits for the keys, then asks business command 10, when there is an id.
+        """Wait for the keys, then call business command 10, when there is an id.
 
-        Who resumes a session that was signed on need not do so again.
+        A resumed session that was signed on stays signed on.
         """
         try:
             await self._shaken
@@ -106,11 +106,11 @@ class MaglineConnection(NumberedConnection):
 
     @property
     def awaiting_reply(self) -> bool:
-        """Whether an answer or a PON is to come."""
+        """Whether the server owes a reply or a PON."""
         return bool(self.session.in_flight) or self.session.timers.at("pon") is not None
 
     def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
-        """Asks; the answer is matched by the Seq of the request."""
+        """Send a request; its reply is matched by Seq."""
         try:
             seq = self.begin_send().send(Request(number, body, timeout_s))
         except SessionError as error:
@@ -118,7 +118,7 @@ class MaglineConnection(NumberedConnection):
         return self.wait_for(seq)
 
     async def ping(self) -> float:
-        """Says PIN; the session measures."""
+        """Send PIN; the session measures the time."""
         try:
             number = self.begin_send().ping()
         except SessionError as error:
@@ -127,14 +127,14 @@ class MaglineConnection(NumberedConnection):
         return taken
 
     def on_event(self, event: Event) -> None:
-        """Gives answers to who asked, and notifications to the client."""
+        """Complete the call that a message answers, or pass a notification on."""
         match event:
             case Replied(seq=seq, data=data):
                 self.answer(seq, Result(data))
             case RequestFailed(seq=seq, error_number=number):
                 self.fail(seq, Failure(number, _why(number)))
             case RequestLost(seq=seq, code=code):
-                lost = Timeout("no answer in time")
+                lost = Timeout("no reply in time")
                 ended = ConnectionLost("the connection ended before the reply arrived")
                 self.fail(seq, lost if code == "timeout" else ended)
             case Pushed(business_cmd=number, data=data) if number == NOTIFY_NUMBER:
@@ -152,7 +152,7 @@ class MaglineConnection(NumberedConnection):
 
 
 def _why(number: int) -> str:
-    """The name of an error number, in words."""
+    """The name of an error number."""
     try:
         return ErrorNumber(number).name.lower().replace("_", " ")
     except ValueError:

@@ -25,19 +25,19 @@ __all__ = ["NumberedConnection", "number_of"]
 
 
 class NumberedConnection(ClientConnection):
-    """A connection whose calls have numbers."""
+    """A connection of a protocol with service numbers."""
 
     auth_code: int
-    """What the server says when an id or a token is wrong."""
+    """The code of a wrong id or token."""
 
     @abstractmethod
     def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
-        """Sends a request; the future is its answer."""
+        """Send a request; the future has its result."""
 
     def start_call(
         self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
     ) -> asyncio.Future[Result]:
-        """Sends a call to a number."""
+        """Call a service by its number."""
         if options:
             raise Unsupported(f"{self.protocol} has no {next(iter(options))}")
         return self.send_request(number_of(target), body_of(arguments), timeout_s)
@@ -45,12 +45,12 @@ class NumberedConnection(ClientConnection):
     async def hub_call(
         self, name: str, arguments: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:
-        """Calls the hub itself, in JSON."""
+        """Call the hub itself, in JSON."""
         result = await self.send_request(CALLS[name].number, json_arguments(arguments), timeout_s)
         return result.data
 
     async def prove(self) -> None:
-        """Signs on, when there is an id."""
+        """Sign on, when there is an id."""
         settings = self.settings
         if settings.id is None:
             return
@@ -64,12 +64,12 @@ class NumberedConnection(ClientConnection):
 
 
 def number_of(target: Any) -> int:
-    """A call's number, also from text like 1002 or 0x1002."""
+    """The number of a target, as an int or as text such as 1002 or 0x1002."""
     if isinstance(target, str):
         try:
             target = int(target, 0)
         except ValueError:
             target = None
     if not isinstance(target, int) or target < 0:
-        raise BadCall("wanted the number of a call, like 1002 or 0x1002")
+        raise BadCall("expected the number of a service, such as 1002 or 0x1002")
     return target

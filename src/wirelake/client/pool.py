@@ -42,11 +42,11 @@ class RpcPool:
 
     @property
     def connected(self) -> int:
-        """How many connections there are now."""
+        """The number of open connections."""
         return sum(client.connected for client in self._clients)
 
     async def open(self) -> None:
-        """Connects; ClientError when one connection cannot be made, and then there is none."""
+        """Connect; ClientError when one connection cannot be made, and then all are closed."""
         found = await asyncio.gather(*(c.open() for c in self._clients), return_exceptions=True)
         for error in found:
             if isinstance(error, BaseException):
@@ -54,17 +54,17 @@ class RpcPool:
                 raise error
 
     async def close(self) -> None:
-        """Says close_session on all connections."""
+        """Close all connections."""
         await asyncio.gather(*(client.close() for client in self._clients))
 
     async def call(
         self, target: str | int, arguments: Any = None, *, timeout_s: float | None = None
     ) -> Result:
-        """Calls a service: see `Client.call`."""
+        """Call a service: see `Client.call`."""
         return await self._pick().call(target, arguments, timeout_s=timeout_s)
 
     def _pick(self) -> Client:
-        """The least busy of those that are connected; equals take turns."""
+        """The least busy connected client; equals take turns."""
         self._turn += 1
         turned = self._clients[self._turn % len(self._clients) :]
         order = turned + self._clients[: len(self._clients) - len(turned)]

@@ -1,6 +1,6 @@
-"""A connection that comes back by itself: dialled, signed on, prepared, and replaced when lost.
+"""A connection that is dialled, signed on, prepared, and replaced when it is lost.
 
-What a client can be asked is in `client.py`; here is how it gets a connection to ask by.
+The calls of a client are in `client.py`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class ReconnectingClient(ABC):
-    """Whoever has a connection for as long as it is open."""
+    """A client that keeps a connection open."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
         self.connects = 0
-        """How many connections there were."""
+        """The number of connections made so far."""
         self._connection: ClientConnection | None = None
         self._last: ClientConnection | None = None
         self._over: ClientError | None = None
@@ -43,28 +43,28 @@ class ReconnectingClient(ABC):
         self._supervisor: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    # -- what a client gives -----------------------------------------------------------------
+    # -- provided by the client --------------------------------------------------------------
 
     @abstractmethod
     async def prepare(self, connection: ClientConnection) -> None:
-        """Says again what every connection must be told."""
+        """Restore on a new connection what the client needs (subscriptions)."""
 
     @abstractmethod
     def on_ready(self, connection: ClientConnection) -> None:
-        """A connection is ready."""
+        """Called when a connection is ready."""
 
     @abstractmethod
     def on_finished(self, error: ClientError | None) -> None:
-        """There will be no more connections: an error, or closed as asked."""
+        """Called at the end: with the error, or None when the client was closed."""
 
     @property
     @abstractmethod
     def full(self) -> bool:
-        """Whether more notifications wait than may."""
+        """Whether more notifications wait than allowed."""
 
     @abstractmethod
     def notified(self, notification: Notification) -> None:
-        """A notification came."""
+        """Take a notification."""
 
     # -- the connection ----------------------------------------------------------------------
 
@@ -77,28 +77,28 @@ class ReconnectingClient(ABC):
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now, signed on and subscribed."""
+        """Whether there is a connection, signed on and subscribed."""
         return self._connection is not None and self._connection.open
 
     @property
     def busy(self) -> int:
-        """How many answers are awaited."""
+        """The number of pending calls."""
         return self._connection.busy if self._connection is not None else 0
 
     @property
     def resumed(self) -> bool:
-        """Whether this connection goes on with the session of the one before (magline)."""
+        """Whether the connection resumed the session of the one before (magline)."""
         return bool(getattr(self._connection, "resumed", False))
 
     async def open(self) -> None:
-        """Connects and signs on, once: ClientError when that fails."""
+        """Connect and sign on, without a retry; ClientError when that fails."""
         if self._supervisor is not None:
-            raise BadCall("this client is open")
+            raise BadCall("the client is already open")
         connection = await self._connect()
         self._supervisor = asyncio.create_task(self._keep(connection))
 
     async def close(self) -> None:
-        """Says close_session; what is under way fails."""
+        """Close the connection; pending calls fail."""
         supervisor = self._supervisor
         self._finish(ConnectionLost("the client is closed"), told=False)
         tasks = [*self._tasks, *([supervisor] if supervisor is not None else [])]
@@ -109,7 +109,7 @@ class ReconnectingClient(ABC):
             await self._last.close()
 
     async def _connect(self) -> ClientConnection:
-        """One attempt; when it succeeds the connection is ready for use."""
+        """Make one attempt, until the connection is ready for use."""
         connection = await dial(self.settings, self, self._last)
         self._last = connection
         try:
@@ -131,7 +131,7 @@ class ReconnectingClient(ABC):
         return connection
 
     async def _keep(self, connection: ClientConnection) -> None:
-        """Waits for the end of each connection, and makes the next."""
+        """Replace the connection whenever it is lost."""
         backoff = Backoff(self.settings.backoff_s, self.settings.max_backoff_s)
         while True:
             began = connection.loop.time()
@@ -159,7 +159,7 @@ class ReconnectingClient(ABC):
             except ClientError as error:
                 _log.info("%s: %s", self.settings.where.place, error)
                 if resumes and self._last is not None and not _resumes(self._last):
-                    backoff.at_once()  # the session is not known any more: begin anew
+                    backoff.at_once()  # the server has dropped the session: connect without it
 
     def _finish(self, error: ClientError, *, told: bool = True) -> None:
         self._over = self._over or error
@@ -168,7 +168,7 @@ class ReconnectingClient(ABC):
         self._changed.set()
 
     async def _ready(self, deadline: float) -> ClientConnection:
-        """The connection, or the next one, if it comes by then."""
+        """The connection, or the next one if it is made before the deadline."""
         while True:
             if self._over is not None:
                 raise self._over
@@ -179,32 +179,32 @@ class ReconnectingClient(ABC):
                 raise BadCall("open the client first: async with connect(...) as c")
             try:
                 async with asyncio.timeout_at(deadline):
-                    if connection is not None:  # it ends: that is being told
+                    if connection is not None:  # it is closing: wait for the end
                         await asyncio.shield(connection.lost)
                         await asyncio.sleep(0)
                     else:
                         await self._changed.wait()
             except TimeoutError:
                 place = self.settings.where.place
-                raise ConnectionLost(f"{place}: there is no connection") from None
+                raise ConnectionLost(f"{place}: not connected") from None
 
     def _limit(self, timeout_s: float | None) -> float:
         if timeout_s is None:
             return self.settings.timeout_s
         if not timeout_s > 0:
-            raise BadCall("timeout_s: wanted more than 0")
+            raise BadCall("timeout_s: expected more than 0")
         return timeout_s
 
     async def _once(
         self, timeout_s: float | None, ask: Callable[[ClientConnection, float], Awaitable[T]]
     ) -> T:
-        """Asks once; the answer, or the error, of this one attempt."""
+        """Make one attempt."""
         limit = self._limit(timeout_s)
         deadline = asyncio.get_running_loop().time() + limit
         return await _within(deadline, ask(await self._ready(deadline), limit))
 
     async def _again(self, ask: Callable[[ClientConnection, float], Awaitable[T]]) -> T:
-        """Asks until there is an answer: for what can be said twice without harm."""
+        """Repeat an idempotent request until there is a reply."""
         deadline = asyncio.get_running_loop().time() + self.settings.timeout_s
         while True:
             connection = await self._ready(deadline)
@@ -228,7 +228,7 @@ async def _within(deadline: float, work: Awaitable[T]) -> T:
     except TimeoutError as error:
         if isinstance(error, Timeout):
             raise
-        raise Timeout("no answer in time") from None
+        raise Timeout("no reply in time") from None
 
 
 def _resumes(connection: ClientConnection) -> bool:

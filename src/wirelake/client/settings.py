@@ -34,16 +34,16 @@ class Settings:
     reconnect: bool = True
     """Whether to connect again when the connection is lost."""
     backoff_s: float = 0.1
-    """The first wait before connecting again; it doubles, and up to half of it is left to chance,
-    so that thousands of clients do not come back at once."""
+    """The first delay before reconnecting. It doubles, and up to half of it is random, so that
+    thousands of clients do not reconnect at once."""
     max_backoff_s: float = 30.0
-    """The longest wait: a server that was away for an hour has its clients back within this."""
+    """The longest delay: after an outage all clients are back within this time."""
     connect_timeout_s: float = 10.0
-    """For the connection itself, TLS included."""
+    """For the TCP connection, TLS included."""
     sign_on_timeout_s: float = 15.0
-    """For handshake and signing on; a hub lets addresses that failed before wait four seconds."""
+    """For handshake and sign-on; a hub delays addresses with failures by up to four seconds."""
     timeout_s: float = 10.0
-    """For an answer, and for a connection to ask by, unless a call says otherwise."""
+    """For a reply, and for a connection to send on, unless a call has its own."""
     heartbeat_s: float | None = None
     """Heartbeat interval; None is the protocol's own. ESNP has no heartbeat."""
     dialect: str | None = None
@@ -51,7 +51,7 @@ class Settings:
     pinned: bytes | None = None
     """The server's public key, 32 bytes or 64 hex digits: magline and comet."""
     psk: bytes | None = field(default=None, repr=False)
-    """A key that both sides hold, 32 bytes or 64 hex digits: magline."""
+    """A pre-shared key, 32 bytes or 64 hex digits: magline."""
     anonymous: bool = False
     """Accept any magline server: protects from eavesdroppers, not from a man in the middle."""
     allow_plaintext: bool | None = None

@@ -47,14 +47,14 @@ _SUCCESS = int(ResultCode.SUCCESS)
 
 
 class TnyConnection(NumberedConnection):
-    """One tny connection; message ids go on where the last one stopped."""
+    """One tny connection; it continues the message ids of the one before."""
 
     protocol: ClassVar[str] = "tny"
     auth_code = int(ResultCode.AUTH_FAILED)
     session: ClientSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:
-        """A session that pings, and goes on with the ids of the one before."""
+        """A session that pings, and continues the ids of the previous one."""
         self._pings: deque[object] = deque()
         beat = self.settings.heartbeat_s or _PING_S
         options = ClientOptions(
@@ -67,16 +67,16 @@ class TnyConnection(NumberedConnection):
         return ClientSession(options, first_id=first, epoch_ms=epoch_ms, random=os.urandom, now=now)
 
     async def sign_on(self) -> None:
-        """Asks protocol 10, when there is an id."""
+        """Call protocol 10, when there is an id."""
         await self.prove()
 
     @property
     def awaiting_reply(self) -> bool:
-        """Whether a response or a pong is to come."""
+        """Whether the server owes a response or a pong."""
         return bool(self.session.in_flight or self._pings)
 
     def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
-        """Asks; the answer is matched by the id of the message."""
+        """Send a request; its response is matched by the message id."""
         try:
             message_id = self.begin_send().request(number, body, timeout_s=timeout_s)
         except SessionError as error:
@@ -84,7 +84,7 @@ class TnyConnection(NumberedConnection):
         return self.wait_for(message_id)
 
     async def ping(self) -> float:
-        """Says ping; pongs come in order."""
+        """Send a ping; pongs come in order."""
         began = self.loop.time()
         self.begin_send().ping()
         self._pings.append(key := object())
@@ -92,7 +92,7 @@ class TnyConnection(NumberedConnection):
         return self.loop.time() - began
 
     def on_event(self, event: Event) -> None:
-        """Gives answers to who asked, and notifications to the client."""
+        """Complete the call that a message answers, or pass a notification on."""
         match event:
             case Replied(request=request, response=response):
                 self._take_response(request, response)
@@ -116,7 +116,7 @@ class TnyConnection(NumberedConnection):
 
     def _no_answer(self, code: str) -> ClientError:
         if code == "timeout":
-            return Timeout("no answer in time")
+            return Timeout("no reply in time")
         if self.session.last_code == self.auth_code:
-            return AuthFailed(self.auth_code, "the server wants another id or token")
+            return AuthFailed(self.auth_code, "the id or the token is wrong")
         return ConnectionLost("the connection ended before the reply arrived")

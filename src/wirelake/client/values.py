@@ -1,4 +1,4 @@
-"""What a client gives back: results of calls, notifications, what became of a publish."""
+"""Values that a client returns: results of calls, notifications, results of publishes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Notification", "Published", "Result"]
 
 
 class Result:
-    """The answer to a call."""
+    """The result of a call."""
 
     __slots__ = ("_data", "_in_body", "body", "message", "traces")
 
@@ -25,9 +25,9 @@ class Result:
         self.body = body
         """The bytes: a tny or magline body, the PAYLOAD rows of an ESNP message."""
         self.message = message
-        """The message as its protocol has it, for what is not in body and data."""
+        """The decoded message, for what is not in body and data."""
         self.traces = traces
-        """Who reported that the call passed by (ESNP, `trace=True`)."""
+        """Trace reports of the call (ESNP, `trace=True`)."""
         self._data = data
         self._in_body = data is None
 
@@ -53,7 +53,7 @@ class Result:
 
 
 class Notification(msgspec.Struct, frozen=True, gc=False):
-    """Something that was published."""
+    """A notification."""
 
     id: str
     """What to acknowledge."""
@@ -62,21 +62,20 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     ts_ms: int = 0
     """When, in milliseconds since 1970."""
     topic: str | None = None
-    """By which topic it came; None for one that is meant for this client alone, and for comet,
-    which does not tell."""
+    """Its topic; None when it is for this client alone, and with comet, which does not send it."""
     type: int = 0
     """The publisher's own number."""
 
     @property
     def text(self) -> str:
-        """The content as text; bytes that are no UTF-8 are shown as escapes."""
+        """The content as text; bytes that are not valid UTF-8 are escaped."""
         return self.content.decode("utf-8", "backslashreplace")
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
-    """What became of a publish."""
+    """The result of a publish."""
 
     id: str
     """The notification's id."""
     audience: int
-    """How many clients it is for."""
+    """The number of clients that it is for."""

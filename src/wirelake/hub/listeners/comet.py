@@ -1,7 +1,8 @@
-"""Notifications as comet's `message`, in the clear: the same bytes for all phones of a dialect.
+"""The comet listener: phones sign on, subscribe, receive, acknowledge (`docs/decisions/comet.md`).
 
-What repeats is encoded once: everything but the id, the content and the time is the same for all
-notifications of a type and a size. The codec makes the bytes that are kept.
+A notification in the clear has the same bytes for all phones of a dialect, and everything but the
+id, the content and the time is the same for all notifications of a type and a size: `CometForm`
+encodes that once, as a template. Sealed notifications go through the session of each phone.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _TIME_SIZE: Final = 8
 
 
 def message_of(notification: Notification) -> Message:
-    """The message that tells of it."""
+    """The comet message of a notification."""
     return Message(
         msg_type=notification.type,
         msg_id=notification.id,
@@ -74,7 +75,7 @@ def message_of(notification: Notification) -> Message:
 
 
 class CometForm:
-    """How a notification is written."""
+    """The encoder of notifications, shared by all connections."""
 
     __slots__ = ("_encode", "_moulds", "_ts", "name")
 
@@ -95,7 +96,7 @@ class CometForm:
         return b"".join((head, id_text, middle, content, time))
 
     def _mould(self, kind: int, id_size: int, size: int) -> tuple[bytes, bytes]:
-        """What is before the id, and between id and content."""
+        """The bytes before the id, and those between id and content."""
         before, other = (
             self._encode(Message(msg_type=kind, msg_id=letter * id_size, content=bytes(size)))[
                 : -(size + _TIME_SIZE)
@@ -113,9 +114,6 @@ class CometForm:
     def _time(self, ts_ms: int) -> bytes:
         frame: bytes = self._encode(Message(msg_type=0, msg_id="", content=b"", ts=ts_ms))
         return frame[-_TIME_SIZE:]
-
-
-# comet: phones sign on, subscribe, are told and acknowledge (`docs/decisions/comet.md`).
 
 
 RESEND_S: Final = 1_800.0
@@ -140,12 +138,12 @@ class CometConnection(Connection):
     def __init__(self, listener: CometListener):
         super().__init__(listener)
         self.environ: ReportEnviron | None = None
-        """What the phone has said that it runs on."""
+        """The device facts that the phone reported."""
         self._acting = False
         self._resend_from = 0.0
 
     def make_session(self, now: float) -> ServerSession:
-        """The server's end, with a key of its own."""
+        """The server's session, with a fresh key."""
         return ServerSession(self.listener.options, server_key=self.listener.fresh_key(), now=now)
 
     @property
@@ -154,7 +152,7 @@ class CometConnection(Connection):
         return self.session.can_push
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Pushes through the session, which seals what has to be sealed."""
+        """Push through the session, which seals contents where a key is agreed on."""
         session = self.session
         for notification in notifications:
             if not session.can_push:  # the key has sealed all that it may
@@ -164,7 +162,7 @@ class CometConnection(Connection):
             self.react()
 
     def on_event(self, event: Event) -> None:
-        """Acts on what the client says."""
+        """Handle a message of the client."""
         self._acting = True
         try:
             self._on_event(event)
@@ -188,14 +186,14 @@ class CometConnection(Connection):
         return json.loads(found) if found else None
 
     def on_closed(self) -> None:
-        """The client is no longer online here."""
+        """Remove the client from those online."""
         if self.client is not None:
             self.listener.left(self.client.id, self)
 
     # -- signing on --------------------------------------------------------------------------
 
     def _sign_on(self, client_id: str, token: str) -> None:
-        """Usually at once; later for an address that has failed of late."""
+        """Sign on: at once, or after a delay for an address with recent failures."""
         authority = self.hub.authority
         if authority.delay(self.peer[0]) > 0:
             self.spawn(self._sign_on_later(client_id, token))
@@ -226,7 +224,7 @@ class CometConnection(Connection):
         self.react()
 
     def _let_in(self, client: Client) -> None:
-        """The token is right; with `on_duplicate`, one of the client's two connections goes."""
+        """Accept the client; `on_duplicate` decides which of its two connections is closed."""
         older = self.listener.online.get(client.id)
         if not self.session.accept(elsewhere=None if older is None else older.session):
             self.client = None
@@ -244,7 +242,7 @@ class CometConnection(Connection):
         return self.listener.form if session.can_push and not session.sealed else None
 
     def _refile(self) -> None:
-        """Pushes may come from now on, or have to be sealed from now on.
+        """Push to this connection from now on, or seal from now on.
 
         What was published earlier in this turn is written first, in the clear: the answer that
         changes it all has not been written yet.
@@ -262,7 +260,7 @@ class CometConnection(Connection):
             self.react()
 
     def _done(self, result: object) -> None:
-        """Subscribed, unsubscribed, or not."""
+        """Answer a subscribe or unsubscribe."""
         self._answer(_error(result) if isinstance(result, HubError) else Ok())
 
     def _get_topic_list(self, command: GetTopicList) -> None:  # noqa: ARG002
@@ -279,7 +277,7 @@ class CometConnection(Connection):
         self.hub.topics.waiting(self, self._list)
 
     def _list(self, waiting: Sequence[Notification]) -> None:
-        """As many of the oldest as one frame carries (rule 7); none is removed (rule 19)."""
+        """Answer with the oldest that fit one frame (rule 7); none is removed (rule 19)."""
         session = self.session
         if session.closed:
             return
@@ -307,7 +305,7 @@ class CometConnection(Connection):
     # -- heartbeats --------------------------------------------------------------------------
 
     def _resend(self) -> None:
-        """Sends again what was not acknowledged for half an hour, at most that often."""
+        """Send again what was not acknowledged for `RESEND_S`, at most that often."""
         now = self.hub.loop.time()
         if self.client is None or now < self._resend_from or self.paused_since:
             return
@@ -339,7 +337,7 @@ def _error(error: HubError) -> Error:
 
 
 class CometListener(Listener):
-    """Where phones come in."""
+    """The listener for phones."""
 
     connection: type[CometConnection] = CometConnection
 
@@ -355,7 +353,7 @@ class CometListener(Listener):
         )
         self.form = CometForm(settings.dialect)
         self.online: dict[str, CometConnection] = {}
-        """The one connection of each client that has signed on."""
+        """The connection of each client that is signed on."""
         self._keys = settings.key == "x25519"
         self._static = static_key(settings.static_key) if settings.static_key else None
         self._check(settings)
@@ -368,12 +366,12 @@ class CometListener(Listener):
             raise ConfigError(f"limits.content_bytes: a comet frame has room for {most} at most")
 
     def fresh_key(self) -> X25519ServerKey | None:
-        """What a connection offers for sealing; a new key for each."""
+        """The key that a connection offers for sealing; a new one for each."""
         if not self._keys:
             return None
         return X25519ServerKey(os.urandom(32), static_private=self._static)
 
     def left(self, client_id: str, connection: CometConnection) -> None:
-        """A connection is over."""
+        """Remove a closed connection."""
         if self.online.get(client_id) is connection:
             del self.online[client_id]

@@ -1,8 +1,13 @@
-"""Notifications as ESNP events, written once for all who subscribe by ESNP.
+"""The ESNP listener: calls and events by name, the hub's own calls, notifications as events.
 
-An EVENT to the address hub/notify, with DATA rows: id, topic (absent when it is for one client
-alone), content (a text, or bytes when it is no UTF-8), ts (milliseconds), and type unless it is 0.
-The bytes are the same in both dialects: no Map and no List is in them.
+A notification is an EVENT to the address hub/notify, with DATA rows: id, topic (absent when it is
+for one client alone), content (text, or bytes when it is not valid UTF-8), ts (milliseconds), and
+type unless it is 0. It is encoded once for all subscribers: no Map and no List is in it, so its
+bytes are the same in both dialects.
+
+Plain requests are answered while they are parsed (`_answer_fast_path`): they cost neither an event
+nor a task, which is most of the price of a small call. Publishes on that path are confirmed when
+they are on disk, by a deferred reply.
 """
 
 from __future__ import annotations
@@ -91,7 +96,7 @@ _KEPT_MIDDLES: Final = 1_024
 
 
 class EsnpForm:
-    """How a notification is written."""
+    """The encoder of notifications, shared by all connections."""
 
     name = "esnp"
 
@@ -153,7 +158,7 @@ ESNP_FORM: Final = EsnpForm()
 """The only one there is."""
 
 
-# Between rows of ESNP and what services take and give.
+# -- rows and the values of services -------------------------------------------------------------
 
 
 _SERVICE: Final = int(AddressKind.SERVICE)
@@ -161,7 +166,7 @@ _OP: Final = int(AddressKind.OP)
 
 
 def target_of(rows: Iterable[Row]) -> tuple[str, str]:
-    """Service and op of the address; empty where there is none. The first of a kind counts."""
+    """The service and op of the address, empty if absent; the first row of a kind counts."""
     service = op = ""
     for row in rows:
         if type(row) is Address:
@@ -173,7 +178,7 @@ def target_of(rows: Iterable[Row]) -> tuple[str, str]:
 
 
 def payload_of(rows: Iterable[Row]) -> bytes:
-    """All PAYLOAD rows together."""
+    """The PAYLOAD rows joined."""
     return b"".join([row.data for row in rows if type(row) is Payload])
 
 
@@ -193,9 +198,6 @@ def rows_of(result: Result) -> tuple[Row, ...]:
     if isinstance(result, msgspec.Struct):
         return data_rows(msgspec.to_builtins(result, builtin_types=(bytes,)))
     raise HubError("internal")
-
-
-# ESNP: service calls, infos and events; the hub's own calls; notifications as events.
 
 
 _log = logging.getLogger(__name__)
@@ -225,7 +227,7 @@ class EsnpCall(Call, frozen=True, gc=False, eq=False):
 
 
 class EsnpConnection(Connection):
-    """One connection that speaks ESNP."""
+    """One ESNP connection."""
 
     protocol: ClassVar[str] = "esnp"
     token_sign_on: ClassVar[bool] = True
@@ -242,40 +244,40 @@ class EsnpConnection(Connection):
         self._failed_attempts = 0
         self._signing_on = False
 
-    # -- what every connection gives ---------------------------------------------------------
+    # -- for the base class ------------------------------------------------------------------
 
     def make_session(self, now: float) -> EsnpSession:
-        """A server's session; small messages only until the peer has signed on."""
+        """The server's session; it accepts small messages only before sign-on."""
         session = EsnpSession(Role.SERVER, self.listener.options, now=now)
         if self.listener.asks_for_token:
             session.message_limit = UNAUTHENTICATED_LIMIT
         return session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A peer has come; where no token is asked for, it may begin."""
+        """Accept the connection; without token sign-on it may call at once."""
         super().connection_made(transport)
         if self.client is not None:
             self._let_in()
 
     @property
     def may_receive(self) -> bool:
-        """From signing on to the end."""
+        """Whether the client is signed on and the connection open."""
         return self.client is not None and self.open
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Pushes notifications as events."""
+        """Push notifications as events."""
         for notification in notifications:
             self.write(ESNP_FORM.encode(notification))
 
     def resume_writing(self) -> None:
-        """The peer has caught up: streams go on."""
+        """The peer has caught up: resume streams."""
         super().resume_writing()
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
 
     def on_event(self, event: Event) -> None:
-        """Acts on what the peer asks and announces."""
+        """Handle a request or an event of the peer."""
         self._acting = True
         try:
             if type(event) is Requested:
@@ -290,7 +292,11 @@ class EsnpConnection(Connection):
     def _answer_fast_path(
         self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
     ) -> bytes | str | Deferred | None:
-        """Answers a plain request to a plain service, or to the hub, while it is read."""
+        """Answer a plain request while it is parsed.
+
+        The fast path: no event, no Request, no task. It serves plain functions and frequent hub
+        calls; None leaves the request to the ordinary path.
+        """
         service = head.target
         if service is None:
             service = head.target = self._fast_path_target(head)
@@ -303,7 +309,7 @@ class EsnpConnection(Connection):
         return self._body_of(head, outcome)
 
     def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
-        """A plain service; True for the hub itself; False for what can wait for its turn."""
+        """A plain service, True for a frequent hub call, False for the ordinary path."""
         if head.service == HUB_SERVICE:
             return (call := CALLS.get(head.op)) is not None and call.frequent
         service = self.hub.services.named(head.service, head.op)
@@ -315,7 +321,9 @@ class EsnpConnection(Connection):
         values = values_of(rows)
         if head.op == PUBLISH.name:
             if not head.concurrent and values.get("ttl_s") != 0:
-                return None  # answered when it is on disk, and those after it later still
+                # Without FLAG_ASYNC answers keep their order, and a durable publish waits for the
+                # disk: the ordinary path queues the requests behind it.
+                return None
             if head.learned < _LEARNED:
                 self._learn(head, rows, values)
             elif head.fast_body is not None and isinstance(content := values.get("content"), str):
@@ -325,7 +333,7 @@ class EsnpConnection(Connection):
         return self._so_far(head, answer)
 
     def _learn(self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
-        """Publishes to the same topic need not be read row by row."""
+        """Learn the shape of a publish: later ones to the same topic are not parsed row by row."""
         topic, kind, ttl_s = values.get("topic"), values.get("type", 0), values.get("ttl_s")
         if not isinstance(topic, str) or not isinstance(kind, int) or not 0 <= kind <= 0xFF:
             return
@@ -340,7 +348,7 @@ class EsnpConnection(Connection):
     def _publish_fast_path(
         self, head: HeadTemplate, like: Publication, content: bytes, number: bytes
     ) -> bytes | str | Deferred:
-        """Publishes as before, with another content."""
+        """Publish like before, with new content."""
         if like.ttl_s == 0:
             try:
                 published = self.hub.topics.publish_transient(str(like.topic), content, like.type)
@@ -354,7 +362,7 @@ class EsnpConnection(Connection):
         return self._so_far(head, answer)
 
     def _so_far(self, head: HeadTemplate, answer: DeferredReply) -> bytes | str | Deferred:
-        """The answer if it is known; else it comes later."""
+        """The body of the answer if it is known, else LATER: a deferred reply."""
         if answer.known:
             return self._body_of(head, answer.outcome)
         answer.late = True
@@ -376,7 +384,7 @@ class EsnpConnection(Connection):
         return outcome.text
 
     def _answer_later(self, head: HeadTemplate, number: bytes, outcome: Result | HubError) -> None:
-        """Answers what was put off while it was read."""
+        """Send a deferred reply."""
         if self.open:
             self.write(self.session.reply_deferred(head, number, self._body_of(head, outcome)))
 
@@ -395,7 +403,7 @@ class EsnpConnection(Connection):
         self._run(target, call, parts.end)
 
     def _announced(self, event: Announced) -> None:
-        """An event is for a service as a request is, and is never answered."""
+        """Run a service for an event, which is never answered."""
         if self.client is None:
             self.hub.counts.failed(self.protocol, "auth_required")
             return
@@ -449,7 +457,7 @@ class EsnpConnection(Connection):
         outcome: Result | HubError,
         seq: tuple[int, int] | None = None,
     ) -> None:
-        """Answers a request; `seq` ends an answer in parts."""
+        """Answer a request; `seq` ends an answer in parts."""
         if not self.open:
             return
         if not isinstance(outcome, HubError):
@@ -466,14 +474,14 @@ class EsnpConnection(Connection):
     def answer_part(
         self, request: Request, result: Result, seq: tuple[int, int] | None = None
     ) -> None:
-        """Says one part of an answer; HubError when it cannot be said in ESNP."""
+        """Send one part of an answer; HubError when it cannot be encoded."""
         try:
             self.session.answer(request, rows_of(result), seq=seq)
         except (SessionError, EncodeError) as error:
             raise _unwritable("/".join(target_of(request.message.rows)), error) from None
 
     async def drained(self) -> None:
-        """Waits while the peer is behind."""
+        """Wait while the peer is a slow reader."""
         while self.paused_since and self.open:
             if self._drained is None:
                 self._drained = self.hub.loop.create_future()
@@ -481,7 +489,7 @@ class EsnpConnection(Connection):
 
 
 class _Parts:
-    """The answer to one request: whole, or part by part."""
+    """The answer to one request, whole or in parts."""
 
     __slots__ = ("_connection", "_request", "_sent")
 
@@ -491,27 +499,27 @@ class _Parts:
         self._sent = 0
 
     async def send(self, result: Result) -> None:
-        """One part of a stream, as soon as the peer has read enough of those before."""
+        """Send one part of a stream, once the peer has read enough of the ones before."""
         connection = self._connection
         await connection.drained()
         if connection.open:
             connection.answer_part(self._request, result, (self._sent + 1, 0))
             self._sent += 1
             connection.react()
-            await asyncio.sleep(0)  # others have their turn, and what was said leaves
+            await asyncio.sleep(0)  # other connections run, and the part is written
 
     def end(self, outcome: Result | HubError) -> None:
-        """The answer, or the end of the stream."""
+        """Send the answer, or the end of the stream."""
         last = self._sent + 1
         self._connection.answer(self._request, outcome, (last, last) if self._sent else None)
 
 
 async def _no_part(_: Result) -> None:
-    """An event is not answered, in parts neither."""
+    """Discard a part: an event has no answer."""
 
 
 def _unwritable(service: object, error: Exception) -> HubError:
-    """What a service returned cannot be said in ESNP."""
+    """The error of a result that cannot be encoded in ESNP."""
     if isinstance(error, SessionError) and error.code == "too_large":
         return HubError("too_large", "the answer is larger than a message may be")
     _log.error("service %s: its answer cannot be written: %s", service, error)
@@ -519,7 +527,7 @@ def _unwritable(service: object, error: Exception) -> HubError:
 
 
 class EsnpListener(Listener):
-    """Where ESNP comes in."""
+    """The ESNP listener."""
 
     connection = EsnpConnection
 
@@ -535,4 +543,4 @@ class EsnpListener(Listener):
             max_requests=hub.limits.calls,
             trace_name=hub.config.record.source,
         )
-        """How every session here behaves."""
+        """Options of every session."""

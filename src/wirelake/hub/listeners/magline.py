@@ -82,7 +82,7 @@ class MaglineConnection(Connection):
         self._half_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A peer has come; each address has so many handshakes at a time (section 4.9)."""
+        """Accept the connection; concurrent handshakes per address are limited (section 4.9)."""
         super().connection_made(transport)
         if self.transport.is_closing():
             return
@@ -93,7 +93,7 @@ class MaglineConnection(Connection):
             self.react()
 
     def make_session(self, now: float) -> ServerSession:
-        """The server's end; keys and resumption are shared by all."""
+        """The server's session; keys and tickets are shared by all connections."""
         listener = self.listener
         return ServerSession(
             listener.options,
@@ -109,17 +109,17 @@ class MaglineConnection(Connection):
         return self.session.authenticated
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Pushes each as PSH, business command 20."""
+        """Push each as PSH, business command 20."""
         session, body_of = self.session, self.listener.body_of
         for notification in notifications:
-            if not session.authenticated:  # its keys are worn out
+            if not session.authenticated:  # its keys have reached their limit
                 break
             session.send(Push(NOTIFY_NUMBER, body_of(notification)))
         if not self._acting:
             self.react()
 
     def on_event(self, event: Event) -> None:
-        """Acts on what the client says."""
+        """Handle a message of the client."""
         self._acting = True
         try:
             if not self.open:
@@ -134,7 +134,7 @@ class MaglineConnection(Connection):
             self._acting = False
 
     def say_goodbye(self, reason: str) -> None:
-        """FIN, with the reason's number; who lost its credential cannot come back by ticket."""
+        """Send FIN with the reason's number; a revoked client cannot resume by ticket."""
         number = _REASONS.get(reason, Reason.NORMAL)
         self.session.close(number, resumable=number is not Reason.AUTH)
 
@@ -146,7 +146,7 @@ class MaglineConnection(Connection):
         return json.loads(found) if found else None
 
     def on_closed(self) -> None:
-        """Gives the slot back, and notes where pushes went."""
+        """Release the handshake slot, and remember whether pushes went here."""
         self._handshake_over()
         self.listener.left(self)
 
@@ -160,7 +160,7 @@ class MaglineConnection(Connection):
     def _established(self, event: Established) -> None:
         self.listener.by_session[event.session_id] = self
         if event.resumed:
-            return  # the client has yet to show that it is there
+            return  # not confirmed by the client yet
         self._handshake_over()
         if self.listener.anybody:
             self.hub.authority.anonymous(self)
@@ -240,14 +240,14 @@ class MaglineConnection(Connection):
 
 
 class MaglineListener(Listener):
-    """Where magline's clients come in."""
+    """The magline listener."""
 
     connection: type[MaglineConnection] = MaglineConnection
 
     def __init__(self, hub: HubContext, settings: MaglineSettings):
         super().__init__(hub, settings)
         self.anybody = settings.auth == "none"
-        """Whether clients need not say who they are."""
+        """Whether no sign-on is required."""
         self.options = ServerOptions(
             max_requests=hub.limits.calls,
             order_cmds=() if self.anybody else (_AUTH,),
@@ -263,9 +263,9 @@ class MaglineListener(Listener):
         self.services = hub.services.numbered("magline")
         self.calls = hub.calls
         self.by_session: dict[bytes, MaglineConnection] = {}
-        """Connections by what their sessions are known by."""
+        """Connections by session id."""
         self._credentials: dict[str, bytes] = {}
-        """What the store had of each client's token when the client signed on."""
+        """The token hash of each client at its sign-on."""
         self._receiving: OrderedDict[bytes, None] = OrderedDict()
         self._handshakes: Counter[str] = Counter()
         self._last: tuple[Notification | None, bytes] = (None, b"")
@@ -273,14 +273,14 @@ class MaglineListener(Listener):
     # -- handshakes --------------------------------------------------------------------------
 
     def begin(self, address: str) -> bool:
-        """One more handshake; False when the address has too many under way."""
+        """Count a handshake; False when the address has too many."""
         if self._handshakes[address] >= HALF_OPEN_PER_ADDRESS:
             return False
         self._handshakes[address] += 1
         return True
 
     def handshake_over(self, address: str) -> None:
-        """One less."""
+        """Uncount a handshake."""
         self._handshakes[address] -= 1
         if not self._handshakes[address]:
             del self._handshakes[address]
@@ -297,7 +297,7 @@ class MaglineListener(Listener):
             self._credentials[client_id] = token
 
     def still_there(self, client_id: str) -> ClientRow | None:
-        """The client of a ticket; None when its credential was removed or changed since."""
+        """The client of a ticket; None when its token was removed or changed since."""
         row = self.hub.store.client(client_id)
         if row is not None and self._credentials.get(client_id) == row.token:
             return row
@@ -306,7 +306,7 @@ class MaglineListener(Listener):
         return None
 
     def left(self, connection: MaglineConnection) -> None:
-        """A connection is over; its client may come back and expect its pushes."""
+        """Remember a closed connection: its client may resume and expect its pushes."""
         session = connection.session.session_id
         if self.by_session.get(session) is not connection:
             return

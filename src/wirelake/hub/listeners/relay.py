@@ -105,7 +105,7 @@ class Tunnel(TnyPeer):
     # -- what the link says ------------------------------------------------------------------
 
     def take(self, message: Message, size: int) -> None:
-        """A message of the user, of so many bytes."""
+        """Take a message of the user and its size."""
         self.in_bytes += size
         if message.mode == Mode.REQUEST:
             self.serve(message)
@@ -113,18 +113,18 @@ class Tunnel(TnyPeer):
             self.heed(message)
 
     def bound(self, link: RelayConnection) -> None:
-        """The tunnel goes on over this link."""
+        """The tunnel continues on this link."""
         self.link = link
         self.paused_since = link.paused_since
         self.hub.topics.refile(self)
 
     def lost(self) -> None:
-        """The tunnel's link is gone."""
+        """The tunnel's link is lost."""
         self.link = None
         self.hub.topics.refile(self)
 
     def over(self, reason: str, side: Side = Side.REMOTE) -> None:
-        """The tunnel is closed; nothing can be said any more."""
+        """The tunnel is closed."""
         if self.session.closed:
             return
         self.session.closed = True
@@ -146,7 +146,7 @@ class Tunnel(TnyPeer):
         *,
         late: bool = False,  # noqa: ARG002 - a tunnel looks at the clock each time
     ) -> None:
-        """Sends a response; one that does not fit is answered with a refusal instead."""
+        """Send a response; one that is too large is replaced by an error."""
         error = self._send(self._response(request, code, body))
         if error == "too_large":
             refusal = HubError("too_large", "the answer does not fit a packet")
@@ -155,11 +155,11 @@ class Tunnel(TnyPeer):
             )
 
     def refuse(self) -> None:
-        """Says 210, which closes."""
+        """Send code 210, which closes."""
         self._send(self._push(SYSTEM_PROTOCOL, None, ResultCode.AUTH_FAILED))
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Pushes each as protocol 20."""
+        """Push each as protocol 20."""
         for notification in notifications:
             body = self.listener.bodies.of(notification)
             error = self._send(self._push(NOTIFY_NUMBER, body, ResultCode.SUCCESS))
@@ -168,16 +168,16 @@ class Tunnel(TnyPeer):
 
     @property
     def may_receive(self) -> bool:
-        """Once it is known whose it is, while a link carries it."""
+        """Whether the user is signed on and a link carries the tunnel."""
         return self.client is not None and self.link is not None and not self.paused_since
 
     def react(self) -> None:
-        """What was said leaves with the link."""
+        """Nothing: the link writes."""
         if self.link is not None:
             self.listener.pending_flush.add(self.link)
 
     def end(self, reason: str) -> None:
-        """Closes the tunnel from our side."""
+        """Close the tunnel."""
         if self.session.closed:
             return
         self.close_reason, self.close_side = reason, Side.LOCAL
@@ -187,13 +187,13 @@ class Tunnel(TnyPeer):
             self._disconnect(reason)
 
     def drop(self, reason: str) -> None:
-        """The same, and it is counted."""
+        """Close the tunnel, and count it."""
         self.hub.counts.dropped(self.protocol, reason)
         self.close_reason, self.close_side = reason, Side.LOCAL
         self._disconnect(reason)
 
     def check_deadlines(self, now: float) -> None:
-        """Who has not signed on in time is sent away; all else is the link's."""
+        """Close the tunnel when nobody signed on in time; other deadlines are the link's."""
         if self.client is None and self.sign_on_by and now > self.sign_on_by:
             self.end("auth_timeout")
 
@@ -220,7 +220,7 @@ class Tunnel(TnyPeer):
         )
 
     def _send(self, message: Message) -> str:
-        """Hands a message to the link; the code of what is in the way, if anything is."""
+        """Give a message to the link; return an error code, or an empty text."""
         link = self.link
         if link is None:
             return "connection_lost"
@@ -271,13 +271,13 @@ class RelayConnection(Connection):
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A gateway has come, or somebody who is none of ours."""
+        """Accept a gateway; other addresses are refused."""
         super().connection_made(transport)
         if self.id in self.hub.connections and not self.listener.allows(self.peer[0]):
             self.drop("not_allowed")
 
     def on_event(self, event: Event) -> None:
-        """Opens, feeds, moves and closes tunnels."""
+        """Open, move and close tunnels, and pass their messages on."""
         if isinstance(event, LinkUp):
             self.hub.table.known(self)
         elif isinstance(event, TunnelOpened):
@@ -319,7 +319,7 @@ class RelayConnection(Connection):
             self.hub.topics.fell_behind(tunnel)
 
     def resume_writing(self) -> None:
-        """The gateway has caught up."""
+        """The gateway has caught up: push to its users again."""
         super().resume_writing()
         for tunnel in self._carried():
             tunnel.paused_since = 0.0
@@ -339,7 +339,7 @@ class RelayConnection(Connection):
 
 
 class RelayListener(Listener):
-    """Where gateways come in."""
+    """The relay listener."""
 
     connection: type[Connection] = RelayConnection
     settings: RelaySettings
@@ -357,7 +357,7 @@ class RelayListener(Listener):
         self._allowed = _networks(settings.allow)
 
     def allows(self, address: str) -> bool:
-        """Whether a gateway may come from an address."""
+        """Whether gateways may connect from an address."""
         if not self._allowed:
             return True
         try:
@@ -368,17 +368,17 @@ class RelayListener(Listener):
         return any(mapped in network for network in self._allowed)
 
     async def start(self) -> None:
-        """Begins to listen, and to look for tunnels that nobody wants any more."""
+        """Listen, and expire tunnels without a link."""
         await super().start()
         self.hub.deadlines.add(self)
 
     async def stop(self) -> None:
-        """Listens no more; links stay."""
+        """Stop listening; links stay."""
         self.hub.deadlines.remove(self)
         await super().stop()
 
     def check_deadlines(self, now: float) -> None:
-        """Gives up tunnels that no link came for."""
+        """Expire tunnels without a link."""
         due = self.registry.next_timer()
         if due is None or due > now:
             return
@@ -388,7 +388,7 @@ class RelayListener(Listener):
                 self.closed(event)
 
     def closed(self, event: TunnelClosed) -> None:
-        """A tunnel is over."""
+        """Remove a closed tunnel."""
         tunnel = self.tunnels.pop(event.key, None)
         if tunnel is not None:
             tunnel.over(event.reason)

@@ -1,11 +1,14 @@
-"""What the hub does for somebody who speaks tny, over a connection of its own or through a tunnel.
+"""The tny listener, and what the hub does for a tny client on a connection or in a tunnel.
 
-    protocol   10 to 14   the hub's own calls (`calls.py`)
-    protocol   20         pushes: notifications
+    protocol   10 to 14   the hub's own calls (`wirelake.protocols.hub_calls`)
+    protocol   20         pushed notifications
     any other             a service; code 205 when there is none
 
-Bodies are JSON. Success is code 100; a refusal has the code of `errors.py` and, as its body,
-`{"code", "text"}`. A push of the peer is an event: the service is called, and nobody is answered.
+Bodies are JSON. Success is code 100; an error has the code of the binding and, as its body,
+`{"code", "text"}`. A push of the client is an event: the service runs, and there is no answer.
+
+Plain requests are answered while they are parsed (`_answer_fast_path`); deferred replies of
+publishes leave together, after the group commit that made them durable.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ __all__ = [
 
 
 BEFORE_AUTH_BYTES: Final = 4_096
-"""The largest payload of who has not signed on: an id and a token, ten times over."""
+"""The largest payload before sign-on: ten times an id and a token."""
 
 _AUTH: Final = AUTH.number
 _KEPT_BODIES: Final = 512
@@ -78,7 +81,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class PushBodies:
-    """The bodies of pushes: each is made once, however many subscribe."""
+    """The bodies of pushes; each is encoded once for all subscribers."""
 
     __slots__ = ("_kept",)
 
@@ -86,7 +89,7 @@ class PushBodies:
         self._kept: dict[int, bytes] = {}
 
     def of(self, notification: Notification) -> bytes:
-        """The body for a notification."""
+        """The body of a notification."""
         body = self._kept.get(notification.number)
         if body is None:
             if len(self._kept) >= _KEPT_BODIES:
@@ -96,7 +99,7 @@ class PushBodies:
 
 
 class TnyPeer(Connection):
-    """Somebody who speaks tny: serves what it asks."""
+    """A tny client, on a connection of its own or in a tunnel."""
 
     protocol: ClassVar[str] = "tny"
 
@@ -115,7 +118,7 @@ class TnyPeer(Connection):
         the clock has gone on since the request came."""
 
     def serve(self, request: Message) -> None:
-        """Acts on a request."""
+        """Serve a request."""
         service = self._services.get(request.protocol)
         if service is None or self.client is None:
             self._serve_other(request)
@@ -131,7 +134,7 @@ class TnyPeer(Connection):
             service.run(Call("tny", self, body), body, partial(self._respond_later, request))
 
     def _fast_path_answer(self, outcome: Result | HubError) -> bytes | Answer:
-        """What is said, in its shortest form."""
+        """The answer of the fast path: a body, or a code with a body."""
         if type(outcome) is bytes:
             self.hub.counts.calls[_OK] += 1
             return outcome
@@ -150,7 +153,7 @@ class TnyPeer(Connection):
         return refusal(outcome)
 
     def heed(self, push: Message) -> None:
-        """Acts on a push: an event for a service, if there is one."""
+        """Run a service for a push, which is not answered."""
         if self.client is None:
             self.refuse()
             return
@@ -169,7 +172,7 @@ class TnyPeer(Connection):
 
     @abstractmethod
     def refuse(self) -> None:
-        """Says that nothing goes without signing on, and closes."""
+        """Refuse a client that has not signed on, and close."""
 
     def _event_done(self, outcome: Result | HubError) -> None:
         self._running -= 1
@@ -201,25 +204,22 @@ class TnyPeer(Connection):
 
 
 def refusal(error: HubError) -> Answer:
-    """How a refusal is answered."""
+    """The answer of an error."""
     return Answer(BINDING.error_number(error.code), refusal_body(error))
 
 
 def refusal_body(error: HubError) -> bytes:
-    """What the body of a refusal says."""
+    """The body of an error."""
     return _encode({"code": error.code, "text": error.text})
 
 
-# tny for clients: each connection asks, is answered, and gets pushes (`tny_serving.py`).
-
-
 def epoch_ms(now: float) -> int:
-    """What the wall clock said, in milliseconds, when the loop's clock was 0."""
+    """The wall clock at time 0 of the loop's clock, in milliseconds."""
     return time.time_ns() // 1_000_000 - int(now * 1000)
 
 
 def server_options(settings: TnySettings) -> ServerOptions:
-    """How the sessions of a tny listener treat their connections."""
+    """The session options of a listener; ConfigError when the settings do not fit together."""
     try:
         transform = TransformConfig(
             security_keys=settings.security_keys,
@@ -238,7 +238,7 @@ def server_options(settings: TnySettings) -> ServerOptions:
 
 
 class TnyConnection(TnyPeer):
-    """One client's connection."""
+    """A client's connection."""
 
     token_sign_on: ClassVar[bool] = True
     __slots__ = ("_owes",)
@@ -251,7 +251,7 @@ class TnyConnection(TnyPeer):
         self._owes = False
 
     def make_session(self, now: float) -> Session:
-        """The server's end; of who is not known yet it takes small packets only."""
+        """The server's session; it accepts small packets only before sign-on."""
         session = ServerSession(
             self.listener.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
         )
@@ -261,13 +261,13 @@ class TnyConnection(TnyPeer):
         return session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come; where nobody must sign on it is let in as nobody in particular."""
+        """Accept the connection; without token sign-on it may call at once."""
         super().connection_made(transport)
         if self.client is not None:
             self.session.fast_handler = self._answer_fast_path
 
     def on_event(self, event: Event) -> None:
-        """Serves requests; answers to pushes, and ticks, need nothing."""
+        """Handle requests and pushes; ticks and answers need nothing."""
         if isinstance(event, Requested):
             self.serve(event.message)
         elif isinstance(event, Pushed):
@@ -276,7 +276,7 @@ class TnyConnection(TnyPeer):
     def answer(
         self, request: Message, code: int, body: bytes | None, *, late: bool = False
     ) -> None:
-        """Sends a response; one that does not fit is answered with a refusal instead."""
+        """Send a response; one that is too large is replaced by an error."""
         session = self.session
         if session.closed:
             return
@@ -306,7 +306,7 @@ class TnyConnection(TnyPeer):
         return self._fast_path_answer(service.now(call, body))
 
     def _fast_path_target(self, protocol: int) -> Service | str | Literal[False]:
-        """A plain service, or the name of a call of the hub; False for what can wait."""
+        """A plain service, the name of a frequent hub call, or False for the ordinary path."""
         service = self._services.get(protocol)
         if service is not None:
             return service if service.immediate else False
@@ -317,7 +317,7 @@ class TnyConnection(TnyPeer):
         self, kind: RequestTemplate, name: str, body: bytes, asked: bytes
     ) -> bytes | Answer | Deferred | None:
         if self._running >= self.hub.limits.calls:
-            return None  # refused when its turn has come
+            return None  # the ordinary path refuses it
         answer = DeferredReply(partial(self._answer_later, kind, asked))
         self._calls.run(self, name, body, answer.take)
         if answer.known:
@@ -329,7 +329,7 @@ class TnyConnection(TnyPeer):
     def _answer_later(
         self, kind: RequestTemplate, asked: bytes, outcome: Result | HubError
     ) -> None:
-        """Answers what was put off while it was read."""
+        """Send a deferred reply."""
         self._running -= 1
         if self.open:
             answer = self._fast_path_answer(outcome)
@@ -339,17 +339,17 @@ class TnyConnection(TnyPeer):
                 self.hub.outbox.before(self._say_all)
 
     def _say_all(self) -> None:
-        """Many publishes become durable together: their answers leave together."""
+        """Write deferred replies together: one group commit makes many publishes durable."""
         self._owes = False
         if self.open:
             self.react()
 
     def refuse(self) -> None:
-        """Says 210, which closes."""
+        """Send code 210, which closes."""
         self.session.fail(ResultCode.AUTH_FAILED)
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Pushes each as protocol 20."""
+        """Push each as protocol 20."""
         session, bodies, now = self.session, self.listener.bodies, self.hub.loop.time()
         for notification in notifications:
             try:
@@ -360,11 +360,11 @@ class TnyConnection(TnyPeer):
 
     @property
     def may_receive(self) -> bool:
-        """Once it is known whose connection this is."""
+        """Whether the client is signed on and keeps up."""
         return self.client is not None and not self.session.closed and not self.paused_since
 
     def say_goodbye(self, reason: str) -> None:
-        """tny has one word for the end, an error code: only who did not sign on gets one."""
+        """Close. tny has no closing message; only a missing sign-on gets an error code."""
         if reason == "auth_timeout":
             self.refuse()
         else:
@@ -375,7 +375,7 @@ _TOO_LARGE: Final = refusal(HubError("too_large", "the answer does not fit a pac
 
 
 class TnyListener(Listener):
-    """Where tny clients come in."""
+    """The tny listener."""
 
     connection: type[Connection] = TnyConnection
     settings: TnySettings

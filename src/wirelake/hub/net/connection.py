@@ -67,7 +67,7 @@ __all__ = ["LEAVE_S", "Connection"]
 
 _log = logging.getLogger(__name__)
 LEAVE_S: Final = 2.0
-"""How long a peer may take to read our last words before it is cut off."""
+"""How long a peer may take to read the last message before the connection is aborted."""
 
 
 class _Listener(Protocol):
@@ -146,19 +146,19 @@ class Connection(asyncio.Protocol):
         self._whole_from = 0
         self._tasks: set[asyncio.Task[Any]] | None = None
 
-    # -- what a protocol gives ---------------------------------------------------------------
+    # -- provided by the protocol ------------------------------------------------------------
 
     @abstractmethod
     def make_session(self, now: float) -> Session:
-        """The server's end of the connection."""
+        """The server's session."""
 
     @abstractmethod
     def on_event(self, event: Event) -> None:
-        """Acts on an event of the session, other than `Failed` and `Closed`."""
+        """Handle an event of the session other than `Failed` and `Closed`."""
 
     @abstractmethod
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Pushes notifications in this connection's own form; `may_receive` was true."""
+        """Push notifications; `may_receive` was true."""
 
     @property
     @abstractmethod
@@ -166,21 +166,21 @@ class Connection(asyncio.Protocol):
         """Whether notifications may be pushed now."""
 
     def say_goodbye(self, reason: str) -> None:
-        """Ends the session in the protocol's own words; the transport closes after."""
+        """Close the session as the protocol does; the transport closes after it."""
         self.session.close(reason)
 
     def on_closed(self) -> None:
-        """The connection is over: gives back what the protocol holds."""
+        """Release what the protocol holds for the closed connection."""
 
     def key_log(self) -> dict[str, Any] | None:
         """The keys that a reader of recordings needs (`wirelake.capture.decode.keys`): {} when the
         connection has none, None when it has none yet. Asked when a frame crosses."""
         return {}
 
-    # -- what asyncio calls ------------------------------------------------------------------
+    # -- called by asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A peer has come; it may be one too many."""
+        """Accept the connection, unless a limit is reached."""
         self.transport = transport
         self.opened_ns = time.time_ns()
         sock: socket.socket | None = transport.get_extra_info("socket")
@@ -203,8 +203,8 @@ class Connection(asyncio.Protocol):
         self._react()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
-        if self._rest is not None:  # a slice is still waiting for its turn
+        """Pass bytes to the session, at most `Limits.bytes_per_turn` of them now."""
+        if self._rest is not None:  # a slice is still pending
             self._rest += data
             return
         size = self.hub.limits.bytes_per_turn
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
         self._take(data)
 
     def eof_received(self) -> bool:
-        """The peer will say no more; the transport closes when everything is written."""
+        """The peer closed its side; the transport closes when everything is written."""
         self._peer_done = True
         if self._rest is None and not self.session.closed:
             self.session.receive_eof()
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is closed, for whatever reason."""
+        """The transport is closed."""
         if self.session is None:
             return
         if self._leaving is not None:
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         self._over()
 
     def _over(self) -> None:
-        """As far as the hub is concerned, the connection is no more."""
+        """Remove the connection from the hub."""
         self._rest = None
         for task in self._tasks or ():
             task.cancel()
@@ -248,14 +248,14 @@ class Connection(asyncio.Protocol):
         self.form = None
 
     def pause_writing(self) -> None:
-        """The peer reads too slowly: it is not read from until it has caught up."""
+        """The peer reads too slowly: stop reading from it until it has caught up."""
         self.paused_since = self.hub.loop.time()
         if not self.transport.is_closing():
             self.transport.pause_reading()
         self.hub.topics.fell_behind(self)
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """The peer has caught up: resume reading and pushing."""
         self.paused_since = 0.0
         if self._rest is None and not self.transport.is_closing():
             self.transport.resume_reading()
@@ -294,7 +294,7 @@ class Connection(asyncio.Protocol):
             outbox.flush()
 
     def _tap_in(self, tap: Tap, data: bytes) -> None:
-        """Shows whole frames to the recorder: what the session holds back waits with it."""
+        """Show whole frames to the tap; bytes of an incomplete frame wait, as in the session."""
         held = self.session.buffered
         whole = self._early + data if self._early else data
         at = max(0, len(whole) - held)
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
     # -- events ------------------------------------------------------------------------------
 
     def react(self) -> None:
-        """Acts on what the session has to say after the application has told it something."""
+        """Handle events and write what the session has to send."""
         self._react()
 
     def _react(self) -> None:
@@ -318,10 +318,11 @@ class Connection(asyncio.Protocol):
             self._leave()
 
     def _leave(self) -> None:
-        """Closes when everything is written.
+        """Close when everything is written.
 
-        If the peer may still be talking, our side is closed first and the rest of what it says is
-        thrown away: closing a socket with unread bytes would take back our last words.
+        If the peer may still be sending, only our side is closed at first and its bytes are
+        discarded: closing a socket with unread bytes sends a reset, which can destroy our last
+        message on its way.
         """
         self.flush()
         if self._peer_done or not self.transport.can_write_eof():
@@ -330,7 +331,7 @@ class Connection(asyncio.Protocol):
         try:
             self.transport.write_eof()
             self.transport.resume_reading()
-        except OSError:  # the peer has gone meanwhile
+        except OSError:  # the peer has disconnected
             self.transport.close()
             return
         self._leaving = self.hub.loop.call_later(LEAVE_S, self.transport.abort)
@@ -352,18 +353,18 @@ class Connection(asyncio.Protocol):
                     self.on_event(event)
 
     def _end_with(self, reason: str, side: Side) -> None:
-        """The first reason counts: what comes after it is its consequence."""
+        """Keep the first reason: later ones are its consequences."""
         if not self.close_reason:
             self.close_reason, self.close_side = reason, side
 
     def _who_closes(self) -> Side:
-        """Of a connection in which a rule is broken: us, unless the peer has gone already."""
+        """Who closes after a protocol error: the hub, unless the peer has closed already."""
         return Side.REMOTE if self._peer_done else Side.LOCAL
 
     # -- bytes out ---------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Whole frames for the peer; they leave at the end of this turn."""
+        """Queue whole frames; they leave at the end of this loop iteration."""
         out = self._out
         if out is None:
             self._out = [data]
@@ -372,7 +373,7 @@ class Connection(asyncio.Protocol):
             out.append(data)
 
     def write_at_once(self, data: bytes) -> None:
-        """The same, when the turn is at its end: nothing more is collected."""
+        """Write whole frames now, at the end of an iteration: nothing more is collected."""
         if self._out is not None or self._leaving is not None or self.transport.is_closing():
             self.write(data)
             return
@@ -382,9 +383,11 @@ class Connection(asyncio.Protocol):
         self.transport.write(data)
 
     def flush(self) -> None:
-        """Hands what was written to the operating system."""
+        """Pass queued frames to the transport in one write."""
         out, self._out = self._out, None
-        if not out or self._leaving is not None or self.transport.is_closing():  # it would refuse
+        if (
+            not out or self._leaving is not None or self.transport.is_closing()
+        ):  # a closing transport warns
             return
         data = out[0] if len(out) == 1 else b"".join(out)
         self.out_bytes += len(data)
@@ -427,10 +430,10 @@ class Connection(asyncio.Protocol):
         code = outcome.code if isinstance(outcome, HubError) else "ok"
         self.hub.counts.calls[self.protocol, code] += 1
 
-    # -- the application's side --------------------------------------------------------------
+    # -- for the hub -------------------------------------------------------------------------
 
     def spawn(self, work: Awaitable[Any]) -> None:
-        """Does something that takes time; it is cancelled when the connection ends."""
+        """Run a task; it is cancelled when the connection ends."""
         task = asyncio.ensure_future(work)
         if self._tasks is None:
             self._tasks = set()
@@ -445,11 +448,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether something may still be said."""
+        """Whether something can still be sent."""
         return self.session is not None and not self.session.closed
 
     def end(self, reason: str) -> None:
-        """Closes the connection from our side, as politely as its protocol can."""
+        """Close the connection with the protocol's closing message."""
         if self.session.closed:
             return
         self.close_reason, self.close_side = reason, Side.LOCAL
@@ -461,7 +464,7 @@ class Connection(asyncio.Protocol):
         self._react()
 
     def drop(self, reason: str) -> None:
-        """Closes the connection at once: the peer does not listen anyway."""
+        """Abort the connection; for a peer that does not read."""
         self.close_reason, self.close_side = reason, Side.LOCAL
         self.hub.counts.dropped(self.protocol, reason)
         self.transport.abort()
@@ -469,7 +472,7 @@ class Connection(asyncio.Protocol):
     # -- time --------------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
-        """Looks at the deadlines (`deadline_scan.py`)."""
+        """Check slow readers, slow frames, sign-on and the session's timers."""
         limits = self.hub.limits
         if self.paused_since and now - self.paused_since > limits.slow_reader_s:
             self.drop("slow_reader")

@@ -1,4 +1,8 @@
-"""A listener: where connections of one protocol come in. Listeners start and stop by themselves."""
+"""The base class of listeners: the sockets of one protocol, and what its connections share.
+
+A subclass sets `connection` (`connection.py`), and makes in `__init__` what is made once: session
+options, keys, encoders.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from .tls import load_certificates, tls_context
 __all__ = ["Listener"]
 
 _BACKLOG = 4096
-"""Peers that wait to be accepted: a storm of reconnects comes within a second."""
+"""The accept queue: after an outage, clients reconnect within a second."""
 
 
 class Listener:
@@ -29,18 +33,18 @@ class Listener:
 
     @property
     def protocol(self) -> str:
-        """What is spoken here."""
+        """The name of the protocol."""
         return self.connection.protocol
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where it listens; empty while it does not."""
+        """The addresses it listens on; empty when it does not."""
         if self._server is None:
             return []
         return [tuple(sock.getsockname()[:2]) for sock in self._server.sockets]
 
     async def start(self) -> None:
-        """Begins to listen."""
+        """Start listening."""
         self._tls = tls_context(self.settings.tls)
         self._server = await self.hub.loop.create_server(
             lambda: self.connection(self),
@@ -51,12 +55,12 @@ class Listener:
         )
 
     async def stop(self) -> None:
-        """Listens no more; connections stay."""
+        """Stop listening; connections stay."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
 
     def reload_tls(self) -> None:
-        """Reads the certificates again; connections that are open keep the old ones."""
+        """Reload the certificates; open connections keep the old ones."""
         if self._tls is not None:
             load_certificates(self._tls, self.settings.tls)

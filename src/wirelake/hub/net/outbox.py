@@ -1,7 +1,7 @@
-"""Writes once in a turn of the loop, whatever has been said in it.
+"""One write per connection and loop iteration.
 
-A small `send` costs as much as fifty small messages, so connections collect what they have to say
-and hand it to the operating system together, at the end of the turn.
+A small `send` costs as much as encoding fifty small messages, so connections collect their frames
+and pass them to the operating system together, at the end of the iteration.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ class _Flushes(Protocol):
 
 
 class Outbox:
-    """What has to be written at the end of this turn.
+    """Connections with frames to write at the end of this loop iteration.
 
-    While a connection reads (`held`), nothing is scheduled: it writes everything when it is done.
+    While a connection reads (`held`), nothing is scheduled: it flushes the outbox when it is done,
+    which saves a callback per read.
     """
 
     __slots__ = ("_before", "_loop", "_scheduled", "_waiting", "held")
@@ -33,12 +34,12 @@ class Outbox:
         self.held = False
 
     def add(self, connection: _Flushes) -> None:
-        """A connection has something to say."""
+        """Flush a connection at the end of the iteration."""
         self._waiting.append(connection)
         self._schedule()
 
     def before(self, act: Callable[[], None]) -> None:
-        """Lets somebody write to connections first, once, when this turn ends."""
+        """Call a function once before the flush, so that it can still write."""
         self._before.append(act)
         self._schedule()
 
@@ -52,7 +53,7 @@ class Outbox:
         self.flush()
 
     def flush(self) -> None:
-        """Writes everything now."""
+        """Write everything now."""
         while self._before:
             acts, self._before = self._before, []
             for act in acts:
