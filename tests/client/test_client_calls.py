@@ -176,7 +176,7 @@ def test_bad_calls_send_nothing() -> None:
             assert len(stand.heard) == heard
         async with standing("tny") as stand, client_of(stand) as c:
             for number in ("x", -1, ""):
-                with pytest.raises(BadCall, match="number of a call"):
+                with pytest.raises(BadCall, match="number of a service"):
                     await c.call(number)
             with pytest.raises(BadCall, match="JSON"):
                 await c.call(1, object())
