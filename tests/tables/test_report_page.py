@@ -187,7 +187,7 @@ def test_nothing_to_show(report: Report) -> None:
     )
     page = Page(report_page(empty))
     assert json.loads(page.scripts[0]) == []
-    assert "Commit 1. There are no messages in this time." in page.texts
+    assert "Commit 1. No messages in this period." in page.texts
 
 
 def test_without_plotly_it_says_what_to_install(
