@@ -321,8 +321,8 @@ def test_a_filter_error_points_at_the_place(run: Run, traffic: Path) -> None:
 
 BAD_USAGE = {
     ("--table", "nope"): "'nope' is not one of 'messages'",
-    ("--columns", "nope"): "--columns: no column 'nope'; there are ts_ns",
-    ("--columns", "comet.nope"): "no column 'nope' in comet; there are auth",
+    ("--columns", "nope"): "--columns: unknown column 'nope'; expected one of ts_ns",
+    ("--columns", "comet.nope"): "unknown column 'nope' in comet; expected one of auth",
     ("--columns", ","): "--columns: empty list of columns",
     ("--protocol", "nope"): "no protocol is called 'nope'",
     ("--as", "nope"): "no protocol is called 'nope'",

@@ -221,7 +221,7 @@ def test_small_captures_and_single_jobs_stay_here(
 
 
 def test_jobs_are_counted(files: list[str]) -> None:
-    with pytest.raises(ValueError, match="jobs: wanted 1 or more, not 0"):
+    with pytest.raises(ValueError, match="invalid jobs 0; expected 1 or more"):
         rows(read_parallel(files, jobs=0))
 
 

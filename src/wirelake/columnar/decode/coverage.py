@@ -1,4 +1,4 @@
-"""What became of the bytes of each stream, and which protocol it speaks, by number of stream.
+"""Counts what became of the bytes of each stream; also holds the number of its protocol.
 
 Streams have small numbers that are used again. The row of `coverage` of a stream is made when the
 stream is dropped, from what the front end counted and what is counted here.
@@ -30,19 +30,19 @@ __all__ = [
 
 
 UNDECIDED: Final = -1
-"""Instead of a protocol's number: not yet known, its bytes must tell."""
+"""In place of a protocol's number: not known yet, its first bytes decide."""
 IGNORED: Final = -2
-"""Instead of a protocol's number: none, or one that is not installed."""
+"""In place of a protocol's number: no protocol, or one that is not installed."""
 UNSEEN: Final = -3
-"""Instead of a protocol's number: there was no packet of its connection."""
+"""In place of a protocol's number: no packet of its connection was seen."""
 
 _COUNTS: Final = ("decoded", "faulty", "undecryptable", "ignored", "messages", "faults")
 ENTRY: Final = np.dtype([("protocol", "i2"), *((name, "i8") for name in _COUNTS)])
-"""What is known of a stream."""
+"""The record of a stream."""
 
 
 class CoverageCounts:
-    """Counts for all streams."""
+    """The counts of all streams, by number of stream."""
 
     def __init__(self) -> None:
         self.entries = self._room(1024)
@@ -54,24 +54,24 @@ class CoverageCounts:
         return entries
 
     def reach(self, streams: int) -> None:
-        """Makes room for streams of numbers below this."""
+        """Grow to at least this many streams."""
         held = len(self.entries)
         if streams > held:
             self.entries = np.concatenate([self.entries, self._room(max(streams, 2 * held) - held)])
 
     def restore(self, entries: NDArray[Any]) -> None:
-        """Go on with the entries of the first streams."""
+        """Restore the entries of the first streams."""
         self.reach(len(entries))
         self.entries[: len(entries)] = entries
 
     def add(self, name: str, streams: NDArray[Any], amounts: NDArray[Any] | int) -> None:
-        """Adds to a count; a stream may occur several times."""
+        """Add to a count; a stream may occur several times."""
         if isinstance(amounts, int):
             amounts = np.full(len(streams), amounts, np.int64)
         _add(self.entries[name], streams.astype(np.int64), amounts.astype(np.int64))
 
     def forget(self, streams: NDArray[Any]) -> None:
-        """These numbers are free for other streams."""
+        """Reset streams whose numbers become free."""
         blank = np.zeros(1, ENTRY)
         blank["protocol"] = UNSEEN
         self.entries[streams] = blank[0]
@@ -93,7 +93,7 @@ def coverage_batch(
     protocols: Sequence[str],
     files: Sequence[str],
 ) -> pa.RecordBatch:
-    """The rows of some streams."""
+    """Return the rows of some streams."""
     entries = coverage.entries[chosen]
     new, gap = streams.new[chosen], streams.gap[chosen]
     numbers = np.maximum(entries["protocol"].astype(np.int32), -1)

@@ -1,4 +1,4 @@
-"""Batches of `messages` from frames of one protocol: decode, open, describe, put together.
+"""Builds batches of `messages` from frames of one protocol: decode, decrypt, describe, assemble.
 
 `MessageBuilder.build` takes the frames of a window, in the order in which they were completed, and
 gives one batch, and the frames that it could not read: those that the kernels gave up on, and those
@@ -61,7 +61,7 @@ _DIRECTIONS = ("c2s", "s2c")
 
 @dataclass(frozen=True)
 class Slices:
-    """Frames of one protocol in a buffer, with what is known of them from outside."""
+    """Frames of one protocol in a buffer, with their direction, time and connection."""
 
     data: NDArray[np.uint8]
     pieces: Pieces
@@ -79,7 +79,7 @@ class Slices:
         return len(self.starts)
 
     def take(self, rows: Any) -> Slices:
-        """Some of them."""
+        """Return some of the slices."""
         picked = (
             getattr(self, name)[rows]
             for name in ("piece", "starts", "stops", "ways", "ts_ns", "connection")
@@ -89,13 +89,13 @@ class Slices:
 
 @dataclass(frozen=True)
 class Built:
-    """What became of slices."""
+    """The result of a number of slices."""
 
     batch: pa.RecordBatch
     rows: NDArray[np.intp]
     """The slice of each row of the batch."""
     odd: NDArray[np.intp]
-    """Slices that are not in the batch: the scalar codec must look at them."""
+    """Slices that are not in the batch, for the scalar decoder."""
     sealed: NDArray[np.bool_]
     """Of each row, whether it stayed sealed."""
     inner: tuple[Protocol, pa.RecordBatch, NDArray[np.intp]] | None = None
@@ -112,7 +112,7 @@ class MessageBuilder:
         self._files = files
         self._reveal = reveal
         self.kernels = load(protocol, dialect)
-        """What finds and decodes its frames."""
+        """The kernels that find and decode its frames."""
         self._whole = struct_type(protocol, whole=True)
         self._sealed = Sealed(protocol, dialect)
         choices = (s for _, s in self.kernels.frames.plan.shape.fields if isinstance(s, Choice))
@@ -126,7 +126,7 @@ class MessageBuilder:
         keys: ConnectionKeys | None = None,
         open_row: OpenRow | None = None,
     ) -> Built:
-        """The messages in some slices; `keys` open what is sealed, `open_row` what they cannot."""
+        """Build the messages of slices. `keys` decrypt in batches, `open_row` one by one."""
         columns = self.kernels.frames.decode(slices.data, slices.starts, slices.stops, slices.ways)
         assembler = Assembler(columns, reveal=self._reveal)
         rows = len(slices)
@@ -161,7 +161,7 @@ class MessageBuilder:
     # -- what the kernels found --------------------------------------------------------------
 
     def _found(self, columns: Columns, assembler: Assembler, struct: pa.StructArray) -> Found:
-        """The columns of a call, by the paths of a meaning."""
+        """Return the decoded columns, by the paths that a meaning uses."""
         found = Found(len(struct))
         found.structs = {name: (rows, values) for name, (rows, values) in assembler.chosen.items()}
         found.row_kinds = assembler.row_kinds
@@ -183,7 +183,7 @@ class MessageBuilder:
     def _stages(
         self, slices: Slices, columns: Columns, found: Found, odd: NDArray[np.bool_]
     ) -> NDArray[np.bool_] | None:
-        """Decodes what staged bytes hold; which rows stay closed, or None without stages."""
+        """Decode staged bytes; return which rows stay sealed, or None without stages."""
         choice = next((s for _, s in columns.plan.shape.fields if isinstance(s, Choice)), None)
         if choice is None:
             return None
@@ -223,14 +223,14 @@ class MessageBuilder:
         found.structs[name] = rows, values
 
     def _transformed(self, found: Found) -> NDArray[np.bool_]:
-        """Rows whose staged bytes are not as they are."""
+        """Return the rows whose staged bytes are transformed."""
         closed = np.zeros(found.rows, np.bool_)
         for flag in self.protocol.meaning.transformed:
             closed |= np.asarray(found.fields[flag].to_numpy(zero_copy_only=False))
         return closed
 
     def _with_stages(self, struct: pa.StructArray, found: Found) -> pa.StructArray:
-        """The struct with what stages yielded."""
+        """Return the struct with the results of stages."""
         kind = struct.type
         children = []
         for at in range(kind.num_fields):
@@ -300,7 +300,7 @@ class MessageBuilder:
         }
 
     def _ids(self, found: Found) -> pa.Array:
-        """The notifications that messages carry or acknowledge."""
+        """Return the notification ids that messages carry or acknowledge."""
         kind = COMMON.field("ids").type
         parts = []
         for each in self.protocol.meaning.ids:
@@ -317,7 +317,7 @@ class MessageBuilder:
     def _inner(
         self, tunnels: Tunnels, slices: Slices, found: Found, good: NDArray[np.bool_]
     ) -> tuple[Protocol, pa.RecordBatch, NDArray[np.intp]] | None:
-        """The messages of tunnels, as rows of their own protocol."""
+        """Build the messages in tunnels, as rows of their own protocol."""
         if tunnels.carrier not in found.structs:
             return None
         rows, values = found.structs[tunnels.carrier]
@@ -382,7 +382,7 @@ def _pieces_behind(links: Slices, start: int) -> Ints:
 
 
 def pieces_of(pieces: Pieces, positions: Ints) -> NDArray[np.intp]:
-    """The pieces that hold these places of the buffer."""
+    """Return the pieces that hold these positions of the buffer."""
     return np.searchsorted(pieces.numbers[START], positions, side="right") - 1
 
 
@@ -446,7 +446,7 @@ _PRIME = np.uint64(0x100000001B3)
 
 
 def tunnel_connections(instances: NDArray[Any], tunnels: NDArray[Any]) -> NDArray[np.int64]:
-    """As `wirelake.records.tunnels.tunnel_connection`, of each pair."""
+    """Return `wirelake.records.tunnels.tunnel_connection` of each pair."""
     value = np.full(len(instances), _BASIS, np.uint64)
     for byte in b"tunnel":
         value = (value ^ np.uint64(byte)) * _PRIME

@@ -1,4 +1,4 @@
-"""What the messages of connections come to; told one window after the other.
+"""Folds the messages of connections into tables, window by window.
 
     fold = Fold(share=0, shares=1, state=states)
     for window in pipeline.windows(last=False):
@@ -6,13 +6,14 @@
             ...
     state = fold.save(pipeline.save().hashes())
 
-Given are tables as `CapturePipeline` yields them. What comes out are final rows of `calls` (those
-outside of tunnels) and of `connections` (without `previous_connection`), and the crossing tables of
+The input are tables as `CapturePipeline` yields them. The output are final rows of `calls` (outside
+of tunnels) and of `connections` (without `previous_connection`), and the cross-connection tables of
 `wirelake.records.cross_connection`.
 
-A window becomes arrays (`columns.py`). Kernels go through its events in the order of time
-(`kernels.py`), and work on what is remembered of connections and calls, in arrays as well
-(`tables.py`, `memory.py`). What they leave as final becomes batches (`output.py`).
+The events of a window become arrays (`event_builder.py`). One kernel call goes through all of them
+in the order of time (`kernels.py`), and works on connections and calls that are arrays, too
+(`tables.py`, `memory.py`), because a Python object per event would cost more than decoding it.
+Final records become batches (`output.py`).
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ __all__ = ["Fold"]
 Yields = Iterator[tuple[str, pa.RecordBatch]]
 
 LIMIT: Final = EngineLimits().connections
-"""Connections at a time; then the oldest are given up."""
+"""Maximum connections at a time; beyond it, the oldest are given up."""
 IDLE_CALLS: Final = 4_096
-"""So many calls may wait for a second answer, before idle connections are looked through."""
+"""How many calls may wait for a duplicate answer before idle connections are scanned."""
 _MORE: Final = 4_096
-"""Room that is made when there is none."""
+"""Records added when a kernel runs out of room."""
 _LIMIT_TEXT: Final = KNOWN.index("limit")
 
 
@@ -77,9 +78,9 @@ class Fold:
         self._memory = Memory()
         self._held: list[Source] = []
         self._events = 0
-        """How many were told so far."""
+        """How many events were processed so far."""
         self._calls_left = 0
-        """Calls that were remembered after idle connections were last looked through."""
+        """Calls left after idle connections were last scanned."""
         for each in state:
             each.check()
         wanted = [each.hashes % shares == share for each in state]
@@ -92,7 +93,7 @@ class Fold:
             self._held += of_connections(pending, waiting)
 
     def window(self, items: Iterable[Item]) -> Yields:
-        """Takes what a pipeline yields for a window, and yields what is final now.
+        """Take what a pipeline yields for a window, and yield what is final now.
 
         It must be read to its end before anything else is asked of the fold.
         """
@@ -104,7 +105,7 @@ class Fold:
         yield from self._taken()
 
     def save(self, hashes: Mapping[int, int]) -> FoldState:
-        """All that is remembered; `hashes` are those of the pipeline's state. Changes nothing."""
+        """Return the state; `hashes` are those of the pipeline's state. Changes nothing."""
         memory = self._memory.save()
         known = memory.connections["connection"].tolist()
         found = [hashes[each] if each in hashes else id_hash(each) for each in known]
@@ -112,7 +113,7 @@ class Fold:
         return FoldState(np.array(found, np.int64), memory, pending)
 
     def finish(self) -> Yields:
-        """Yields what would be, if the input ended here; the fold is spent afterwards."""
+        """Yield what would be final if the input ended here; the fold cannot be used afterwards."""
         yield from self._told(self._released({}), {})
         self._end(self._memory.live_slots, STILL_OPEN, NO)
         yield from self._taken()
@@ -120,7 +121,7 @@ class Fold:
     # -- a window ----------------------------------------------------------------------------
 
     def _released(self, waiting: Mapping[int, int]) -> list[Source]:
-        """Held events of connections that need not wait any more."""
+        """Return pending events of connections that no longer wait."""
         if not self._held:
             return []
         held = set(self._memory.waiting().tolist())
@@ -131,7 +132,7 @@ class Fold:
         return found
 
     def _told(self, sources: Sequence[Source], waiting: Mapping[int, int]) -> Yields:
-        """Tells the events of all sources, those that have waited first."""
+        """Process the events of all sources; released ones come first."""
         columns = Columns(sources, self._memory.texts, self._share, self._shares)
         arrays = columns.arrays()
         self._run(columns, arrays, waiting)
@@ -148,7 +149,11 @@ class Fold:
         self._let_go(arrays.wide[k.TS])
 
     def _run(self, columns: Columns, arrays: k.EventArrays, waiting: Mapping[int, int]) -> None:
-        """Lets the kernels go through all events; what they need room for is a guess at first."""
+        """Run the kernel over all events.
+
+        Kernels cannot allocate (`_nrt=False`): room is estimated first, and the kernel returns
+        where it ran out of it, to be called again from there.
+        """
         memory = self._memory
         counts = np.bincount(columns.narrow[k.KIND], minlength=k.END + 1)
         memory.reserve(int(counts[k.OPENED]) + len(waiting) + 1, int(counts[k.REQUEST]) + 1)
@@ -161,13 +166,13 @@ class Fold:
             reached = fold(memory.tables(), arrays, reached)
 
     def _let_go(self, times: Any) -> None:
-        """Calls that were answered long before this window are final, on idle connections too."""
+        """Finish calls that were answered long before this window, on idle connections too."""
         if len(times) and self._memory.live_calls > max(IDLE_CALLS, 2 * self._calls_left):
             expire_idle(self._memory.tables(), int(times.min()) - 2 * DUPLICATE_WINDOW_NS)
             self._calls_left = self._memory.live_calls
 
     def _give_up(self) -> None:
-        """Forgets the oldest connections when there are too many."""
+        """Give up the oldest connections when there are too many."""
         excess = len(self._memory) - LIMIT
         if excess > 0:
             self._memory.give_up()
@@ -187,7 +192,7 @@ class Fold:
 
 
 def _sorted(items: Iterable[Item]) -> tuple[list[Source], dict[int, int], list[Any]]:
-    """The sources of a window; the connections that wait, and since when; all facts."""
+    """Return the sources of a window, the connections that wait, and all facts."""
     sources: list[Source] = []
     waiting: dict[int, int] = {}
     facts: list[Any] = []

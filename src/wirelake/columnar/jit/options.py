@@ -12,9 +12,10 @@ The options, and what each is for:
 - `error_model="numpy"`: no test for a division by zero, which would have to raise.
 - `boundscheck=False`: kernels check lengths and counts that come from the wire; indices computed
   from checked values need no second check.
-- `_nrt=False`: no reference counting of array arguments, which makes a decoding kernel five times
-  slower. Private to Numba, and the reason why its version is pinned. Such a kernel cannot allocate:
-  the caller passes all arrays.
+- `_nrt=False`: no reference counting of array arguments. Without this option, `error_model` and
+  unsigned indices, a decoding kernel had 0.13 times the speed of C, with them 0.79 times. It is
+  private to Numba, and the reason why its version is pinned. Such a kernel cannot allocate: the
+  caller passes all arrays.
 
 Conventions that go with them:
 

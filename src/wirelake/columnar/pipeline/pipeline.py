@@ -3,10 +3,11 @@
     for table, batch in CapturePipeline(paths, tables={"messages"}).batches():
         ...
 
-A window's streams are sorted by protocol. Kernels find the frames of all streams of a protocol in
-one call, and decode them in the order in which packets completed them. A stream with a fault goes,
-from there on and until it is good again, through the reference's reader; so does a frame that a
-kernel gives up on. What is unfinished at the end of a window is kept for the next.
+Streams of a window are grouped by protocol, because a kernel is specialised to one layout. One call
+finds the frames of all streams of a protocol, another decodes them, in the order in which packets
+completed them. A kernel reports that a frame is bad, never why: that frame goes through the scalar
+decoder, and a stream with a gap or a bad head goes through the reference's reader until a good
+frame follows (`decode/scalar.py`). Unfinished frames are kept for the next window.
 
 The rules are in `docs/concepts/captures.md`; the reference is `wirelake.capture.decode.reference`.
 """
@@ -69,15 +70,15 @@ from .window_rows import WindowRows, chunks
 __all__ = ["TABLES", "CapturePipeline", "Item"]
 
 TABLES: Final = ("messages", "packets", "faults", "coverage", "facts", "connections")
-"""What can be asked for. `facts` and `connections` are lists of events for the engines of
-`wirelake.records`, not batches. With `connections` comes `waiting`: connections of which more is
-known than was yielded, and since when."""
+"""The tables that can be requested. `facts` and `connections` are lists of events for the engines
+of `wirelake.records`, not batches. `connections` adds `waiting`: connections with bytes that are
+not yielded yet, and the time of the first of them."""
 Item = tuple[str, pa.RecordBatch | list[Any]]
 """The name of a table, and a batch of it; or a list of events."""
 _OPEN: Final = ENDINGS.index("open")
 
 _Found = tuple[int, Frame | Fault]
-"""A stream, and what was read in it."""
+"""A stream, and a frame or fault in it."""
 
 
 class CapturePipeline:
@@ -101,7 +102,7 @@ class CapturePipeline:
     ):
         unknown = sorted(set(tables).difference(TABLES))
         if unknown:
-            raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+            raise ValueError(f"unknown table {unknown[0]!r}; expected one of {', '.join(TABLES)}")
         keep_memory_flat()
         self._tables = frozenset(tables)
         self._chooser = Chooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
@@ -145,15 +146,15 @@ class CapturePipeline:
             self._resume(resumed)
 
     def batches(self) -> Iterator[Item]:
-        """Everything, in the order of the files. Raises OSError when a file cannot be read."""
+        """Yield everything, in the order of the files. Raises OSError for unreadable files."""
         for window in self.windows():
             yield from window
 
     def windows(self, *, last: bool = True) -> Iterator[Iterator[Item]]:
-        """The same, window by window; each must be read to its end before the next.
+        """Yield the windows; each must be exhausted before the next is requested.
 
-        The last window has no packets, but what comes of the streams that are open at the end of
-        the files. Without it, `save` and `end` can follow.
+        The last window has no packets: it ends the streams that are open at the end of the files.
+        Without it, `save` and `end` can follow.
         """
         for window in self._front.windows(last=False):
             yield self._window(window)
@@ -162,13 +163,13 @@ class CapturePipeline:
             yield from self.end()
 
     def end(self) -> Iterator[Iterator[Item]]:
-        """The last window, when all others were read: what there is more if nothing follows."""
+        """Yield the last window, after all others: it ends the streams that are still open."""
         self._must_be_read("end")
         self._stage = "ended"
         yield self._window(self._front.end())
 
     def save(self) -> PipelineState:
-        """What is needed to go on with the next files, when all windows but the last were read."""
+        """Return the state that continues with the next files; after all windows but the last."""
         self._must_be_read("save")
         saved = {stream: reader.save() for stream, reader in self._readers.items()}
         front, streams = self._front.save(
@@ -192,10 +193,10 @@ class CapturePipeline:
 
     def _must_be_read(self, what: str) -> None:
         if self._stage != "read":
-            raise ValueError(f"{what}: wanted after the windows were read, without the last one")
+            raise ValueError(f"{what}: expected after windows(last=False) is exhausted")
 
     def _resume(self, resumed: RestoredPipeline) -> None:
-        """Take over what is known from earlier files."""
+        """Restore what is known from earlier files."""
         lines, names = resumed.secrets
         self._ring.restore(lines, set(names))
         self._coverage.restore(resumed.coverage)
@@ -235,10 +236,10 @@ class CapturePipeline:
             yield "faults", self._faults.batch()
 
     def _waiting(self, window: Window) -> dict[int, int]:
-        """Connections of which something is known that was not yielded yet, and since when.
+        """Return the connections with bytes that are not yielded yet, and when the first came.
 
-        What waits is behind a hole, or in a fault whose end is not found, or undecided. An
-        unfinished frame before a hole belongs to it.
+        Bytes wait behind a hole, in a fault whose end is not found, or for the choice of a
+        protocol. An unfinished frame before a hole waits with it.
         """
         since = self._front.waiting()
         for stream, reader in self._readers.items():
@@ -267,7 +268,7 @@ class CapturePipeline:
         starts: NDArray[np.int64],
         stops: NDArray[np.int64],
     ) -> None:
-        """Unfinished frames come again with what follows."""
+        """Keep unfinished frames; the next window begins with them."""
         self._front.keep(streams, starts, stops)
         if "connections" in self._tables and len(streams):
             self._kept.append((streams, window.piece_ts[pieces_of(window.pieces, starts)]))
@@ -302,15 +303,15 @@ class CapturePipeline:
         self._front.undecided = self._selector.undecided()
 
     def _ended_in(self, window: Window) -> NDArray[np.int32]:
-        """The streams that ended in a window, and those whose bytes come now although they ended
-        before, because their connection was undecided."""
+        """Return the streams that ended in a window, and those that ended earlier while their
+        connection was undecided, whose bytes come now."""
         if not len(self._front.undecided):
             return window.ended
         late = window.run_stream[self._front.streams.ending[window.run_stream] > 0]
         return np.concatenate([window.ended, np.setdiff1d(late, window.ended)])
 
     def _ignore(self, window: Window, numbers: NDArray[np.int16]) -> None:
-        """Bytes of streams without a protocol; those of undecided streams are kept."""
+        """Count bytes of streams without a protocol as ignored; keep those of undecided streams."""
         sizes = window.run_stop - window.run_start
         ignored = numbers == IGNORED
         self._coverage.add("ignored", window.run_stream[ignored], sizes[ignored])
@@ -328,7 +329,7 @@ class CapturePipeline:
         decoder: ProtocolDecoder,
         runs: NDArray[np.intp],
     ) -> Iterator[Item]:
-        """The messages of one protocol in a window."""
+        """Yield the messages of one protocol in a window."""
         streams = window.run_stream[runs]
         faulty = np.zeros(len(self._front.streams), np.bool_)
         faulty[list(self._readers)] = True
@@ -372,7 +373,7 @@ class CapturePipeline:
         arrival: NDArray[np.int64],
         read: list[_Found],
     ) -> Iterator[Item]:
-        """Batches of slices, and the rows of frames that were read one by one among them."""
+        """Yield batches of slices, with the rows of the scalar path among them."""
         rows = WindowRows()
         outcomes: list[tuple[int, Outcome]] = []
         known = self._ring.knows(decoder.protocol.name)
@@ -410,7 +411,7 @@ class CapturePipeline:
         yield from self._emitted(rows)
 
     def _learn(self, decoder: ProtocolDecoder, read: list[_Found]) -> None:
-        """What frames that were read one by one say about keys."""
+        """Note what frames of the scalar path say about keys."""
         if decoder.keys is not None and self._ring.knows(decoder.protocol.name):
             for stream, each in read:
                 if isinstance(each, Frame):
@@ -418,7 +419,7 @@ class CapturePipeline:
                     decoder.keys.learn_from(connection, each.message)
 
     def _account(self, slices: Slices, built: Built, streams: NDArray[np.int32]) -> None:
-        """Counts what the kernels decoded."""
+        """Count what the kernels decoded."""
         sizes = (slices.stops - slices.starts)[built.rows]
         mine = streams[built.rows]
         self._coverage.add("messages", mine, 1)
@@ -430,7 +431,7 @@ class CapturePipeline:
     def _settle(
         self, decoder: ProtocolDecoder, outcomes: list[tuple[int, Outcome]], rows: WindowRows
     ) -> None:
-        """Counts what was read one by one, and makes rows of it."""
+        """Count the outcomes of the scalar path, and add their rows."""
         for stream, outcome in outcomes:
             one = np.array([stream])
             if outcome.fault is not None:
@@ -452,7 +453,7 @@ class CapturePipeline:
         stream: int,
         runs: list[tuple[Any, int | None]],
     ) -> list[_Found]:
-        """Reads runs of one stream with the reference's reader, until all is well again."""
+        """Read runs of one stream with the reference's reader, until a good frame follows."""
         way = int(self._front.streams.direction[stream])
         reader = self._readers.pop(stream, None) or self._scalar.reader(decoder.protocol, way)
         found: list[Frame | Fault] = []
@@ -477,7 +478,7 @@ class CapturePipeline:
         return self._scalar.frame(decoder.protocol, found, direction, connection)
 
     def _located(self, window: Window, outcome: Outcome) -> Outcome:
-        """A fault in places of the stream instead of the window's bytes."""
+        """Return an outcome whose fault is located in the stream, not in the window's bytes."""
         if outcome.fault is None:
             return outcome
         run = int(np.searchsorted(window.run_start, outcome.fault.start, side="right")) - 1
@@ -491,7 +492,7 @@ class CapturePipeline:
         runs: NDArray[np.intp],
         reached: NDArray[np.int64],
     ) -> None:
-        """What is unfinished is kept; where the stream has ended, a reader says what it is."""
+        """Keep unfinished frames; where the stream has ended, a reader reports what they are."""
         stops = window.run_stop[runs]
         left = np.flatnonzero(reached < stops)
         streams = window.run_stream[runs[left]]
@@ -507,7 +508,7 @@ class CapturePipeline:
             self._readers[stream] = reader
 
     def _end_readers(self, ended: NDArray[np.int32]) -> Iterator[Item]:
-        """Ends the readers of streams that have ended."""
+        """End the readers of streams that have ended."""
         rows = WindowRows()
         endings = self._front.streams.ending[ended]
         for stream, by in zip(ended.tolist(), endings.tolist(), strict=True):
@@ -530,7 +531,7 @@ class CapturePipeline:
     # -- coverage ----------------------------------------------------------------------------
 
     def _retire(self, window: Window) -> Iterator[Item]:
-        """The streams of connections that are gone."""
+        """Yield the coverage of connections that are gone, and forget them."""
         retired = window.retired
         if not len(retired):
             return

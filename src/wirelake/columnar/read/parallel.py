@@ -3,10 +3,10 @@
     for batch in read_parallel(["edge.pcapng"], ReadOptions(table="calls"), jobs=4):
         ...
 
-Each worker (`workers.py`) goes through all files and decodes its own share of the connections. All
-of them cut the files into the same windows, so that window n of the capture is window n of all
-workers together. That is what engines are told, one window after the other: they see everything,
-in order. The rows are those of one process; those of one connection come in the same order.
+Each worker (`workers.py`) scans all files and decodes its own share of the connections. All workers
+cut the files into the same windows, so window n of the capture is window n of all workers together.
+Engines see the merged windows, in order. The rows are those of a single process, and rows of one
+connection keep their order.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from .workers import (
 __all__ = ["SMALL_BYTES", "Faults", "Progress", "read_parallel", "read_windows"]
 
 SMALL_BYTES: Final = 32 << 20
-"""Captures smaller than this, all together, are read sooner than a worker has started."""
+"""Captures of fewer bytes in total are read here: starting a worker would take longer."""
 _MOST_JOBS: Final = 16
-"""Every worker looks at every packet: with more of them, that would cost more than decoding."""
+"""Every worker scans every packet; beyond this, scanning costs more than sharing saves."""
 _INFLATED: Final = 4
-"""How much longer a compressed capture is than its file: a guess, for progress alone."""
+"""Assumed compression ratio of a capture, used only for progress."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how many bytes of the files are read, about, and of how many."""
+"""Called with the approximate number of bytes read so far, and the total."""
 Faults: TypeAlias = Callable[[pa.RecordBatch], None]
-"""Is told the faults that were met, in batches of `faults`."""
+"""Called with batches of `faults`."""
 
 
 def read_parallel(
@@ -56,13 +56,13 @@ def read_parallel(
     on_faults: Faults | None = None,
     small_bytes: int = SMALL_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, in batches of bounded size.
+    """Yield the rows of a table, in batches of bounded size.
 
-    `jobs` is the number of processes, this one included, by default one for each processor: all
-    others decode, this one joins what they find. With one of them, or with captures of less than
-    `small_bytes`, everything happens here. `on_faults` is told all faults, whatever the table.
-    Raises OSError when a file cannot be read, ValueError for keys or dialects that are none. Close
-    the iterator to end the workers before it is exhausted.
+    `jobs` is the number of processes, this one included (default: one per processor); the others
+    decode, this one merges. With one job, or with captures of less than `small_bytes`, everything
+    happens in this process. `on_faults` gets all faults, whatever the table. Raises OSError when a
+    file cannot be read, ValueError for invalid keys or dialects. Close the iterator to stop the
+    workers early.
     """
     windows = read_windows(
         paths,
@@ -86,7 +86,7 @@ def read_windows(
     on_faults: Faults | None = None,
     small_bytes: int = SMALL_BYTES,
 ) -> Generator[Iterator[pa.RecordBatch]]:
-    """The same, window by window; each must be read to its end before the next."""
+    """Yield the same, window by window; each must be exhausted before the next."""
     chosen = options or ReadOptions()
     files = [os.fspath(path) for path in paths]
     sizes = [os.path.getsize(path) for path in files]
@@ -109,7 +109,7 @@ def read_windows(
 
 def _jobs(wanted: int | None, size: int, small: int) -> int:
     if wanted is not None and wanted < 1:
-        raise ValueError(f"jobs: wanted 1 or more, not {wanted}")
+        raise ValueError(f"invalid jobs {wanted}; expected 1 or more")
     if size < small:
         return 1
     return min(wanted or len(os.sched_getaffinity(0)), _MOST_JOBS)
@@ -138,7 +138,7 @@ def _told(window: Iterable[Item], on_faults: Faults | None) -> Iterator[Item]:
 
 
 def _marks(files: Sequence[str], sizes: Sequence[int], window_bytes: int) -> list[int]:
-    """How many bytes are read after each window, as far as sizes of files tell; at last, all."""
+    """Yield the bytes read after each window, estimated from file sizes; finally the total."""
     steps: list[int] = []
     for file, size in zip(files, sizes, strict=True):
         length = size * _INFLATED if file.endswith((".gz", ".zst")) else size

@@ -1,4 +1,4 @@
-"""Captures as tables: the one way in for the command line and for Spark.
+"""Captures as tables: the entry point of the command line and of Spark.
 
     options = ReadOptions(table="calls", filter='status != "ok"')
     for batch in read_batches(["edge.pcapng"], options):
@@ -43,17 +43,17 @@ from .reorder_buffer import ReorderBuffer
 __all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_schema"]
 
 PLAIN: Final = ("messages", "packets", "faults", "coverage")
-"""Tables that a capture holds."""
+"""Tables that the pipeline yields."""
 DERIVED: Final = tuple(ENGINES)
-"""Tables that are made of others, each by its engine."""
+"""Tables that engines derive from others."""
 TABLES: Final = (*PLAIN, *DERIVED)
 _SOURCES: Final = ("messages", "faults", "connections", "facts")
-"""What engines are told."""
+"""The input of engines."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read, and how."""
+    """What to read, and how."""
 
     table: str = "messages"
     protocol: str | None = None
@@ -74,12 +74,12 @@ class ReadOptions:
     """A condition in the filter language."""
     share: int = 0
     shares: int = 1
-    """Which share of the connections is read."""
+    """The share of the connections to read."""
     window_bytes: int = WINDOW_BYTES
 
     def __post_init__(self) -> None:
         if self.table not in TABLES:
-            raise ValueError(f"no table {self.table!r}; there are {', '.join(TABLES)}")
+            raise ValueError(f"unknown table {self.table!r}; expected one of {', '.join(TABLES)}")
         for name in (self.protocol, self.force_protocol):
             if name is not None:
                 registry.find(name)
@@ -90,7 +90,7 @@ class ReadOptions:
 
 
 def table_schema(options: ReadOptions) -> pa.Schema:
-    """The columns of what is read."""
+    """Return the schema of the result."""
     whole = _whole_schema(options)
     if options.columns is None:
         return whole
@@ -101,7 +101,7 @@ def table_schema(options: ReadOptions) -> pa.Schema:
 def read_batches(
     paths: Iterable[str | os.PathLike[str]], options: ReadOptions | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, in bounded batches. Raises OSError when a file cannot be read."""
+    """Yield the rows of a table, in bounded batches. Raises OSError for unreadable files."""
     chosen = options or ReadOptions()
     files = [os.fspath(path) for path in paths]
     pipeline = open_pipeline(files, chosen)
@@ -109,14 +109,14 @@ def read_batches(
 
 
 def sources(table: str) -> tuple[str, ...]:
-    """What the pipeline must yield for a table."""
+    """Return the tables of the pipeline that a table is made from."""
     return (table,) if table in PLAIN else _SOURCES
 
 
 def open_pipeline(
     files: Sequence[str], options: ReadOptions, also: Sequence[str] = ()
 ) -> CapturePipeline:
-    """The pipeline that reads what a table is made of, and perhaps more."""
+    """Return a pipeline for the sources of a table, and for the tables in `also`."""
     return CapturePipeline(
         files,
         tables=(*sources(options.table), *also),
@@ -132,7 +132,7 @@ def open_pipeline(
 
 
 def finished(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
-    """Batches of the table, filtered and cut to the wanted columns."""
+    """Yield batches of the table, filtered, with the requested columns."""
     whole = _whole_schema(options)
     wanted = table_schema(options)
     condition = None if options.filter is None else compile_filter(options.filter, whole)
@@ -180,7 +180,7 @@ def _derived(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterato
 
 
 def _events(window: Iterable[Item], held: ReorderBuffer) -> Iterator[Event]:
-    """What a window tells the engines."""
+    """Yield the events of a window for the engines."""
     held.waiting = {}
     for table, found in window:
         match table:
@@ -217,7 +217,7 @@ def _whole_schema(options: ReadOptions) -> pa.Schema:
 
 
 def _completed(batch: pa.RecordBatch, whole: pa.Schema) -> pa.RecordBatch:
-    """The batch with all columns of a schema; structs of other protocols are null."""
+    """Return a batch with all columns of a schema; structs of other protocols are null."""
     if batch.schema.names == whole.names:
         return batch
     have = set(batch.schema.names)
@@ -229,10 +229,10 @@ def _completed(batch: pa.RecordBatch, whole: pa.Schema) -> pa.RecordBatch:
 
 
 def _field(whole: pa.Schema, path: str) -> pa.Field:
-    """The column at a path, named by it."""
+    """Return the field at a path, named by the path."""
     first, *rest = path.split(".")
     if first not in whole.names:
-        raise ValueError(f"no column {first!r}; there are {', '.join(whole.names)}")
+        raise ValueError(f"unknown column {first!r}; expected one of {', '.join(whole.names)}")
     found = whole.field(first)
     for name in rest:
         inner = found.type
@@ -240,8 +240,8 @@ def _field(whole: pa.Schema, path: str) -> pa.Field:
             [inner.field(at).name for at in range(inner.num_fields)] if _is_struct(inner) else []
         )
         if name not in known:
-            there = f"; there are {', '.join(known)}" if known else ""
-            raise ValueError(f"no column {name!r} in {found.name}{there}")
+            there = f"; expected one of {', '.join(known)}" if known else ""
+            raise ValueError(f"unknown column {name!r} in {found.name}{there}")
         found = inner.field(name)
     return found.with_name(path)
 

@@ -1,8 +1,8 @@
-"""Events that are held back, so that engines see those of a connection in the order of their time.
+"""Holds events back until those of a connection can be passed on in the order of their time.
 
-Bytes behind a hole in a stream are known later than what was captured after them. While a stream
-of a connection waits so, everything about that connection, and about the tunnels on it, waits, too.
-Tunnels move from link to link, so all links wait with one that does; though not for long.
+Bytes behind a hole in a stream are delivered later than packets captured after them. Meanwhile all
+events of that connection, and of the tunnels on it, wait. Tunnels move from link to link, so all
+links wait together, for a limited time.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from wirelake.records.rows import (
 __all__ = ["TOGETHER_NS", "ReorderBuffer"]
 
 TOGETHER_NS: Final = 600 * 1_000_000_000
-"""So long all links wait with one of them: some holes are never filled."""
+"""How long all links wait for one of them at most: some holes are never filled."""
 
 
 class ReorderBuffer:
-    """Events of connections that wait."""
+    """The events of connections that wait."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, int] = {}
-        """Connections of which more is known than was told, and the time from which on."""
+        """Connections that wait, and the time from which their events are held."""
         self._events: dict[int, list[Event]] = {}
         self._links: set[int] = set()
 
     def passed(self, events: Iterable[Event]) -> list[Event]:
-        """What can be told now, in order: new events, and held ones that need not wait any more."""
+        """Return the events that can be passed on now, in order: new and released ones."""
         found: list[Event] = []
         every = in_order(events)
         self._wait_together(every)
@@ -49,7 +49,7 @@ class ReorderBuffer:
         return in_order(found)
 
     def all(self) -> Iterator[Event]:
-        """Everything that is still held."""
+        """Yield all events that are still held."""
         for events in self._events.values():
             yield from events
         self._events.clear()
@@ -76,7 +76,7 @@ class ReorderBuffer:
 
 
 def _connection(event: Event) -> int | None:
-    """The connection of an event; of a message in a tunnel, that of the link."""
+    """Return the connection of an event; for a message in a tunnel, that of the link."""
     if isinstance(event, MessageRow) and event.tunnel_link is not None:
         return event.tunnel_link
     return event.connection

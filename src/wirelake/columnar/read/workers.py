@@ -1,13 +1,11 @@
 """The processes behind `parallel.py`: each decodes a share of the connections and sends windows.
 
-What goes over a worker's pipe: for each window a mark, its items and another mark, after the last
-window `_END`, instead of any of them an error. Batches are sent as Arrow streams, all else as
-msgpack.
-A worker makes the next window while the last one waits to be sent, and then waits itself, so that
+A worker's pipe carries, for each window, `_BEGIN`, its items and `_DONE`; `_END` after the last
+window; or `_ERROR` and a description of the exception. Batches are sent as Arrow streams, all else
+as msgpack. A worker decodes the next window while the last one is being sent, and then waits, so
 memory is bounded however slow the reader is.
 
-Workers never see an interrupt of the keyboard: whoever started them does, and ends them. A worker
-whose reader is gone ends by itself.
+Workers block SIGINT: the parent handles it and ends them. A worker whose parent is gone exits.
 """
 
 from __future__ import annotations
@@ -41,19 +39,19 @@ from .reader import (
 __all__ = ["FILTERED", "Workers", "open_windows"]
 
 FILTERED: Final = frozenset(PLAIN) - {"faults"}
-"""Tables whose rows are filtered by the workers; of `faults`, everybody wants to know all."""
+"""Tables whose rows the workers filter. `faults` are not: `on_faults` gets all of them."""
 _AHEAD: Final = 1
-"""Windows of a worker that are made and wait to be sent."""
+"""Windows that a worker decodes ahead of the reader."""
 _BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
 _ROW_COLUMNS: Final = frozenset(MessageRow.__struct_fields__)
 """What engines look at of `messages`, apart from the fields of a protocol's struct."""
 
 _Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
-"""The items of a window, each as it is sent."""
+"""The encoded items of a window."""
 
 
 def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterable[Item]]:
-    """The windows of captures, in this process; with all faults, whatever the table."""
+    """Yield the windows of captures, in this process; with all faults, whatever the table."""
     pipeline = CapturePipeline(
         files,
         tables={*sources(options.table), "faults"},
@@ -107,7 +105,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class Workers:
-    """So many processes that read the same files."""
+    """A number of processes that read the same files."""
 
     def __init__(self, files: Sequence[str], options: ReadOptions, count: int):
         self._files = files
@@ -116,8 +114,9 @@ class Workers:
         self._workers: list[_Worker] = []
 
     def windows(self) -> Generator[Iterator[Item]]:
-        """What all workers find in a window, one window after the other, each to be read to its
-        end. Raises what a worker raised. The workers end with the generator."""
+        """Yield the merged windows of all workers; each must be exhausted before the next.
+
+        Raises what a worker raised. The workers end with the generator."""
         try:
             self._start()
             while self._has_window():
@@ -150,7 +149,7 @@ class Workers:
 
 
 class _Worker:
-    """This process's end of a worker."""
+    """A worker, seen from the parent."""
 
     def __init__(self, files: Sequence[str], options: ReadOptions):
         context = multiprocessing.get_context("spawn")
@@ -160,17 +159,17 @@ class _Worker:
         theirs.close()
 
     def has_window(self) -> bool:
-        """Waits for the next window; False when there are no more."""
+        """Wait for the next window; False after the last."""
         return self._receive() == _BEGIN
 
     def items(self) -> Iterator[Item]:
-        """The items of the window."""
+        """Yield the items of the window."""
         while (table := self._receive()) != _DONE:
             data = self._bytes()
             yield table, _unpacked(table, data)
 
     def end(self) -> None:
-        """Ends the process, whatever it is doing."""
+        """Terminate the process."""
         self._process.terminate()
         self._process.join()
         self._process.close()
@@ -197,7 +196,7 @@ class _Worker:
 
 
 def _work(pipe: Connection, files: Sequence[str], options: ReadOptions) -> None:
-    """The life of a worker."""
+    """The main function of a worker."""
     outbox: queue.Queue[_Packed | Exception | None] = queue.Queue(_AHEAD)
     sender = threading.Thread(target=_send, args=(pipe, outbox))
     sender.start()
@@ -235,7 +234,7 @@ def _for_engines(batch: Any) -> Any:
 
 
 def _slim(window: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
-    """A window without what its reader has no use for."""
+    """Yield the items of a window without columns and rows that the reader does not need."""
     if options.table not in FILTERED:
         for table, found in window:
             yield table, _for_engines(found) if table == "messages" else found

@@ -1,13 +1,14 @@
-"""From capture files to contiguous bytes of streams, a window at a time.
+"""Capture files to contiguous bytes of streams, a window at a time.
 
     front = FrontEnd(["edge.pcapng"], ports={7300: "comet"})
     for window in front.windows():
         ...                                     # window.data, window.run_start, ...
         front.keep(streams, starts, stops)      # unfinished frames come again, with what follows
 
-The work is done by kernels: block scan (`scan.py`), headers (`segments.py`), connections
-(`flows.py`), order (`order.py`), copying (`gather.py`). Everything odd is done by the reference,
-`wirelake.capture`, whose results these are. Memory does not depend on the size of the files.
+Kernels scan blocks (`scan/blocks.py`) and headers (`scan/headers.py`), find connections
+(`flows.py`), order payloads (`stream_order.py`) and copy them (`gather.py`). Only streams that are
+out of order go through the assembler of `wirelake.capture`, one segment at a time. The result is
+the reference's. Memory does not depend on the size of the files.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ from .window import Streams, Window
 __all__ = ["WINDOW_BYTES", "FrontEnd"]
 
 WINDOW_BYTES: Final = 32 << 20
-"""How much of a file makes a window: enough that fixed costs vanish, and small enough to be held
-several times over."""
+"""How much of a file makes a window: large enough that the fixed cost of a window (some hundred
+calls of Python) is small beside its work, small enough that a few windows fit in memory."""
 
 _LIMITS: Final = Limits()
 _ENDING: Final = np.array([0, order.EXPIRED, order.REPLACED, order.EVICTED], np.uint8)
@@ -58,12 +59,12 @@ _ENDING: Final = np.array([0, order.EXPIRED, order.REPLACED, order.EVICTED], np.
 
 
 class FrontEnd:
-    """Reads files one after the other, as one capture: a connection may go on from one to the next.
+    """Reads files one after the other, as one capture: a connection may continue in the next file.
 
-    `ports` are those of servers: they tell who is the client when no SYN does. With `shares`, only
-    the connections of one share are read, and only their packets are seen; packets without a
-    connection, facts and faults of files belong to share 0, secrets to all. `connections` bounds
-    the connections that are held, those of all shares together. `part` reads only that part of the
+    `ports` are server ports: they decide who is the client when no SYN was captured. With `shares`,
+    only the connections of one share are read. Packets without a connection, facts and faults of
+    files belong to share 0, secrets to all shares. `connections` limits the connections that are
+    held, of all shares together. `part` reads only that part of the
     one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over,
     introductions apart; with `all_facts`, every share is told all of it. `resumed` is what is known
     from earlier files.
@@ -85,16 +86,16 @@ class FrontEnd:
         resumed: RestoredFront | None = None,
     ):
         if not 0 <= share < shares:
-            raise ValueError(f"share: wanted 0 to {shares - 1}, not {share}")
+            raise ValueError(f"invalid share {share}; expected 0 to {shares - 1}")
         if window_bytes < 1 or connections < 1:
-            raise ValueError("window_bytes and connections: wanted 1 or more")
+            raise ValueError("window_bytes and connections: expected 1 or more")
         several = [paths] if isinstance(paths, str | os.PathLike) else paths
         earlier = [] if resumed is None else resumed.files
         self._first_file = len(earlier)
         self.paths = [*earlier, *(os.fspath(path) for path in several)]
-        """The files, earlier ones first; streams and pieces know them by number."""
+        """The files, earlier ones first; streams and pieces refer to them by number."""
         if part is not None and len(self.paths) != 1:
-            raise ValueError("part: wanted one file, of which it is a part")
+            raise ValueError("part: expected exactly one file")
         self._part = part
         self._window_bytes = window_bytes
         self._share = share
@@ -103,7 +104,7 @@ class FrontEnd:
         self._all_facts = all_facts
         self._tracker = Tracker(ports, limit=connections, share=share, shares=shares)
         self.streams = Streams(self._tracker)
-        """What is known of each stream."""
+        """The streams, by number."""
         self._patcher = Patcher()
         self._carry = Carry()
         self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
@@ -111,8 +112,8 @@ class FrontEnd:
         self._number = 0
         self._packets = 0
         self.undecided = np.empty(0, np.int32)
-        """Connections, by slot, of which all that is kept comes when one of their streams goes on;
-        to be set before the next window is asked for."""
+        """Connections, by slot, without a protocol yet: when one of their streams continues, kept
+        bytes of both directions are delivered again. To be set before the next window."""
         if resumed is not None:
             self._tracker.restore(resumed.connections, resumed.streams, resumed.now_ns)
             self._patcher.restore(resumed.assemblers)
@@ -120,7 +121,7 @@ class FrontEnd:
             self._packets = resumed.packets
 
     def windows(self, *, last: bool = True) -> Iterator[Window]:
-        """All windows; the last one, if it is wanted, is that of `end`.
+        """Yield the windows; with `last`, also the one of `end`.
 
         Raises OSError when a file cannot be opened or read.
         """
@@ -142,7 +143,7 @@ class FrontEnd:
             yield self.end()
 
     def end(self) -> Window:
-        """The last window: it has no packets, but the ends of the streams that were open."""
+        """Return the last window: it has no packets, and ends the streams that are open."""
         none = Packets(Rows(0), file=len(self.paths) - 1, before=0)
         return self._window("", none, [], last=True)
 
@@ -162,7 +163,7 @@ class FrontEnd:
         self._tracker.streams["carry"][streams] = -1
 
     def waiting(self) -> dict[int, int]:
-        """The streams in which something waits behind a hole, and when the first of it came.
+        """Return the streams with bytes behind a hole, and when the first of them came.
 
         An unfinished frame before the hole is part of what waits, in whichever window it came.
         """
@@ -173,8 +174,8 @@ class FrontEnd:
         }
 
     def kept_since(self, streams: NDArray[np.intp]) -> dict[int, int]:
-        """Those of the streams of which bytes were kept in earlier windows, and when the first of
-        them came."""
+        """Return those of the streams with bytes kept from earlier windows, and when the first
+        of them came."""
         carried = self._tracker.streams["carry"][streams]
         kept = carried >= 0
         return {
@@ -216,7 +217,7 @@ class FrontEnd:
     # -- one window --------------------------------------------------------------------------
 
     def _ours(self, items: list[FileItem]) -> list[FileItem]:
-        """Facts and faults are told once, secrets to everybody."""
+        """Return the items of our share: secrets for every share, all others for share 0."""
         if self._share == 0:
             return items
         wanted = (Secrets, Fact) if self._all_facts else (Secrets,)
@@ -268,7 +269,7 @@ class FrontEnd:
         )
 
     def _renew(self) -> None:
-        """What the reader of the last window said is done, and what it no longer needs is gone."""
+        """Apply what the caller kept and dropped of the last window, and free its buffers."""
         gone = self._tracker.recycle()
         self._patcher.forget(gone.tolist())
         self._patcher.begin()
@@ -292,7 +293,7 @@ class FrontEnd:
         self._gathered = None
 
     def _end(self, retired: NDArray[np.int32], last: bool) -> NDArray[np.int32]:
-        """End the streams of connections that are gone; gives those that had not ended yet."""
+        """End the streams of connections that are gone; return those that had not ended yet."""
         table = self._tracker.streams
         streams: NDArray[np.int32] = retired[table["state"][retired] & order.ENDED == 0]
         table["state"][streams] |= order.ENDED
@@ -307,8 +308,8 @@ class FrontEnd:
         return streams
 
     def _beside(self) -> NDArray[np.int32]:
-        """Those streams of undecided connections of which something is kept, and whose other
-        direction goes on."""
+        """Return the streams of undecided connections with kept bytes, whose other direction
+        continues in this window."""
         table = self._tracker.streams
         streams = both_streams(self.undecided)
         kept = table["carry"][streams] >= 0
@@ -316,7 +317,7 @@ class FrontEnd:
         return found
 
     def _woken(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Those streams for which nothing had happened in this window; now something has."""
+        """Mark streams as active in this window; return those that were not."""
         table = self._tracker.streams
         found: NDArray[np.int32] = streams[table["window"][streams] != self._number]
         table["window"][found] = self._number
@@ -326,7 +327,7 @@ class FrontEnd:
 
 
 def _introductions(items: list[FileItem]) -> list[tuple[int, Fact]]:
-    """The facts that say what connections speak."""
+    """Return the facts that name the protocol of a connection."""
     return [
         (at, item) for at, item in items if isinstance(item, Fact) and item.kind == INTRODUCTION
     ]
