@@ -1,4 +1,4 @@
-"""The arrays that a fold remembers things in: room for more, and what is saved of them."""
+"""The arrays that a fold keeps from window to window: growth, saving and restoring."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ __all__ = ["Memory", "Saved"]
 
 _FIRST_ROOM: Final = 1_024
 NEVER: Final = (1 << 63) - 1
-"""In place of a time from which on a connection waits: it does not."""
+"""In place of the time from which a connection waits: it does not wait."""
 _TEXTS: Final = 1 << 16
-"""So many texts are kept without a look at whether they are still used."""
+"""Number of texts below which unused ones are not collected."""
 _BLANK: Final = np.zeros(1, CONNECTION)
 for _name in CONNECTION.names or ():
     if _name.endswith("_ns") and _name != "quiet_ns":
@@ -61,7 +61,7 @@ _BLANK["since"] = NEVER
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """What is remembered of connections, and of their calls: each list in its order."""
+    """The saved connections, and their calls: each list in its order."""
 
     connections: pa.RecordBatch
     """The fields of `CONNECTION`."""
@@ -112,7 +112,7 @@ class Memory:
         self._free_slots = self._free_calls = self._done = np.empty(0, np.int32)
         self._closed = np.empty(0, CONNECTION)
         self._waiting = np.empty(0, np.int64)
-        """Slots that wait, or are to wait from some time on."""
+        """Slots that wait, or will wait from some time on."""
         self.reserve(_FIRST_ROOM, _FIRST_ROOM)
 
     @property
@@ -135,7 +135,7 @@ class Memory:
         return len(self._connections) - int(self._counts[FREE_SLOTS])
 
     def tables(self) -> Tables:
-        """The arrays for kernels; good until there is more room."""
+        """Return the arrays for kernels; valid until the next `reserve`."""
         return Tables(
             self._connections,
             self._ends,
@@ -154,7 +154,7 @@ class Memory:
     # -- room --------------------------------------------------------------------------------
 
     def reserve(self, connections: int, calls: int, ends: int = 0) -> None:
-        """Makes room for so many more, and for so many ends of connections."""
+        """Make room for more connections and calls, and for ends of connections."""
         missing = connections - int(self._counts[FREE_SLOTS])
         if missing > 0:
             self._more_slots(max(missing, len(self._connections)))
@@ -188,7 +188,7 @@ class Memory:
     def _freed(
         self, free: NDArray[np.int32], place: int, first: int, count: int
     ) -> NDArray[np.int32]:
-        """The stack of free records with new ones, of which the first is taken first."""
+        """Return the stack of free records with new ones added; the first is taken first."""
         stack = np.empty(first + count, np.int32)
         held = int(self._counts[place])
         stack[:count] = np.arange(first + count - 1, first - 1, -1)
@@ -199,7 +199,7 @@ class Memory:
     # -- what is final -----------------------------------------------------------------------
 
     def take_calls(self) -> NDArray[Any]:
-        """Calls that became final since the last time."""
+        """Return the calls that became final since the last call."""
         count, free = int(self._counts[DONE]), int(self._counts[FREE_CALLS])
         done = self._done[:count]
         found = self._calls[done]
@@ -210,30 +210,30 @@ class Memory:
         return found
 
     def take_connections(self) -> NDArray[Any]:
-        """Connections that became final since the last time."""
+        """Return the connections that became final since the last call."""
         found = self._closed[: int(self._counts[CLOSED])].copy()
         self._counts[CLOSED] = 0
         return found
 
     def take_signed(self) -> int:
-        """How many have signed on since the last time."""
+        """Return how many clients have signed on since the last call."""
         count = int(self._counts[SIGNED])
         self._counts[SIGNED] = 0
         return count
 
     def give_up(self) -> None:
-        """From now on, a connection that is not known may be one that was given up."""
+        """Note that connections were given up: an unknown connection may be one of them."""
         self._counts[GAVE_UP] = 1
 
     # -- who waits ---------------------------------------------------------------------------
 
     def waiting(self) -> NDArray[np.int64]:
-        """Connections whose events are held back."""
+        """Return the connections whose events are pending."""
         waits = self._connections["waits"][self._waiting] != 0
         return np.asarray(self._connections["connection"][self._waiting[waits]])
 
     def wait(self, since: Mapping[int, int]) -> None:
-        """These slots wait from a time on, all others no more: what they held is being told."""
+        """Let exactly these slots wait, each from a time on; events of others are released."""
         slots = np.array(list(since), np.int64)
         over = np.setdiff1d(self._waiting, slots)
         self._connections["waits"][over] = 0
@@ -244,7 +244,7 @@ class Memory:
     # -- texts -------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Forgets texts that are used no more, once there are many."""
+        """Drop unused texts, once there are many."""
         if len(self.texts) > max(_TEXTS, 2 * self._kept_texts):
             slots = np.flatnonzero(self._connections["used"])
             calls = np.flatnonzero(self._calls["state"] != FREE)
@@ -262,7 +262,7 @@ class Memory:
     # -- saving ------------------------------------------------------------------------------
 
     def save(self) -> Saved:
-        """All that is remembered; nothing final may be left to take."""
+        """Return everything; final records must have been taken before."""
         slots = self.live_slots
         order = np.empty(self.live_calls, np.int32)
         calls = self._calls[order[: _calls_in_order(self.tables(), slots, order)]]
@@ -288,7 +288,7 @@ class Memory:
         )
 
     def restore(self, states: Sequence[tuple[Saved, NDArray[np.bool_]]]) -> list[NDArray[np.int32]]:
-        """Goes on from several states, each with those of its connections that are wanted.
+        """Restore several states, each with a mask of the wanted connections.
 
         Gives the slots of these, for each state.
         """
@@ -340,7 +340,7 @@ def _used_codes(columns: Sequence[NDArray[np.int32]]) -> NDArray[np.int64]:
 
 
 def _moves(before: Texts, after: Texts, kept: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The new code of each old one; the last place is for NO."""
+    """Return the new code of each old one; the last place is for NO."""
     moved = np.full(len(before) + 1, NO, np.int32)
     moved[kept] = after.coded(before.texts[code] for code in kept.tolist())
     return moved
@@ -362,7 +362,7 @@ def _calls_in_order(t: Tables, slots: NDArray[np.int32], order: NDArray[np.int32
 
 @kernel
 def _link(t: Tables, calls: NDArray[np.int32]) -> None:
-    """Put calls into the lists that they say they are in."""
+    """Link calls into the lists that their `state` names."""
     for at in range(U(len(calls))):
         call = S(calls[at])
         found = t.calls[U(call)]

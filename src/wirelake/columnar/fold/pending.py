@@ -1,7 +1,7 @@
-"""Events that are held back, so that those of a connection are told in the order of their time.
+"""Pending events of a fold: those of a connection are processed in the order of their time.
 
-Bytes behind a hole in a stream are known later than what was captured after them. While a stream
-of a connection waits so, everything about that connection, and about the tunnels on it, waits, too.
+Bytes behind a hole in a stream are delivered later than packets captured after them. Meanwhile all
+events of that connection, and of the tunnels on it, wait.
 See `wirelake.columnar.read.reorder_buffer`, which does the same with single events.
 """
 
@@ -28,7 +28,7 @@ _FAULTS = ("ts_ns", "connection", "direction", "protocol", "missing_bytes", "cod
 
 
 def of_connections(sources: Sequence[Source], connections: Collection[int]) -> list[Source]:
-    """The events of some connections; a message in a tunnel belongs to the link."""
+    """Return the events of some connections; a message in a tunnel belongs to the link."""
     wanted = pa.array(connections, pa.int64())
     found: list[Source] = []
     for table, events in sources:
@@ -43,7 +43,7 @@ def of_connections(sources: Sequence[Source], connections: Collection[int]) -> l
 
 
 def held_sources(columns: Columns, held: NDArray[np.bool_]) -> Iterator[Source]:
-    """Those of the events that are held back."""
+    """Yield the events that wait."""
     for number, (table, events) in enumerate(columns.sources):
         mine = held[int(columns.starts[number]) : int(columns.starts[number + 1])]
         if not mine.any():
@@ -55,7 +55,7 @@ def held_sources(columns: Columns, held: NDArray[np.bool_]) -> Iterator[Source]:
 
 
 def _narrowed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without what folds do not look at."""
+    """Return a batch without the columns that folds do not use."""
     if table == "faults":
         return batch.select(list(_FAULTS))
     protocol = batch.column("protocol")[0].as_py()

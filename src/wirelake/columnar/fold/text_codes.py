@@ -1,4 +1,4 @@
-"""Texts as codes, so that kernels need not look at them."""
+"""Texts as integer codes: kernels compare codes, and never see a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Codes = NDArray[np.int32]
 
 
 class Texts:
-    """All texts that are known, each with its place in a list as its code."""
+    """All known texts; the code of a text is its index."""
 
     def __init__(self, texts: Iterable[str] = ()):
         self.texts: list[str] = []
@@ -30,7 +30,7 @@ class Texts:
         return len(self.texts)
 
     def code(self, text: str | None) -> int:
-        """The code of a text; NO for none."""
+        """Return the code of a text; NO for None."""
         found = self._codes.get(text)
         if found is None:
             assert text is not None
@@ -39,7 +39,7 @@ class Texts:
         return found
 
     def coded(self, texts: Iterable[str | None]) -> Codes:
-        """The codes of some texts."""
+        """Return the codes of texts."""
         given = list(texts)
         found = list(map(self._codes.get, given))
         if None in found:
@@ -47,26 +47,26 @@ class Texts:
         return np.array(found, np.int32)
 
     def codes(self, array: pa.Array) -> Codes:
-        """The codes of a column."""
+        """Return the codes of a column."""
         if array.null_count == len(array):
             return np.full(len(array), NO, np.int32)
         indices, dictionary = indices_of(array)
         return np.append(self.coded(dictionary), np.int32(NO))[indices]
 
     def array(self, codes: Codes) -> pa.Array:
-        """The column that has these codes."""
+        """Return the column with these codes."""
         if len(self._array) < len(self.texts):
             self._array = pa.array(self.texts, pa.string())
         missing = codes < 0
         return self._array.take(pa.array(codes, mask=missing if missing.any() else None))
 
     def list_of(self, codes: Iterable[int]) -> list[str | None]:
-        """The texts that have these codes."""
+        """Return the texts with these codes."""
         return [None if code < 0 else self.texts[code] for code in codes]
 
 
 def indices_of(array: pa.Array) -> tuple[Codes, list[str]]:
-    """A column as places in the list of its distinct texts; -1 for null."""
+    """Return a column as indices into its distinct texts (-1: null), and these texts."""
     encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
     indices = encoded.indices
     if indices.null_count:

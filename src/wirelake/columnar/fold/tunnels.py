@@ -1,4 +1,4 @@
-"""What messages in tunnels come to, over all links that carry them.
+"""Folds the messages in tunnels into tables, over all links that carry them.
 
 fold = TunnelFold(share=0, shares=1, state=state)
 fold.feed(batches)                  of `_tunnel_events`: all of one step at once
@@ -45,7 +45,7 @@ __all__ = ["TunnelFold", "tunnel_hash"]
 _SCHEMA: Final = schema("tunnels")
 _LIMITS: Final = EngineLimits()
 _MORE: Final = 1_024
-"""Room that is made when there is none."""
+"""Records added when a kernel runs out of room."""
 _LOST, _OPEN = OUTCOMES.index("lost"), OUTCOMES.index("open")
 _ENDS: Final = ("gateway", "server")
 _HALVES: Final = ("user_high", "user_low")
@@ -59,7 +59,7 @@ Records = NDArray[Any]
 
 
 def tunnel_hash(connection: int) -> int:
-    """32 bits of a tunnel's connection id: its remainder by the shares is its share."""
+    """Return a hash of a tunnel's connection id; its share is the remainder."""
     return id_hash(connection)
 
 
@@ -78,7 +78,7 @@ class TunnelFold:
             self._restore(state)
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Takes rows of `_tunnel_events`, in any order; those of later calls are later."""
+        """Take rows of `_tunnel_events`, in any order; those of later calls are later."""
         arrays = tunnel_arrays(batches, self._memory.texts, self._share, self._shares)
         reached = 0
         while reached < len(arrays.order):
@@ -89,7 +89,7 @@ class TunnelFold:
         self._give_up()
 
     def take(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """What became final since the last call."""
+        """Yield what became final since the last call."""
         calls = self._memory.take_calls()
         if len(calls):
             yield "calls", calls_batch(calls, self._memory.texts)
@@ -100,7 +100,7 @@ class TunnelFold:
         self._memory.tidy()
 
     def save(self) -> bytes:
-        """All that is remembered. To be called when everything is taken; changes nothing."""
+        """Return the state, when everything final was taken. Changes nothing."""
         slots = self._memory.live_slots
         return TunnelState(
             share=self._share,
@@ -112,7 +112,7 @@ class TunnelFold:
         ).to_bytes()
 
     def finish(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yields what would be, if the input ended here; the fold is spent afterwards."""
+        """Yield what would be final if the input ended here; the fold cannot be used afterwards."""
         end_all_calls(self._memory.tables(), self._memory.live_slots, STILL_OPEN, NO)
         self._taken.append(self._rows[self._rows["used"] == 1])
         yield from self.take()
@@ -120,7 +120,7 @@ class TunnelFold:
     # -- what is remembered ------------------------------------------------------------------
 
     def records(self) -> Tunnels:
-        """What kernels work on."""
+        """Return the arrays for kernels."""
         return Tunnels(self._rows, self._final, _BLANK, self._counts)
 
     def _make_room(self) -> None:
@@ -131,7 +131,7 @@ class TunnelFold:
             self._final = np.concatenate([self._final, np.empty_like(self._final)])
 
     def _give_up(self) -> None:
-        """Lets the oldest go when there are too many."""
+        """Give up the oldest tunnels when there are too many."""
         known = np.flatnonzero(self._rows["used"])
         ended = self._rows["outcome"][known] >= 0
         for slots, limit in (
@@ -162,14 +162,14 @@ class TunnelFold:
 
 
 def _distinct(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The numbers of several parts, once each, in the order in which they came first."""
+    """Return the distinct numbers of several parts, in the order of first occurrence."""
     joined = np.concatenate(parts)
     _, firsts = np.unique(joined, return_index=True)
     return joined[np.sort(firsts)]
 
 
 def _tunnels_batch(tunnels: Records, closed_links: NDArray[np.int64]) -> pa.RecordBatch:
-    """Tunnels as rows; one that has not ended is lost with its link, or open."""
+    """Return tunnels as rows; one that has not ended is lost with its link, or open."""
     open_still = np.where(np.isin(tunnels["last_link"], closed_links), _LOST, _OPEN)
     outcome = np.where(tunnels["outcome"] < 0, open_still, tunnels["outcome"])
     unnamed = tunnels["named"] == 0
@@ -191,7 +191,7 @@ def _tunnels_batch(tunnels: Records, closed_links: NDArray[np.int64]) -> pa.Reco
 
 
 def _address(tunnel: Any) -> str | None:
-    """The user's address in words."""
+    """Return the user's address as text."""
     halves = (int(tunnel[name]).to_bytes(8, "big", signed=True) for name in _HALVES)
     packed_address = b"".join(halves)
     match int(tunnel["user_family"]):

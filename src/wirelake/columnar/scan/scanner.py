@@ -190,7 +190,7 @@ class Scanner:
         return rows.base == self._feed.base and len(rows.data) == len(self._feed.buffer)
 
     def _place(self, rows: Rows) -> None:
-        """What was told lies before the next packet."""
+        """Place the items read so far before the next packet."""
         rows.items += [(rows.count, item) for item in self._items]
         self._items = []
 
@@ -214,7 +214,7 @@ class Scanner:
             self.done = True
 
     def _jump(self, part: Part) -> None:
-        """Go to where a part begins, with what is known there."""
+        """Seek to the beginning of a part, with the section it is in."""
         while self._feed.known_end() < part.offset and self._feed.has(self._feed.known_end(), 1):
             self._feed.release(min(self._feed.known_end(), part.offset))
         self.at = part.offset
@@ -253,7 +253,7 @@ class Scanner:
     # -- blocks ------------------------------------------------------------------------------
 
     def _run(self, rows: Rows, stop: int) -> int:
-        """The kernel, from here to `stop` or to something that it does not know."""
+        """Run the kernel from here to `stop`, or to a block that it does not know."""
         start, stop = self.at - rows.base, stop - rows.base
         columns = rows.wide, rows.narrow, rows.marks, rows.count
         limit = self._limits.block_bytes
@@ -285,7 +285,7 @@ class Scanner:
         return why
 
     def _read_others(self, rows: Rows, count: int) -> None:
-        """The facts and secrets that the kernel noted."""
+        """Read the facts and secrets that the kernel noted."""
         assert self._reader is not None
         read, held, base, items = self._reader.block, self._feed.buffer, rows.base, rows.items
         for place, following, size in zip(*self._others[:, :count].tolist(), strict=True):
@@ -294,7 +294,7 @@ class Scanner:
                 items.append((following, element))
 
     def _odd(self, rows: Rows) -> None:
-        """A whole block that the kernel does not read, and that may change how it reads on."""
+        """Read a block that the kernel does not know, and that may change how it continues."""
         self.at += self._read_block(rows, self.at)
 
     def _read_block(self, rows: Rows, at: int) -> int:

@@ -1,4 +1,4 @@
-"""Bytes that stay from one window to the next: the unfinished frames at the ends of streams.
+"""Bytes kept from one window to the next: unfinished frames at the ends of streams.
 
 One row for each stream that has some. A row is lifted into a window when its stream goes on there,
 and stays where it is when it does not.
@@ -52,7 +52,7 @@ class CarryState(msgspec.Struct, frozen=True):
 
 
 class Carry:
-    """What is kept of all streams."""
+    """The kept bytes of all streams."""
 
     def __init__(self) -> None:
         self.stream = np.empty(0, np.int32)
@@ -71,15 +71,15 @@ class Carry:
         _move(self, rows, to, to_piece, target, pieces)
 
     def since_ns(self, row: int, otherwise: int) -> int:
-        """When the first bytes of a row came; `otherwise` for -1, which is none."""
+        """Return when the first bytes of a row came; `otherwise` for row -1."""
         return otherwise if row < 0 else int(self.pieces.numbers[TIME, self.first[row]])
 
     def files(self) -> set[int]:
-        """The numbers of the files that it refers to."""
+        """Return the numbers of the files that it refers to."""
         return set(np.unique(self.pieces.file).tolist())
 
     def renamed(self, numbers: Ints) -> CarryState:
-        """The same with other numbers of streams, to be saved."""
+        """Return the rows with other stream numbers, to be saved."""
         return CarryState(
             numbers[self.stream],
             self.start,
@@ -101,7 +101,7 @@ class Carry:
         data: NDArray[np.uint8],
         pieces: Pieces,
     ) -> Carry:
-        """What is carried to the next window: rows that were not lifted, and these bytes.
+        """Return the carry of the next window: rows that were not lifted, and these bytes.
 
         The records of streams in `table` say which row is theirs, before and after.
         """
@@ -116,7 +116,7 @@ class Carry:
 
 
 def joined(table: NDArray[Any], *parts: tuple[Carry, Ints]) -> Carry:
-    """Some rows of several. The records of streams in `table` learn which row is theirs."""
+    """Join rows of several carries; `table` gets the row number of each stream."""
     new = Carry()
     new.stream = np.concatenate([carry.stream[rows] for carry, rows in parts])
     sizes = np.concatenate([carry.stop[rows] - carry.start[rows] for carry, rows in parts])

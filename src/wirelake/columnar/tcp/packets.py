@@ -1,4 +1,4 @@
-"""The last bytes of some payloads: what an assembler holds to compare later copies with."""
+"""The packets of a window, as columns; and the last bytes of payloads, for assemblers."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ def _prepend(
 
 
 class Fed(NamedTuple):
-    """A segment, as an assembler is fed with it."""
+    """A segment, as an assembler takes it."""
 
     arrival: int
     arguments: tuple[int, bytes, int, int, int, int, int]
 
 
 class Packets:
-    """What is known of the packets of a window, in columns."""
+    """The packets of a window, in columns."""
 
     def __init__(self, rows: Rows, *, file: int, before: int):
         count = rows.count
@@ -156,7 +156,7 @@ class Packets:
     def follow_run(
         self, table: NDArray[Any], number: int, mine: NDArray[np.int64], first: int
     ) -> int:
-        """How far a stream's packets are in order; see `order.follow_run`."""
+        """Return how far a stream's packets are in order; see `stream_order.follow_run`."""
         return follow_run(
             mine, first, self.places, self.sizes, self.numbers, self.octets, table, number
         )

@@ -1,7 +1,8 @@
-"""The reference's assembler beside the record of a stream: each tells the other what it has seen.
+"""Streams that are out of order, through the reference's assembler.
 
-A stream is followed by the kernel (`order.py`), which works on its record, or by an assembler. When
-it changes hands, the one that goes on is told where the stream stands and what was counted.
+A stream is followed by the kernel (`stream_order.py`), which works on its record, or by an
+assembler. When one takes over from the other, position and counts are copied. The kernel takes
+over again as soon as nothing waits, because an assembler costs a Python call for each segment.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class AssemblerState(msgspec.Struct, frozen=True):
 
 
 class Assembler(StreamAssembler):
-    """An assembler that can be told about segments which the kernel followed."""
+    """An assembler that can take over from the kernel, and hand over to it."""
 
     __slots__ = ()
 

@@ -29,7 +29,7 @@ __all__ = ["Followed", "Tracker", "both_streams"]
 _FIRST_SLOTS: Final = 1024
 
 Followed = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
-"""Streams for which something happened, streams that ended, packets that are out of order."""
+"""Active streams, streams that ended, packets that are out of order."""
 
 
 class Tracker:
@@ -52,7 +52,7 @@ class Tracker:
         self._grow(_FIRST_SLOTS)
 
     def assign(self, packets: Packets) -> None:
-        """Give packets their connection, direction and stream."""
+        """Assign connection, direction and stream to packets."""
         done = 0
         while True:
             done = assign(
@@ -82,7 +82,7 @@ class Tracker:
             self._grow(self._growth())
 
     def follow(self, packets: Packets, window: int) -> Followed:
-        """Find out which payload is next in each stream."""
+        """Mark the payloads that are next in their streams."""
         active = np.empty(packets.count, np.int32)
         ending = np.empty(packets.count, np.int32)
         strange = np.empty(packets.count, np.int32)
@@ -149,7 +149,7 @@ class Tracker:
         slots.rebuild(self.connections, self._index, self._state)
 
     def recycle(self) -> NDArray[np.int32]:
-        """Make the slots of dropped connections free; gives their streams."""
+        """Free the slots of dropped connections; return their streams."""
         count, free = int(self._state[slots.DROPPED]), int(self._state[slots.FREE])
         dropped = self._dropped[:count]
         self._free[free : free + count] = dropped
@@ -168,12 +168,12 @@ class Tracker:
         self.streams["carry"][streams] = -1
 
     def _growth(self) -> int:
-        """Twice as many, until all that may be held have a slot; then room for some that end."""
+        """Return how many slots to add: double up to the limit, then an eighth."""
         count = len(self.connections)
         return count if count < self._limit else max(1, count // 8)
 
     def _grow(self, more: int) -> None:
-        """Add free slots, and make the index fit."""
+        """Add free slots, and rebuild the index."""
         count = len(self.connections)
         total = count + more
         self.connections = _longer(self.connections, total)
@@ -191,19 +191,19 @@ class Tracker:
 
 
 def both_streams(connections: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The streams of connections."""
+    """Return the streams of connections."""
     return (connections[:, None] * 2 + np.array([0, 1], np.int32)).ravel()
 
 
 def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """A copy with zeros behind."""
+    """Return a copy, extended with zeros."""
     new = np.zeros(size, array.dtype)
     _copy(array, new)
     return new
 
 
 def _copy(array: NDArray[Any], target: NDArray[Any]) -> None:
-    """Copy records to the beginning of others. (As bytes, that is ten times as fast.)"""
+    """Copy records to the beginning of others, as bytes: ten times as fast as by record."""
     target.view(np.uint8)[: array.nbytes] = array.view(np.uint8)
 
 

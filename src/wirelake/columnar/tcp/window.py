@@ -1,4 +1,4 @@
-"""What a reader of windows gets to see: `Window`, one bounded piece of a capture, and `Streams`.
+"""`Window`, one bounded part of a capture as its reader sees it, and `Streams`.
 
 A stream is known by its number, an index into the arrays of `Streams`. Numbers are used again: one
 that is in `Window.retired` may mean another stream from the next window on.
@@ -45,7 +45,7 @@ Ints = NDArray[np.int64]
 
 
 class Streams:
-    """What is known of each stream, in arrays by the stream's number.
+    """The streams, in arrays by number.
 
     The arrays are views: they change from window to window, and are others when there are more
     streams. Take them anew for each window.
@@ -153,7 +153,7 @@ class Streams:
 
 
 class Window:
-    """One bounded piece of one capture."""
+    """One bounded part of one capture."""
 
     def __init__(
         self,
@@ -212,8 +212,8 @@ class Window:
         """Streams, and second copies of bytes in them that differ from the first."""
         self._items = items
         self.introductions = introductions
-        """The facts that introduce connections, whoever is told the other ones; each with the
-        number of the next packet."""
+        """The facts that name a connection's protocol, for every share; each with the number of
+        the next packet."""
         self.pieces = pieces
         """The same pieces, as kernels want them."""
         self._mine: NDArray[np.intp] | slice = slice(0, packets.count)
