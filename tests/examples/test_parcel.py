@@ -24,8 +24,16 @@ from parcel_courier.session import MAX_FRAME_BYTES, ParcelSession, Received
 from tests.hub.cli.started_hub import HubProcess, eventually, hub_process, wirelake
 from tests.hub.running import running, until
 
-from wirelake.client import AuthFailed, CallFailed, Client, ConnectionLost, Timeout, connect
-from wirelake.hub.config import config_text, make_config
+from wirelake.client import (
+    AuthFailed,
+    BadCall,
+    CallFailed,
+    Client,
+    ConnectionLost,
+    Timeout,
+    connect,
+)
+from wirelake.hub.config import ConfigError, config_text, make_config
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols import registry
 from wirelake.protocols.sansio import Closed, Failed, Role, SessionError
@@ -73,6 +81,26 @@ def test_the_configuration_has_its_table_but_does_not_open_it() -> None:
     assert settings == ParcelSettings(idle_s=5.0)
     assert settings.port == PROTOCOL.port
     assert registry.binding("parcel").settings is ParcelSettings
+
+
+def test_a_protocol_without_a_binding_has_no_table_and_no_url() -> None:
+    with pytest.raises(ConfigError, match=r"unknown table .weather.; expected one of .*parcel"):
+        make_config({"weather": {"port": 1}})
+    with pytest.raises(BadCall, match=r"expected a URL with one of .*parcel://, parcels://"):
+        connect("weather://127.0.0.1")
+
+
+def test_a_binding_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.binding.cache_clear()
+    monkeypatch.setattr(PROTOCOL, "binding", "parcel_courier:NOTHING")
+    try:
+        with pytest.raises(ConfigError, match="parcel_courier:NOTHING of protocol 'parcel'"):
+            make_config({"parcel": {}})
+        with pytest.raises(BadCall, match="does not load"):
+            connect("parcel://127.0.0.1")
+        assert "parcel" not in registry.all_bindings()
+    finally:
+        registry.binding.cache_clear()
 
 
 # -- the session ---------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ class Inbox:
             self._add(each)
 
     def failed(self, error: ClientError) -> None:
-        """A page could not be fetched: whoever takes notifications is told, once."""
+        """Raise the error of a failed fetch in the application's iteration, once."""
         self._fetching = False
         self._error = error
         self._more.set()

@@ -41,46 +41,46 @@ __all__ = [
 
 
 class ConfigError(Exception):
-    """The configuration cannot work; the message says which key, and what is wanted."""
+    """An invalid configuration; the message names the key and what is expected."""
 
 
 class AdminSettings(Table, frozen=True, kw_only=True):
-    """The HTTP side: publish, health, metrics, a look inside."""
+    """The HTTP server: publish, health, metrics, monitoring."""
 
     enabled: bool = True
-    """Whether it is there."""
+    """Whether to listen."""
     host: str = "127.0.0.1"
     """Where to listen."""
     port: int = 9680
     """Which port; 0 takes any that is free."""
     tls: TlsSettings | None = None
-    """Certificates, to speak HTTPS."""
+    """Certificates, to serve HTTPS."""
 
 
 class Backend(Table, frozen=True, kw_only=True):
-    """A relay to dial."""
+    """The relay listener of a backend."""
 
     host: str
     """Its address."""
     port: int = 9611
     """Its port."""
     tls: bool = False
-    """Whether to speak TLS to it."""
+    """Whether to connect with TLS."""
 
 
 class GatewaySettings(Table, frozen=True, kw_only=True):
-    """Be a tny gateway: what comes in at the tny listener goes through tunnels to backends."""
+    """A tny gateway: connections of the tny listener go through tunnels to backends."""
 
     enabled: bool = False
-    """Whether this hub is a gateway; the tny listener then relays, and serves nothing itself."""
+    """Whether this hub is a gateway; its tny listener then relays and serves no calls."""
     service: str = "game"
-    """The name of the service that the links lead to."""
+    """The name of the service behind the links."""
     name: str = "gateway"
-    """Who this gateway says it is when it opens a link."""
+    """The name that this gateway sends when it opens a link."""
     instance: int = 1
-    """A number that no other gateway of these backends has."""
+    """A number that is unique among the gateways of these backends."""
     backends: tuple[Backend, ...] = ()
-    """Where to dial."""
+    """The backends."""
     links: int = 1
     """Links to each backend."""
     dialect: Literal["seed", "upstream", "auto"] = "seed"
@@ -88,33 +88,32 @@ class GatewaySettings(Table, frozen=True, kw_only=True):
 
 
 class StoreSettings(Table, frozen=True, kw_only=True):
-    """What survives."""
+    """The database."""
 
     path: str = ""
     """The database; by default `hub.sqlite3` in the data directory."""
     synchronous: Literal["full", "normal"] = "full"
-    """`full`: what is confirmed survives a power cut. `normal`: it survives kill -9, and a power
-    cut may take the last moments back."""
+    """`full`: a confirmed publish survives a power failure. `normal`: it survives kill -9; a power
+    failure may lose the last moments."""
     server: int = 0
-    """A number from 0 to 255 that is part of every id; hubs that share clients need different
-    ones."""
+    """A number from 0 to 255 that is part of every id; different for hubs that share clients."""
 
 
 class RecordSettings(Table, frozen=True, kw_only=True):
-    """Recording of what crosses the hub."""
+    """Recording of the hub's traffic."""
 
     folder: str = ""
-    """Where recordings go; empty records nothing. `--record` says the same."""
+    """The folder of recordings; empty: no recording. `--record` overrides it."""
     source: str = "hub"
-    """The name of this hub in them."""
+    """The name of this hub in recordings."""
     keys: bool = False
-    """Write the keys of connections too, so that sealed contents can be read."""
+    """Also record the keys of connections, so that sealed contents can be read."""
     rotate_bytes: int = 64 << 20
-    """When the next file begins."""
+    """Maximum size of a file."""
     rotate_s: float = 300.0
-    """The same, in seconds."""
+    """Maximum duration of a file."""
     tables: bool = False
-    """Keep calls, deliveries and connections up to date while traffic flows; costs a decoding."""
+    """Keep live tables of calls, deliveries and connections; every message is decoded for them."""
 
 
 class Config(Table, frozen=True, kw_only=True):
@@ -216,8 +215,8 @@ _WIDTH: Final = 96
 _HEAD: Final = """\
 Configuration of a Wirelake hub: wirelake hub --config FILE --data DIR
 
-Every key is here with its meaning and its default. Take the # away to change one. Unknown keys
-are refused. Limits and certificates are read again on SIGHUP; the rest needs a restart.
+All keys with their meanings and defaults. Remove the # to change one. Unknown keys are refused.
+Limits and certificates are reloaded on SIGHUP; other changes need a restart.
 """
 _EXAMPLES: Final = {
     "tls": ('{ certificate = "cert.pem", key = "key.pem" }', TlsSettings),
@@ -233,8 +232,8 @@ def tables(protocols: Iterable[str]) -> dict[str, type[Table]]:
 
 
 def config_text() -> str:
-    """The whole file. The tables of other packages' protocols are commented out as a whole: naming
-    one opens its listener."""
+    """The whole file. Tables of other packages' protocols are commented out twice: naming one opens
+    its listener."""
     parts = [_comment(_HEAD)]
     for name, kind in tables(registry.all_bindings()).items():
         optional = name not in _OWN_TABLES and name not in registry.BUILT_IN
@@ -272,17 +271,17 @@ def _table(name: str, defaults: Any, mark: str) -> str:
     for field in msgspec.structs.fields(kind):
         lines.append("\n")
         lines.append(_comment(texts[field.name]))
-        lines.append(_key(field.name, getattr(defaults, field.name)))
+        lines.append(_key(field.name, getattr(defaults, field.name), mark))
     return "".join(lines)
 
 
-def _key(name: str, default: Any) -> str:
+def _key(name: str, default: Any, mark: str) -> str:
     if name not in _EXAMPLES:
-        return f"#{name} = {_value(default)}\n"
+        return f"{mark}#{name} = {_value(default)}\n"
     example, kind = _EXAMPLES[name]
     texts = meanings(kind)
     inner = "".join(_comment(f"  {key}: {text}") for key, text in texts.items())
-    return f"{inner}#{name} = {example}\n"
+    return f"{inner}{mark}#{name} = {example}\n"
 
 
 def _value(value: Any) -> str:

@@ -398,4 +398,4 @@ def _networks(allow: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IP
     try:
         return [ipaddress.ip_network(each, strict=False) for each in allow]
     except ValueError as error:
-        raise ConfigError(f"relay.allow: {error}; wanted addresses or networks") from error
+        raise ConfigError(f"relay.allow: {error}; expected addresses or networks") from error
