@@ -12,6 +12,7 @@ import pytest
 from tests.tables.simulated_lake import captures, lake
 
 from wirelake.cli.lake.command import SUBCOMMANDS
+from wirelake.lake.verify.report import Difference, Report
 from wirelake.tables.log import Log
 from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake
@@ -217,26 +218,56 @@ def test_an_export_of_what_is_not_there(run: Run, lake: Path, tmp_path: Path) ->
 # -- verify ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("problems", "code", "out"),
-    [
-        ([], 0, "lake: no problems\n"),
-        (["calls: 3 rows are missing"], 1, "lake: 1 problem\n  calls: 3 rows are missing\n"),
-    ],
-)
-def test_verify(
-    run: Run, monkeypatch: pytest.MonkeyPatch, problems: list[str], code: int, out: str
-) -> None:
-    asked: dict[str, Any] = {}
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `verify` is called with; the report it returns is `report`."""
+    found: dict[str, Any] = {"report": Report("lake", 3, "1/4", 5, 1, 0, 2, {"calls": 1_200})}
 
-    def verify(lake: str, **more: Any) -> list[str]:
-        asked.update(more, lake=lake)
-        return problems
+    def verify(lake: str, **more: Any) -> Report:
+        found.update(more, lake=lake)
+        report: Report = found["report"]
+        return report
 
     monkeypatch.setattr("wirelake.lake.verify.verify.verify", verify)
+    return found
+
+
+def test_verify_prints_what_was_compared(run: Run, asked: dict[str, Any]) -> None:
     found = run("lake", "verify", "lake", "--sample", "1/4", "--keys", "a.keys")
-    assert (found.code, found.out, found.err) == (code, out, "")
+    assert (found.code, found.err) == (0, "")
+    first, *_, last = found.out.splitlines()
+    compared = "5 connections, 1 client, 0 tunnels, 2 minutes"
+    assert first == f"lake: compared a sample of 1/4: {compared}"
+    assert "  calls: 1,200 rows" in found.out.splitlines()
+    assert last == "lake: no differences"
     assert (asked["lake"], asked["shares"], asked["keys"]) == ("lake", 4, ("a.keys",))
-    found = run("lake", "verify", "lake", "--json")
-    assert (found.code, asked["shares"]) == (code, 16)
-    assert json.loads(found.out) == {"lake": "lake", "problems": problems}
+
+
+def test_verify_names_what_differs(run: Run, asked: dict[str, Any]) -> None:
+    difference = Difference("calls", {"connection": 5, "message_id": None}, "parts", 2, 1)
+    asked["report"].problems = ["source tap cannot be replayed: a.pcap does not exist"]
+    asked["report"].add([difference])
+    found = run("lake", "verify", "lake")
+    assert (found.code, asked["shares"]) == (1, 16)
+    assert found.out.splitlines()[-3:] == [
+        "lake: 2 problems",
+        "  source tap cannot be replayed: a.pcap does not exist",
+        "  calls: connection=5 message_id=null: parts is 2; expected 1",
+    ]
+
+
+def test_verify_as_json(run: Run, asked: dict[str, Any]) -> None:
+    asked["report"].add([Difference("calls", {"connection": 5}, "parts", 2, 1)])
+    found = run("lake", "verify", "lake", "--full", "--json")
+    assert (found.code, asked["shares"]) == (1, 1)
+    said = json.loads(found.out)
+    assert (said["ok"], said["rows"], said["connections"]) == (False, {"calls": 1_200}, 5)
+    assert said["differences"] == [
+        {"table": "calls", "key": {"connection": 5}, "column": "parts", "lake": 2, "expected": 1}
+    ]
+
+
+def test_full_and_a_sample_conflict(run: Run) -> None:
+    found = run("lake", "verify", "lake", "--full", "--sample", "1/4")
+    assert (found.code, found.out) == (2, "")
+    assert "--full conflicts with --sample" in found.err

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from capture.tcp_made import ACK, FIN, RST, Call, Made, write
+from wirelake.capture.decode.reference import read_tables
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
-from wirelake.records.rows import Closed, Opened
+from wirelake.records.rows import Closed, Opened, in_order
 
 PORT = 9620
 CLIENT6 = bytes.fromhex("20010db8000000000000000000000001")
@@ -27,9 +28,11 @@ def events(path: Path, packets: Iterable[Made], window_bytes: int) -> list[Opene
 
 
 def told(path: Path, packets: list[Made]) -> list[Opened | Closed]:
-    """The same, which must not depend on where windows end."""
+    """The same, whatever the window size, and as the reference reader reports it."""
     whole = events(path, packets, 1 << 20)
     assert events(path, packets, 100) == whole
+    reference = [row["event"] for _, row in read_tables([path], tables=["lifecycle"])]
+    assert in_order(reference) == in_order(whole)
     return whole
 
 
@@ -101,3 +104,13 @@ def test_the_same_ends_begin_anew(tmp_path: Path) -> None:
     assert [(each.connection, each.side, each.how) for each in closed] == [
         (opened[0].connection, None, "anew")
     ]
+
+
+def test_one_end_may_have_closed_before_the_same_ends_begin_anew(tmp_path: Path) -> None:
+    first = Call(PORT).open().say("c2s", b"x")
+    first.packet("c2s", 0, flags=FIN | ACK)
+    last = first.packet("s2c", 0, flags=ACK)
+    second = Call(PORT, isn={"c2s": 900_000, "s2c": 800_000}, now_ns=first.now_ns).open()
+    found = told(tmp_path / "a.pcap", [*first.packets, *second.packets])
+    closed = [each for each in found if isinstance(each, Closed)]
+    assert closed == [Closed(last.ts_ns, found[0].connection, None, "anew")]

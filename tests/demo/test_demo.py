@@ -51,7 +51,7 @@ def test_what_is_kept_can_be_tried(tmp_path: Path) -> None:
         assert demo.wait() == 0, demo.err
         assert demo.left_over() == []
     assert demo.err.splitlines()[-1] == f"ended; recordings, lake and truth are in {demo.kept}"
-    assert verify(demo.kept / "lake", shares=1) == []
+    assert verify(demo.kept / "lake", shares=1).findings() == []
     assert sorted(each.name for each in demo.kept.iterdir()) == [
         "hub", "hub.toml", "lake", "recordings", "truth"
     ]  # fmt: skip

@@ -85,7 +85,7 @@ def cut_with_spark(spark: SparkSession, folder: Path, seed: int) -> list[str]:
     return [
         *unread(outcome),
         *unlike_engines(folder / "lake", captures_in(folder / "sim"), keys, without=PLACES),
-        *verify(folder / "lake", keys=keys, shares=1),
+        *verify(folder / "lake", keys=keys, shares=1).findings(),
     ]
 
 

@@ -140,7 +140,7 @@ class Soak:
         files = captures_in(folder / "sim")
         found = unlike_engines(lake, files, order.keys, without=PLACES)
         found += [str(each) for each in check(lake)]
-        found += verify(lake, keys=order.keys, shares=1)
+        found += verify(lake, keys=order.keys, shares=1).findings()
         found += [f"left in staging: {name}" for name in left_over(lake)]
         self.problems += [f"complete: {each}" for each in found]
 

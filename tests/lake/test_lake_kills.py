@@ -57,7 +57,7 @@ def finishes(order: Order, tmp_path: Path) -> None:
         assert driver.done().waiting == []
     assert unlike_engines(lake, captures_in(tmp_path / "sim"), order.keys, without=PLACES) == []
     assert check(lake) == []
-    assert verify(lake, keys=order.keys, shares=1) == []
+    assert verify(lake, keys=order.keys, shares=1).findings() == []
     assert left_over(lake) == []
 
 

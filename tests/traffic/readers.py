@@ -13,21 +13,13 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 
+from wirelake.capture.decode.events import EVENT_TABLES, engine_event
 from wirelake.capture.decode.reference import read_tables
 from wirelake.records.calls import CallsEngine
 from wirelake.records.connections import ConnectionsEngine
 from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import tell
-from wirelake.records.rows import (
-    Closed,
-    Event,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-    fields_of,
-    in_order,
-)
+from wirelake.records.rows import Event, in_order
 from wirelake.records.tunnels import TunnelsEngine
 
 Row = dict[str, Any]
@@ -50,14 +42,17 @@ def captures(folder: Path) -> list[list[Path]]:
 
 def found_in(folder: Path) -> dict[str, list[Row]]:
     """All tables of a folder, as a reader finds them."""
-    tables = ("messages", "packets", "faults", "coverage", "facts")
+    tables = ("messages", "packets", "faults", "coverage", "facts", "lifecycle")
+    events: list[Event | None] = []
     found: dict[str, list[Row]] = {name: [] for name in tables}
     for paths in captures(folder):
         for table, row in read_tables(paths, tables=tables, keys=sorted(folder.glob("*.keys"))):
+            if table in EVENT_TABLES:
+                events.append(engine_event(table, row))
             if "file" in row:
                 row["file"] = Path(row["file"]).name
             found[table].append(row)
-    events = in_order(_events(found))
+    events = in_order(event for event in events if event is not None)
     for name, engine in _ENGINES.items():
         running: Any = engine()
         for event in events:
@@ -81,40 +76,3 @@ def differences(truth: Iterable[Row], found: Iterable[Row]) -> tuple[list[Any], 
 
 def _key(row: Row) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted((name, value) for name, value in row.items()))
-
-
-def _events(found: dict[str, list[Row]]) -> list[Event]:
-    events: list[Event] = list(_lives(found["packets"]))
-    events += [Fact(f["ts_ns"], f["kind"], f["connection"], f["data"]) for f in found["facts"]]
-    for fault in found["faults"]:
-        if fault["connection"] is not None:
-            names = ("ts_ns", "connection", "direction", "code", "missing_bytes", "protocol")
-            events.append(FaultRow(*(fault[name] for name in names)))
-    columns = MessageRow.__struct_fields__[:-1]
-    for row in found["messages"]:
-        fields = fields_of(row["protocol"], row["name"], row.get(row["protocol"]))
-        events.append(MessageRow(*(row[name] for name in columns), fields))
-    return events
-
-
-def _lives(packets: list[Row]) -> Iterable[Event]:
-    """When connections begin and end."""
-    fins: dict[int, set[str]] = {}
-    sides: dict[int, str] = {}
-    over: set[int] = set()
-    for packet in packets:
-        number, flags = packet["connection"], packet["flags"]
-        if number not in fins:
-            fins[number] = set()
-            ends = ("src", "src_port", "dst", "dst_port")
-            if packet["direction"] == "s2c":
-                ends = ("dst", "dst_port", "src", "src_port")
-            whole = bool(flags & 2)
-            yield Opened(packet["ts_ns"], number, None, *(packet[e] for e in ends), whole)
-        if flags & 5:
-            sides.setdefault(number, packet["direction"])
-        if flags & 1:
-            fins[number].add(packet["direction"])
-        if number not in over and (flags & 4 or len(fins[number]) == 2):
-            over.add(number)
-            yield Closed(packet["ts_ns"], number, sides[number], "rst" if flags & 4 else "fin")

@@ -9,7 +9,8 @@ memory is bounded by the limits of connections, streams and frames. Whatever the
 raised but OSError when a file cannot be read, and ValueError or LookupError for bad arguments,
 before anything is read.
 
-`facts` is a table here as well: what a recorder wrote, as it stands in the file.
+Two further tables are for the engines of `wirelake.records` (see `events.py`): `facts`, what a
+recorder wrote, and `lifecycle`, the beginnings and ends of connections.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..format.items import (
@@ -42,14 +43,15 @@ from .conversation import (
     Conversation,
     TableRow,
 )
+from .events import Lifecycle
 from .keys import KeyRing
 from .messages import MessageRows
 from .protocol_selector import Chooser, Introductions
 
 __all__ = ["TABLES", "CaptureDecoder", "read_tables"]
 
-TABLES: Final = ("messages", "packets", "faults", "coverage", "facts")
-"""What can be asked for."""
+TABLES: Final = ("messages", "packets", "faults", "coverage", "facts", "lifecycle")
+"""The tables that can be read."""
 _DEFAULT: Final = ("messages", "packets", "faults", "coverage")
 _LIMITS: Final = Limits()
 
@@ -65,13 +67,15 @@ def read_tables(
     reveal: bool = False,
     connections: int = LIMIT,
     limits: Limits = _LIMITS,
+    select: Callable[[int], bool] | None = None,
 ) -> Iterator[TableRow]:
     """(table, row) for everything in some files.
 
     `force_protocol` decodes every connection as that protocol. Without it the server's port
     decides (`ports`, or the default ports), else the first bytes. What a recording says about its
     connections counts for more than a default port. `keys` are key logs; `dialects` maps protocols
-    to dialects. `reveal` shows secret fields. `connections` and `limits` bound the memory.
+    to dialects. `reveal` shows secret fields. `connections` and `limits` bound the memory. `select`
+    chooses connections by id: the others are not decoded.
     """
     decoder = CaptureDecoder(
         tables=tables,
@@ -82,6 +86,7 @@ def read_tables(
         reveal=reveal,
         connections=connections,
         limits=limits,
+        select=select,
     )
     return _read_all(decoder, paths)
 
@@ -108,6 +113,7 @@ class CaptureDecoder:
         reveal: bool = False,
         connections: int = LIMIT,
         limits: Limits = _LIMITS,
+        select: Callable[[int], bool] | None = None,
     ):
         wanted = frozenset(tables)
         if unknown := sorted(wanted.difference(TABLES)):
@@ -123,6 +129,8 @@ class CaptureDecoder:
         self._table = ConnectionTable(chooser.ports, limit=connections)
         self._conversations: dict[Connection, Conversation] = {}
         self._introduced = Introductions()
+        self._lifecycle = Lifecycle() if "lifecycle" in wanted else None
+        self._select = select
 
     def file(self, path: str | os.PathLike[str]) -> Iterator[TableRow]:
         """The rows that a file makes known."""
@@ -134,7 +142,9 @@ class CaptureDecoder:
     def finish(self) -> Iterator[TableRow]:
         """The rows that become known because there are no more files."""
         for connection in self._table.finish():
-            conversation = self._conversations.pop(connection)
+            conversation = self._conversations.pop(connection, None)
+            if conversation is None:
+                continue
             yield from conversation.end(still_open=not connection.over)
 
     def _item(self, item: Item) -> Iterator[TableRow]:
@@ -160,10 +170,15 @@ class CaptureDecoder:
                 yield "packets", self._packet_row(packet, note=found)
             return
         assigned = self._table.assign(found)
+        for dropped in assigned.dropped:
+            yield from self._dropped(dropped, assigned.connection)
+        if self._select is not None and not self._select(assigned.connection.id):
+            return
         if "packets" in self._context.tables:
             yield "packets", self._packet_row(packet, found, assigned)
-        for dropped in assigned.dropped:
-            yield from self._conversations.pop(dropped).end(still_open=False)
+        if self._lifecycle is not None:
+            for event in self._lifecycle.segment(found, assigned):
+                yield "lifecycle", {"event": event}
         conversation = self._conversations.get(assigned.connection)
         if conversation is None:
             said = self._introduced.of(packet.connection)
@@ -171,6 +186,14 @@ class CaptureDecoder:
             self._conversations[assigned.connection] = conversation
         file = len(self._context.files) - 1
         yield from conversation.segment(found, assigned.direction, file)
+
+    def _dropped(self, connection: Connection, by: Connection) -> Iterator[TableRow]:
+        conversation = self._conversations.pop(connection, None)
+        if conversation is not None:
+            yield from conversation.end(still_open=False)
+        if self._lifecycle is not None:
+            for event in self._lifecycle.dropped(connection, replaced=by.replaces(connection)):
+                yield "lifecycle", {"event": event}
 
     # -- rows --------------------------------------------------------------------------------
 

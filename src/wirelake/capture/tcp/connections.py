@@ -88,6 +88,10 @@ class Connection:
         """Whether both directions were closed, or the connection was reset."""
         return self._reset or len(self._closed) == 2
 
+    def replaces(self, other: Connection) -> bool:
+        """Whether both have the same ends."""
+        return self._key == other._key
+
     def note(self, flags: int, direction: Direction) -> None:
         """What a segment says about the end of the connection."""
         if flags & FIN:

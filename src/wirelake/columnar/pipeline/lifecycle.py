@@ -91,16 +91,25 @@ class Lifecycle:
         return [Closed(ts_ns, connection, DIRECTIONS[1 - way], "fin")]
 
     def _gone(self, window: Window, streams: Streams) -> list[Closed]:
-        """Connections that are dropped: those that began anew are closed by that."""
-        found = []
+        """Forget connections that were dropped; one that began anew is closed by its last packet.
+
+        A connection has two streams. One of them may have ended by FIN before: only the other one
+        says that the connection was replaced.
+        """
+        last_ns: dict[int, int] = {}
+        replaced = set()
         columns = (streams.connection, streams.ending, streams.last_ns)
         for connection, ending, last in zip(
             *(column[window.retired].tolist() for column in columns), strict=True
         ):
-            seen = self._known.pop(connection, None)
-            if seen is not None and seen != _BOTH and ending == _REPLACED:
-                found.append(Closed(last, connection, None, "anew"))
-        return found
+            last_ns[connection] = max(last, last_ns.get(connection, last))
+            if ending == _REPLACED:
+                replaced.add(connection)
+        return [
+            Closed(last, connection, None, "anew")
+            for connection, last in last_ns.items()
+            if self._known.pop(connection, _BOTH) != _BOTH and connection in replaced
+        ]
 
 
 def _opened(window: Window, places: NDArray[np.intp]) -> Iterator[Opened]:

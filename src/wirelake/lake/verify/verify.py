@@ -1,63 +1,49 @@
-"""Is a lake what its captures say? Derives a share of its connections anew, and compares.
+"""Compare a lake with a replay of its captures.
 
-    problems = verify("lake", shares=16)
+    report = verify("lake", shares=16)
+    assert report.ok, report.findings()
 
-Four looks: at the log and its files (`wirelake.tables.check`); at the roll-ups, which must say
-what the tables say; at a sample of the connections of each source, which is read from the captures
-in one go, without any state in between, and must come to the same rows; and at a sample of what
-crosses connections (`verify_crossing.py`). No Spark is needed.
+Four steps: the log and its files agree (`wirelake.tables.check`); the roll-ups are what plain
+Python counts in the tables of the lake; each source, replayed by the reference reader and the
+engines, has the rows that the lake has; and so do clients and tunnels over all sources. A sample
+is one of `shares` parts of everything, another one after each commit.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Final
 
-import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from wirelake.records.rollups import INPUTS, rollup
+from wirelake.records.rows import Event
+from wirelake.records.schema import schema
 from wirelake.tables.check import check
-from wirelake.tables.entries import AddedFile
 from wirelake.tables.log import Log
-from wirelake.tables.query import open_lake
 from wirelake.tables.snapshot import Snapshot
 
-from ..engine.decoding import DecodeTask, decode
 from ..engine.settings import Settings
-from .cross_connection import Crossing
-from .queries import CALL_TIME, differences
+from .merge import merge
+from .replay import Replayed, ReplayTask, replay
+from .report import Difference, Report
+from .rows import LakeRows, Row, differences, normalized
+from .selection import Selection, select
 
 __all__ = ["verify"]
 
-_PLACE: Final = {"messages": "coalesce(tunnel_link, connection)"}
-"""By table: what tells the connection whose bytes a row comes from."""
-_CONDITION: Final = {"calls": "tunnel_link is null"}
-"""By table: rows that come from one connection alone."""
-_TIME: Final = {
-    "messages": "ts_ns",
-    "faults": "ts_ns",
-    "coverage": "last_ns",
-    "calls": CALL_TIME,
-    "connections": "last_ns",
-}
-_COMPARED: Final = {
-    "messages": "messages",
-    "faults": "faults",
-    "coverage": "coverage",
-    "calls": "calls",
-    "_connections": "connections",
-}
-"""Tables that are derived anew, and what they are called in the lake."""
-_SUMS: Final = (
-    ("traffic_minutes", "sum(messages)", "messages", "count(*)"),
-    ("traffic_minutes", "sum(bytes)", "messages", "sum(size_bytes)"),
-    ("latency_minutes", "sum(calls)", "calls", "count(latency_ns)"),
-    ("latency_minutes", "sum(latency_ns)", "calls", "sum(latency_ns)"),
-    ("delivery_minutes", "sum(deliveries)", "deliveries", "count(*)"),
-    ("delivery_minutes", "sum(sends)", "deliveries", "sum(sends)"),
-)
-"""What must be equal: a sum over a roll-up, and over the table that it counts."""
+_SHARD_BYTES: Final = 64 << 20
+"""Captures of which one worker keeps the rows at a time: they take about 20 times as much memory
+as Python objects."""
+_PARALLEL_BYTES: Final = 8 << 20
+"""Less than this is replayed in this process: a worker takes seconds to import what it needs."""
+_FROM_CAPTURES: Final = ("messages", "faults", "coverage", "calls", "connections", "deliveries",
+                         "tunnels")  # fmt: skip
 
 
 def verify(
@@ -65,190 +51,210 @@ def verify(
     *,
     shares: int = 16,
     keys: Iterable[str] = (),
+    processes: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[str]:
-    """What is wrong with a lake, each in a sentence; nothing when all is well.
+) -> Report:
+    """Compare one of `shares` parts of a lake with its captures; 1 compares everything.
 
-    One of `shares` parts of the connections of each source is derived anew, and of the tunnels and
-    clients of all sources; another one after each commit. Raises LakeError when there is no lake.
+    `keys` are the key logs that the lake was made with. `processes` is the number of workers
+    (default: one for each core, or this process alone for small captures). Raises LakeError when
+    there is no lake.
     """
+    began = time.monotonic()
     log = Log(lake)
     snapshot = log.snapshot()
-    progress("the log and its files")
-    problems = [str(each) for each in check(lake) if not each.harmless]
-    if problems:
-        return problems
-    expired_ns = _expired_ns(log)
-    with open_lake(lake, snapshot.commit) as db:
-        settings = Settings.of_record(snapshot.settings)
-        if expired_ns is None:
-            progress("the roll-ups")
-            problems += _sums(db, settings)
-        share, key_logs = snapshot.commit % shares, tuple(map(os.path.abspath, keys))
-        sample = _Sample(db, snapshot, settings, share, shares, expired_ns)
-        for source in sorted(snapshot.sources):
-            progress(f"source {source}")
-            problems += sample.problems(source, key_logs)
-        crossing = Crossing(db, settings, share, shares, expired_ns)
-        problems += _crossing(crossing, _files(snapshot), key_logs, progress)
-    return problems
+    report = Report(
+        os.fspath(lake), snapshot.commit, "1" if shares == 1 else f"1/{shares}", rows={}
+    )
+    progress("log and files")
+    report.problems = [str(each) for each in check(lake) if not each.harmless]
+    if not report.problems:
+        key_logs = tuple(map(os.path.abspath, keys))
+        found = _Verification(log, snapshot, report, shares, key_logs, processes, progress)
+        found.rollups()
+        found.captures()
+    report.seconds = round(time.monotonic() - began, 3)
+    return report
 
 
-def _files(snapshot: Snapshot) -> dict[str, list[str]]:
-    """The captures of each source that were read."""
-    return {
-        source: [each.path for each in found.inputs if each.fault is None]
-        for source, found in sorted(snapshot.sources.items())
-    }
+class _Verification:
+    def __init__(
+        self,
+        log: Log,
+        snapshot: Snapshot,
+        report: Report,
+        shares: int,
+        keys: tuple[str, ...],
+        processes: int | None,
+        progress: Callable[[str], None],
+    ):
+        self._snapshot = snapshot
+        self._report = report
+        self._shares, self._share = shares, _share(snapshot.commit, shares)
+        self._keys = keys
+        self._processes = processes
+        self._progress = progress
+        self._settings = Settings.of_record(snapshot.settings)
+        self._expired_ns = _expired_ns(log)
+        self._lake = LakeRows(report.lake, snapshot.commit)
+
+    # -- roll-ups ----------------------------------------------------------------------------
+
+    def rollups(self) -> None:
+        """Count sampled minutes again, in the tables of the lake."""
+        names = [name for name in INPUTS if name in self._settings.tables]
+        if self._expired_ns is not None:
+            self._report.skipped += [f"{name}: rows it counts have expired" for name in names]
+            return
+        minutes: set[int | None] = set()
+        for name in names:
+            self._progress(f"table {name}")
+            inputs = {
+                table: self._minutes(table, columns) for table, columns in INPUTS[name].items()
+            }
+            expected = normalized(name, rollup(name, **inputs))
+            here = list(self._minutes(name, schema(name).names))
+            minutes |= {row["minute_ns"] for row in (*here, *expected)}
+            self._report.count(name, len(here))
+            self._report.add(differences(name, here, expected))
+        self._report.minutes = len(minutes - {None})
+
+    def _minutes(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows of sampled minutes, and those that have no time."""
+        sample = Selection(self._share, self._shares)
+        for batch in self._lake.batches(table, columns):
+            wanted = pc.fill_null(sample.minutes(_times(table, batch)), True)
+            yield from batch.filter(wanted).to_pylist()
+
+    # -- captures ----------------------------------------------------------------------------
+
+    def captures(self) -> None:
+        """Replay the captures."""
+        if not any(name in self._settings.tables for name in _FROM_CAPTURES):
+            return
+        files = self._files()
+        if not files:
+            return
+        every = [path for paths in files.values() for path in paths]
+        self._report.captures = len(every)
+        self._report.bytes = sum(map(os.path.getsize, every))
+        self._progress("captures: choosing a sample")
+        selection = select(files, self._settings, self._keys, self._share, self._shares)
+        found = self._replayed(self._tasks(files, selection))
+        connections = set[int]().union(*(each.connections for each in found))
+        self._report.connections = len(connections)
+        for each in found:
+            for table, rows in each.rows.items():
+                self._report.count(table, rows)
+            self._report.add(each.differences, each.differing)
+            if each.failure is not None:
+                self._report.problems.append(each.failure)
+        if self._report.problems:
+            return  # what crosses connections needs all captures
+        self._report.add(list(self._unknown_connections(selection, connections)))
+        self._progress("clients and tunnels")
+        events: list[Event] = [event for each in found for event in each.events]
+        merge(events, self._lake, self._settings, selection, self._expired_ns, self._report)
+
+    def _files(self) -> dict[str, list[str]]:
+        """Return the captures of each source that were read; those that are gone are a problem."""
+        found: dict[str, list[str]] = {}
+        for name, source in sorted(self._snapshot.sources.items()):
+            paths = [each.path for each in source.inputs if each.fault is None]
+            gone = [path for path in paths if not os.path.exists(path)]
+            if gone:
+                more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+                self._report.problems.append(
+                    f"source {name} cannot be replayed: {gone[0]} does not exist{more}"
+                )
+            elif paths:
+                found[name] = paths
+        return found
+
+    def _tasks(self, files: dict[str, list[str]], selection: Selection) -> list[ReplayTask]:
+        tasks = []
+        for paths in files.values():
+            size = sum(map(os.path.getsize, paths)) // self._shares
+            shards = max(1, -(-size // _SHARD_BYTES))
+            if self._shares == 1:
+                shards = max(shards, self._workers())
+            tasks += [
+                ReplayTask(
+                    lake=self._report.lake,
+                    commit=self._snapshot.commit,
+                    files=tuple(paths),
+                    selection=selection,
+                    shard=shard,
+                    shards=shards,
+                    settings=self._settings,
+                    keys=self._keys,
+                    expired_ns=self._expired_ns,
+                )
+                for shard in range(shards)
+            ]
+        return tasks
+
+    def _workers(self) -> int:
+        if self._processes is not None:
+            return self._processes
+        small = self._report.bytes // self._shares < _PARALLEL_BYTES
+        return 1 if small else os.cpu_count() or 1
+
+    def _replayed(self, tasks: Sequence[ReplayTask]) -> list[Replayed]:
+        workers = min(self._workers(), len(tasks))
+        found: list[Replayed] = []
+        if workers == 1:
+            for number, task in enumerate(tasks):
+                self._progress(f"captures: part {number + 1} of {len(tasks)}")
+                found.append(replay(task))
+            return found
+        # Spawned, not forked: the caller may have threads, of Spark or of pyarrow.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+            futures = [pool.submit(replay, task) for task in tasks]
+            for number, _ in enumerate(as_completed(futures)):
+                self._progress(f"captures: {number + 1} of {len(tasks)} parts done")
+            return [future.result() for future in futures]
+
+    def _unknown_connections(self, selection: Selection, known: set[int]) -> Iterator[Difference]:
+        """Yield rows of sampled connections that no capture has."""
+        for table in ("coverage", "connections"):
+            if table not in self._settings.tables:
+                continue
+            for batch in self._lake.batches(table, ("connection", "last_ns")):
+                for row in batch.to_pylist():
+                    if self._expired_ns is not None and row["last_ns"] < self._expired_ns:
+                        continue
+                    number = row["connection"]
+                    if selection.has_connection(number) and number not in known:
+                        yield Difference(table, {"connection": number}, None, row, None)
 
 
-def _crossing(
-    crossing: Crossing,
-    files: dict[str, list[str]],
-    keys: tuple[str, ...],
-    progress: Callable[[str], None],
-) -> list[str]:
-    if not crossing.tables:
-        return []
-    gone = [source for source, paths in files.items() if not all(map(os.path.exists, paths))]
-    if gone:
-        return [_not_derived(crossing, f"captures of {', '.join(gone)} are gone")]
-    with tempfile.TemporaryDirectory(prefix="wirelake-verify-") as work:
-        for source, paths in files.items():
-            if paths:
-                progress(f"what crosses connections: source {source}")
-                try:
-                    crossing.read(source, paths, keys, work)
-                except OSError as error:
-                    return [_not_derived(crossing, str(error))]
-        progress("what crosses connections")
-        return list(crossing.problems(work))
+def _share(commit: int, shares: int) -> int:
+    """Return the part that is compared: another one after each commit."""
+    return commit % shares
 
 
-def _not_derived(crossing: Crossing, why: str) -> str:
-    return f"{', '.join(crossing.tables)}: cannot be derived anew across connections: {why}"
+def _times(table: str, batch: pa.RecordBatch) -> pa.Array:
+    """Return the times that decide in which minute of a roll-up rows count."""
+    match table:
+        case "calls":
+            unanswered = pc.is_in(batch.column("outcome"), pa.array(["lost", "unknown"]))
+            return pc.if_else(unanswered, batch.column("request_ns"), batch.column("response_ns"))
+        case "deliveries":
+            names = ("published_ns", "first_sent_ns", "acked_ns")
+            return pc.coalesce(*(batch.column(name) for name in names))
+        case "messages" | "faults":
+            return batch.column("ts_ns")
+        case _:
+            return batch.column("minute_ns")
 
 
 def _expired_ns(log: Log) -> int | None:
-    """Before this time, rows may have been dropped."""
-    times = [
+    """Return the time before which rows may have expired."""
+    before = [
         each.figures["before_ns"]
         for each in log.records(min(log.layout.logged()[0], default=0))
         if each.kind == "expire" and "before_ns" in each.figures
     ]
-    return max(times, default=None)
-
-
-def _sums(db: duckdb.DuckDBPyConnection, settings: Settings) -> list[str]:
-    problems = []
-    for rollup, sum_there, table, sum_here in _SUMS:
-        if rollup in settings.tables:
-            there, here = (
-                db.sql(f"select coalesce({what}, 0)::hugeint from {name}").fetchall()[0][0]
-                for what, name in ((sum_there, rollup), (sum_here, table))
-            )
-            if there != here:
-                problems.append(f"{rollup}: {sum_there} is {there}, but {table} says {here}")
-    return problems
-
-
-class _Sample:
-    """A share of the connections of each source, derived anew."""
-
-    def __init__(
-        self,
-        db: duckdb.DuckDBPyConnection,
-        snapshot: Snapshot,
-        settings: Settings,
-        share: int,
-        shares: int,
-        expired_ns: int | None,
-    ):
-        self._db = db
-        self._snapshot = snapshot
-        self._settings = settings
-        self._share, self._shares = share, shares
-        self._expired_ns = expired_ns
-
-    def problems(self, source: str, keys: tuple[str, ...]) -> list[str]:
-        """Where the lake differs from the captures of a source."""
-        files = _files(self._snapshot)[source]
-        if not files:
-            return []
-        gone = [path for path in files if not os.path.exists(path)]
-        if gone:
-            more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
-            return [f"{source}: cannot be derived anew: {gone[0]} is gone{more}"]
-        with tempfile.TemporaryDirectory(prefix="wirelake-verify-") as work:
-            done = decode(
-                DecodeTask(
-                    source=source,
-                    files=tuple(files),
-                    share=self._share,
-                    shares=self._shares,
-                    states=(),
-                    work=work,
-                    settings=self._settings,
-                    keys=keys,
-                )
-            )
-            if done.failure is not None:
-                return [f"{source}: {done.failure.text}"]
-            return [f"{source}: {problem}" for problem in self._compared(done.written)]
-
-    def _compared(self, written: Sequence[AddedFile]) -> Iterator[str]:
-        coverage = [each.path for each in written if each.table == "coverage"]
-        if not coverage:
-            return
-        self._db.execute(
-            "create or replace temp table sampled as select distinct connection from "
-            f"read_parquet({coverage!r})"
-        )
-        for derived, table in _COMPARED.items():
-            if table in self._settings.tables:
-                for protocol, paths in self._groups(written, derived, table).items():
-                    yield from self._differences(table, protocol, paths)
-
-    def _groups(
-        self, written: Sequence[AddedFile], derived: str, table: str
-    ) -> dict[str | None, list[str]]:
-        """The files of a table that were derived, by protocol where the table has one set each."""
-        known = {each.protocol for each in self._snapshot.files(table)}
-        found: dict[str | None, list[str]] = {protocol: [] for protocol in known or {None}}
-        for each in written:
-            if each.table == derived:
-                found.setdefault(each.protocol, []).append(each.path)
-        return found
-
-    def _differences(self, table: str, protocol: str | None, paths: Sequence[str]) -> Iterator[str]:
-        columns, whose = self._columns(table, protocol), self._whose(table, protocol)
-        here = f"select {columns} from {table} where {whose}"
-        files = f"read_parquet({list(paths)!r}, union_by_name=true)"
-        anew = f"select {columns} from {files} where {whose}" if paths else f"{here} and false"
-        name = table if protocol is None else f"{table} of {protocol}"
-        yield from differences(self._db, name, f"({here})", f"({anew})")
-
-    def _whose(self, table: str, protocol: str | None) -> str:
-        """Which rows are compared."""
-        place = _PLACE.get(table, "connection")
-        conditions = [f"{place} in (select connection from sampled)"]
-        if table in _CONDITION:
-            conditions.append(_CONDITION[table])
-        if protocol is not None:
-            conditions.append(f"protocol = '{protocol}'")
-        if self._expired_ns is not None:
-            conditions.append(f"{_TIME[table]} >= {self._expired_ns}")
-        return " and ".join(conditions)
-
-    def _columns(self, table: str, protocol: str | None) -> str:
-        if table == "connections":
-            return "* exclude (previous_connection)"
-        if table != "messages":
-            return "*"
-        found = self._db.sql("select * from messages limit 0")
-        names = [
-            f'"{name}"'
-            for name, kind in zip(found.columns, found.types, strict=True)
-            if not str(kind).startswith("STRUCT") or str(kind).endswith("[]") or name == protocol
-        ]
-        return ", ".join(names)
+    return max(before, default=None)

@@ -1,0 +1,225 @@
+"""One source, replayed in a worker process and compared with the lake.
+
+The reference reader and the engines decide what the rows of the source's connections should be.
+Compared here: `messages`, `faults`, `coverage`, and `calls` and `connections` as far as one
+connection alone decides them. What crosses connections goes back to the caller as events.
+
+The reference decodes about 2 MB/s on a core that has nothing else to do, and passes over packets
+of other connections at about 12 MB/s. So `--full` divides the connections of a source into shards,
+one for each process: each reads all packets and decodes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wirelake.capture.decode.events import EVENT_TABLES, engine_event
+from wirelake.capture.decode.reference import read_tables
+from wirelake.records import CallsEngine, ConnectionsEngine
+from wirelake.records.engine import Clients, Engine, tell
+from wirelake.records.rows import Event, MessageRow, Opened, in_order
+from wirelake.records.tunnels import tunnel_of
+
+from ..engine.settings import Settings
+from .report import MAX_DIFFERENCES, Difference
+from .rows import LakeRows, Row, differences, normalized
+from .selection import Selection, reading
+
+__all__ = ["TIMES", "ReplayTask", "Replayed", "replay", "unexpired"]
+
+TIMES: Final[dict[str, tuple[str, ...]]] = {
+    "messages": ("ts_ns",),
+    "faults": ("ts_ns",),
+    "coverage": ("last_ns",),
+    "calls": ("response_ns", "request_ns"),
+    "connections": ("last_ns",),
+    "tunnels": ("last_ns",),
+}
+"""The column, or the first of several that is not null, by which rows of a table expire."""
+_ENGINES: Final[dict[str, type[Engine[Any]]]] = {
+    "calls": CallsEngine,
+    "connections": ConnectionsEngine,
+}
+_WITHOUT: Final = {"connections": ("previous_connection",)}
+"""Columns that need other connections; see `merge.py`."""
+
+
+class ReplayTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker replays."""
+
+    lake: str
+    commit: int
+    files: tuple[str, ...]
+    selection: Selection
+    shard: int
+    shards: int
+    settings: Settings
+    keys: tuple[str, ...]
+    expired_ns: int | None
+
+    def replays(self, connection: int) -> bool:
+        """Whether this worker replays a connection."""
+        return self.in_shard(connection) and self.selection.replays(connection)
+
+    def in_shard(self, connection: int) -> bool:
+        """Whether a connection belongs to this worker."""
+        return connection // self.selection.shares % self.shards == self.shard
+
+
+class Replayed(msgspec.Struct):
+    """What a worker found."""
+
+    connections: set[int] = msgspec.field(default_factory=set)
+    """Connections of the sample that are in the captures."""
+    rows: dict[str, int] = {}
+    differences: list[Difference] = []
+    differing: int = 0
+    events: list[Event] = []
+    """Events of clients and tunnels, for `merge.py`."""
+    failure: str | None = None
+
+
+def replay(task: ReplayTask) -> Replayed:
+    """Replay the captures of a source."""
+    found = Replayed()
+    try:
+        expected = _read(task, found)
+    except OSError as error:
+        found.failure = f"cannot read {error.filename}: {error.strerror}"
+        return found
+    lake = LakeRows(task.lake, task.commit)
+    for (table, protocol), rows in _by_files(lake, expected, task.settings.tables):
+        keep = _filter(table, found.connections, task)
+        here = lake.rows(table, keep, protocol)
+        wanted = [row for row in rows if unexpired(table, row, task.expired_ns)]
+        found.rows[table] = found.rows.get(table, 0) + len(here)
+        differ = differences(
+            table, here, normalized(table, wanted, protocol), without=_WITHOUT.get(table, ())
+        )
+        found.differing += len(differ)
+        found.differences += differ[:MAX_DIFFERENCES]
+    return found
+
+
+def unexpired(table: str, row: Row, expired_ns: int | None) -> bool:
+    """Whether a row is still kept; only those that are can be compared."""
+    if expired_ns is None:
+        return True
+    time_ns = next((row[name] for name in TIMES[table] if row[name] is not None), None)
+    return time_ns is not None and time_ns >= expired_ns
+
+
+# -- captures --------------------------------------------------------------------------------
+
+
+def _read(task: ReplayTask, found: Replayed) -> dict[str, list[Row]]:
+    """Read the captures. Returns the rows that are expected; keeps the events that cross."""
+    expected: dict[str, list[Row]] = {"messages": [], "faults": [], "coverage": []}
+    events: list[Event] = []
+    tables = (*EVENT_TABLES, "coverage")
+    options = reading(task.settings, task.keys)
+    for table, row in read_tables(task.files, tables=tables, select=task.replays, **options):
+        if table in expected:
+            connection = row.get("tunnel_link") or row["connection"]
+            # Faults of files belong to no connection: the first worker of each source has them.
+            if task.shard == 0 if connection is None else task.selection.has_connection(connection):
+                expected[table].append(row)
+        if table != "coverage" and (event := engine_event(table, row)) is not None:
+            if isinstance(event, Opened) and task.selection.has_connection(event.connection):
+                found.connections.add(event.connection)
+            events.append(event)
+    ordered = in_order(events)
+    for name, engine in _ENGINES.items():
+        if name in task.settings.tables:
+            expected[name] = list(_engine_rows(engine(), ordered, found.connections))
+    found.events = list(_crossing(ordered, first=task.shard == 0))
+    return expected
+
+
+def _engine_rows(
+    engine: Engine[Any], events: Sequence[Event], connections: set[int]
+) -> Iterator[Row]:
+    """Run an engine over the connections of the sample, without what is in tunnels."""
+    for event in events:
+        if event.connection in connections and getattr(event, "tunnel_link", None) is None:
+            tell(engine, event)
+    engine.finish()
+    for row in engine.take():
+        yield msgspec.structs.asdict(row)
+
+
+def _crossing(events: Sequence[Event], *, first: bool) -> Iterator[Event]:
+    """Yield what engines need to know of other connections: a fraction of all messages.
+
+    The first message of a connection is among it: a fact about a client counts only once the
+    protocol is known. Facts are the same in all shards of a source; the first one has them.
+    """
+    seen: set[int] = set()
+    for event in events:
+        if isinstance(event, MessageRow):
+            known, fresh = len(seen), event.tunnel_link is None
+            if fresh:
+                seen.add(event.connection)
+            if (
+                event.ids
+                or event.client is not None
+                or event.name == Clients.CONFIRMATION
+                or event.tunnel_link is not None
+                or len(seen) > known
+                or tunnel_of(event.target) is not None
+            ):
+                yield event
+        elif first or type(event).__name__ != "Fact":
+            yield event
+
+
+# -- the lake --------------------------------------------------------------------------------
+
+
+def _by_files(
+    lake: LakeRows, expected: dict[str, list[Row]], tables: Sequence[str]
+) -> Iterator[tuple[tuple[str, str | None], list[Row]]]:
+    """Yield the expected rows of each table; those of `messages` by protocol, as its files are."""
+    for table, rows in expected.items():
+        if table not in tables:
+            continue
+        if table != "messages":
+            yield (table, None), rows
+            continue
+        by_protocol: dict[str | None, list[Row]] = {
+            name: [] for name in lake.protocols(table) if name is not None
+        }
+        for row in rows:
+            by_protocol.setdefault(row["protocol"], []).append(row)
+        for protocol, mine in by_protocol.items():
+            yield (table, protocol), mine
+
+
+def _filter(
+    table: str, connections: set[int], task: ReplayTask
+) -> Callable[[pa.RecordBatch], pa.Array]:
+    """Return the filter for the rows of the lake that this worker compares."""
+    wanted = pa.array(sorted(connections), pa.int64())
+    files = pa.array(task.files if task.shard == 0 else (), pa.string())
+
+    def keep(batch: pa.RecordBatch) -> pa.Array:
+        connection = batch.column("connection")
+        if table == "messages":
+            connection = pc.coalesce(batch.column("tunnel_link"), connection)
+        mine = pc.is_in(connection, wanted)
+        if table == "calls":
+            mine = pc.and_(mine, pc.is_null(batch.column("tunnel_link")))
+        if table == "faults":
+            of_file = pc.and_(pc.is_null(connection), pc.is_in(batch.column("file"), files))
+            mine = pc.or_(mine, of_file)
+        if task.expired_ns is not None:
+            times = pc.coalesce(*(batch.column(name) for name in TIMES[table]))
+            mine = pc.and_kleene(mine, pc.greater_equal(times, task.expired_ns))
+        return mine
+
+    return keep

@@ -1,0 +1,168 @@
+"""Roll-ups by minute, row by row: the plain definition of the tables that end in `_minutes`.
+
+    for row in rollup("traffic_minutes", messages=rows):
+        ...
+
+Rows are dicts with the columns of `INPUTS`. A minute begins at a multiple of 60 s since 1970; what
+has no time is in the minute null. Sums that do not fit an int64 are null. The lake computes the
+same with Spark (`wirelake.lake.engine.rollups`); tests and `lake verify` compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from .latency_buckets import bounds, bucket_of
+
+__all__ = ["INPUTS", "MINUTE_NS", "TALKERS", "minute_of", "rollup"]
+
+MINUTE_NS: Final = 60_000_000_000
+TALKERS: Final = 20
+"""Connections of each minute in `talker_minutes`."""
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+
+Row = Mapping[str, Any]
+Rows = Iterable[Row]
+
+_MESSAGES: Final = ("ts_ns", "connection", "direction", "protocol", "kind", "size_bytes")
+_CALLS: Final = ("protocol", "target", "outcome", "cause", "request_ns", "response_ns")
+_OUTCOMES: Final = {
+    "acked": "acked",
+    "unacked": "unacked",
+    "unknown": "unknown",
+    "unsent": "unsent",
+    "orphan": "orphans",
+}
+"""Outcomes of deliveries, and the columns that count them."""
+
+INPUTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "traffic_minutes": {"messages": _MESSAGES},
+    "talker_minutes": {"messages": _MESSAGES},
+    "latency_minutes": {"calls": (*_CALLS, "latency_ns")},
+    "error_minutes": {"calls": (*_CALLS, "status"), "faults": ("ts_ns", "protocol", "code")},
+    "delivery_minutes": {
+        "deliveries": (
+            *("protocol", "topic", "outcome", "published_ns", "first_sent_ns", "acked_ns"),
+            *("sends", "latency_ns"),
+        )
+    },
+}
+"""The tables of which each roll-up is made, and their columns."""
+
+
+def minute_of(ts_ns: int | None) -> int | None:
+    """Return the beginning of the minute of a time."""
+    if ts_ns is None:
+        return None
+    found = ts_ns - ts_ns % MINUTE_NS
+    return found if found >= _LEAST else None
+
+
+def rollup(table: str, **inputs: Rows) -> list[dict[str, Any]]:
+    """Return the rows of a roll-up; `inputs` are the rows of the tables in `INPUTS`."""
+    make: Callable[..., Iterator[dict[str, Any]]] = _ROLLUPS[table]
+    return list(make(**inputs))
+
+
+def _first(row: Row, *names: str) -> int | None:
+    return next((row[name] for name in names if row[name] is not None), None)
+
+
+def _call_ns(row: Row) -> int | None:
+    """An answer has a time of its own; what was never answered counts where it was asked."""
+    answered = row["outcome"] not in ("lost", "unknown")
+    found: int | None = row["response_ns"] if answered else row["request_ns"]
+    return found
+
+
+class _Counts:
+    """Sums by key."""
+
+    def __init__(self, keys: tuple[str, ...], sums: tuple[str, ...]):
+        self._keys, self._sums = keys, sums
+        self._found: dict[tuple[Any, ...], list[int]] = {}
+
+    def add(self, *key: Any, **amounts: int) -> None:
+        sums = self._found.setdefault(key, [0] * len(self._sums))
+        for at, name in enumerate(self._sums):
+            sums[at] += amounts.get(name, 0)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for key, sums in self._found.items():
+            fitting = [each if _LEAST <= each <= _MOST else None for each in sums]
+            yield dict(zip((*self._keys, *self._sums), (*key, *fitting), strict=True))
+
+
+def _traffic(messages: Rows) -> Iterator[dict[str, Any]]:
+    found = _Counts(("minute_ns", "protocol", "direction", "kind"), ("messages", "bytes"))
+    for row in messages:
+        key = minute_of(row["ts_ns"]), row["protocol"], row["direction"], row["kind"]
+        found.add(*key, messages=1, bytes=row["size_bytes"] or 0)
+    return found.rows()
+
+
+def _talkers(messages: Rows) -> Iterator[dict[str, Any]]:
+    """The connections with the most bytes; of equal ones, the smaller id comes first."""
+    found = _Counts(("minute_ns", "protocol", "connection"), ("messages", "bytes"))
+    for row in messages:
+        key = minute_of(row["ts_ns"]), row["protocol"], row["connection"]
+        found.add(*key, messages=1, bytes=row["size_bytes"] or 0)
+    minutes: dict[int | None, list[dict[str, Any]]] = {}
+    for each in found.rows():
+        minutes.setdefault(each["minute_ns"], []).append(each)
+    for rows in minutes.values():
+        rows.sort(key=lambda row: (-(row["bytes"] or 0), row["connection"], row["protocol"]))
+        for rank, row in enumerate(rows[:TALKERS], 1):
+            yield row | {"rank": rank}
+
+
+def _latency(calls: Rows) -> Iterator[dict[str, Any]]:
+    keys = ("minute_ns", "protocol", "target", "bucket", "from_ns", "below_ns")
+    found = _Counts(keys, ("calls", "latency_ns"))
+    for row in calls:
+        if row["latency_ns"] is not None:
+            bucket = bucket_of(row["latency_ns"])
+            key = minute_of(row["response_ns"]), row["protocol"], row["target"], bucket
+            found.add(*key, *bounds(bucket), calls=1, latency_ns=row["latency_ns"])
+    return found.rows()
+
+
+def _errors(calls: Rows, faults: Rows) -> Iterator[dict[str, Any]]:
+    """Calls that failed, were lost or are unknown, and faults."""
+    found = _Counts(("minute_ns", "what", "protocol", "target", "code"), ("errors",))
+    for row in calls:
+        if row["outcome"] in ("failed", "lost", "unknown"):
+            code = row["status" if row["outcome"] == "failed" else "cause"]
+            key = row["outcome"], row["protocol"], row["target"], code
+            found.add(minute_of(_call_ns(row)), *key, errors=1)
+    for row in faults:
+        found.add(minute_of(row["ts_ns"]), "fault", row["protocol"], None, row["code"], errors=1)
+    return found.rows()
+
+
+def _delivery(deliveries: Rows) -> Iterator[dict[str, Any]]:
+    sums = ("deliveries", "sent", *_OUTCOMES.values(), "sends", "latency_ns")
+    found = _Counts(("minute_ns", "protocol", "topic"), sums)
+    for row in deliveries:
+        outcome = _OUTCOMES.get(row["outcome"])
+        found.add(
+            minute_of(_first(row, "published_ns", "first_sent_ns", "acked_ns")),
+            row["protocol"],
+            row["topic"],
+            deliveries=1,
+            sent=int(row["first_sent_ns"] is not None),
+            sends=row["sends"] or 0,
+            latency_ns=row["latency_ns"] or 0,
+            **({} if outcome is None else {outcome: 1}),
+        )
+    return found.rows()
+
+
+_ROLLUPS: Final[dict[str, Callable[..., Iterator[dict[str, Any]]]]] = {
+    "traffic_minutes": _traffic,
+    "talker_minutes": _talkers,
+    "latency_minutes": _latency,
+    "error_minutes": _errors,
+    "delivery_minutes": _delivery,
+}
