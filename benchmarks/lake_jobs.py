@@ -30,7 +30,7 @@ from wirelake.lake.engine.settings import (
     Settings,
     tables_of,
 )
-from wirelake.lake.spark.schemas import spark_schema
+from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log
 

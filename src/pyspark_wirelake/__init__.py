@@ -1,6 +1,6 @@
-"""Makes Spark find the data source `wirelake` by itself.
+"""Registers the data source `wirelake` in every Spark session.
 
-Spark looks for modules whose names begin with `pyspark_`, and registers their `DefaultSource`.
+Spark imports top-level modules named `pyspark_*` and registers their `DefaultSource`.
 """
 
 from wirelake.lake.datasource.source import WirelakeSource

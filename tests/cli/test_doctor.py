@@ -20,7 +20,7 @@ from wirelake.hub.config import Config
 from wirelake.lake.doctor import checks as module
 from wirelake.lake.doctor import places as checkup_places
 from wirelake.lake.doctor import programs as checkup_programs
-from wirelake.lake.doctor.checks import checkup
+from wirelake.lake.doctor.checks import run_checks
 from wirelake.lake.doctor.places import Check
 from wirelake.lake.doctor.programs import (
     Failure,
@@ -47,7 +47,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(name: str, **options: Any) -> Check:
-    found = {each.name: each for each in checkup(**{"spark": False, **options})}
+    found = {each.name: each for each in run_checks(**{"spark": False, **options})}
     return found[name]
 
 
@@ -94,9 +94,9 @@ def test_what_to_do_stands_below(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("quick")
 def test_programs_run_unless_they_are_not_wanted() -> None:
-    names = [each.name for each in checkup()]
+    names = [each.name for each in run_checks()]
     assert names[-3:] == ["Python of workers", "kernels", "Spark"]
-    assert [each.name for each in checkup(spark=False)] == names[:-2]
+    assert [each.name for each in run_checks(spark=False)] == names[:-2]
 
 
 # -- causes ----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_a_kernel_cache_that_cannot_be_written(
     (tmp_path / "file").touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
     found = check("kernel cache")
-    assert (found.state, found.found) == ("failed", f"{tmp_path / 'file'} is no folder")
+    assert (found.state, found.found) == ("failed", f"{tmp_path / 'file'} is not a folder")
     assert "NUMBA_CACHE_DIR" in found.advice
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     assert check("kernel cache").state == "ok"
@@ -185,7 +185,7 @@ def test_full_disks(
 @pytest.mark.usefixtures("quick")
 def test_a_lake_in_a_strange_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    assert check("lake", lake=tmp_path / "file").found == f"{tmp_path / 'file'} is no folder"
+    assert check("lake", lake=tmp_path / "file").found == f"{tmp_path / 'file'} is not a folder"
     assert check("lake: links", lake=tmp_path).state == "ok"
 
     def refuse(*_: object) -> None:
@@ -205,7 +205,7 @@ def test_a_port_that_is_taken() -> None:
         listener.listen()
         port = listener.getsockname()[1]
         found = check(f"port {port}", ports=[port])
-    assert (found.state, found.found) == ("failed", "taken")
+    assert (found.state, found.found) == ("failed", "in use")
     assert check(f"port {port}", ports=[port]).state == "ok"
 
 
@@ -225,7 +225,7 @@ def test_bounds_are_those_of_the_package() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_ports_of_a_hub_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {each.name for each in checkup(spark=False)}
+    names = {each.name for each in run_checks(spark=False)}
     ports = Config().ports
     assert {"esnp", "tny", "relay", "magline", "comet", "admin"} == set(ports)
     assert {f"port {each}" for each in ports.values()} <= names
@@ -235,7 +235,7 @@ def test_ports_of_a_hub_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         port = listener.getsockname()[1]
         monkeypatch.setattr(module, "_hub_ports", lambda: {port: "say so"})
         found = check(f"port {port}")
-    assert found == Check(f"port {port}", "warning", "taken", "say so")
+    assert found == Check(f"port {port}", "warning", "in use", "say so")
 
 
 # -- programs --------------------------------------------------------------------------------
@@ -252,15 +252,15 @@ def test_the_python_of_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert worker_python(60).endswith(f"({sys.executable})")
     monkeypatch.setenv("PYSPARK_PYTHON", "/no/python")
     found = failure(worker_python)
-    assert found.found == "PYSPARK_PYTHON is /no/python, which is no program"
+    assert found.found == "PYSPARK_PYTHON is /no/python, which is not an executable"
     assert found.advice.startswith("unset PYSPARK_PYTHON")
     other = program(tmp_path, """echo '{"version": [3, 9, 1]}'""")
     monkeypatch.setenv("PYSPARK_PYTHON", str(other))
-    assert "is Python 3.9.1, and this is 3." in failure(worker_python).found
+    assert "is Python 3.9.1; expected 3." in failure(worker_python).found
     here = list(sys.version_info[:3])
     other.write_text(f'#!/bin/sh\necho \'{{"version": {here}, "missing": "wirelake"}}\'\n')
     found = failure(worker_python)
-    assert found.found == f"{other} has no wirelake"
+    assert found.found == f"{other} cannot import wirelake"
     assert found.advice == f"{other} -m pip install 'wirelake[lake]'"
 
 
@@ -272,7 +272,7 @@ def test_programs_that_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     program(tmp_path, "exit 3")
     assert failure(warming).found == "kernels do not compile: exit code 3"
     program(tmp_path, """echo '{"spark": "4.3.0", "messages": 0}'""")
-    assert failure(spark_trial).found == "a job read 0 messages instead of 2"
+    assert failure(spark_trial).found == "a job read 0 messages; expected 2"
 
 
 def is_over(process: int) -> bool:
@@ -288,7 +288,7 @@ def test_a_program_that_does_not_end_is_ended_with_what_it_started(
 ) -> None:
     slow = program(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; wait")
     monkeypatch.setattr(checkup_programs.sys, "executable", str(slow))
-    assert failure(spark_trial, 1).found == "Spark fails: no answer within 1 s"
+    assert failure(spark_trial, 1).found == "Spark fails: no result within 1 s"
     child = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 60
     while not is_over(child):

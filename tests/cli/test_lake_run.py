@@ -216,7 +216,7 @@ def test_failures(run: Run, engine: Engine, error: Exception, code: int, said: s
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--tables", "calls,nope"], "no table 'nope'"),
+        (["--tables", "calls,nope"], "unknown table 'nope'"),
         (["--tables", ","], "no table is named"),
         (["--conf", "x"], "invalid --conf 'x'; expected NAME=VALUE"),
         (["--master", "a", "--remote", "b"], "--master conflicts with --remote"),

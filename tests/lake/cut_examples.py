@@ -69,7 +69,7 @@ def cut_with_spark(spark: SparkSession, folder: Path, seed: int) -> list[str]:
     pieces = cut(folder / "sim", rng, most_sources=2, most_files=3)
     stream = rng.random() < 0.5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "_BYTES_OF_A_SHARE", 1)
+        patch.setattr(planning, "_SHARE_BYTES", 1)
         for wave in waves(pieces, rng, 3):
             arrive(folder / "in", wave)
             outcome = run(

@@ -49,8 +49,8 @@ def run_here(
 ) -> run.Outcome:
     """As `run` of the lake; every source is divided into as many shares as `workers`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(advance, "join", _set_aside)
-        patch.setattr(planning, "_BYTES_OF_A_SHARE", 1)
+        patch.setattr(advance, "merge", _set_aside)
+        patch.setattr(planning, "_SHARE_BYTES", 1)
         return run.run(lake, captures, spark=lambda: _Here(workers), **options)  # type: ignore[arg-type, return-value]
 
 

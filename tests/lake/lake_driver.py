@@ -61,7 +61,7 @@ class Done(msgspec.Struct):
 def perform(order: Order, on_step: Callable[[str], None]) -> Done:
     """Does it. Failures of Spark are a CommandError."""
     if order.share_bytes is not None:
-        planning._BYTES_OF_A_SHARE = order.share_bytes  # type: ignore[misc]
+        planning._SHARE_BYTES = order.share_bytes  # type: ignore[misc]
     if order.checkpoint_every is not None:
         setattr(writer, "CHECKPOINT_EVERY", order.checkpoint_every)  # noqa: B010 - it is Final
     with spark_failures():

@@ -29,9 +29,9 @@ def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> 
     [
         (errno.EROFS, "is read-only"),
         (errno.EACCES, "is read-only"),
-        (errno.ENOSPC, "is on a disk that is full"),
-        (errno.EDQUOT, "is on a disk that is full"),
-        (errno.EIO, "cannot be written (Input/output error)"),
+        (errno.ENOSPC, "is on a full disk"),
+        (errno.EDQUOT, "is on a full disk"),
+        (errno.EIO, "is not writable (Input/output error)"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_said(
@@ -46,10 +46,10 @@ def test_what_is_wrong_with_a_folder_is_said(
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert trouble(tmp_path / "file") == "is no folder"
-    assert trouble(tmp_path / "file" / "below") == "is no folder"
+    assert trouble(tmp_path / "file") == "is not a folder"
+    assert trouble(tmp_path / "file" / "below") == "is not a folder"
     found = disk("lake", tmp_path / "file")
-    assert (found.state, found.found) == ("failed", f"{tmp_path / 'file'} is no folder")
+    assert (found.state, found.found) == ("failed", f"{tmp_path / 'file'} is not a folder")
 
 
 def test_a_lake_that_is_not_there_yet_is_looked_for_above(tmp_path: Path) -> None:
@@ -65,6 +65,6 @@ def test_a_port_is_free_when_nobody_listens() -> None:
         listener.listen()
         number = listener.getsockname()[1]
         assert port(number, "wait", "warning") == Check(
-            f"port {number}", "warning", "taken", "wait"
+            f"port {number}", "warning", "in use", "wait"
         )
     assert port(number, "wait", "warning") == Check(f"port {number}", "ok", "free")

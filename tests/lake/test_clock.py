@@ -9,9 +9,9 @@ from wirelake.lake.engine.watermarks import (
     LATEST,
     Latest,
     Reached,
-    believed_ns,
-    everywhere_ns,
+    complete_ns,
     expected_ns,
+    watermark_ns,
 )
 
 SECOND = 1_000_000_000
@@ -27,42 +27,42 @@ def test_the_latest_times_of_all_batches_are_kept() -> None:
     latest = Latest()
     for start in range(0, 100, 10):
         times = [*range(start, start + 10)]
-        latest.see(pa.record_batch({"ts_ns": pa.array(times, pa.int64())}))
+        latest.add(pa.record_batch({"ts_ns": pa.array(times, pa.int64())}))
     assert sorted(latest.times) == [*range(100 - LATEST, 100)]
 
 
 def test_without_messages_there_is_no_time() -> None:
     assert Latest().times == []
-    assert believed_ns([], NOW) is None
+    assert watermark_ns([], NOW) is None
 
 
 @pytest.mark.parametrize("wild", [0, 1, 7])
 def test_a_few_wild_times_are_not_believed(wild: int) -> None:
     good = [NOW - number * SECOND for number in range(LATEST)]
-    found = believed_ns([*good, *[NOW + HOUR] * wild], NOW + 2 * HOUR)
+    found = watermark_ns([*good, *[NOW + HOUR] * wild], NOW + 2 * HOUR)
     assert found is not None
     assert NOW - LATEST * SECOND <= found <= NOW
 
 
 def test_no_packet_is_younger_than_its_file() -> None:
-    assert believed_ns([NOW, NOW + SECOND, NOW + 2 * SECOND], NOW) == NOW
-    assert believed_ns([NOW + SECOND], NOW) is None
+    assert watermark_ns([NOW, NOW + SECOND, NOW + 2 * SECOND], NOW) == NOW
+    assert watermark_ns([NOW + SECOND], NOW) is None
 
 
 def test_the_source_that_is_furthest_behind_counts() -> None:
     sources = {"a": reached(NOW), "b": reached(NOW - HOUR)}
-    assert everywhere_ns(sources) == NOW - HOUR
+    assert complete_ns(sources) == NOW - HOUR
     assert expected_ns(sources, 600 * SECOND) == NOW - HOUR
 
 
 def test_a_source_that_is_a_day_behind_has_ended() -> None:
     sources = {"a": reached(NOW), "b": reached(NOW - 25 * HOUR)}
-    assert everywhere_ns(sources) == NOW
+    assert complete_ns(sources) == NOW
     assert expected_ns(sources, 600 * SECOND) == NOW
 
 
 def test_nothing_was_reached_without_sources() -> None:
-    assert (everywhere_ns({}), expected_ns({}, 0)) == (0, 0)
+    assert (complete_ns({}), expected_ns({}, 0)) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_file_that_should_have_come_long_ago_is_not_waited_for(
 ) -> None:
     sources = {"a": reached(NOW), "b": reached(NOW - HOUR, *files)}
     assert expected_ns(sources, 600 * SECOND) == (NOW - HOUR if waits else NOW)
-    assert everywhere_ns(sources) == NOW - HOUR
+    assert complete_ns(sources) == NOW - HOUR
 
 
 def test_captures_that_were_copied_at_once_are_all_waited_for() -> None:

@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from wirelake.lake.engine.cross_connection import (
-    expected,
+    delivery_rows,
+    expected_parts,
+    is_settled,
     kept_faults,
     kept_publications,
-    merged,
-    settled,
-    told,
+    merge_parts,
 )
-from wirelake.lake.spark.schemas import spark_schema
+from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.records import (
     DeliveriesEngine,
     Event,
@@ -70,7 +70,7 @@ def published(notification: str, ts_ns: int, **more: Any) -> dict[str, Any]:
 
 def test_rows_are_those_of_the_engine(spark: SparkSession) -> None:
     events = at_random(1, worlds=300)
-    found = told(*frames(spark, folded(events)))
+    found = delivery_rows(*frames(spark, folded(events)))
     assert found.schema == spark_schema(schema("deliveries"))
     rows, wanted = rows_of(found), by_engine(events)
     assert {row["outcome"] for row in rows} == {"acked", "unacked", "unknown", "unsent", "orphan"}
@@ -84,14 +84,14 @@ def test_parts_may_be_merged_in_any_grouping(spark: SparkSession) -> None:
     for each in facts["_delivery_parts"]:
         chance.choice(piles).append(each)
     _, publications, faults = frames(spark, facts)
-    first, second, third = (merged(frame(spark, "_delivery_parts", pile)) for pile in piles)
-    found = told(third.union(merged(first.union(second))), publications, faults)
+    first, second, third = (merge_parts(frame(spark, "_delivery_parts", pile)) for pile in piles)
+    found = delivery_rows(third.union(merge_parts(first.union(second))), publications, faults)
     assert in_any_order(rows_of(found)) == in_any_order(by_engine(events))
 
 
 def test_at_one_time_the_ids_of_connections_decide(spark: SparkSession) -> None:
     parts = [sent("m", 5, first_connection=each, last_connection=each) for each in (7, -3, 4)]
-    (found,) = rows_of(merged(frame(spark, "_delivery_parts", parts)))
+    (found,) = rows_of(merge_parts(frame(spark, "_delivery_parts", parts)))
     assert (found["first_connection"], found["last_connection"], found["sends"]) == (-3, 7, 3)
 
 
@@ -100,14 +100,16 @@ def test_deliveries_of_captures(spark: SparkSession, captures: Path) -> None:
     wanted = by_engine(events)
     assert {row["outcome"] for row in wanted} >= {"acked", "unacked"}
     assert any(row["topic"] is not None for row in wanted)
-    assert in_any_order(rows_of(told(*frames(spark, folded(events))))) == in_any_order(wanted)
+    assert in_any_order(rows_of(delivery_rows(*frames(spark, folded(events))))) == in_any_order(
+        wanted
+    )
 
 
 def test_times_that_no_column_can_hold(spark: SparkSession) -> None:
     most = (1 << 63) - 1
     parts = frame(spark, "_delivery_parts", [sent("m", -most), acked("m", most)])
     publications, faults = frame(spark, "_publications", []), frame(spark, "_delivery_faults", [])
-    (found,) = rows_of(told(parts, publications, faults))
+    (found,) = rows_of(delivery_rows(parts, publications, faults))
     assert (found["outcome"], found["latency_ns"]) == ("acked", None)
 
 
@@ -124,7 +126,7 @@ def test_what_is_settled(spark: SparkSession) -> None:
     parts = frame(
         spark, "_delivery_parts", [{**each, "notification": name} for name, each in cases.items()]
     )
-    found = rows_of(parts.where(settled(parts, now)).select("notification"))
+    found = rows_of(parts.where(is_settled(parts, now)).select("notification"))
     wanted = {"acked, quiet", "unacked for a day", "orphan of a day"}
     assert {row["notification"] for row in found} == wanted
 
@@ -207,15 +209,15 @@ def test_a_lake_that_goes_step_by_step(spark: SparkSession) -> None:
     open_rows: Rows = []
     for now, new in STEPS:
         parts, publications, faults = frames(spark, {n: state[n] + new[n] for n in names})
-        fresh = expected(frame(spark, "_publications", new["_publications"]))
-        whole = merged(parts.unionByName(fresh))
-        over, held = whole.where(settled(whole, now)), whole.where(~settled(whole, now))
-        final += rows_of(told(over, publications, faults, expect=False))
-        open_rows = rows_of(told(held, publications, faults, expect=False))
+        fresh = expected_parts(frame(spark, "_publications", new["_publications"]))
+        whole = merge_parts(parts.unionByName(fresh))
+        over, held = whole.where(is_settled(whole, now)), whole.where(~is_settled(whole, now))
+        final += rows_of(delivery_rows(over, publications, faults, expect=False))
+        open_rows = rows_of(delivery_rows(held, publications, faults, expect=False))
         kept = (held, kept_publications(publications, held, now), kept_faults(faults, held, now))
         state = {name: rows_of(each) for name, each in zip(names, kept, strict=True)}
     everything = {name: [row for _, new in STEPS for row in new[name]] for name in names}
-    wanted = rows_of(told(*frames(spark, everything)))
+    wanted = rows_of(delivery_rows(*frames(spark, everything)))
     assert [row["notification"] for row in final] == ["quick", "never", "slow"]
     assert [row["outcome"] for row in open_rows] == ["unknown"]
     assert in_any_order(final + open_rows) == in_any_order(wanted)
@@ -226,7 +228,7 @@ def test_publications_alone_make_rows_only_when_they_are_expected(spark: SparkSe
     parts, publications, faults = frames(
         spark, {"_delivery_parts": [], "_publications": facts, "_delivery_faults": []}
     )
-    (row,) = rows_of(told(parts, publications, faults))
+    (row,) = rows_of(delivery_rows(parts, publications, faults))
     assert (row["outcome"], row["published_ns"], row["topic"]) == ("unsent", 1, "@b")
-    rest = told(parts, publications, faults, expect=False)
+    rest = delivery_rows(parts, publications, faults, expect=False)
     assert rest.agg(f.count("*")).first() == (0,)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from wirelake.lake.spark.functions import register
+from wirelake.lake.spark.views import register_functions
 from wirelake.records.schema import schema
 from wirelake.tables.values import var_text
 
@@ -23,7 +23,7 @@ def value(spark: SparkSession, expression: str) -> Any:
 
 
 def test_times(spark: SparkSession) -> None:
-    register(spark)
+    register_functions(spark)
     cases = {
         1_700_000_000_123_456_789: 1_700_000_000_123_456,
         0: 0,
@@ -39,7 +39,7 @@ def test_times(spark: SparkSession) -> None:
 
 
 def test_masked(spark: SparkSession) -> None:
-    register(spark)
+    register_functions(spark)
     found = value(spark, "array(masked('secret'), masked(''), masked(NULL))")
     assert found == ["*** (6)", "*** (0)", None]
 
@@ -64,7 +64,7 @@ def texts(spark: SparkSession, values: list[Any]) -> list[str | None]:
 
 
 def test_var_text(spark: SparkSession) -> None:
-    register(spark)
+    register_functions(spark)
     value = [
         node(-1, 21),
         node(0, 24, "name", text='a "b" [c]'),
@@ -116,7 +116,7 @@ def at_random(chance: random.Random) -> list[dict[str, Any]]:
 
 
 def test_var_text_is_the_same_json_as_without_spark(spark: SparkSession) -> None:
-    register(spark)
+    register_functions(spark)
     chance = random.Random(7)
     values = [at_random(chance) for _ in range(300)]
     found = [json.loads(text or "", object_pairs_hook=list) for text in texts(spark, values)]
@@ -124,6 +124,6 @@ def test_var_text_is_the_same_json_as_without_spark(spark: SparkSession) -> None
 
 
 def test_they_are_made_anew(spark: SparkSession) -> None:
-    register(spark)
-    register(spark)
+    register_functions(spark)
+    register_functions(spark)
     assert value(spark, "ms(2000000)") == 2.0

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from wirelake.lake.engine import rollups
-from wirelake.lake.spark.schemas import spark_schema
+from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.records.latency_buckets import (
     BUCKETS,
     bounds,

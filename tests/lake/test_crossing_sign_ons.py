@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from wirelake.lake.engine.cross_connection import (
-    kept,
-    previous,
+    _previous,
+    kept_sign_ons,
     with_previous,
 )
 from wirelake.records import Event, tell
@@ -65,7 +65,7 @@ def test_previous(spark: SparkSession) -> None:
         signed_on(2, 4, "bob"),
         {**signed_on(3, 6), "protocol": "magline"},
     ]
-    found = rows_of(previous(frame(spark, "_sign_ons", rows)))
+    found = rows_of(_previous(frame(spark, "_sign_ons", rows)))
     assert in_any_order(tuple(row.values()) for row in found) == in_any_order(
         [
             ("comet", "ann", 7, 1, None),
@@ -109,5 +109,5 @@ def test_what_is_kept(spark: SparkSession) -> None:
         signed_on(old - 7, 5, "bob"),
     ]
     rows = [*wanted, signed_on(old, 1), signed_on(old - 1, 9), signed_on(old - 9, 6, "bob")]
-    found = kept(frame(spark, "_sign_ons", rows), now)
+    found = kept_sign_ons(frame(spark, "_sign_ons", rows), now)
     assert in_any_order(rows_of(found)) == in_any_order(wanted)

@@ -253,8 +253,8 @@ def test_folders_that_are_none(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("master", "step", "words"),
     [
-        ("here", "decode", r"cannot write to .*: .*; nothing was committed: make room and run"),
-        ("here", "record", r"cannot write to .*/lake: .*; make room and run it again"),
+        ("here", "decode", r"cannot write to .*: .*; nothing was committed; free disk space"),
+        ("here", "record", r"cannot write to .*/lake: .*; free disk space and run again"),
         (None, "join", r"Spark failed: java\.io\.IOException: .*"),
     ],
 )

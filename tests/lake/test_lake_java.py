@@ -72,7 +72,7 @@ def test_an_old_one_on_the_path_is_passed_over(
 
 
 def test_none_at_all_says_what_to_do() -> None:
-    with pytest.raises(JavaError, match=r"there is none: install Java 17 .*'wirelake\[java\]'"):
+    with pytest.raises(JavaError, match=r"Java not found: install Java 17 .*'wirelake\[java\]'"):
         find_java()
 
 

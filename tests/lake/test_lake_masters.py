@@ -102,7 +102,7 @@ def test_on_two_cores(simulated: Path, tmp_path: Path) -> None:
 def test_on_two_executors(
     cluster: SparkSession, simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "_BYTES_OF_A_SHARE", 20_000)
+    monkeypatch.setattr(planning, "_SHARE_BYTES", 20_000)
     lake, folder = tmp_path / "lake", tmp_path / "in"
     for number, stream in ((0, False), (1, True)):
         come(simulated, folder, number)

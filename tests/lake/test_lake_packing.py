@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.lake.datasource.partitions import (
+from wirelake.lake.datasource.reading import (
     Files,
     Share,
-    packed,
+    pack,
 )
 
 MB = 1 << 20
@@ -21,7 +21,7 @@ def captures(sizes: list[int]) -> list[Files]:
 
 def tasks(*megabytes: float, tasks: int | None = None) -> list[list[str]]:
     """The shares of each task, as capture:share/shares."""
-    found = packed(captures([int(each * MB) for each in megabytes]), tasks)
+    found = pack(captures([int(each * MB) for each in megabytes]), tasks)
     return sorted(
         sorted(f"{each.paths[0][:-5]}:{each.share}/{each.shares}" for each in work.shares)
         for work in found
@@ -30,7 +30,7 @@ def tasks(*megabytes: float, tasks: int | None = None) -> list[list[str]]:
 
 @given(SIZES, st.none() | st.integers(1, 20))
 def test_every_share_of_every_capture_is_read_once(sizes: list[int], most: int | None) -> None:
-    found = [share for work in packed(captures(sizes), most) for share in work.shares]
+    found = [share for work in pack(captures(sizes), most) for share in work.shares]
     shares = {each.paths: each.shares for each in found}
     assert sorted(found) == sorted(
         Share(paths, number, count) for paths, count in shares.items() for number in range(count)
@@ -40,7 +40,7 @@ def test_every_share_of_every_capture_is_read_once(sizes: list[int], most: int |
 
 @given(SIZES, st.integers(1, 20))
 def test_there_are_no_more_tasks_than_asked_for(sizes: list[int], most: int) -> None:
-    found = packed(captures(sizes), most)
+    found = pack(captures(sizes), most)
     assert len(found) <= most
     assert all(work.shares for work in found)
 
@@ -61,4 +61,4 @@ def test_a_number_of_tasks_is_kept_to() -> None:
 
 
 def test_nothing_to_read_is_nothing_to_do() -> None:
-    assert packed([]) == []
+    assert pack([]) == []

@@ -15,10 +15,9 @@ from wirelake.capture.format.writer import PcapWriter
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake import WirelakeSource
 from wirelake.lake.datasource.options import parse
-from wirelake.lake.datasource.partitions import Work
 from wirelake.lake.datasource.paths import captures as found_captures
 from wirelake.lake.datasource.pruning import Range, wanted
-from wirelake.lake.datasource.reading import planned, rows
+from wirelake.lake.datasource.reading import ReadTask, plan, read_share
 from wirelake.lake.datasource.source import PushdownReader
 from wirelake.traffic import simulate
 
@@ -50,11 +49,11 @@ def times(folder: Path) -> list[int]:
 
 def read_files(folder: Path, **options: str) -> list[str]:
     """The names of the files that are read."""
-    tasks = planned(parse(options), found_captures([str(folder)]))
+    tasks = plan(parse(options), found_captures([str(folder)]))
     return [
         os.path.basename(path)
         for task in tasks
-        if isinstance(task, Work)
+        if isinstance(task, ReadTask)
         for share in task.shares
         for path in share.paths
     ]
@@ -62,13 +61,13 @@ def read_files(folder: Path, **options: str) -> list[str]:
 
 def found(folder: Path, **options: str) -> list[str]:
     request = parse(options)
-    tasks = planned(request, found_captures([str(folder)]))
+    tasks = plan(request, found_captures([str(folder)]))
     return sorted(
         repr(row)
         for task in tasks
-        if isinstance(task, Work)
+        if isinstance(task, ReadTask)
         for share in task.shares
-        for batch in rows(request, share)
+        for batch in read_share(request, share)
         for row in batch.to_pylist()
     )
 
@@ -99,7 +98,7 @@ def test_conditions_of_a_query_count_as_well(cut: Path) -> None:
     end = times(cut)[100]
     assert list(reader.pushFilters([LessThan(("ts_ns",), end)])) == []
     [task] = reader.partitions()
-    assert isinstance(task, Work)
+    assert isinstance(task, ReadTask)
     assert 0 < len(task.shares[0].paths) < FILES
 
 
@@ -143,8 +142,8 @@ def test_files_that_somebody_named_may_be_in_any_order(cut: Path) -> None:
     paths = sorted(map(str, cut.glob("*.pcap")), reverse=True)
     all_times = times(cut)
     request = parse({"table": "packets", "columns": "ts_ns", "filter": f"ts_ns >= {all_times[-1]}"})
-    [task] = planned(request, found_captures(paths))
-    assert isinstance(task, Work)
+    [task] = plan(request, found_captures(paths))
+    assert isinstance(task, ReadTask)
     assert task.shares[0].paths == tuple(paths)
 
 

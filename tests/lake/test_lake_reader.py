@@ -12,8 +12,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
 
 from wirelake.columnar.read.reader import PLAIN, TABLES
 from wirelake.lake import WirelakeSource
-from wirelake.lake.datasource.partitions import Share, Work
-from wirelake.lake.datasource.reading import FaultError
+from wirelake.lake.datasource.reading import FaultError, ReadTask, Share
 from wirelake.lake.datasource.source import CaptureReader, PushdownReader
 from wirelake.traffic import simulate
 
@@ -53,7 +52,7 @@ def test_small_captures_are_one_task(captures: Path) -> None:
         Share(tuple(sorted(map(str, captures.glob(style)))))
         for style in ("edge-a-*.pcapng", "tap-a-*.pcap")
     )
-    assert isinstance(found, Work)
+    assert isinstance(found, ReadTask)
     assert sorted(found.shares) == [edge, tap]
 
 
@@ -122,8 +121,8 @@ def test_failfast_raises_at_the_first_fault(spoilt: Path, captures: Path, table:
         whole(reader(spoilt, **options, keys=f"{spoilt}/*.keys"))
     faults = whole(reader(spoilt, table="faults", keys=f"{spoilt}/*.keys"))
     assert str(error.value) in {
-        f"{row['file']}, offset {row['offset']}: {row['code']} ({row['detail']}); with the option"
-        " mode=permissive it is a row of the table faults instead"
+        f"{row['file']}, offset {row['offset']}: {row['code']} ({row['detail']}); the option"
+        " mode=permissive makes it a row of table faults instead"
         for row in faults
     }
     keys = f"{captures}/*.keys"

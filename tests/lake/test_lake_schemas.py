@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from wirelake.columnar.read.reader import TABLES
-from wirelake.lake.spark.schemas import spark_schema
+from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.protocols import registry
 from wirelake.records.schema import schema
 

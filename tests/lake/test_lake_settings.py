@@ -20,7 +20,7 @@ def test_tables_come_with_what_they_are_made_of() -> None:
     assert tables_of([]) == DECODED
     assert tables_of(["latency_minutes"]) == (*DECODED, "calls", "latency_minutes")
     assert tables_of(TABLES) == TABLES
-    with pytest.raises(LakeError, match="no table 'call'; there are messages, faults"):
+    with pytest.raises(LakeError, match="unknown table 'call'; expected one of messages, faults"):
         tables_of(["call"])
 
 
@@ -33,10 +33,10 @@ def test_settings_survive_the_log() -> None:
 def test_a_lake_keeps_its_settings() -> None:
     before = Settings().to_record()
     with pytest.raises(
-        LakeError, match="made with force_protocol = the usual, not tny; use the same"
+        LakeError, match="created with force_protocol = default, not tny; use the same"
     ):
         Settings(force_protocol="tny").agreed(before)
-    with pytest.raises(LakeError, match=r"made with tables = .*, not messages,faults,coverage"):
+    with pytest.raises(LakeError, match=r"created with tables = .*, not messages,faults,coverage"):
         Settings(tables=DECODED).agreed(before)
 
 

@@ -19,7 +19,7 @@ from wirelake.columnar.read.reader import (
     read_batches,
     table_schema,
 )
-from wirelake.lake.spark.schemas import spark_schema
+from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.protocols import registry
 
 
@@ -165,9 +165,11 @@ def failure(found: DataFrame) -> str:
 
 
 def test_a_bad_option_fails_at_once(spark: SparkSession, captures: Path) -> None:
-    with pytest.raises(PySparkException, match="there is no 'call'; there are messages, packets"):
+    with pytest.raises(
+        PySparkException, match="unknown table 'call'; expected one of messages, packets"
+    ):
         load(spark, captures, table="call")
-    with pytest.raises(PySparkException, match="no option is called 'tabel'; there are path"):
+    with pytest.raises(PySparkException, match="unknown option 'tabel'; expected one of path"):
         load(spark, captures, tabel="calls")
 
 

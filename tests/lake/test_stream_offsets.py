@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from wirelake.lake.datasource.offsets import (
     Offset,
     OffsetError,
+    advance,
     between,
     cursors,
-    moved_on,
 )
 from wirelake.tables.inputs import Capture
 
@@ -24,7 +24,7 @@ def file(source: str, sequence: int, name: str = "") -> Capture:
 
 
 def end_of(start: Offset, files: list[Capture]) -> Offset:
-    return moved_on(start, [each.consumed() for each in files])
+    return advance(start, [each.consumed() for each in files])
 
 
 def places(found: dict[str, list[Capture]]) -> set[tuple[str, int]]:
@@ -69,7 +69,7 @@ def test_a_gap_is_kept_with_the_batch_that_passed_it_over() -> None:
 
 def test_nothing_new_is_the_same_offset() -> None:
     start: Offset = {"tap": [4, [2, 3]]}
-    assert moved_on(start, []) == start
+    assert advance(start, []) == start
     assert between([file("tap", 4)], start, start) == {}
 
 
@@ -80,7 +80,7 @@ def test_of_two_files_in_one_place_the_first_counts() -> None:
 
 def test_a_file_that_is_gone() -> None:
     there = [file("tap", 0), file("tap", 2)]
-    with pytest.raises(OffsetError, match=r"file 1 of the source 'tap' was taken before, and is"):
+    with pytest.raises(OffsetError, match=r"file 1 of source 'tap' no longer exists"):
         between(there, {}, {"tap": 2})
     assert places(between(there, {}, {"tap": 2}, whole=False)) == {("tap", 0), ("tap", 2)}
 

@@ -41,7 +41,7 @@ def told(tables: Any) -> list[tuple[int, int, int, int]]:
 
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tunnel_events, "_AT_ONCE", 7)
+    monkeypatch.setattr(tunnel_events, "_BATCH_EVENTS", 7)
 
 
 @pytest.mark.usefixtures("little_room")

@@ -1,4 +1,4 @@
-"""Spark: sessions that are set up for Wirelake, and the data source `wirelake`.
+"""The lake on Spark: sessions, the data source `wirelake`, the engine, `verify` and `doctor`.
 
     from wirelake.lake import session
 
@@ -6,9 +6,12 @@
     calls = spark.read.format("wirelake").option("table", "calls").load("captures/")
 
 The source registers itself in any Spark session whose Python can import `wirelake`; `session` only
-adds good settings. The guide is `docs/guides/spark.md`.
+adds settings. The guides are `docs/guides/spark.md` and `docs/guides/lake.md`.
 
-Spark is imported when it is used: what needs none works without it.
+Read `datasource` (captures as DataFrames), `engine` (captures to a lake), `spark` (sessions and
+views), `verify` (compare a lake with its captures), `doctor` (check a machine). pyspark is imported
+when it is used; `verify` and `doctor` work without it. Not imported here: hub, client, console, cli
+(except that `doctor` reads the hub's default ports).
 """
 
 from __future__ import annotations

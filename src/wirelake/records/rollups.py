@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .latency_buckets import bounds, bucket_of
 
-__all__ = ["INPUTS", "MINUTE_NS", "TALKERS", "minute_of", "rollup"]
+__all__ = ["INPUTS", "MINUTE_NS", "OUTCOMES", "TALKERS", "minute_of", "rollup"]
 
 MINUTE_NS: Final = 60_000_000_000
 TALKERS: Final = 20
@@ -26,8 +26,11 @@ Row = Mapping[str, Any]
 Rows = Iterable[Row]
 
 _MESSAGES: Final = ("ts_ns", "connection", "direction", "protocol", "kind", "size_bytes")
-_CALLS: Final = ("protocol", "target", "outcome", "cause", "request_ns", "response_ns")
-_OUTCOMES: Final = {
+_CALLS: Final = (
+    *("protocol", "target", "outcome", "cause", "status"),
+    *("request_ns", "response_ns", "latency_ns"),
+)
+OUTCOMES: Final = {
     "acked": "acked",
     "unacked": "unacked",
     "unknown": "unknown",
@@ -39,8 +42,8 @@ _OUTCOMES: Final = {
 INPUTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "traffic_minutes": {"messages": _MESSAGES},
     "talker_minutes": {"messages": _MESSAGES},
-    "latency_minutes": {"calls": (*_CALLS, "latency_ns")},
-    "error_minutes": {"calls": (*_CALLS, "status"), "faults": ("ts_ns", "protocol", "code")},
+    "latency_minutes": {"calls": _CALLS},
+    "error_minutes": {"calls": _CALLS, "faults": ("ts_ns", "protocol", "code")},
     "delivery_minutes": {
         "deliveries": (
             *("protocol", "topic", "outcome", "published_ns", "first_sent_ns", "acked_ns"),
@@ -142,10 +145,10 @@ def _errors(calls: Rows, faults: Rows) -> Iterator[dict[str, Any]]:
 
 
 def _delivery(deliveries: Rows) -> Iterator[dict[str, Any]]:
-    sums = ("deliveries", "sent", *_OUTCOMES.values(), "sends", "latency_ns")
+    sums = ("deliveries", "sent", *OUTCOMES.values(), "sends", "latency_ns")
     found = _Counts(("minute_ns", "protocol", "topic"), sums)
     for row in deliveries:
-        outcome = _OUTCOMES.get(row["outcome"])
+        outcome = OUTCOMES.get(row["outcome"])
         found.add(
             minute_of(_first(row, "published_ns", "first_sent_ns", "acked_ns")),
             row["protocol"],

@@ -56,10 +56,10 @@ def command(
     lake: str | None, ports: tuple[int, ...], no_spark: bool, limit_s: float, as_json: bool
 ) -> int:
     """Run all checks."""
-    from wirelake.lake.doctor.checks import checkup
+    from wirelake.lake.doctor.checks import run_checks
 
     failed = 0
-    for check in checkup(lake=lake, ports=ports, spark=not no_spark, limit_s=limit_s):
+    for check in run_checks(lake=lake, ports=ports, spark=not no_spark, limit_s=limit_s):
         failed += check.state == "failed"
         if as_json:
             _print_json(check)

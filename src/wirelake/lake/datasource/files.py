@@ -1,4 +1,4 @@
-"""The table `files`: the captures themselves, one row for each."""
+"""The table `files`: one row for each capture file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wirelake.tables.inputs import Capture
 
 __all__ = ["FILE_SCHEMA", "Listing", "file_rows", "first_ns", "listings"]
 
-_FILES_OF_A_TASK: Final = 256
-"""Looking into a file takes little, and starting a task more."""
+_TASK_FILES: Final = 256
+"""Files of one task: reading the start of a file is cheaper than starting a task."""
 
-_FIRST: Final = Limits(chunk_bytes=1 << 16)
-"""Of a file, no more is read than it takes."""
-_LOOKED_AT: Final = 4_096
-"""Packets stand at the beginning of a file; facts, keys and damage may come before the first."""
+_START: Final = Limits(chunk_bytes=1 << 16)
+"""Reads small chunks: only the start of a file is needed."""
+_MAX_BLOCKS: Final = 4_096
+"""Blocks to look at: facts, keys and damage may come before the first packet."""
 
 
 def _column(name: str, kind: pa.DataType, doc: str) -> pa.Field:
@@ -33,32 +33,36 @@ def _column(name: str, kind: pa.DataType, doc: str) -> pa.Field:
 
 FILE_SCHEMA: Final = pa.schema(
     [
-        _column("source", pa.string(), "The capture that the file is a part of."),
-        _column("sequence", pa.int64(), "Its place in that capture."),
-        _column("path", pa.string(), "Where it is."),
-        _column("bytes", pa.int64(), "How large it is."),
-        _column("mtime_ns", pa.int64(), "When it was last written to, ns since 1970."),
-        _column("first_ns", pa.int64(), "When its first packet was captured; null if it has none."),
+        _column("source", pa.string(), "Source that the file belongs to."),
+        _column("sequence", pa.int64(), "Position of the file in its source."),
+        _column("path", pa.string(), "Absolute path."),
+        _column("bytes", pa.int64(), "Size of the file."),
+        _column("mtime_ns", pa.int64(), "Time of the last write, ns since 1970."),
+        _column(
+            "first_ns",
+            pa.int64(),
+            "Time of the first packet, ns since 1970; null if there is none.",
+        ),
     ]
 )
-"""Its columns."""
+"""The columns of `files`."""
 
 
 @dataclass
 class Listing(InputPartition):
-    """What one task looks at."""
+    """The files of one task."""
 
     files: tuple[Capture, ...]
 
 
 def listings(files: Sequence[Capture]) -> list[Listing]:
-    """The tasks that look at these files."""
-    starts = range(0, len(files), _FILES_OF_A_TASK)
-    return [Listing(tuple(files[start : start + _FILES_OF_A_TASK])) for start in starts]
+    """Divide files into tasks."""
+    starts = range(0, len(files), _TASK_FILES)
+    return [Listing(tuple(files[start : start + _TASK_FILES])) for start in starts]
 
 
 def file_rows(files: Sequence[Capture]) -> Iterator[pa.RecordBatch]:
-    """Rows for these files; a look into each tells when it begins."""
+    """Yield the rows of some files; reads the start of each."""
     seen = {"first_ns": [first_ns(each.path) for each in files]}
     known = [name for name in FILE_SCHEMA.names if name not in seen]
     columns = {name: [getattr(each, name) for each in files] for name in known}
@@ -66,10 +70,10 @@ def file_rows(files: Sequence[Capture]) -> Iterator[pa.RecordBatch]:
 
 
 def first_ns(path: str | os.PathLike[str]) -> int | None:
-    """When the first packet of a capture was captured; None when there is none to be seen."""
+    """Return the time of the first packet of a capture; None if none is found."""
     try:
-        if knows(path, limits=_FIRST):  # anything else would be read to its end
-            for item in islice(read(path, limits=_FIRST), _LOOKED_AT):
+        if knows(path, limits=_START):  # an unknown format would be read to its end
+            for item in islice(read(path, limits=_START), _MAX_BLOCKS):
                 if isinstance(item, Packet):
                     return item.ts_ns
     except OSError:

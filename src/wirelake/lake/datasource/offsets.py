@@ -1,12 +1,12 @@
-"""How far a stream has come: for each source, the last sequence that was taken.
+"""Offsets of a stream: the last sequence that was read, by source.
 
     {"tap-a": 7, "rack1/tap-b": [12, [9, 10]]}
 
-A list has, behind the last sequence, the first and the last of those that were passed over by the
-batch that ends here, because they had not come in time. So the files between two offsets are
-always the same, whatever arrives later: a batch that is repeated has the rows that it had.
+A list also has the ranges of sequences that the batch ending here skipped because they were late.
+So the files between two offsets are always the same, whatever arrives later: Spark may repeat a
+batch after a failure, and it must have the same rows.
 
-Nothing here looks at a folder or at a clock.
+Nothing here reads a folder or a clock.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from typing import Any, Final, TypeAlias
 from wirelake.tables.entries import Input
 from wirelake.tables.inputs import Capture
 
-__all__ = ["Offset", "OffsetError", "between", "cursors", "moved_on"]
+__all__ = ["Offset", "OffsetError", "advance", "between", "cursors"]
 
 Offset: TypeAlias = dict[str, Any]
-"""By source, as in the example above."""
+"""Position by source, as in the example above."""
 
 _NOTHING: Final = -1
-"""The sequence before the first."""
+"""The sequence before the first one."""
 
 
 class OffsetError(ValueError):
-    """An offset cannot be read, or what it stands for is gone; the message says what to do."""
+    """An offset that is invalid, or whose files no longer exist."""
 
 
 def cursors(offset: Mapping[str, Any]) -> dict[str, int]:
-    """The last sequence of each source."""
+    """Return the last sequence of each source."""
     return {source: _last(value, source) for source, value in offset.items()}
 
 
-def moved_on(start: Offset, taken: Iterable[Input]) -> Offset:
-    """The offset behind these files, which come after `start` and are in order in their source."""
+def advance(start: Offset, taken: Iterable[Input]) -> Offset:
+    """Return the offset after some files, which follow `start` and are in order by source."""
     last = cursors(start)
-    passed: dict[str, list[list[int]]] = {}
+    skipped: dict[str, list[list[int]]] = {}
     for file in taken:
         before = last.get(file.source, _NOTHING)
-        gaps = passed.setdefault(file.source, [])
+        gaps = skipped.setdefault(file.source, [])
         if file.sequence > before + 1:
             gaps.append([before + 1, file.sequence - 1])
         last[file.source] = file.sequence
     return start | {
-        source: [last[source], *gaps] if gaps else last[source] for source, gaps in passed.items()
+        source: [last[source], *gaps] if gaps else last[source] for source, gaps in skipped.items()
     }
 
 
 def between(
     files: Iterable[Capture], start: Offset, end: Offset, *, whole: bool = True
 ) -> dict[str, list[Capture]]:
-    """By source: the files of a batch, in order.
+    """Return the files of a batch by source, in order.
 
-    Raises OffsetError when one of them is gone, unless the batch need not be `whole`.
+    Raises OffsetError when one of them no longer exists, unless `whole` is off.
     """
     there = _by_place(files)
     found: dict[str, list[Capture]] = {}
@@ -65,14 +65,14 @@ def between(
             found.setdefault(source, []).append(file)
         elif whole:
             raise OffsetError(
-                f"file {sequence} of the source {source!r} was taken before, and is gone: put it"
-                " back, or begin with a new checkpoint"
+                f"file {sequence} of source {source!r} no longer exists; restore it or start with"
+                " a new checkpoint"
             )
     return found
 
 
 def _places(start: Offset, end: Offset) -> list[tuple[str, int]]:
-    """The source and sequence of each file between two offsets, in order."""
+    """Return source and sequence of each file between two offsets, in order."""
     last = cursors(start)
     return [
         (source, sequence)
@@ -82,7 +82,7 @@ def _places(start: Offset, end: Offset) -> list[tuple[str, int]]:
 
 
 def _by_place(files: Iterable[Capture]) -> dict[tuple[str, int], Capture]:
-    """Files by source and sequence; of several, the first counts."""
+    """Return files by source and sequence; the first of several counts."""
     found: dict[tuple[str, int], Capture] = {}
     for file in files:
         found.setdefault((file.source, file.sequence), file)
@@ -90,7 +90,7 @@ def _by_place(files: Iterable[Capture]) -> dict[tuple[str, int], Capture]:
 
 
 def _sequences(value: Any, start: int, source: str) -> Iterable[int]:
-    """The sequences behind `start` up to an offset, without those that it passed over."""
+    """Yield the sequences after `start` up to an offset, without those that it skipped."""
     stop = _last(value, source)
     at = start + 1
     for first, last in value[1:] if isinstance(value, list) and stop > start else []:
@@ -102,5 +102,5 @@ def _sequences(value: Any, start: int, source: str) -> Iterable[int]:
 def _last(value: Any, source: str) -> int:
     found = value[0] if isinstance(value, list) and value else value
     if isinstance(found, bool) or not isinstance(found, int):
-        raise OffsetError(f"the offset of the source {source!r} is {value!r}; wanted a number")
+        raise OffsetError(f"invalid offset {value!r} of source {source!r}; expected a number")
     return found

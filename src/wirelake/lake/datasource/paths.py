@@ -1,8 +1,7 @@
-"""Which captures a reader is asked for: files, folders, globs, several of them.
+"""The captures that the paths of a read name: files, folders, globs, and lists of them.
 
-Files that are named one by one are one capture, in the given order. A folder and a glob have a
-capture for each source (`docs/concepts/lake.md`, section *Sources and admission*), with its files
-in order.
+Files named one by one are one capture, in the given order. A folder or a glob has one capture for
+each source (`docs/concepts/lake.md`, section *Sources and admission*), with its files in order.
 """
 
 from __future__ import annotations
@@ -26,16 +25,18 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 
 class PathError(ValueError):
-    """There is nothing to read at a path."""
+    """A path at which there is nothing to read."""
 
 
 def captures(paths: Sequence[str]) -> list[list[Capture]]:
-    """The captures at these paths: the files of each, in the order in which they are to be read.
+    """Return the captures at some paths: the files of each, in reading order.
 
-    Each file is named once, and absolutely, because executors run in folders of their own.
+    Each file is listed once, with an absolute path: executors have other working directories.
     """
     if not paths:
-        raise PathError('no path: name a file, a folder or a glob, as in load("captures/")')
+        raise PathError(
+            'no path given; expected a file, a folder or a glob, as in load("captures/")'
+        )
     named: list[Capture] = []
     found = [named]
     for path in paths:
@@ -48,17 +49,17 @@ def captures(paths: Sequence[str]) -> list[list[Capture]]:
 
 
 def folder(paths: Sequence[str]) -> str:
-    """The one folder that a stream reads, by its absolute name."""
+    """Return the absolute path of the folder that a stream reads."""
     if len(paths) != 1:
-        raise PathError('a stream reads one folder: name it, as in load("captures/")')
+        raise PathError('a stream reads one folder, as in load("captures/")')
     local = Path(_local(paths[0]))
     if not local.is_dir():
-        raise PathError(f"{paths[0]}: a stream reads a folder, and there is none of this name")
+        raise PathError(f"{paths[0]}: not a folder; a stream reads a folder")
     return str(local.absolute())
 
 
 def _at(path: str) -> Iterator[Capture | list[Capture]]:
-    """Files that are named, and whole captures."""
+    """Yield single files, and whole captures."""
     local = Path(_local(path))
     if local.is_dir():
         found = _sources(discover(local))
@@ -69,15 +70,15 @@ def _at(path: str) -> Iterator[Capture | list[Capture]]:
         yield identified(local)
     elif matches := sorted(glob.glob(str(local), recursive=True)):
         yield from _matched(map(Path, matches))
-    elif "," in path:  # names may hold commas; what is no name is a list
+    elif "," in path:  # a name may contain commas; only what does not exist is a list
         for part in filter(None, map(str.strip, path.split(","))):
             yield from _at(part)
     else:
-        raise PathError(f"{path}: there is no such file or folder")
+        raise PathError(f"{path}: no such file or folder")
 
 
 def _matched(paths: Iterable[Path]) -> Iterator[list[Capture]]:
-    """The sources of a glob: those of the folders, and those of the files in each folder."""
+    """Yield the sources of the folders that a glob matches, and of the files by folder."""
     files: dict[Path, list[Capture]] = {}
     for path in paths:
         if path.is_dir():
@@ -107,10 +108,12 @@ def _each_once(found: Iterable[Iterable[Capture]]) -> list[list[Capture]]:
 
 
 def _local(path: str) -> str:
-    """The path without `file:`, which Spark's users are used to write."""
+    """Return a path without the scheme `file:`, which Spark users often write."""
     if not _SCHEME.match(path) or Path(path).exists():
         return path
     parts = urlsplit(path)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise PathError(f"{path}: captures are read from mounted folders, not from {parts.scheme}:")
+        raise PathError(
+            f"{path}: unsupported scheme {parts.scheme!r}; captures are read from mounted folders"
+        )
     return unquote(parts.path)

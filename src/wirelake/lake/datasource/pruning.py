@@ -1,15 +1,15 @@
-"""Leaves out files that cannot have rows of the time that is asked for.
+"""Skip files that cannot have rows in the time range of a filter.
 
-A look at the first packet of a file tells when it begins. A source is recorded as it goes, so what
-stands in its later files came later: packets may be out of order by a minute, no more. With that,
+The first packet of a file says when it begins. Files of a source follow each other in time; packets
+may be out of order by at most a minute. So:
 
-- a file that begins long enough after the end of the range has no packet or message of it. What
-  waits for missing bytes does so for a minute (`docs/concepts/captures.md`, section *Streams*), so
-  "long enough" is two minutes, and no message of the range can still be on its way.
-- a file before one that begins a minute before the range has no packet of it. What a packet's
-  connection is, earlier packets tell: such a file is left out only if nobody wants to know.
+- A file that begins more than two minutes after the end of the range has no packet or message of
+  it: one minute for disorder, and one for which bytes wait for missing ones before them
+  (`docs/concepts/captures.md`, section *Streams*).
+- A file is over if the next one begins more than a minute before the range. But earlier packets
+  decide which connection a packet belongs to, so such a file is skipped only if no column needs it.
 
-The other tables need everything: what came last says how earlier rows ended.
+Only `packets` and `messages` are pruned. Rows of other tables depend on what comes after them.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from .files import first_ns
 __all__ = ["Range", "pruned", "wanted"]
 
 _DISORDER_NS: Final = 60 * 10**9
-"""Packets may be out of order by so much."""
+"""How far packets may be out of order."""
 _WAITING_NS: Final = 60 * 10**9
-"""Bytes wait for others for so long."""
+"""How long bytes wait for missing ones before them."""
 _TIME: Final = "ts_ns"
 _PRUNED: Final = frozenset({"packets", "messages"})
 _FROM_BEFORE: Final = frozenset({"connection", "direction"})
-"""What is known of a packet only with those before it."""
+"""Columns of a packet that depend on earlier packets."""
 
 
 class Range(NamedTuple):
-    """From when to when rows are wanted, both included; None where there is no bound."""
+    """A time range, both ends included; None is unbounded."""
 
     begin: int | None = None
     end: int | None = None
 
 
 def wanted(options: ReadOptions) -> Range:
-    """The time that a filter leaves over."""
+    """Return the time range that a filter selects."""
     if options.filter is None:
         return Range()
     whole = schema(options.table, () if options.protocol is None else (options.protocol,))
@@ -54,20 +54,20 @@ def wanted(options: ReadOptions) -> Range:
 
 
 def pruned(files: Sequence[Capture], options: ReadOptions) -> list[Capture]:
-    """The files of one source that can have rows, in their order; always at least one of them."""
+    """Return the files of one source that may have rows, in order; at least one."""
     found = list(files)
-    asked = wanted(options)
-    if options.table not in _PRUNED or asked == Range():
+    selected = wanted(options)
+    if options.table not in _PRUNED or selected == Range():
         return found
     begins = [first_ns(each.path) for each in found]
     stop = len(found)
-    if asked.end is not None:
-        latest = asked.end + _DISORDER_NS + _WAITING_NS
+    if selected.end is not None:
+        latest = selected.end + _DISORDER_NS + _WAITING_NS
         while stop > 1 and _is_after(begins[stop - 1], latest):
             stop -= 1
     start = 0
-    if asked.begin is not None and _stand_alone(options) and _is_one_source(found):
-        earliest = asked.begin - _DISORDER_NS
+    if selected.begin is not None and _is_independent(options) and _is_one_source(found):
+        earliest = selected.begin - _DISORDER_NS
         while start < stop - 1 and _is_before(begins[start], begins[start + 1], earliest):
             start += 1
     return found[start:stop]
@@ -78,18 +78,18 @@ def _is_after(begins: int | None, latest: int) -> bool:
 
 
 def _is_before(begins: int | None, next_begins: int | None, earliest: int) -> bool:
-    """Whether a file and the next one begin so early that the first of them is over by then."""
+    """Return whether a file is over because the next one begins before `earliest`."""
     return begins is None or (next_begins is not None and max(begins, next_begins) < earliest)
 
 
 def _is_one_source(files: Sequence[Capture]) -> bool:
-    """Whether they go on one after the other; files that somebody named may be anything."""
+    """Return whether files follow each other; files named one by one may not."""
     pairs = list(itertools.pairwise(files))
     return all(a.source == b.source and a.sequence < b.sequence for a, b in pairs)
 
 
-def _stand_alone(options: ReadOptions) -> bool:
-    """Whether rows can be told without what came before them."""
+def _is_independent(options: ReadOptions) -> bool:
+    """Return whether no column depends on earlier packets."""
     used = {name.split(".")[0] for name in table_schema(options).names}
     if options.filter is not None:
         used |= compile_filter(options.filter, schema(options.table)).columns

@@ -1,6 +1,7 @@
-"""Conditions of a Spark query in the words of the filter language, so that a reader can apply them.
+"""Filters of a Spark query translated into the filter language, so that the reader applies them.
 
-What the language cannot say exactly as Spark means it stays with Spark.
+A filter that the language cannot express exactly as Spark means it stays with Spark. Spark calls
+`pushFilters` with single comparisons; conditions with OR never arrive.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _COMPARISONS: Final[dict[type[Filter], str]] = {
 
 
 def conditions(filters: Sequence[Filter], schema: pa.Schema) -> tuple[list[str], list[Filter]]:
-    """Those that the language can say, in its words, and the others."""
+    """Return the filters that can be translated, as text, and the others."""
     taken: list[str] = []
     rest: list[Filter] = []
     for each in filters:

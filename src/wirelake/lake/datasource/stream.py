@@ -1,11 +1,14 @@
-"""The data source `wirelake` as a stream: captures as they come into a folder.
+"""The streaming reader of the data source: captures as they arrive in a folder.
 
     spark.readStream.format("wirelake").option("table", "files").load("captures/")
 
-Which captures a batch has is decided by source and sequence (`docs/concepts/lake.md`, section
-*Sources and admission*). The files of a source in one batch are read as one capture; what is
-under way when a batch ends, such as a frame that is cut, does not go on in the next. Tables that
-need a memory are made by a lake.
+Source and sequence decide which captures a batch has (`docs/concepts/lake.md`, section *Sources and
+admission*). The files of a source in one batch are read as one capture. No state is carried to the
+next batch: a frame that continues in a later file is not decoded. Tables that need state are made
+by a lake.
+
+Spark calls `commit` one batch late, and not at all for the last batch of an AvailableNow run; so
+nothing here depends on it.
 """
 
 from __future__ import annotations
@@ -35,25 +38,25 @@ from wirelake.tables.snapshot import Snapshot, Source
 
 from .offsets import (
     Offset,
+    advance,
     between,
     cursors,
-    moved_on,
 )
 from .options import OptionError, Request
 from .paths import folder
-from .reading import done, planned
+from .reading import plan, read_task
 
 __all__ = ["CaptureStream"]
 
 
 class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads captures as they come. The driver has one for each query."""
+    """Streaming reader; the driver has one for each query."""
 
     def __init__(self, request: Request, *, clock: Callable[[], int] = time.time_ns):
         if not request.files and request.read.table in DERIVED:
             raise OptionError(
-                f"table: {request.read.table} follows connections from one file to the next, which"
-                " a stream cannot; make a lake: wirelake lake run --from ... --to ... --stream"
+                f"table {request.read.table} needs state across files, which a stream does not"
+                " keep; use a lake: wirelake lake run --from ... --to ... --stream"
             )
         self._request = request
         self._watch = Watch(folder(request.paths))
@@ -61,36 +64,36 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: tuple[list[Capture], int] | None = None
         self._latest: Offset | None = None
 
-    # Spark's names, and its order: this is what a query calls.
+    # The methods that Spark calls, in its order.
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where a new query begins."""
+        """Return the offset of a new query."""
         return self._request.pace.after
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What a batch may have at most. Where both are limited, bytes are looked at as well."""
+        """Return the limit of a batch; `latestOffset` applies a second limit, of bytes, itself."""
         pace = self._request.pace
         if pace.max_files is not None:
             return ReadMaxFiles(pace.max_files)
         return ReadAllAvailable() if pace.max_bytes is None else ReadMaxBytes(pace.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on, nothing that comes into the folder counts."""
-        self._frozen = self._looked()
+        """Ignore captures that arrive from now on."""
+        self._frozen = self._look()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The end of the next batch; `start` itself when there is nothing to do."""
-        captures, now_ns = self._frozen or self._looked()
+        """Return the end of the next batch; `start` if there is nothing to read."""
+        captures, now_ns = self._frozen or self._look()
         pace = self._request.pace
         admitted = functools.partial(
             admit,
             captures,
-            _taken(cursors(start)),
+            _snapshot(cursors(start)),
             now_ns,
             lateness_s=pace.lateness_s,
             settle_s=pace.settle_s,
         )
-        self._latest = moved_on(start, admitted().admitted)
+        self._latest = advance(start, admitted().admitted)
         match limit:
             case ReadMaxFiles():
                 found = admitted(max_files=limit.max_files, max_bytes=pace.max_bytes)
@@ -98,30 +101,30 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found = admitted(max_bytes=limit.max_bytes)
             case _:
                 return self._latest
-        return moved_on(start, found.admitted)
+        return advance(start, found.admitted)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """How far the stream could go, as of the last look."""
+        """Return how far the stream could advance when it last looked."""
         return self._latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The tasks of a batch: the same whenever they are asked for.
+        """Return the tasks of a batch, the same ones each time.
 
-        Where only files are listed, one that is gone is none of them.
+        The table `files` leaves out files that no longer exist.
         """
         found = between(self._watch.look(), start, end, whole=not self._request.files)
-        return planned(self._request, list(found.values()))
+        return plan(self._request, list(found.values()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task. Called in a worker."""
-        return done(self._request, partition)
+        """Yield the rows of a task. Called in a worker."""
+        return read_task(self._request, partition)
 
-    def _looked(self) -> tuple[list[Capture], int]:
+    def _look(self) -> tuple[list[Capture], int]:
         return self._watch.look(), self._clock()
 
 
-def _taken(last: Mapping[str, int]) -> Snapshot:
-    """A lake that has come so far."""
+def _snapshot(last: Mapping[str, int]) -> Snapshot:
+    """Return the snapshot of a lake that has read up to these sequences."""
     found = Snapshot()
     for source, sequence in last.items():
         found.sources[source] = Source()

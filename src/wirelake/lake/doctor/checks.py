@@ -1,9 +1,9 @@
-"""What a machine needs for hubs, lakes and Spark, looked at one by one: `wirelake doctor`.
+"""The checks of `wirelake doctor`: what a machine needs for hubs, lakes and Spark.
 
-    for check in checkup(lake="lake"):
+    for check in run_checks(lake="lake"):
         print(check.state, check.name, check.found, check.advice)
 
-Nothing here needs what it looks for: every check runs, whatever is missing, and says what to do.
+No check imports what it checks: every check runs, whatever is missing, and says what to do.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from .programs import (
     worker_python,
 )
 
-__all__ = ["checkup"]
+__all__ = ["run_checks"]
 
 _OLDEST_PYTHON: Final = (3, 11)
 
 
 class _Needs(NamedTuple):
-    """Which versions of a package will do: from the first on, and below the second."""
+    """A supported range of versions: at least the first, below the second."""
 
     package: str
     oldest: tuple[int, ...]
@@ -57,7 +57,7 @@ _LAKE_PACKAGES: Final = (
     _Needs("numba", (0, 68), (0, 69)),
     _Needs("duckdb", (1, 5)),
 )
-"""As in the extra `lake`."""
+"""The extra `lake`."""
 _HUB_PACKAGES: Final = (
     _Needs("starlette", (0, 41)),
     _Needs("uvicorn", (0, 32)),
@@ -71,19 +71,19 @@ _SPARK_PORTS: Final = {
     4040: "Spark's web pages would take the next one",
     15002: "a server of Spark Connect would need another: spark.connect.grpc.binding.port",
 }
-"""Ports that Spark takes when it is asked to, and what happens when they are taken."""
+"""Ports that Spark uses on request, and what happens if they are in use."""
 
 
-def checkup(
+def run_checks(
     *,
     lake: str | os.PathLike[str] | None = None,
     ports: Sequence[int] = (),
     spark: bool = True,
     limit_s: float = 300.0,
 ) -> Iterator[Check]:
-    """All checks, one after the other; the slow ones come last.
+    """Yield all checks, the slow ones last.
 
-    `ports` must be free; of those that a hub or Spark would take, it is said when they are not.
+    A port of `ports` that is in use is a failure, a default port of the hub or Spark a warning.
     With `spark`, kernels are compiled and a job is run, each within `limit_s`.
     """
     first = [
@@ -103,7 +103,7 @@ def checkup(
         return
     broken = [each.name for each in first if each.state == "failed"]
     if broken:
-        yield Check("Spark", "warning", "not tried", f"first mend: {', '.join(broken)}")
+        yield Check("Spark", "warning", "skipped", f"first fix: {', '.join(broken)}")
         return
     yield _ran("kernels", warming, limit_s)
     yield _ran("Spark", spark_trial, limit_s)
@@ -116,7 +116,7 @@ def _ran(name: str, program: Callable[[float], str], limit_s: float) -> Check:
         return Check(name, "failed", failure.found, failure.advice)
 
 
-# -- what is installed -----------------------------------------------------------------------
+# -- packages --------------------------------------------------------------------------------
 
 
 def _python() -> Check:
@@ -139,7 +139,7 @@ def _package(needs: _Needs, extra: str, state: State) -> Check:
 
 
 def _bounds(needs: _Needs) -> str:
-    """As pip wants them."""
+    """Return the range as a pip requirement."""
     below = "" if needs.below is None else f",<{_dotted(needs.below)}"
     return f">={_dotted(needs.oldest)}{below}"
 
@@ -162,13 +162,13 @@ def _java() -> Check:
 
 
 def _ports(wanted: Sequence[int]) -> Iterator[Check]:
-    """Those of a hub, of Spark, and those that must be free."""
+    """Check default ports of hub and Spark, and requested ports."""
     usual = {**_hub_ports(), **_SPARK_PORTS}
     for number, advice in usual.items():
         if number not in wanted:
             yield port(number, advice, "warning")
     for number in wanted:
-        yield port(number, "end what listens there, or choose another", "failed")
+        yield port(number, "stop the process that listens there, or choose another port", "failed")
 
 
 def _hub_ports() -> dict[int, str]:

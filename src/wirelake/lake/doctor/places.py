@@ -1,4 +1,4 @@
-"""Checks of places: folders that must be written, disks with room, ports that must be free."""
+"""Checks of folders, disk space and ports."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..spark.java import JavaError, java_home
 __all__ = ["Check", "State", "caches", "disk", "lake_folder", "port"]
 
 State = Literal["ok", "warning", "failed"]
-"""What came of a check; `failed` when something would not work."""
+"""Result of a check; `failed` if something would not work."""
 
 _LEAST_BYTES: Final = 200 << 20
-"""With less room, Spark and lakes fail before long."""
+"""With less free space Spark and lakes fail soon."""
 _FEW_BYTES: Final = 2 << 30
 _LOOPBACK: Final = "127.0.0.1"
 _READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -32,33 +32,33 @@ _NO_FOLDER: Final = (errno.ENOTDIR, errno.EEXIST)
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What was looked at, and what came of it."""
+    """A check and its result."""
 
     name: str
     state: State
     found: str
     advice: str = ""
-    """What to do, when it is not ok."""
+    """What to do if it is not ok."""
 
 
 # -- folders ---------------------------------------------------------------------------------
 
 
 def caches() -> Iterator[Check]:
-    """Where compiled kernels are kept, and where Wirelake keeps what it makes."""
+    """Check the cache of compiled kernels, and the cache of Wirelake."""
     yield _kernel_cache()
     yield _own_cache()
 
 
 def _kernel_cache() -> Check:
-    """Kernels go to the first of these places that can be written."""
+    """Numba uses the first of these folders that is writable."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     beside = Path(__file__).parents[2] / "columnar" / "__pycache__"
     places = [Path(chosen)] if chosen else [beside, _user_cache()]
     for place in places:
         if trouble(place) is None:
             return Check("kernel cache", "ok", str(place))
-    advice = "set NUMBA_CACHE_DIR to a folder that can be written"
+    advice = "set NUMBA_CACHE_DIR to a writable folder"
     return Check("kernel cache", "failed", f"{places[-1]} {trouble(places[-1])}", advice)
 
 
@@ -67,17 +67,17 @@ def _user_cache() -> Path:
 
 
 def _own_cache() -> Check:
-    """Without it a system's Java still starts, and codecs are made anew each time."""
+    """Without it a system Java still starts, and codecs are generated again each time."""
     place = cache_folder()
     why = trouble(place)
     if why is None:
         return Check("cache", "ok", str(place))
-    advice = "set WIRELAKE_CACHE to a folder that can be written"
+    advice = "set WIRELAKE_CACHE to a writable folder"
     return Check("cache", "warning" if _java_starts() else "failed", f"{place} {why}", advice)
 
 
 def _java_starts() -> bool:
-    """Whether there is a Java that needs no script in the cache."""
+    """Return whether a Java starts without a script in the cache."""
     try:
         java_home()
     except JavaError:
@@ -86,34 +86,36 @@ def _java_starts() -> bool:
 
 
 def lake_folder(path: Path) -> Iterator[Check]:
-    """The folder of a lake, or the one that it will be made in."""
+    """Check the folder of a lake, or the one in which it will be created."""
     place = path.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
     if not place.is_dir():
-        yield Check("lake", "failed", f"{place} is no folder", "choose another place for the lake")
+        yield Check(
+            "lake", "failed", f"{place} is not a folder", "choose another path for the lake"
+        )
         return
     yield disk("lake", place)
     yield _links(place)
 
 
 def disk(name: str, place: Path, variable: str = "") -> Check:
-    """Whether a folder can be written, and how much room it has."""
+    """Check that a folder is writable and has free space."""
     other = f"set {variable} to a folder on another disk" if variable else "choose another disk"
     why = trouble(place)
     free = shutil.disk_usage(place).free if place.is_dir() else 0
     found = f"{free / 1e9:,.1f} GB free ({place})"
     if why == _IS_FULL or (why is None and free < _LEAST_BYTES):
-        return Check(name, "failed", f"the disk is full: {found}", f"make room, or {other}")
+        return Check(name, "failed", f"disk full: {found}", f"free disk space, or {other}")
     if why is not None:
         return Check(name, "failed", f"{place} {why}", f"make it writable, or {other}")
     if free < _FEW_BYTES:
-        return Check(name, "warning", found, f"make room, or {other}")
+        return Check(name, "warning", found, f"free disk space, or {other}")
     return Check(name, "ok", found)
 
 
 def _links(place: Path) -> Check:
-    """A commit is a link that fails if its name is taken."""
+    """A commit creates a hard link, which fails if the name exists."""
     try:
         with tempfile.TemporaryDirectory(prefix=".wirelake-doctor-", dir=place) as folder:
             first = Path(folder) / "first"
@@ -122,14 +124,14 @@ def _links(place: Path) -> Check:
     except OSError as error:
         advice = "put the lake on a POSIX file system; `wirelake lake export` serves others"
         return Check("lake: links", "failed", f"{place}: {error.strerror or error}", advice)
-    return Check("lake: links", "ok", "commits are atomic here")
+    return Check("lake: links", "ok", "commits are atomic")
 
 
-_IS_FULL: Final = "is on a disk that is full"
+_IS_FULL: Final = "is on a full disk"
 
 
 def trouble(place: Path) -> str | None:
-    """What is wrong with a folder that is to be written; None when it can be."""
+    """Return why a folder is not writable; None if it is."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place) as file:
@@ -140,8 +142,8 @@ def trouble(place: Path) -> str | None:
         if error.errno in _READ_ONLY:
             return "is read-only"
         if error.errno in _NO_FOLDER:
-            return "is no folder"
-        return f"cannot be written ({error.strerror or error})"
+            return "is not a folder"
+        return f"is not writable ({error.strerror or error})"
     return None
 
 
@@ -149,13 +151,13 @@ def trouble(place: Path) -> str | None:
 
 
 def port(number: int, advice: str, state: State) -> Check:
-    """Whether somebody listens on a port of this machine; `state` when so."""
+    """Check that a local port is free; `state` is the result if it is not."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((_LOOPBACK, number))
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            found = "taken" if taken else f"cannot be used ({error.strerror})"
+            in_use = error.errno == errno.EADDRINUSE
+            found = "in use" if in_use else f"cannot be used ({error.strerror})"
             return Check(f"port {number}", state, found, advice)
     return Check(f"port {number}", "ok", "free")

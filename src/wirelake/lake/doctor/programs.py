@@ -1,6 +1,6 @@
-"""Checks that run a program: the Python of workers, the compiler of kernels, and Spark itself.
+"""Checks that run a program: the workers' Python, the kernel compiler, and Spark.
 
-Each runs in a process of its own, with a time limit, and says in a few words what it found.
+Each runs in a process of its own with a time limit, and returns what it found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Final
 
-from ..spark.errors import reason
+from ..spark.session import reason
 
 __all__ = ["Failure", "spark_trial", "warming", "worker_python"]
 
@@ -29,8 +29,8 @@ _IMPORTING: Final = (
 )
 
 
-class Failure(Exception):  # noqa: N818 - it is what was found, not a mistake of ours
-    """What a program found to be wrong, and what to do about it."""
+class Failure(Exception):  # noqa: N818 - the result of a check
+    """A failed check, and what to do."""
 
     def __init__(self, found: str, advice: str):
         super().__init__(found)
@@ -39,48 +39,48 @@ class Failure(Exception):  # noqa: N818 - it is what was found, not a mistake of
 
 
 def worker_python(limit_s: float) -> str:
-    """The Python that workers run in must be like this one, and have Wirelake."""
+    """Check that the workers' Python has this version and Wirelake installed."""
     program = os.environ.get("PYSPARK_PYTHON") or sys.executable
-    unset = "unset PYSPARK_PYTHON, or set it to a Python that has wirelake"
+    unset = "unset PYSPARK_PYTHON, or set it to a Python with wirelake installed"
     if shutil.which(program) is None:
-        raise Failure(f"PYSPARK_PYTHON is {program}, which is no program", unset)
-    said = _said([program, "-c", _IMPORTING], limit_s, f"{program} fails", unset)
+        raise Failure(f"PYSPARK_PYTHON is {program}, which is not an executable", unset)
+    output = _output([program, "-c", _IMPORTING], limit_s, f"{program} fails", unset)
     try:
-        found = json.loads(said)
+        found = json.loads(output)
     except json.JSONDecodeError as error:
-        raise Failure(f"{program} does not answer as a Python would", unset) from error
+        raise Failure(f"{program} is not a Python interpreter", unset) from error
     version = ".".join(map(str, found["version"]))
     if found["version"][:2] != list(sys.version_info[:2]):
         here = ".".join(map(str, sys.version_info[:2]))
-        raise Failure(f"{program} is Python {version}, and this is {here}", unset)
+        raise Failure(f"{program} is Python {version}; expected {here}", unset)
     if "missing" in found:
         advice = f"{program} -m pip install 'wirelake[lake]'"
-        raise Failure(f"{program} has no {found['missing']}", advice)
+        raise Failure(f"{program} cannot import {found['missing']}", advice)
     return f"{version} ({program})"
 
 
 def warming(limit_s: float) -> str:
-    """All kernels, compiled or from the cache."""
+    """Compile all kernels, or load them from the cache."""
     began = time.monotonic()
     command = [sys.executable, "-m", "wirelake.lake.spark.warm"]
-    advice = "run `python -m wirelake.lake.spark.warm` to see why; is the machine out of memory?"
-    _said(command, limit_s, "kernels do not compile", advice)
+    advice = "run `python -m wirelake.lake.spark.warm` to see why; check the free memory"
+    _output(command, limit_s, "kernels do not compile", advice)
     return f"ready in {time.monotonic() - began:.0f} s"
 
 
 def spark_trial(limit_s: float) -> str:
-    """A job in a session of its own."""
+    """Run a job in a session of its own."""
     began = time.monotonic()
     command = [sys.executable, "-m", "wirelake.lake.doctor.trial"]
-    advice = "run `python -m wirelake.lake.doctor.trial` to see everything that Spark says"
-    found = json.loads(_said(command, limit_s, "Spark fails", advice).splitlines()[-1])
+    advice = "run `python -m wirelake.lake.doctor.trial` to see the output of Spark"
+    found = json.loads(_output(command, limit_s, "Spark fails", advice).splitlines()[-1])
     if found["messages"] != 2:
-        raise Failure(f"a job read {found['messages']} messages instead of 2", advice)
+        raise Failure(f"a job read {found['messages']} messages; expected 2", advice)
     return f"{found['spark']}, a job took {time.monotonic() - began:.0f} s"
 
 
-def _said(command: list[str], limit_s: float, what: str, advice: str) -> str:
-    """What a program prints. Raises Failure when it fails, or does not end in time."""
+def _output(command: list[str], limit_s: float, what: str, advice: str) -> str:
+    """Return what a program prints. Raises Failure if it fails or exceeds the time limit."""
     try:
         process = subprocess.Popen(
             command,
@@ -89,7 +89,7 @@ def _said(command: list[str], limit_s: float, what: str, advice: str) -> str:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            start_new_session=True,  # so that what it starts can be ended with it
+            start_new_session=True,  # so that its child processes can be killed with it
         )
     except OSError as error:
         raise Failure(f"{what}: {error.strerror or error}", advice) from error
@@ -98,7 +98,7 @@ def _said(command: list[str], limit_s: float, what: str, advice: str) -> str:
     except subprocess.TimeoutExpired as error:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        raise Failure(f"{what}: no answer within {limit_s:.0f} s", advice) from error
+        raise Failure(f"{what}: no result within {limit_s:.0f} s", advice) from error
     if process.returncode != 0:
         raise Failure(f"{what}: {reason(err) or f'exit code {process.returncode}'}", advice)
     return out

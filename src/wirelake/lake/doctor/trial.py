@@ -1,8 +1,8 @@
-"""A tiny job that needs everything that reading captures with Spark needs.
+"""A small job that exercises everything that reading captures with Spark needs.
 
     python -m wirelake.lake.doctor.trial
 
-Prints the version of Spark and the number of messages that it read, as JSON.
+Prints the Spark version and the number of messages that it read, as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["trial"]
 
 
 def trial() -> dict[str, Any]:
-    """Starts Spark, reads two captures in a worker, and stops it."""
+    """Start Spark, read two captures in a worker, and stop it."""
     with tempfile.TemporaryDirectory(prefix="wirelake-trial-") as folder:
         small_captures(Path(folder))
         spark = session("wirelake trial", cores=1)

@@ -1,86 +1,229 @@
-"""What the parts of this package share: columns in their order, times that go together."""
+"""The third stage of a step: tables that need more than one connection, made by Spark's JVM.
+
+`deliveries` and the column `previous_connection` of `connections` are the merge step of
+`wirelake.columnar.fold`. The fold of a connection writes parts (`wirelake.records.cross_connection`
+has their columns), and everything here is a commutative aggregate of parts by key, so that the rows
+do not depend on the order of files or steps. It runs in the JVM because that is where Spark groups
+and joins without a Python hop: every hop costs about as much as reading the captures again.
+
+What is repeated here of "Deliveries" and "Connections" in `docs/concepts/matching.md` is the key
+of a delivery, its outcome, and the order of sign-ons. The engines of `wirelake.records` see events
+one by one and cannot be shared. `tests/lake/test_crossing_deliveries.py` and
+`test_crossing_sign_ons.py` compare the two on random events.
+
+A table that nothing in the step has touched costs nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+import msgspec
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.rollups import MINUTE_NS
 from wirelake.records.schema import schema
+from wirelake.tables.entries import AddedFile
 
-from ..spark.schemas import spark_schema
+from ..spark.dataframes import fitted, read, write_table
+from .rollups import roll_up
+from .settings import Settings
+from .step import Step, overlaps
 
 __all__ = [
     "DAY_NS",
-    "MINUTE_NS",
-    "expected",
-    "fitted",
-    "kept",
+    "Change",
+    "delivery_rows",
+    "expected_parts",
+    "is_settled",
     "kept_faults",
     "kept_publications",
-    "merged",
-    "minute_of",
-    "pair",
-    "previous",
-    "settled",
-    "told",
-    "told_apart",
+    "kept_sign_ons",
+    "merge",
+    "merge_parts",
     "with_previous",
 ]
 
-
-MINUTE_NS: Final = 60_000_000_000
 DAY_NS: Final = 24 * 60 * MINUTE_NS
-"""Times in nanoseconds."""
-
-
-def fitted(frame: DataFrame, table: str) -> DataFrame:
-    """The rows of a table with its columns, in their order; those that are missing are null."""
-    return frame.to(spark_schema(CROSSING[table] if table in CROSSING else schema(table)))
-
-
-def minute_of(ts_ns: Column) -> Column:
-    """Beginning of the minute of a time; null where it would be less than an int64 can hold."""
-    return f.try_subtract(ts_ns, f.pmod(ts_ns, f.lit(MINUTE_NS)))
-
-
-def pair(ts_ns: str, connection: str) -> Column:
-    """A time with its connection, to find the first or the last of; null without a time."""
-    both = f.struct(f.col(ts_ns).alias("ts_ns"), f.col(connection).alias("connection"))
-    return f.when(f.col(ts_ns).isNotNull(), both)
-
-
-# Notifications over all connections of a client: the table `deliveries`.
-
-
 _QUIET_NS: Final = 10 * MINUTE_NS
-"""An acknowledged notification is settled when nothing was heard of it for so long."""
+"""An acknowledged notification is settled after this long without an event."""
 _KEY: Final = ("protocol", "client", "connection", "notification")
+_CLIENT: Final = ("protocol", "client")
+_SIGN_ON: Final = ("connection", "client", "signed_on_ns")
+
+_PARTS, _FAULTS, _PUBLICATIONS = "_delivery_parts", "_delivery_faults", "_publications"
+_SIGN_ONS, _CONNECTIONS = "_sign_ons", "_connections"
+_MANY_FILES: Final = 16
+"""A table that only grows is rewritten as one file when it has this many."""
+_PARALLEL_JOBS: Final = 4
+"""Spark jobs in parallel: most of their time goes into being planned and started."""
 
 
-def merged(parts: DataFrame) -> DataFrame:
-    """One part for each protocol, client and notification.
+# -- the stage -------------------------------------------------------------------------------
 
-    Where the client is not known, its connection stands for it; else `connection` is null. At one
-    time, the smaller id of a connection is the first, the larger one the last.
+
+class Change(msgspec.Struct):
+    """Files that a table gains and loses."""
+
+    add: list[AddedFile] = []
+    remove: list[AddedFile] = []
+
+    def join(self, other: Change) -> Change:
+        """Return both changes as one."""
+        return Change(self.add + other.add, self.remove + other.remove)
+
+
+_Make = Callable[[SparkSession, Step, int], Change]
+
+
+def merge(spark: SparkSession, step: Step, settings: Settings, now_ns: int) -> None:
+    """Add the remaining tables and the roll-ups to a step.
+
+    `now_ns` is a time of the captures; nothing older is expected to arrive.
     """
-    return fitted(_merged(parts), "_delivery_parts")
+    tables: list[_Make] = []
+    if "deliveries" in settings.tables:
+        tables.append(_deliveries)
+    if "connections" in settings.tables:
+        tables.append(_connections)
+    minutes = [name for name in settings.tables if name.endswith("_minutes")]
+    after_deliveries = [name for name in minutes if name == "delivery_minutes"]
+    at_once = [name for name in minutes if name not in after_deliveries]
+    with ThreadPoolExecutor(_PARALLEL_JOBS) as pool:
+        futures = [pool.submit(make, spark, step, now_ns) for make in tables]
+        rollups = [pool.submit(roll_up, spark, step, at_once)]
+        # The roll-ups under way read none of the tables that change here.
+        _apply(step, [future.result() for future in futures])
+        rollups.append(pool.submit(roll_up, spark, step, after_deliveries))
+        _apply(step, [Change(*future.result()) for future in rollups])
 
 
-def _merged(parts: DataFrame, further: tuple[str, ...] = ()) -> DataFrame:
-    """Merges parts that have the same key, and the same in `further` columns."""
-    found = _by_whom(parts).groupBy(*_KEY, *further).agg(
+def _apply(step: Step, changes: Iterable[Change]) -> None:
+    for change in changes:
+        step.remove(change.remove)
+        step.add(change.add)
+
+
+def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
+    if not any(step.touched(table) for table in (_PARTS, _FAULTS, _PUBLICATIONS)):
+        return Change()
+    publications = read(spark, step.files(_PUBLICATIONS), _PUBLICATIONS)
+    faults = read(spark, step.files(_FAULTS), _FAULTS)
+    before = step.files(_PARTS, provisional=False)
+    parts = read(spark, before, _PARTS)
+    if step.new(_PUBLICATIONS):
+        new = read(spark, step.new(_PUBLICATIONS), _PUBLICATIONS)
+        parts = parts.unionByName(expected_parts(new))
+    merged = merge_parts(parts)
+    merged = merged.withColumn("settled", is_settled(merged, now_ns))
+    written = write_table(merged, step.work("parts"), _PARTS, by="settled")
+    held, settled = written.get("false", []), written.get("true", [])
+    change = Change(list(held), before)
+    # Settled and open parts go through one plan with a column that tells them apart: planning and
+    # starting a second job would cost more than the rows.
+    open_files = [*held, *step.files(_PARTS, provisional=True)]
+    parts = _marked(spark, settled, _PARTS, is_open=False).unionByName(
+        _marked(spark, open_files, _PARTS, is_open=True)
+    )
+    deliveries = delivery_rows(parts, publications, faults, expect=False, by=("open",))
+    rows = write_table(deliveries, step.work("deliveries"), "deliveries", by="open")
+    change.add += [*rows.get("false", []), *map(_provisional, rows.get("true", []))]
+    change.remove += step.kept("deliveries", provisional=True)
+    kept = read(spark, held, _PARTS)
+    final = read(spark, step.files(_PUBLICATIONS, provisional=False), _PUBLICATIONS)
+    change = change.join(
+        _compacted(step, _PUBLICATIONS, lambda: kept_publications(final, kept, now_ns))
+    )
+    final_faults = read(spark, step.files(_FAULTS, provisional=False), _FAULTS)
+    return change.join(_compacted(step, _FAULTS, lambda: kept_faults(final_faults, kept, now_ns)))
+
+
+def _connections(spark: SparkSession, step: Step, now_ns: int) -> Change:
+    if not any(step.touched(table) for table in (_CONNECTIONS, _SIGN_ONS)):
+        return Change()
+    sign_ons = read(spark, step.files(_SIGN_ONS), _SIGN_ONS)
+    final = step.new(_CONNECTIONS, provisional=False)
+    corrected = _corrected(spark, step, sign_ons)
+    rows = _marked(spark, [*final, *corrected], "connections", is_open=False).unionByName(
+        _marked(spark, step.files(_CONNECTIONS, provisional=True), "connections", is_open=True)
+    )
+    written = write_table(
+        with_previous(rows, sign_ons), step.work("connections"), "connections", by="open"
+    )
+    change = Change(
+        [*written.get("false", []), *map(_provisional, written.get("true", []))],
+        [*final, *corrected, *step.kept("connections", provisional=True)],
+    )
+    finals = read(spark, step.files(_SIGN_ONS, provisional=False), _SIGN_ONS)
+    return change.join(_compacted(step, _SIGN_ONS, lambda: kept_sign_ons(finals, now_ns)))
+
+
+def _corrected(spark: SparkSession, step: Step, sign_ons: DataFrame) -> list[AddedFile]:
+    """Return files whose connections get another previous connection by a late sign-on."""
+    known = [file for file in step.kept(_SIGN_ONS, provisional=False) if file.max_ns is not None]
+    new = [file for file in step.new(_SIGN_ONS) if file.min_ns is not None]
+    finished = step.kept("connections", provisional=False)
+    if not known or not new or not finished:
+        return []
+    first_new = min(file.min_ns or 0 for file in new)
+    if first_new > max(file.max_ns or 0 for file in known):
+        return []
+    before = _previous(read(spark, known, _SIGN_ONS))
+    now = _previous(sign_ons).where(f.col("ts_ns") >= first_new)
+    changed = now.join(
+        before, ["protocol", "client", "connection", "ts_ns"], "left_semi"
+    ).exceptAll(before)
+    times = [row["ts_ns"] for row in changed.select("ts_ns").collect()]
+    return [file for file in finished if any(overlaps(file, ts_ns, ts_ns) for ts_ns in times)]
+
+
+def _marked(
+    spark: SparkSession, files: Iterable[AddedFile], table: str, *, is_open: bool
+) -> DataFrame:
+    """Read files, with a column that says whether their rows may still change."""
+    return read(spark, files, table).withColumn("open", f.lit(is_open))
+
+
+def _compacted(step: Step, table: str, kept: Callable[[], DataFrame]) -> Change:
+    """Rewrite many files as one, with the rows that are still needed."""
+    files = step.files(table, provisional=False)
+    if len(files) < _MANY_FILES:
+        return Change()
+    written = write_table(kept(), step.work(table), table)
+    return Change(written.get("", []), files)
+
+
+def _provisional(file: AddedFile) -> AddedFile:
+    return msgspec.structs.replace(file, provisional=True)
+
+
+# -- deliveries ------------------------------------------------------------------------------
+
+
+def merge_parts(parts: DataFrame) -> DataFrame:
+    """Merge parts into one for each protocol, client and notification.
+
+    The connection stands for an unknown client; otherwise `connection` is null. At one time, the
+    smaller id of a connection counts as first and the larger one as last.
+    """
+    return fitted(_merged(parts), _PARTS)
+
+
+def _merged(parts: DataFrame, by: tuple[str, ...] = ()) -> DataFrame:
+    """Merge parts that have the same key, and the same values in the columns `by`."""
+    found = _by_client(parts).groupBy(*_KEY, *by).agg(
         f.sum("sends").alias("sends"),
-        f.min(pair("first_sent_ns", "first_connection")).alias("first"),
-        f.max(pair("last_sent_ns", "last_connection")).alias("last"),
+        f.min(_pair("first_sent_ns", "first_connection")).alias("first"),
+        f.max(_pair("last_sent_ns", "last_connection")).alias("last"),
         f.sum("acks").alias("acks"),
-        f.min(pair("acked_ns", "acked_connection")).alias("acked"),
+        f.min(_pair("acked_ns", "acked_connection")).alias("acked"),
         f.min("published_ns").alias("published_ns"),
         f.max("last_event_ns").alias("last_event_ns"),
     )  # fmt: skip
-    places = {
+    columns = {
         "first_sent_ns": f.col("first.ts_ns"),
         "first_connection": f.col("first.connection"),
         "last_sent_ns": f.col("last.ts_ns"),
@@ -88,51 +231,56 @@ def _merged(parts: DataFrame, further: tuple[str, ...] = ()) -> DataFrame:
         "acked_ns": f.col("acked.ts_ns"),
         "acked_connection": f.col("acked.connection"),
     }
-    return found.withColumns(places)
+    return found.withColumns(columns)
 
 
-def expected(publications: DataFrame) -> DataFrame:
-    """Parts for publications that name a client: they make a row even if nothing is ever sent."""
-    none = f.lit(0).cast("long")
-    named = publications.where(f.col("client").isNotNull())
-    found = named.select(
+def _pair(ts_ns: str, connection: str) -> Column:
+    """Return a time with its connection, whose minimum is the first; null without a time."""
+    both = f.struct(f.col(ts_ns).alias("ts_ns"), f.col(connection).alias("connection"))
+    return f.when(f.col(ts_ns).isNotNull(), both)
+
+
+def expected_parts(publications: DataFrame) -> DataFrame:
+    """Return parts for publications to a client: they make a row even if nothing is ever sent."""
+    zero = f.lit(0).cast("long")
+    found = publications.where(f.col("client").isNotNull()).select(
         "protocol",
         "client",
         "notification",
-        none.alias("sends"),
-        none.alias("acks"),
+        zero.alias("sends"),
+        zero.alias("acks"),
         f.col("ts_ns").alias("last_event_ns"),
     )
-    return fitted(found, "_delivery_parts")
+    return fitted(found, _PARTS)
 
 
-def told(
-    parts: DataFrame, publications: DataFrame, faults: DataFrame, *, expect: bool = True
+def delivery_rows(
+    parts: DataFrame,
+    publications: DataFrame,
+    faults: DataFrame,
+    *,
+    expect: bool = True,
+    by: tuple[str, ...] = (),
 ) -> DataFrame:
-    """The rows of `deliveries` that come of parts, publications and faults.
+    """Return rows of `deliveries`.
 
-    With `expect` off there are rows for these parts alone: publications only say when and where.
+    Without `expect` only the parts make rows, and publications add topic and time. Parts that
+    differ in the columns `by` make rows of their own; these columns are kept.
     """
-    every = parts.unionByName(expected(publications)) if expect else parts
-    return fitted(_told(merged(every), publications, faults), "deliveries")
+    every = parts.unionByName(expected_parts(publications)) if expect else parts
+    found = _with_last_fault(_with_publication(_merged(every, by), publications), faults)
+    latency_ns = f.try_subtract(f.col("acked_ns"), f.col("first_sent_ns"))
+    rows = found.withColumns({"outcome": _outcome(), "latency_ns": latency_ns})
+    if by:
+        return rows.select(*schema("deliveries").names, *by)
+    return fitted(rows, "deliveries")
 
 
-def told_apart(
-    parts: DataFrame, publications: DataFrame, faults: DataFrame, apart: str
-) -> DataFrame:
-    """Rows for these parts alone, as with `expect` off; parts that differ in `apart` stay so.
+def is_settled(parts: DataFrame, now_ns: int) -> Column:
+    """Return whether rows of merged parts are final at a time of the captures.
 
-    The column `apart` is kept. It is one plan where two calls of `told` would be two.
-    """
-    found = _told(_merged(parts, (apart,)), publications, faults)
-    return found.select(*(each.name for each in schema("deliveries")), apart)
-
-
-def settled(parts: DataFrame, now_ns: int) -> Column:
-    """Whether the rows of merged parts are final, at a time of the capture.
-
-    They are when they were acknowledged and nothing was heard of them for 10 minutes, or when
-    nothing was heard of them for 24 hours.
+    They are when they were acknowledged and had no event for 10 minutes, or had none for 24 hours.
+    Without this bound the state of a lake would grow with every notification that is never acked.
     """
     last_ns = parts["last_event_ns"]
     quiet = parts["acked_ns"].isNotNull() & (last_ns <= now_ns - _QUIET_NS)
@@ -140,53 +288,41 @@ def settled(parts: DataFrame, now_ns: int) -> Column:
 
 
 def kept_publications(publications: DataFrame, held: DataFrame, now_ns: int) -> DataFrame:
-    """What must be remembered: the last 24 hours, and what parts that are held still need."""
+    """Return publications of the last 24 hours, and those that held parts still need."""
     needed = held.select("notification", f.lit(True).alias("needed")).distinct()
     found = publications.join(needed, "notification", "left")
-    return found.where(_recent(now_ns) | f.col("needed")).select(*publications.columns)
+    return found.where(_is_recent(now_ns) | f.col("needed")).select(*publications.columns)
 
 
 def kept_faults(faults: DataFrame, held: DataFrame, now_ns: int) -> DataFrame:
-    """What must be remembered: the last one of each client, by the same rule."""
-    needed = _by_whom(held).select(
+    """Return the last fault of each client, by the same rule."""
+    needed = _by_client(held).select(
         f.col("client").alias("held_client"),
         f.col("connection").alias("held_connection"),
         f.lit(True).alias("needed"),
     )
-    found = _last_faults(faults).join(needed.distinct(), _same_whom("held"), "left")
-    return found.where(_recent(now_ns) | f.col("needed")).select("client", "connection", "ts_ns")
+    found = _last_faults(faults).join(needed.distinct(), _same_client("held"), "left")
+    return found.where(_is_recent(now_ns) | f.col("needed")).select("client", "connection", "ts_ns")
 
 
-# -- who -------------------------------------------------------------------------------------
-
-
-def _by_whom(rows: DataFrame) -> DataFrame:
-    """The connection counts only where it stands for a client."""
+def _by_client(rows: DataFrame) -> DataFrame:
+    """Keep the connection only where it stands for an unknown client."""
     return rows.withColumn("connection", f.when(f.col("client").isNull(), f.col("connection")))
 
 
-def _same_whom(other: str) -> Column:
-    """The same client, or the same connection; the other side's columns have a prefix."""
-    client = f.col("client").eqNullSafe(f.col(f"{other}_client"))
-    return client & f.col("connection").eqNullSafe(f.col(f"{other}_connection"))
+def _same_client(prefix: str) -> Column:
+    """Return whether client and connection equal those of the other side."""
+    client = f.col("client").eqNullSafe(f.col(f"{prefix}_client"))
+    return client & f.col("connection").eqNullSafe(f.col(f"{prefix}_connection"))
 
 
-def _recent(now_ns: int) -> Column:
+def _is_recent(now_ns: int) -> Column:
     return f.col("ts_ns") > now_ns - DAY_NS
 
 
-# -- what is known beside the parts ----------------------------------------------------------
-
-
-def _told(parts: DataFrame, publications: DataFrame, faults: DataFrame) -> DataFrame:
-    """Merged parts with all that `deliveries` says of them."""
-    found = _with_last_fault(_with_fact(parts, publications), faults)
-    latency_ns = f.try_subtract(f.col("acked_ns"), f.col("first_sent_ns"))
-    return found.withColumns({"outcome": _outcome(), "latency_ns": latency_ns})
-
-
-def _with_fact(parts: DataFrame, publications: DataFrame) -> DataFrame:
-    """Topic and time of the earliest fact; without one, what the notification says itself."""
+def _with_publication(parts: DataFrame, publications: DataFrame) -> DataFrame:
+    """Add topic and time of the earliest publication; without one, the notification's own time."""
+    # min of a struct orders by its fields: by time, then known topics before null, then by name.
     fact = f.struct(f.col("ts_ns"), f.col("topic").isNull(), f.col("topic"))
     earliest = publications.groupBy("notification").agg(f.min(fact).alias("fact"))
     return parts.join(earliest, "notification", "left").withColumns(
@@ -198,7 +334,7 @@ def _with_fact(parts: DataFrame, publications: DataFrame) -> DataFrame:
 
 
 def _last_faults(faults: DataFrame) -> DataFrame:
-    return _by_whom(faults).groupBy("client", "connection").agg(f.max("ts_ns").alias("ts_ns"))
+    return _by_client(faults).groupBy("client", "connection").agg(f.max("ts_ns").alias("ts_ns"))
 
 
 def _with_last_fault(parts: DataFrame, faults: DataFrame) -> DataFrame:
@@ -207,7 +343,7 @@ def _with_last_fault(parts: DataFrame, faults: DataFrame) -> DataFrame:
         f.col("connection").alias("fault_connection"),
         f.col("ts_ns").alias("fault_ns"),
     )
-    return parts.join(last, _same_whom("fault"), "left")
+    return parts.join(last, _same_client("fault"), "left")
 
 
 def _outcome() -> Column:
@@ -218,40 +354,34 @@ def _outcome() -> Column:
         .when(sent & hidden, "unknown")
         .when(sent, "unacked")
         .when(acked, "orphan")
+        # Always true; a literal would make the column non-nullable, and the file's schema another.
         .when(f.col("notification").isNotNull(), "unsent")
     )
 
 
-# Who signed on where before: the column `previous_connection` of `connections`.
+# -- previous connections --------------------------------------------------------------------
 
 
-_CLIENT = ("protocol", "client")
-_JOINED = ("connection", "client", "signed_on_ns")
-
-
-def previous(sign_ons: DataFrame) -> DataFrame:
-    """Each sign-on, and the connection on which the same client signed on before."""
+def _previous(sign_ons: DataFrame) -> DataFrame:
+    """Return each sign-on with the connection of the same client's sign-on before it."""
     order = Window.partitionBy(*_CLIENT).orderBy("ts_ns", "connection")
     found = sign_ons.select(*_CLIENT, "connection", "ts_ns").distinct()
     return found.withColumn("previous_connection", f.lag("connection").over(order))
 
 
 def with_previous(connections: DataFrame, sign_ons: DataFrame) -> DataFrame:
-    """Rows of `connections` with their `previous_connection`; `sign_ons` are all that count.
-
-    Further columns of the rows stay.
-    """
-    before = previous(sign_ons).withColumnRenamed("ts_ns", "signed_on_ns")
-    found = before.groupBy(*_JOINED).agg(f.max("previous_connection").alias("before"))
-    joined = connections.join(found, list(_JOINED), "left")
+    """Set `previous_connection`; other columns of the rows are kept."""
+    before = _previous(sign_ons).withColumnRenamed("ts_ns", "signed_on_ns")
+    found = before.groupBy(*_SIGN_ON).agg(f.max("previous_connection").alias("before"))
+    joined = connections.join(found, list(_SIGN_ON), "left")
     columns = connections.columns
     return joined.withColumn("previous_connection", f.col("before")).select(*columns)
 
 
-def kept(sign_ons: DataFrame, now_ns: int) -> DataFrame:
-    """What must be remembered: sign-ons of the last 24 hours, and of each client the last before.
+def kept_sign_ons(sign_ons: DataFrame, now_ns: int) -> DataFrame:
+    """Return sign-ons of the last 24 hours, and the last one before of each client.
 
-    So whatever still comes of these 24 hours, in whichever order, finds its previous connection.
+    With them every sign-on that still arrives for these 24 hours finds its predecessor.
     """
     recent = f.col("ts_ns") > now_ns - DAY_NS
     order = Window.partitionBy(*_CLIENT, "recent").orderBy(f.desc("ts_ns"), f.desc("connection"))

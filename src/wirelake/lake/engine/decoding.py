@@ -1,8 +1,8 @@
-"""The first stage of a step: captures to tables, in a worker.
+"""The first stage of a step: decode the captures of a source, in a worker.
 
-A task has a share of the connections of one source. It goes on from the state that the last step
-left, whatever number of shares that step had, writes what is final, its own state, and then, marked
-as provisional, what there would be if the source ended here.
+A task has a share of the connections of one source. It continues from the state of the last step,
+whatever the number of shares then, and writes final rows, its own state, and provisional rows: what
+the tables would also contain if the source ended here.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ FOLDED: Final = frozenset(
 )
 """Tables for which messages are folded, not only decoded."""
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a disk that is full, or of what one may have of it."""
+"""Errors of a full disk or an exceeded quota."""
 _KIND: Final = "source"
 _CONNECTIONS: Final = "_connections"
-"""Rows of connections that lack what only all connections together tell."""
+"""Rows of connections without `previous_connection`."""
 
 
 class SourceState(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class SourceState(msgspec.Struct, frozen=True):
 
 
 class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task does."""
+    """The input of a task."""
 
     source: str
     files: tuple[str, ...]
@@ -60,24 +60,24 @@ class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[str, ...]
     """Files with the states of all shares of the last step."""
     work: str
-    """A folder for what is written."""
+    """A folder for output files."""
     settings: Settings
     keys: tuple[str, ...] = ()
     window_bytes: int | None = None
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a task could not be done, for a person, and the file that is to blame, if one is."""
+    """Why a task failed, and the file that caused it, if any."""
 
     text: str
     path: str | None = None
     code: str | None = None
     state: bool = False
-    """Whether the state of an earlier step is to blame."""
+    """Whether the state of an earlier step is the cause."""
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task says when it is done."""
+    """The result of a task."""
 
     source: str
     share: int
@@ -89,7 +89,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(task: DecodeTask) -> Decoded:
-    """Does the task. Files that cannot be read, and a full disk, are told, not raised."""
+    """Decode. Unreadable files and a full disk are returned as a failure, not raised."""
     unreadable = next(filter(None, map(_unreadable, task.files)), None)
     if unreadable is not None:
         return _failed(task, unreadable)
@@ -122,9 +122,9 @@ def _unreadable(path: str) -> Failure | None:
         with open(path, "rb") as file:
             file.read(1)
     except FileNotFoundError:
-        return Failure(f"{path} is gone", path, "vanished_file")
+        return Failure(f"{path} does not exist", path, "vanished_file")
     except OSError as error:
-        return Failure(f"{path} cannot be read: {error.strerror}", path, "unreadable_file")
+        return Failure(f"cannot read {path}: {error.strerror}", path, "unreadable_file")
     return None
 
 
@@ -169,7 +169,7 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
 
 
 def _write(outputs: Outputs, window: Iterable[Item], fold: Fold | None, latest: Latest) -> None:
-    items = _passed(outputs, window, latest)
+    items = _written(outputs, window, latest)
     if fold is not None:
         _write_all(outputs, fold.window(items))
     for _ in items:
@@ -181,13 +181,13 @@ def _write_all(outputs: Outputs, batches: Iterable[tuple[str, pa.RecordBatch]]) 
         outputs.write(_CONNECTIONS if table == "connections" else table, batch)
 
 
-def _passed(outputs: Outputs, window: Iterable[Item], latest: Latest) -> Iterator[Item]:
-    """The items of a window; batches of tables are written on their way."""
+def _written(outputs: Outputs, window: Iterable[Item], latest: Latest) -> Iterator[Item]:
+    """Pass on the items of a window, and write its batches."""
     for table, found in window:
         if isinstance(found, pa.RecordBatch):
             outputs.write(table, found)
             if table == "messages":
-                latest.see(found)
+                latest.add(found)
         yield table, found
 
 

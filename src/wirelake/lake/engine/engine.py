@@ -1,11 +1,12 @@
-"""The engine of a lake: takes it forward, one committed step after the other.
+"""The engine of a lake: advances it by one committed step after another.
 
     with Writer(root, create=settings.to_record()) as writer:
         Engine(spark, writer, settings).advance(inputs)
 
-Whatever calls it, a run over everything that is there or a stream, the tables are the same: they
-depend on the files that were admitted, not on the steps in which they came. What a step is made of
-is told in `docs/concepts/lake.md`.
+Batch runs and streams both call it. The tables depend only on the files that were admitted, not on
+the steps in which they arrived. `docs/concepts/lake.md` describes a step: decode each source
+(`decoding.py`), fold tunnels (`tunnels.py`), merge what crosses connections
+(`cross_connection.py`), count roll-ups (`rollups.py`), commit.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from wirelake.tables.errors import DamagedError, LakeError
 from wirelake.tables.parquet import ParquetOut, stats
 from wirelake.tables.writer import Writer
 
+from .cross_connection import merge
 from .decoding import (
     NO_ROOM,
     STATE,
@@ -36,7 +38,6 @@ from .decoding import (
     DecodeTask,
     decode,
 )
-from .join_stage import join
 from .settings import Settings
 from .step import Step
 from .tasks import run_tasks, shares_of
@@ -50,20 +51,20 @@ from .tunnels import (
 from .tunnels import STATE as TUNNEL_STATE
 from .watermarks import (
     Reached,
-    believed_ns,
-    everywhere_ns,
+    complete_ns,
     expected_ns,
+    watermark_ns,
 )
 
 __all__ = ["Engine", "OnStep"]
 
 OnStep = Callable[[str], None]
-"""Is told the name of each part of a step before it is done."""
+"""Called with the name of each stage of a step before it starts."""
 _Mtimes = dict[str, list[int]]
-"""Of each source, in the order in which its files were read."""
+"""Modification times of the files of each source, in reading order."""
 
 _CONSUMED: Final = "_connections"
-"""A table whose final rows are used up within a step."""
+"""A table whose final rows are consumed within a step."""
 _DETAILS: Final = {
     "late_file": "a later file of its source was read before it came",
     "vanished_file": "it was gone when its turn had come",
@@ -72,7 +73,7 @@ _DETAILS: Final = {
 
 
 class _UnreadableError(Exception):
-    """A capture turned out to be gone, or not to be readable."""
+    """A capture that no longer exists or cannot be read."""
 
     def __init__(self, path: str, code: str):
         super().__init__(path)
@@ -81,7 +82,7 @@ class _UnreadableError(Exception):
 
 
 class Engine:
-    """Takes a lake forward."""
+    """Advances a lake."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Engine:
         window_bytes: int | None = None,
         on_step: OnStep | None = None,
     ):
-        """`workers`: how many tasks run at once. `lateness_s`: how far sources may be apart."""
+        """`workers` is the number of parallel tasks, `lateness_s` how far sources may be apart."""
         self._spark = spark
         self._writer = writer
         self._settings = settings.agreed(writer.snapshot.settings)
@@ -106,22 +107,23 @@ class Engine:
         self._on_step = on_step or (lambda _: None)
 
     def advance(self, inputs: Sequence[Input]) -> Record | None:
-        """Reads captures, in this order, and commits what they come to; None when there are none.
+        """Read captures in order and commit the result; None without captures.
 
-        Captures with a fault are not read, only told. One that turns out to be gone or unreadable
-        is treated so, and the rest is done without it. Raises LakeError when nothing was committed.
+        Captures with a fault are not read, only reported. A capture that turns out to be missing or
+        unreadable gets a fault, and the step is repeated without it. Raises LakeError if nothing
+        was committed.
         """
         wanted = list(inputs)
         while wanted:
             try:
                 return self._step(wanted)
             except _UnreadableError as found:
-                wanted = [_blamed(each, found) for each in wanted]
+                wanted = [_with_fault(each, found) for each in wanted]
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
                 why = f"cannot write to {self._writer.layout.root}: {os.strerror(error.errno)}"
-                raise LakeError(f"{why}; make room and run it again") from error
+                raise LakeError(f"{why}; free disk space and run again") from error
         return None
 
     # -- one step ------------------------------------------------------------------------------
@@ -139,10 +141,10 @@ class Engine:
                 self._on_step("tunnels")
                 self._tunnels(step, mtimes)
             self._on_step("join")
-            now_ns = everywhere_ns(_reached(step, mtimes)) - self._lateness_ns
-            join(self._spark, step, self._settings, now_ns)
+            now_ns = complete_ns(_reached(step, mtimes)) - self._lateness_ns
+            merge(self._spark, step, self._settings, now_ns)
             step.remove(step.new(_CONSUMED, provisional=False))
-            rows = step.hand_over()
+            rows = step.apply()
             for each in inputs:
                 transaction.consume(each)
             figures: dict[str, Any] = {
@@ -153,7 +155,7 @@ class Engine:
             return transaction.commit("advance", figures, on_step=self._on_step)
 
     def _mtimes(self, inputs: Sequence[Input]) -> _Mtimes:
-        """When the files of each source that were read were last written."""
+        """Return the modification times of the files of each source."""
         found: _Mtimes = {}
         sources = self._writer.snapshot.sources.values()
         for each in (*(each for source in sources for each in source.inputs), *inputs):
@@ -190,10 +192,10 @@ class Engine:
             self._replace(step, source, mine, mtimes[source][-1])
 
     def _replace(self, step: Step, source: str, done: Sequence[Decoded], mtime_ns: int) -> None:
-        """The state and the provisional files of a source are those of this step."""
+        """Replace the state and the provisional files of a source."""
         before = _of_source(step.kept(STATE), source)
         times = [file.max_ns for file in before if file.max_ns is not None]
-        times.append(_come_to(done, mtime_ns))
+        times.append(_watermark(done, mtime_ns))
         for table in step.tables():
             step.remove(file for file in _of_source(step.kept(table), source) if file.provisional)
         step.remove(before)
@@ -205,7 +207,7 @@ class Engine:
             step.add(written, source=source, share=each.share, shares=each.shares)
 
     def _refuse(self, step: Step, refused: Sequence[Input]) -> None:
-        """Captures that are not read are told in `faults`."""
+        """Report captures that are not read in `faults`."""
         if not refused:
             return
         columns = schema("faults")
@@ -233,14 +235,14 @@ class Engine:
         waited = step.kept(EVENTS, provisional=False)
         final = sorted(step.new(EVENTS, provisional=False), key=_place)
         provisional = sorted(step.files(EVENTS, provisional=True), key=_place)
-        reached_ns = expected_ns(_reached(step, mtimes), self._lateness_ns)
+        watermark = expected_ns(_reached(step, mtimes), self._lateness_ns)
         tasks = [
             TunnelTask(
                 share=share,
                 waiting=_paths(file for file in waited if file.share == share),
                 final=_paths(final),
                 provisional=_paths(provisional),
-                until_ns=reached_ns - self._lateness_ns,
+                until_ns=watermark - self._lateness_ns,
                 state=states[share].path if share in states else None,
                 work=step.work("tunnels"),
                 tables=self._settings.tables,
@@ -258,7 +260,7 @@ class Engine:
             step.add(each.written, share=each.share, shares=SHARES)
 
 
-# -- small things --------------------------------------------------------------------------------
+# -- helpers ------------------------------------------------------------------------------------
 
 
 def _of_source(files: Iterable[AddedFile], source: str) -> list[AddedFile]:
@@ -266,13 +268,13 @@ def _of_source(files: Iterable[AddedFile], source: str) -> list[AddedFile]:
 
 
 def _place(file: AddedFile) -> tuple[str, int]:
-    """Events of one step are in one order, whichever task was done first."""
+    """Return the place of a file of events, which does not depend on the order of tasks."""
     return file.source or "", file.share or 0
 
 
-def _come_to(done: Sequence[Decoded], mtime_ns: int) -> int:
-    """How far a source has come in a step, by what its tasks say."""
-    found = believed_ns((ts_ns for each in done for ts_ns in each.latest), mtime_ns)
+def _watermark(done: Sequence[Decoded], mtime_ns: int) -> int:
+    """Return the watermark of a source after a step."""
+    found = watermark_ns((ts_ns for each in done for ts_ns in each.latest), mtime_ns)
     if found is not None:
         return found
     times = (file.max_ns for each in done for file in each.written if file.max_ns is not None)
@@ -280,7 +282,7 @@ def _come_to(done: Sequence[Decoded], mtime_ns: int) -> int:
 
 
 def _reached(step: Step, mtimes: _Mtimes) -> dict[str, Reached]:
-    """How far each source has come, with this step."""
+    """Return the progress of each source after this step."""
     found: dict[str, Reached] = {}
     for file in step.files(STATE):
         if file.source is not None and file.max_ns is not None:
@@ -301,10 +303,10 @@ def _check(done: Decoded) -> None:
         raise _UnreadableError(failure.path, failure.code)
     if failure.state:
         raise DamagedError(failure.text)
-    raise LakeError(f"{failure.text}; nothing was committed: make room and run it again")
+    raise LakeError(f"{failure.text}; nothing was committed; free disk space and run again")
 
 
-def _blamed(each: Input, found: _UnreadableError) -> Input:
+def _with_fault(each: Input, found: _UnreadableError) -> Input:
     if each.path != found.path:
         return each
     return msgspec.structs.replace(each, fault=found.code)

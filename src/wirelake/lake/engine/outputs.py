@@ -1,6 +1,7 @@
-"""The files that a task writes: one for each table, final or not, and each protocol's messages.
+"""Files that a task writes: one for each table, and one for each protocol of `messages`.
 
-Their paths are those of a task's folder; the commit gives them another one.
+Rows that are final and rows that are provisional go to different files. The files are in a folder
+of the task; the commit moves them.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ __all__ = ["Outputs"]
 
 
 class Outputs:
-    """Files under construction in a folder of their own; a file exists once it has a row."""
+    """Open files of a task; a file is created with its first row."""
 
     def __init__(self, work: str, tables: frozenset[str]):
-        """`tables` are those that are wanted; rows of others are dropped."""
+        """`tables` are those to write; rows of other tables are dropped."""
         self._tables = tables
         self._folder = Path(work) / uuid.uuid4().hex
         self._folder.mkdir(parents=True)
         self._open: dict[tuple[str, str | None, bool], tuple[Path, ParquetOut]] = {}
         self._written: list[AddedFile] = []
         self.provisional = False
-        """Whether what is written now is what would be, if the input ended here."""
+        """Whether rows that are written now are valid only if the input ends here."""
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """Adds rows to a table."""
+        """Write rows of a table."""
         if batch.num_rows and table in self._tables:
             self._out(table, batch).write(batch)
 
@@ -47,7 +48,7 @@ class Outputs:
         self._written.append(AddedFile(table=table, path=str(path), rows=0, bytes=len(data)))
 
     def close(self) -> list[AddedFile]:
-        """Finishes all files, and says what there is."""
+        """Close all files. Returns them."""
         for (table, protocol, provisional), (path, out) in self._open.items():
             out.close()
             found = stats(path)
@@ -90,7 +91,7 @@ class Outputs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes files that were not finished; nobody names them."""
+        """Close files that are unfinished; no commit names them."""
         for _, out in self._open.values():
             with contextlib.suppress(Exception):
                 out.close()

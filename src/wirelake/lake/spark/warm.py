@@ -1,7 +1,8 @@
-"""Loads everything that reading captures takes, so that no task has to.
+"""Load everything that reading captures needs, so that no task has to.
 
-Kernels come from Numba's cache; the first time on a machine they are compiled, which takes a while:
-`python -m wirelake.lake.spark.warm` does it beforehand.
+Kernels come from Numba's cache. The first time on a machine they are compiled, which takes minutes;
+`python -m wirelake.lake.spark.warm` does that in advance. Install a wheel: from a zip
+(`--py-files`) every executor has another cache key and compiles again.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ __all__ = ["sample_protocol", "small_captures", "warm"]
 
 
 def warm() -> None:
-    """Calls the kernels of every protocol and of folds; reads a small capture of each format."""
+    """Call the kernels of every protocol and of the fold; read a small capture of each format."""
     for protocol in registry.load_all()[0]:
-        # One that cannot be compiled fails where it is read, with its name.
+        # A protocol that does not compile fails where it is read, with its name.
         with contextlib.suppress(Exception):
             load(protocol).warm()
     warm_folds()
