@@ -79,8 +79,8 @@ def test_json_and_the_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     assert checks[-1] == {
         "name": "Spark",
         "state": "warning",
-        "found": "not tried",
-        "advice": "first mend: Java",
+        "found": "skipped",
+        "advice": "first fix: Java",
     }
 
 
@@ -178,7 +178,7 @@ def test_full_disks(
     for name in ("temporary files", "lake"):
         found = check(name, lake=tmp_path / "not" / "yet")
         assert found.state == state
-        assert ("the disk is full" in found.found) == (state == "failed")
+        assert ("disk full" in found.found) == (state == "failed")
         assert bool(found.advice) == (state != "ok")
 
 

@@ -55,7 +55,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 def test_a_lake_that_is_not_there_yet_is_looked_for_above(tmp_path: Path) -> None:
     room, links = lake_folder(tmp_path / "a" / "b")
     assert room.found.endswith(f"({tmp_path})")
-    assert links == Check("lake: links", "ok", "commits are atomic here")
+    assert links == Check("lake: links", "ok", "commits are atomic")
     assert list(tmp_path.iterdir()) == []
 
 
