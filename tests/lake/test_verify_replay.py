@@ -20,7 +20,7 @@ from wirelake.traffic import simulate
 
 CORRUPTED = {
     "messages": "reason",
-    "faults": "detail",
+    "faults": "present_bytes",
     "coverage": "packets",
     "calls": "response_bytes",
     "connections": "heartbeats",

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from wirelake.capture.decode.events import EVENT_TABLES, engine_event
 from wirelake.capture.decode.reference import read_tables
 from wirelake.records import CallsEngine, ConnectionsEngine
-from wirelake.records.engine import Clients, Engine, tell
+from wirelake.records.engine import Engine, tell
+from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import Event, MessageRow, Opened, in_order
 from wirelake.records.tunnels import tunnel_of
 
@@ -45,8 +46,9 @@ _ENGINES: Final[dict[str, type[Engine[Any]]]] = {
     "calls": CallsEngine,
     "connections": ConnectionsEngine,
 }
-_WITHOUT: Final = {"connections": ("previous_connection",)}
-"""Columns that need other connections; see `merge.py`."""
+_WITHOUT: Final = {"connections": ("previous_connection",), "faults": ("detail",)}
+"""Columns that are not compared here: one that needs other connections (see `merge.py`), and the
+text of a fault, which is that of the release that wrote it; its code is stable."""
 
 
 class ReplayTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +170,7 @@ def _crossing(events: Sequence[Event], *, first: bool) -> Iterator[Event]:
             if (
                 event.ids
                 or event.client is not None
-                or event.name == Clients.CONFIRMATION
+                or event.name in rules_of(event.protocol).confirmations
                 or event.tunnel_link is not None
                 or len(seen) > known
                 or tunnel_of(event.target) is not None
