@@ -102,7 +102,7 @@ _LIST_KEYS: Final = ("count", "first", "last")
 
 
 def fields_of(message: Any, dialect: str) -> dict[str, Any]:
-    """The fields of a command; `job_id` exists in dialect hipush only."""
+    """Return the fields of a command; `job_id` exists in dialect hipush only."""
     view: dict[str, Any] = {}
     for name in message.__struct_fields__:
         if name == "job_id" and dialect != "hipush":
@@ -118,7 +118,7 @@ def fields_of(message: Any, dialect: str) -> dict[str, Any]:
 
 
 def compare_fields(expect: Expect, view: dict[str, Any]) -> None:
-    """Compares every way in which the vector gives a field."""
+    """Compare every way in which the vector gives a field."""
     for name, value in view.items():
         given = [_given(expect, name, value)]
         if isinstance(value, list):
@@ -129,7 +129,7 @@ def compare_fields(expect: Expect, view: dict[str, Any]) -> None:
 
 
 def _given(expect: Expect, name: str, value: Any) -> bool:
-    """Compares the forms of one field; whether there was any."""
+    """Compare the forms of one field; whether there was any."""
     forms = [key for key in (name, f"{name}_hex", f"{name}_len", f"{name}_kind") if key in expect]
     if name in expect:
         _compare(expect, name, value)
@@ -151,7 +151,7 @@ def _compare(expect: Expect, name: str, value: Any) -> None:
 
 
 def _ends(expect: Expect, value: list[Any]) -> bool:
-    """A list that is given by its size and its ends."""
+    """Return a list that is given by its size and its ends."""
     if not all(key in expect for key in _LIST_KEYS):
         return False
     expect.equal("count", len(value))
@@ -175,7 +175,7 @@ def _octets(value: Any) -> bytes:
 
 
 def _text(name: str, value: Any) -> Any:
-    """A field as JSON has it: keys are hexadecimal, content is text if it can be."""
+    """Return a field as JSON has it: keys are hexadecimal, content is text if it can be."""
     if not isinstance(value, bytes):
         return value
     if name in _HEX_FIELDS:
@@ -184,7 +184,7 @@ def _text(name: str, value: Any) -> Any:
 
 
 def reply_view(reply: layout.Error) -> dict[str, Any]:
-    """An error as the `reply` of a vector."""
+    """Return an error as the `reply` of a vector."""
     return {"command": "error", "error_code": int(reply.error_code), "reason": reply.reason}
 
 
@@ -231,7 +231,7 @@ class Exchange(NamedTuple):
 
 
 def _frames(context: Context, direction: str, cls: type) -> Iterator[tuple[bytes, Any]]:
-    """The frames of a command among the vectors, with what they mean."""
+    """Yield the frames of a command among the vectors, with what they mean."""
     for raw in context.of("comet"):
         if raw.get("direction") != direction or raw["expect"].get("ok") is not True:
             continue
@@ -247,7 +247,7 @@ def _frames(context: Context, direction: str, cls: type) -> Iterator[tuple[bytes
 
 
 def _auths(context: Context) -> list[bytes]:
-    """The auth frames; the one that is called `auth` first."""
+    """Return the auth frames; the one that is called `auth` first."""
     named = context.find("comet", "auth")
     found = [data for data, _ in _frames(context, "c2s", Auth)]
     first = [bytes.fromhex(named["hex"])] if named is not None else []
@@ -312,7 +312,7 @@ def _rsa(expect: Expect) -> ServerKey:
 
 
 def check_exchange(expect: Expect, frame: bytes, message: ExchangeKey, context: Context) -> None:
-    """Compares what a vector says of the exchange, if it says anything."""
+    """Compare what a vector says of the exchange, if it says anything."""
     if not any(key in expect for key in EXCHANGE_KEYS):
         return
     try:
@@ -354,7 +354,7 @@ def _check_x25519(expect: Expect, message: ExchangeKey, found: Exchange, th1: by
 
 
 def content_keys(context: Context) -> list[bytes]:
-    """The content keys of all X25519 exchanges, the reference's among them."""
+    """Return the content keys of all X25519 exchanges, the reference's among them."""
 
     def derive() -> list[bytes]:
         frames = [data for data, _ in _frames(context, "c2s", ExchangeKey)]
@@ -415,7 +415,7 @@ _DIRECTIONS: Final[dict[str, Direction]] = {"c2s": "c2s", "s2c": "s2c"}
 
 
 def run(raw: dict[str, Any], context: Context) -> None:
-    """Checks one vector."""
+    """Check one vector."""
     vector = Vector(raw)
     direction = _DIRECTIONS[vector.top.text("direction", _DIRECTIONS)]
     if "dialect" in vector.top and "dialect" not in vector.expect:

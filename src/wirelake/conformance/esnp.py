@@ -118,7 +118,7 @@ NOT_CANONICAL: Final = "tolerated, but written otherwise: a Bool other than 0 an
 
 
 def run(raw: dict[str, Any], context: Context) -> None:
-    """Checks one vector."""
+    """Check one vector."""
     vector = Vector(raw)
     revision = vector.top.text("revision", ("frames", "lines"))
     expect = vector.expect
@@ -181,7 +181,7 @@ class _Case:
         return PROTOCOL.encode(message, dialect=self.dialect)
 
     def whole(self, data: bytes, path: str) -> Message:
-        """The one message that some bytes are."""
+        """Return the one message that some bytes are."""
         try:
             message, stop = self.decode(data)
         except (NeedMore, WireError) as error:
@@ -340,7 +340,7 @@ class _Case:
             raise VectorFailure(f"hex: the reply is {written.hex()}")
 
     def request_test(self, request: Message) -> None:
-        """Runs of the original recorded its own answer, which looks at one flag only."""
+        """Run of the original recorded its own answer, which looks at one flag only."""
         answer = view.is_request(request)
         if self.vector.origin == "upstream-run":
             first = view.flags(request)[:1] == (FlagType.REQUEST,)
@@ -387,7 +387,7 @@ def _complete_after(messages: list[Message]) -> int | None:
 
 
 def _is_added(row: Row) -> bool:
-    """Whether a row of a reply is one that replying itself never makes."""
+    """Return whether a row of a reply is one that replying itself never makes."""
     if isinstance(row, Flag):
         return row.value == FlagType.TRACE_INFO
     return view.row_type(row) not in (
@@ -444,7 +444,7 @@ def row_name(number: int) -> str:
 
 
 def row_view(row: Row) -> dict[str, Any]:
-    """A row as an object of a vector."""
+    """Return a row as an object of a vector."""
     number = row_type(row)
     return {"row": row_name(number), "type": number, **_content(row)}
 
@@ -496,7 +496,7 @@ def _bits(number: int, value: float) -> str:
 
 
 def _float_key(number: int, value: float) -> str:
-    """A float as text that is equal when its bits are; one text for all NaN."""
+    """Return a float as text that is equal when its bits are; one text for all NaN."""
     if math.isnan(value):
         return "NaN"
     return struct.pack(_FLOAT_FORMS[VarType(number)], value).hex()
@@ -700,7 +700,7 @@ _MAX: Final = 1 << 25
 
 @functools.lru_cache(maxsize=8)
 def bytes_of_rule(rule: str) -> bytes:
-    """The message that a sentence describes, END included."""
+    """Return the message that a sentence describes, END included."""
     for form, build in ((_TEXT, _text_row), (_PATTERN, _pattern_row), (_NESTED, _nested_row)):
         found = form.fullmatch(rule.strip())
         if found:

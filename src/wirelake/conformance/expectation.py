@@ -44,7 +44,7 @@ class VectorFailure(Exception):  # noqa: N818 - it is a finding about a vector, 
 def difference(
     wanted: Any, got: Any, path: str, optional: frozenset[str] = frozenset()
 ) -> str | None:
-    """The first place where two JSON-like values differ, in words; None when they are equal.
+    """Return the first place where two JSON-like values differ, in words; None when they are equal.
 
     Types count: true is not 1. Keys of `got` that are in `optional` may be missing in `wanted`.
     """
@@ -107,22 +107,22 @@ class Expect:
         return key in self.data
 
     def fail(self, key: str, why: str) -> VectorFailure:
-        """A failure at a key."""
+        """Return a failure at a key."""
         return VectorFailure(f"{self.path}.{key}: {why}")
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, which counts as looked at."""
+        """Return the value of a key, which counts as looked at."""
         self.seen.add(key)
         return self.data.get(key, default)
 
     def take(self, key: str) -> Any:
-        """The value of a key that must be there."""
+        """Return the value of a key that must be there."""
         if key not in self.data:
             raise self.fail(key, "missing")
         return self.get(key)
 
     def text(self, key: str, choices: Iterable[str] = (), default: str | None = None) -> str:
-        """The text of a key, which may have to be one of some."""
+        """Return the text of a key, which may have to be one of some."""
         value = self.take(key) if default is None else self.get(key, default)
         allowed = tuple(choices)
         if not isinstance(value, str) or (allowed and value not in allowed):
@@ -131,29 +131,29 @@ class Expect:
         return value
 
     def number(self, key: str) -> int:
-        """The whole number of a key."""
+        """Return the whole number of a key."""
         value = self.take(key)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.fail(key, f"wanted a whole number, got {_shown(value)}")
         return value
 
     def octets(self, key: str) -> bytes:
-        """The bytes that a key has as hexadecimal text."""
+        """Return the bytes that a key has as hexadecimal text."""
         return hex_bytes(self.take(key), f"{self.path}.{key}")
 
     def child(self, key: str) -> Expect:
-        """The object of a key."""
+        """Return the object of a key."""
         return Expect(self.take(key), f"{self.path}.{key}")
 
     def children(self, key: str) -> list[Expect]:
-        """The list of objects of a key."""
+        """Return the list of objects of a key."""
         value = self.take(key)
         if not isinstance(value, list):
             raise self.fail(key, f"wanted a list, got {_shown(value)}")
         return [Expect(item, f"{self.path}.{key}[{i}]") for i, item in enumerate(value)]
 
     def equal(self, key: str, got: Any, optional: frozenset[str] = frozenset()) -> None:
-        """Compares what a key says, if the vector has it, with what the code says."""
+        """Compare what a key says, if the vector has it, with what the code says."""
         if key not in self.data:
             return
         found = difference(self.get(key), got, f"{self.path}.{key}", optional)
@@ -205,7 +205,7 @@ class ErrorClass:
     fields: str = ".*"
 
     def covers(self, code: str, field_name: str) -> bool:
-        """Whether an error belongs to the class."""
+        """Return whether an error belongs to the class."""
         return code in self.codes and re.fullmatch(self.fields, field_name) is not None
 
 
@@ -234,11 +234,11 @@ class Context:
     """What adapters worked out from other vectors."""
 
     def of(self, protocol: str) -> list[dict[str, Any]]:
-        """The vectors of a protocol."""
+        """Return the vectors of a protocol."""
         return self.vectors.get(protocol, [])
 
     def find(self, protocol: str, name: str) -> dict[str, Any] | None:
-        """The first vector of a name."""
+        """Return the first vector of a name."""
         return next((v for v in self.of(protocol) if v.get("name") == name), None)
 
     def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
@@ -295,7 +295,7 @@ def check_prefixes(
 
 
 def check_hash(expect: Expect, data: bytes) -> None:
-    """Compares the size, the first bytes and the digest of something too large to write out."""
+    """Compare the size, the first bytes and the digest of something too large to write out."""
     expect.equal("total_len", len(data))
     for key in ("head_hex", "header_hex"):
         if key in expect:

@@ -105,14 +105,14 @@ _LEGACY: Final = struct.Struct("<BBHII")
 
 
 def head_view(data: bytes) -> dict[str, int]:
-    """The fields of a head; none when it is not all there."""
+    """Return the fields of a head; none when it is not all there."""
     if len(data) < _HEAD.size:
         return {}
     return dict(zip(_HEAD_NAMES, _HEAD.unpack_from(data), strict=True))
 
 
 def legacy_view(data: bytes) -> dict[str, int]:
-    """The head of the older protocol of the same name: 12 bytes, little-endian."""
+    """Return the head of the older protocol of the same name: 12 bytes, little-endian."""
     if len(data) < _LEGACY.size:
         return {}
     names = ("magic", "version", "cmd", "seq", "length")
@@ -120,7 +120,7 @@ def legacy_view(data: bytes) -> dict[str, int]:
 
 
 def fields_view(frame: Frame, auth: AuthState, hmac_state: str | None) -> dict[str, Any]:
-    """The fields of a frame's body and its options."""
+    """Return the fields of a frame's body and its options."""
     view: dict[str, Any] = {}
     body = frame.body
     for name in body.__struct_fields__:
@@ -191,7 +191,7 @@ class Handshake(NamedTuple):
 
 
 def private_for(public: bytes, context: Context) -> bytes | None:
-    """A private key of some vector, by its public key."""
+    """Return a private key of some vector, by its public key."""
     known: dict[bytes, bytes] = context.cached(
         "magline private keys",
         lambda: {
@@ -217,7 +217,7 @@ def _named(name: str, context: Context) -> dict[str, Any]:
 
 
 def _syns(expect: Expect, mode: int, context: Context) -> Iterator[tuple[dict[str, Any], Frame]]:
-    """The SYNs that an ACK may answer."""
+    """Yield the SYNs that an ACK may answer."""
     if "answers" in expect:
         candidates = [_named(expect.text("answers"), context)]
     else:
@@ -268,7 +268,7 @@ def _resumption(raw: dict[str, Any], context: Context) -> bytes:
 
 
 def keys_of(name: str, context: Context) -> SessionKeys:
-    """The keys of the handshake that the ACK of a vector ends."""
+    """Return the keys of the handshake that the ACK of a vector ends."""
 
     def derive() -> SessionKeys:
         raw = _named(name, context)
@@ -284,7 +284,7 @@ def keys_of(name: str, context: Context) -> SessionKeys:
 
 
 def keys_view(keys: SessionKeys) -> dict[str, str]:
-    """Every value of the key schedule, as vectors name them."""
+    """Return every value of the key schedule, as vectors name them."""
     view = {name.upper(): getattr(keys, name).hex() for name in ("k", "nk", "th", "prk")}
     for name in keys.__dataclass_fields__:
         if name not in ("mode", "k", "nk", "th", "prk"):
@@ -334,7 +334,7 @@ _POLICIES: Final = ("control_auth=prefer", "control_auth=require")
 
 
 def run(raw: dict[str, Any], context: Context) -> None:
-    """Checks one vector."""
+    """Check one vector."""
     vector = Vector(raw)
     direction = vector.top.text("direction", LEGAL)
     case = _Case(vector.expect, vector.data, direction, context)
@@ -464,7 +464,7 @@ class _Case:
                 raise VectorFailure("the server works out other keys than the client")
 
     def pair(self, key: str, public: bytes) -> None:
-        """Checks that a private key in the vector belongs to a public one."""
+        """Check that a private key in the vector belongs to a public one."""
         if key not in self.expect:
             return
         try:

@@ -111,7 +111,7 @@ CLASSES: Final = (INCOMPLETE, *(line.name for line in ERRORS))
 
 
 def class_of(error: WireError, relay: bool) -> str:
-    """The class of an error, told apart by the decoder that raised it."""
+    """Return the class of an error, told apart by the decoder that raised it."""
     field = f"relay:{error.field}" if relay else error.field
     return classify(ERRORS, WireError(error.code, field))
 
@@ -148,14 +148,14 @@ _RELAY_TYPES: Final[dict[type, RelayType]] = {
 
 
 def option_of(packet: Packet) -> tuple[int, int]:
-    """The type of a packet, and its option byte."""
+    """Return the type of a packet, and its option byte."""
     kind = 0 if isinstance(packet.body, Envelope) else 1 if isinstance(packet.body, Ping) else 2
     flags = packet.waste << 4 | packet.encrypt << 3 | packet.verify << 2
     return kind, packet.reserved << 5 | flags | kind
 
 
 def message_view(message: Message) -> dict[str, Any]:
-    """A message, with its option byte and, where it has headers, what they mean."""
+    """Return a message, with its option byte and, where it has headers, what they mean."""
     forward, headers = message.forward_header, message.headers
     has_header = forward is not None or headers is not None
     view: dict[str, Any] = {
@@ -228,7 +228,7 @@ def _contact(contact: layout.Contact | None) -> dict[str, Any] | None:
 
 
 def relay_view(packet: RelayPacket, size: int) -> dict[str, Any]:
-    """A relay packet without its arguments; `size` is the whole packet's."""
+    """Return a relay packet without its arguments; `size` is the whole packet's."""
     kind = _RELAY_TYPES[type(packet.arguments)]
     return {
         "packet": "relay",
@@ -243,7 +243,7 @@ def relay_view(packet: RelayPacket, size: int) -> dict[str, Any]:
 
 
 def arguments_view(arguments: layout.Arguments) -> dict[str, Any]:
-    """The arguments of a relay packet by field; an address is written the usual way."""
+    """Return the arguments of a relay packet by field; an address is written the usual way."""
     view: dict[str, Any] = {}
     for name in arguments.__struct_fields__:
         value = getattr(arguments, name)
@@ -318,7 +318,7 @@ class Connection:
         return message, stop
 
     def open(self, start: int) -> Opened:
-        """The packet at an offset, up to its message."""
+        """Return the packet at an offset, up to its message."""
         packet, stop = self.decode(self.data, start)
         body = packet.body
         if not isinstance(body, Envelope):
@@ -399,7 +399,7 @@ class Connection:
         self.context.notes.append(NOT_CANONICAL)
 
     def sealed(self, packet: Packet, plain: bytes) -> bytes:
-        """The packet that a writer makes who has sent all packets before it."""
+        """Return the packet that a writer makes who has sent all packets before it."""
         body = packet.body
         assert isinstance(body, Envelope)
         options = self.reader.config
@@ -545,7 +545,7 @@ def _numbers(packet: Packet) -> tuple[Any, ...]:
 
 
 def compare(expect: Expect, view: dict[str, Any], optional: frozenset[str]) -> None:
-    """Compares every key that the vector has, and misses those that it should have."""
+    """Compare every key that the vector has, and misses those that it should have."""
     for key, value in view.items():
         if key in expect:
             expect.equal(key, value, OPTIONAL)
@@ -554,7 +554,7 @@ def compare(expect: Expect, view: dict[str, Any], optional: frozenset[str]) -> N
 
 
 def read_config(config: Expect) -> TransformConfig:
-    """The receiver's configuration; what it says must come out is compared later."""
+    """Return the receiver's configuration; what it says must come out is compared later."""
     keys = config.get("security_keys", [])
     flags = {name: config.get(name, False) for name in ("verify", "encrypt", "waste")}
     if not all(isinstance(flag, bool) for flag in flags.values()) or not isinstance(keys, list):
@@ -569,7 +569,7 @@ def read_config(config: Expect) -> TransformConfig:
 
 
 def run(raw: dict[str, Any], context: Context) -> None:
-    """Checks one vector in each of its dialects."""
+    """Check one vector in each of its dialects."""
     vector = Vector(raw)
     dialects = DIALECTS[vector.top.text("dialect", DIALECTS)]
     config = Expect(vector.top.get("config", {}), "config")

@@ -122,7 +122,7 @@ class Binding:
     """Settings of a hub for trying out (`wirelake hub --demo`)."""
 
     def error_number(self, code: str) -> int:
-        """The number on the wire of an error code of the hub."""
+        """Return the number on the wire of an error code of the hub."""
         number = self.errors.get(code)
         return self.errors["internal"] if number is None else number
 
@@ -134,7 +134,7 @@ def load_reference(reference: str) -> Any:
 
 
 def is_loopback(host: str | tuple[str, ...]) -> bool:
-    """Whether these addresses can be reached from this machine only."""
+    """Return whether these addresses can be reached from this machine only."""
     for each in (host,) if isinstance(host, str) else host:
         try:
             if not ipaddress.ip_address(each).is_loopback:

@@ -223,7 +223,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def notification_json(notification: _Notification) -> bytes:
-    """The JSON body of a pushed notification."""
+    """Return the JSON body of a pushed notification."""
     fields: dict[str, Any] = {"id": notification.id}
     if notification.topic is not None:
         fields["topic"] = notification.topic

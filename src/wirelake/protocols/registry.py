@@ -6,7 +6,7 @@ A package brings one through the entry point group `wirelake.protocols`, whose v
     [project.entry-points."wirelake.protocols"]
     thermo = "thermo.layout:PROTOCOL"
 
-Nothing is imported before it is asked for, and a package that does not load spoils nothing but
+Nothing is imported before it is requested, and a package that fails to load affects nothing but
 itself: `find` raises `RegistryError` with one line that says what is wrong with it.
 """
 
@@ -65,12 +65,12 @@ class BrokenProtocolError(RegistryError):
 
 
 def names() -> list[str]:
-    """The names of all protocols, built-in ones first; nothing is loaded."""
+    """Return the names of all protocols, built-in ones first; nothing is loaded."""
     return [*BUILT_IN, *sorted({point.name for point in _points()} - set(BUILT_IN))]
 
 
 def find(name: str) -> Protocol:
-    """The protocol of a name."""
+    """Return the protocol of a name."""
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         found = getattr(importlib.import_module(module), attribute)
@@ -119,7 +119,7 @@ def _checked(found: object, reference: str) -> Binding:
 
 
 def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
-    """Every protocol that loads, and what is wrong with the others."""
+    """Return every protocol that loads, and what is wrong with the others."""
     found: list[Protocol] = []
     broken: list[BrokenProtocolError] = []
     for name in names():
@@ -132,7 +132,7 @@ def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
 
 @functools.cache
 def value_types() -> dict[int, object]:
-    """The types of values that say their own type, by type number.
+    """Return the types of values that say their own type, by type number.
 
     A value in a table does not say which protocol it came from. Where two protocols disagree about
     a number, the one that is named first counts.

@@ -11,7 +11,7 @@ A shell (a server, a client, a test) owns the socket and the clock and does only
     deadline = session.next_timer()
     if session.closed: close the transport once to_send() is written
 
-Two kinds of failure, told apart (as in h11): *you misused it* raises `SessionError` at the call
+Two kinds of failure (as in h11): *you misused it* raises `SessionError` at the call
 that was wrong; *the peer broke a rule* never raises, it becomes a `Failed` event, the answer that
 the rules ask for, and, when it is fatal, a `Closed` event. Codes are those of `wire.errors.CODES`.
 
@@ -113,11 +113,11 @@ class Timers:
         self._due: dict[str, float] = {}
 
     def set(self, name: str, at: float) -> None:
-        """Sets or moves a deadline."""
+        """Set or moves a deadline."""
         self._due[name] = at
 
     def clear(self, *names: str) -> None:
-        """Removes deadlines; absent ones are no error. No name: all of them."""
+        """Remove deadlines; absent ones are no error. No name: all of them."""
         if not names:
             self._due.clear()
         for name in names:
@@ -128,11 +128,11 @@ class Timers:
         return self._due.get(name)
 
     def next(self) -> float | None:
-        """The earliest deadline."""
+        """Return the earliest deadline."""
         return min(self._due.values(), default=None)
 
     def pop_due(self, now: float) -> str | None:
-        """Removes and names the earliest deadline that has passed; None when none has."""
+        """Remove and names the earliest deadline that has passed; None when none has."""
         if not self._due:
             return None
         name = min(self._due, key=self._due.__getitem__)
@@ -173,7 +173,7 @@ class Session(ABC):
     # -- what a shell calls ------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
-        """Takes bytes from the peer. Never raises for what they are."""
+        """Take bytes from the peer. Never raises for what they are."""
         self._advance(now)
         self.received_bytes += len(data)
         if self.state == CLOSED or not data:
@@ -193,7 +193,7 @@ class Session(ABC):
             self._eof(len(self._held))
 
     def on_timer(self, now: float) -> None:
-        """Lets the deadlines act that have passed."""
+        """Let the deadlines act that have passed."""
         self._advance(now)
         while self.state != CLOSED and (name := self.timers.pop_due(self.now)) is not None:
             self._timer(name)
@@ -233,15 +233,15 @@ class Session(ABC):
 
     @abstractmethod
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
-        """Acts on a frame; its bytes are buf[pos:stop]. DecodeError when it breaks a rule."""
+        """Act on a frame; its bytes are buf[pos:stop]. DecodeError when it breaks a rule."""
 
     @abstractmethod
     def _refuse(self, error: DecodeError) -> None:
-        """Answers a broken frame as the rules say, and emits `Failed`; the session closes after."""
+        """Answer a broken frame as the rules say, and emits `Failed`; the session closes after."""
 
     @abstractmethod
     def _timer(self, name: str) -> None:
-        """Acts on a deadline that has passed."""
+        """Act on a deadline that has passed."""
 
     def _eof(self, left: int) -> None:
         """The peer closed its side; `left` bytes of an incomplete frame are held."""
@@ -252,7 +252,7 @@ class Session(ABC):
     # -- what a subclass calls ---------------------------------------------------------------
 
     def _step(self, happening: str) -> bool:
-        """Moves to the next state; False when the table forbids this happening here."""
+        """Move to the next state; False when the table forbids this happening here."""
         state = self._table[self.state].get(happening)
         if state is None:
             return False
@@ -281,17 +281,17 @@ class Session(ABC):
         detail: str = "",
         fatal: bool = True,
     ) -> None:
-        """Emits a `Failed`; `offset` is within the received stream."""
+        """Emit a `Failed`; `offset` is within the received stream."""
         self._emit(Failed(code, side, field, offset, detail, fatal))
 
     def _fail_with(self, error: DecodeError, *, fatal: bool = True) -> None:
-        """Emits a `Failed` for an error of a decoder."""
+        """Emit a `Failed` for an error of a decoder."""
         self._fail(
             error.code, field=error.field, offset=error.offset, detail=error.detail, fatal=fatal
         )
 
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
-        """Ends the session; later calls change nothing."""
+        """End the session; later calls change nothing."""
         if self.state == CLOSED:
             return
         self.state = CLOSED
@@ -307,7 +307,7 @@ class Session(ABC):
         self.now = max(self.now, now)
 
     def _scan(self, buf: bytearray) -> None:  # noqa: B027 - most framings need none
-        """Raises NeedMore while the frame that `buf` begins with is incomplete.
+        """Raise NeedMore while the frame that `buf` begins with is incomplete.
 
         For framings that say their length at once this is not needed: `_wanted` is then exact.
         Where a frame ends only by its content, a subclass goes on where it stopped, so that
@@ -345,7 +345,7 @@ class Session(ABC):
 
 
 def diagram(tables: Mapping[Role, Table], role: Role) -> str:
-    """A role's table in the language of Graphviz."""
+    """Return a role's table in the language of Graphviz."""
     lines = ["digraph {", "  rankdir=LR;", "  node [shape=box, style=rounded];"]
     for state, happenings in tables[role].items():
         grouped: dict[str, list[str]] = {}

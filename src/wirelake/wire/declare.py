@@ -41,7 +41,7 @@ def snake_case(name: str) -> str:
 
 
 def build(cls: type, dialect: str = "seed") -> m.Layout:
-    """The layout that a class declares, as this dialect has it; always the same object."""
+    """Return the layout that a class declares, as this dialect has it; always the same object."""
     with _ONE_THREAD:
         return _build(cls, dialect)
 
@@ -70,7 +70,7 @@ _OPEN: ContextVar[tuple[type, ...]] = ContextVar("_OPEN", default=())
 
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
-    """The strings that stand after the fields of a class, bases first."""
+    """Return the strings that stand after the fields of a class, bases first."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not issubclass(base, t.Layout) or base in (t.Layout, t.Protobuf):
@@ -119,11 +119,11 @@ class _Annotation:
                 return hint
 
     def get(self, kind: type) -> Any:
-        """The outermost mark of a kind, or None."""
+        """Return the outermost mark of a kind, or None."""
         return next((mark for mark in reversed(self.marks) if isinstance(mark, kind)), None)
 
     def all(self, kind: type) -> list[Any]:
-        """All marks of a kind."""
+        """Return all marks of a kind."""
         return [mark for mark in self.marks if isinstance(mark, kind)]
 
 
@@ -390,7 +390,7 @@ def _cases(choice: t.Choice) -> list[tuple[int, t.Case, m.Direction | None]]:
 
 
 def _required(cls: type[t.Layout]) -> set[str]:
-    """The fields of a struct class that have no default."""
+    """Return the fields of a struct class that have no default."""
     fields, defaults = cls.__struct_fields__, cls.__struct_defaults__
     without = len(fields) - len(defaults)
     none = zip(fields[without:], defaults, strict=True)

@@ -77,7 +77,7 @@ class ByDialect(Marker):
     others: Mapping[str, Any]
 
     def resolve(self, dialect: str) -> Any:
-        """The type in this dialect."""
+        """Return the type in this dialect."""
         return self.others.get(dialect, self.default)
 
 

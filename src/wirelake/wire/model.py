@@ -269,7 +269,7 @@ class Length:
     type: Int
     minimum: int = 0
     limit: int | None = None
-    """What a reader accepts unless it is told otherwise."""
+    """The default limit of a reader."""
     doc: str = ""
 
 
@@ -357,7 +357,7 @@ class Body:
     doc: str = ""
 
     def of(self, direction: Direction | None) -> tuple[Alternative, ...]:
-        """The alternatives that may come in this direction."""
+        """Return the alternatives that may come in this direction."""
         return tuple(
             a for a in self.alternatives if direction is None or a.direction in (None, direction)
         )
@@ -385,7 +385,7 @@ class Layout:
     dialect: str
     doc: str = ""
     section: str = ""
-    """Where the document speaks of it."""
+    """The section of the document."""
     protobuf: bool = False
     unknown: str = ""
     """In a protobuf layout: the attribute that keeps unknown fields, as bytes."""
@@ -393,7 +393,7 @@ class Layout:
     """Fields that this dialect does not have, each with the default that it must then hold."""
 
     def find(self, kind: type) -> Part | None:
-        """The first part of a kind."""
+        """Return the first part of a kind."""
         return _find(self, kind)
 
     @property

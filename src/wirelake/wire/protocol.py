@@ -42,7 +42,7 @@ class Protocol:
     """A named protocol, declared by its frame layout.
 
     `more` are layouts that no frame reaches by itself, such as what a stage yields. The first
-    dialect is the default. `directed` tells whether a reader must know who speaks. `meaning` tells
+    dialect is the default. `directed`: whether a reader must know the direction. `meaning` tells
     other packages what its messages mean. `opener` (`module:class`, imported when it is needed)
     opens sealed parts: `Opener(keys, direction, dialect).open(message, raw)`. `binding` names, in
     the same way, how it goes live (`wirelake.protocols.binding`); without one it is decoded only.
@@ -86,7 +86,7 @@ class Protocol:
         return sys.modules[self.frame.__module__].__doc__ or ""
 
     def dialect(self, name: str | None) -> str:
-        """A dialect by name, or the default; raises ValueError naming the valid ones."""
+        """Return a dialect by name, or the default. Raises ValueError naming the valid ones."""
         if name is None:
             return self.dialects[0]
         if name not in self.dialects:
@@ -96,7 +96,7 @@ class Protocol:
         return name
 
     def model(self, dialect: str | None = None) -> LayoutModel:
-        """The frame as data, for views."""
+        """Return the frame as data, for views."""
         name = self.dialect(dialect)
         if name not in self._models:
             from .declare import build
@@ -105,7 +105,7 @@ class Protocol:
         return self._models[name]
 
     def layouts(self, dialect: str | None = None) -> list[LayoutModel]:
-        """Every layout that belongs to the protocol, frame first."""
+        """Return every layout that belongs to the protocol, frame first."""
         from .declare import build
         from .walk import reachable
 
@@ -128,7 +128,7 @@ class Protocol:
         return list(_imported(self.revisions[revision].problems)(message))
 
     def codec(self, dialect: str | None = None) -> ModuleType:
-        """The generated module of a dialect."""
+        """Return the generated module of a dialect."""
         name = self.dialect(dialect)
         cache: dict[str, ModuleType] = self.__dict__.setdefault("_codecs", {})
         if name not in cache:
@@ -146,7 +146,7 @@ class Protocol:
         dialect: str | None = None,
         limit: int | None = None,
     ) -> Decoded:
-        """The message that begins at `start`. Raises DecodeError or NeedMore, nothing else.
+        """Return the message that begins at `start`. Raises DecodeError or NeedMore, nothing else.
 
         `direction` must be given when the protocol is `directed`; ValueError otherwise.
         """
@@ -159,7 +159,7 @@ class Protocol:
         return Decoded._make(decode(buf, start, len(buf), limit))
 
     def _decoder(self, dialect: str | None, direction: Direction | None) -> Any:
-        """The generated function for a dialect and a direction, remembered."""
+        """Return the generated function for a dialect and a direction, remembered."""
         name = f"decode_{self.model(dialect).name}"
         if self.directed:
             if direction not in ("c2s", "s2c"):
@@ -170,7 +170,7 @@ class Protocol:
         return found
 
     def encode(self, message: Layout, *, dialect: str | None = None) -> bytes:
-        """The bytes of a message. Raises EncodeError, nothing else."""
+        """Return the bytes of a message. Raises EncodeError, nothing else."""
         encode = self._functions.get(("encode", dialect, None))
         if encode is None:
             encode = getattr(self.codec(dialect), f"encode_{self.model(dialect).name}")
@@ -189,7 +189,7 @@ class Protocol:
         dialect: str | None = None,
         limit: int | None = None,
     ) -> int:
-        """Where the frame that begins at `start` stops, without decoding its body."""
+        """Return where the frame that begins at `start` stops, without decoding its body."""
         scan = getattr(self.codec(dialect), f"scan_{self.model(dialect).name}")
         buf = bytes(data)
         args: tuple[Any, ...] = () if limit is None else (limit,)
@@ -197,6 +197,6 @@ class Protocol:
 
 
 def _imported(name: str) -> Any:
-    """The object at `module:attribute`."""
+    """Return the object at `module:attribute`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -27,7 +27,7 @@ Fault = tuple[str, str]
 
 
 def broken(layout: m.Layout) -> Iterator[Fault]:
-    """Every rule that a layout breaks, as (name of the part, why)."""
+    """Yield every rule that a layout breaks, as (name of the part, why)."""
     yield from _types(layout)
     yield from _order(layout)
     yield from _presence(layout)
@@ -198,7 +198,7 @@ def _order(layout: m.Layout) -> Iterator[Fault]:
 
 
 def _tag_name(part: m.Part) -> str:
-    """The name of a part that chooses the body."""
+    """Return the name of a part that chooses the body."""
     match part:
         case m.Tag() | m.TagConst():
             return part.name
@@ -226,7 +226,7 @@ def _takes_rest(kind: m.Type) -> bool:
 
 
 def _presence(layout: m.Layout) -> Iterator[Fault]:
-    """A presence bit comes before its field, and has one."""
+    """Check that a presence bit precedes its field, and has one."""
     seen: dict[str, m.Bit] = {}
     used: set[str] = set()
     for part in layout.parts:

@@ -30,7 +30,7 @@ _F64 = struct.Struct(">d")
 
 
 def refuse(code: str, field: str, offset: int, detail: str = "") -> DecodeError:
-    """A rule is broken at an offset."""
+    """Return the error of a rule that is violated at an offset."""
     return DecodeError(code, field, offset, detail)
 
 
@@ -44,19 +44,19 @@ def short(layout: str, pos: int, end: int, *fields: tuple[str, int]) -> DecodeEr
 
 
 def overrun(field: str, pos: int, length: int, end: int) -> DecodeError:
-    """A length is negative, or more than what is left."""
+    """Return the error of a length that is negative or exceeds the remaining bytes."""
     if length < 0:
         return DecodeError("negative_length", field, pos, str(length))
     return DecodeError("length_overrun", field, pos, f"{length} promised, {end - pos} left")
 
 
 def not_utf8(field: str, start: int, error: UnicodeDecodeError) -> DecodeError:
-    """A string is not UTF-8."""
+    """Return the error of a string that is not UTF-8."""
     return DecodeError("invalid_utf8", field, start + error.start, error.reason)
 
 
 def wrong_row_size(layout: str, pos: int, end: int, size: int) -> DecodeError:
-    """A row of fixed size has another."""
+    """Return the error of a row of another size than its fixed one."""
     return DecodeError("bad_length", layout, pos, f"{size} bytes wanted, {end - pos} given")
 
 
@@ -71,7 +71,7 @@ def trailing_row(layout: str, tag: int, pos: int, stop: int) -> DecodeError:
 
 
 def uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """An unsigned LEB128 number of at most 64 bits.
+    """Return an unsigned LEB128 number of at most 64 bits.
 
     Unrolled to six bytes, which hold a timestamp in milliseconds. The continuation bits are not
     masked one by one but subtracted. The buffer may go on behind the slice: the end is judged
@@ -129,7 +129,7 @@ def _long_uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]
 
 
 def uvarint32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """An unsigned number of at most 32 bits."""
+    """Return an unsigned number of at most 32 bits."""
     found = uvarint(buf, pos, end, field)
     if found[0] > 0xFFFFFFFF:
         raise DecodeError("int_range", field, pos, f"{found[0]} needs more than 32 bits")
@@ -137,7 +137,7 @@ def uvarint32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
 
 
 def uvarint16(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """An unsigned number of at most 16 bits."""
+    """Return an unsigned number of at most 16 bits."""
     found = uvarint(buf, pos, end, field)
     if found[0] > 0xFFFF:
         raise DecodeError("int_range", field, pos, f"{found[0]} needs more than 16 bits")
@@ -153,22 +153,22 @@ def _zigzag(buf: bytes, pos: int, end: int, field: str, bits: int) -> tuple[int,
 
 
 def zigzag16(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """A signed number of 16 bits, sign folded into bit 0."""
+    """Return a signed number of 16 bits, sign folded into bit 0."""
     return _zigzag(buf, pos, end, field, 16)
 
 
 def zigzag32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """A signed number of 32 bits, sign folded into bit 0."""
+    """Return a signed number of 32 bits, sign folded into bit 0."""
     return _zigzag(buf, pos, end, field, 32)
 
 
 def zigzag64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """A signed number of 64 bits, sign folded into bit 0."""
+    """Return a signed number of 64 bits, sign folded into bit 0."""
     return _zigzag(buf, pos, end, field, 64)
 
 
 def twos32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """A signed number of 32 bits as the unsigned number of that width."""
+    """Return a signed number of 32 bits as the unsigned number of that width."""
     found = uvarint(buf, pos, end, field)
     if found[0] < 0x8000_0000:
         return found
@@ -178,7 +178,7 @@ def twos32(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
 
 
 def twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
-    """A signed number of 64 bits as the unsigned number of that width."""
+    """Return a signed number of 64 bits as the unsigned number of that width."""
     found = uvarint(buf, pos, end, field)
     if found[0] < 0x8000_0000_0000_0000:
         return found
@@ -310,7 +310,7 @@ def put_twos64(value: int, field: str) -> bytes:
 def put_int_of(
     value: int, size: int, signed: bool, field: str, order: Literal["big", "little"] = "big"
 ) -> bytes:
-    """An integer of a size."""
+    """Return an integer of a size."""
     try:
         return value.to_bytes(size, order, signed=signed)
     except OverflowError:
@@ -318,12 +318,12 @@ def put_int_of(
 
 
 def put_size_of(value: int, size: int, field: str, order: Literal["big", "little"]) -> bytes:
-    """A length or a count as an unsigned integer of a size."""
+    """Return a length or a count as an unsigned integer of a size."""
     return fitting(value, (1 << 8 * size) - 1, field).to_bytes(size, order)
 
 
 def fitting(value: int, most: int, field: str) -> int:
-    """A length or a count, unless it is more than its type can say."""
+    """Return a length or a count, unless it is more than its type can say."""
     if value > most:
         raise EncodeError("too_large", field, None, f"{value} is over {most}")
     return value
@@ -333,7 +333,7 @@ def fitting(value: int, most: int, field: str) -> int:
 
 
 def nan32(buf: bytes, pos: int, order: str) -> float:
-    """The NaN at a position, with its 23 bits of payload and its quiet bit kept.
+    """Return the NaN at a position, with its 23 bits of payload and its quiet bit kept.
 
     Converting a signalling NaN to a double in hardware would set its quiet bit.
     """
@@ -358,7 +358,7 @@ def put_f32(value: float, order: str, field: str) -> bytes:
 
 
 def skip_field(buf: bytes, key: int, pos: int, end: int, field: str, depth: int = 0) -> int:
-    """Where an unknown protobuf field stops."""
+    """Return where an unknown protobuf field stops."""
     wire = key & 7
     if key >> 3 == 0:
         raise DecodeError("reserved_value", field, pos, "field number 0")
@@ -392,18 +392,18 @@ def _skip_group(buf: bytes, key: int, pos: int, end: int, field: str, depth: int
 
 
 def int32_of(value: int) -> int:
-    """The low 32 bits of a protobuf varint as a signed number."""
+    """Return the low 32 bits of a protobuf varint as a signed number."""
     value &= 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
 def int64_of(value: int) -> int:
-    """The 64 bits of a protobuf varint as a signed number."""
+    """Return the 64 bits of a protobuf varint as a signed number."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def put_int(value: int, bits: int, field: str) -> bytes:
-    """A signed protobuf varint: negative numbers take ten bytes whatever their width."""
+    """Return a signed protobuf varint: negative numbers take ten bytes whatever their width."""
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise out_of_range(field, value, f"a signed number of {bits} bits")
     return write_uvarint(value & _MASK64)
@@ -421,7 +421,7 @@ def put_text(value: str, field: str) -> bytes:
 
 
 def not_text(field: str, error: UnicodeEncodeError) -> EncodeError:
-    """A text has no UTF-8 form."""
+    """Return the error of text that cannot be encoded as UTF-8."""
     return EncodeError("invalid_utf8", field, None, error.reason)
 
 
@@ -437,7 +437,7 @@ def put_loose(value: str, field: str) -> bytes:
 
 
 def out_of_range(field: str, value: object, wanted: str) -> EncodeError:
-    """A number does not fit."""
+    """Return the error of a number that does not fit."""
     return EncodeError("int_range", field, None, f"{value!r} is not {wanted}")
 
 
@@ -447,7 +447,7 @@ def wrong_size(field: str, wanted: str, size: int) -> EncodeError:
 
 
 def unfit(layout: str, *values: tuple[str, str, object]) -> EncodeError:
-    """Finds which of the (name, struct format, value) does not pack; lengths begin with #."""
+    """Find which of the (name, struct format, value) does not pack; lengths begin with #."""
     for name, form, value in values:
         try:
             struct.pack(form, value)
@@ -461,12 +461,12 @@ def unfit(layout: str, *values: tuple[str, str, object]) -> EncodeError:
 
 
 def not_in_dialect(field: str, dialect: str) -> EncodeError:
-    """A field is set that the dialect has no place for."""
+    """Return the error of a field that the dialect does not have."""
     return EncodeError("bad_value", field, None, f"dialect {dialect} has no such field")
 
 
 def no_layout(field: str, value: object) -> EncodeError:
-    """A value is of no class that may stand here."""
+    """Return the error of a value whose class is not allowed here."""
     return EncodeError("bad_value", field, None, f"{type(value).__name__} cannot stand here")
 
 
@@ -474,7 +474,7 @@ def no_layout(field: str, value: object) -> EncodeError:
 
 
 def option(buf: bytes, pos: int, end: int, size: int, field: str) -> tuple[int, int]:
-    """Where the value of a known option begins and stops."""
+    """Return where the value of a known option begins and stops."""
     if pos + 2 > end:
         raise DecodeError("bad_header", field, pos, "no room for an option length")
     length = buf[pos] << 8 | buf[pos + 1]
@@ -506,7 +506,7 @@ def unknown_options(
 def add_unknown_options(
     found: dict[int, bytes], unknown: tuple[tuple[int, bytes], ...], allowed: int
 ) -> None:
-    """Adds carried options to the known ones."""
+    """Add carried options to the known ones."""
     for bit, data in unknown:
         if bit & allowed != bit or bit & (bit - 1) or not bit or bit in found:
             raise EncodeError("bad_option", "unknown_options", None, f"{bit:#06x}")
@@ -514,7 +514,7 @@ def add_unknown_options(
 
 
 def option_area(found: dict[int, bytes]) -> tuple[bytes, int]:
-    """The bytes of options by ascending bit, and the bitmap."""
+    """Return the bytes of options by ascending bit, and the bitmap."""
     area, bitmap = [], 0
     for bit in sorted(found):
         data = found[bit]
@@ -526,5 +526,5 @@ def option_area(found: dict[int, bytes]) -> tuple[bytes, int]:
 
 
 def misplaced(field: str, tag: int) -> EncodeError:
-    """An option does not go with this command."""
+    """Return the error of an option that this command cannot have."""
     return EncodeError("bad_option", field, None, f"not with command {tag}")

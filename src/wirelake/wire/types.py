@@ -174,7 +174,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
     wire_name: ClassVar[str] = ""
     """The name in errors and on the command line; by default the class name in snake_case."""
     section: ClassVar[str] = ""
-    """Where the document speaks of this layout."""
+    """The section of the document that defines this layout."""
 
     def __repr__(self) -> str:
         """As a dataclass prints itself, secrets masked: a value may end up in a log."""
@@ -186,7 +186,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """The same for rich."""
+        """Return the same for rich."""
         secret = _secret_fields(type(self))
         names = self.__struct_fields__
         return [(name, "<secret>" if name in secret else getattr(self, name)) for name in names]

@@ -15,7 +15,7 @@ __all__ = ["dynamics", "inner", "offset_in_frame", "reachable"]
 
 
 def inner(layout: m.Layout) -> Iterator[m.Layout]:
-    """The layouts that stand directly inside one, in wire order."""
+    """Yield the layouts that stand directly inside one, in wire order."""
     for part in layout.parts:
         match part:
             case m.Field():
@@ -46,7 +46,7 @@ def _in_type(kind: m.Type) -> Iterator[m.Layout]:
 
 
 def reachable(roots: Iterable[m.Layout]) -> list[m.Layout]:
-    """The roots and all that they are made of, each once, outer before inner."""
+    """Return the roots and all that they are made of, each once, outer before inner."""
     found: dict[type, m.Layout] = {}
 
     def visit(layout: m.Layout) -> None:
@@ -62,7 +62,7 @@ def reachable(roots: Iterable[m.Layout]) -> list[m.Layout]:
 
 
 def dynamics(layouts: Iterable[m.Layout]) -> list[m.Dynamic]:
-    """The dynamic types that occur in these layouts, each once."""
+    """Return the dynamic types that occur in these layouts, each once."""
     found: dict[type, m.Dynamic] = {}
     for layout in layouts:
         for part in layout.parts:

@@ -59,7 +59,7 @@ _ASCII_TOPIC: Final = re.compile(r"@[A-Za-z0-9/_\-@$]*")
 
 
 def is_topic(text: str) -> bool:
-    """Whether a client may subscribe to this; names with $ first are the server's own."""
+    """Return whether a client may subscribe to this; names with $ first are the server's own."""
     if text.isascii():  # nearly all are, and a pattern is seven times as fast as asking each letter
         return len(text) <= MAX_TOPIC_CHARACTERS and _ASCII_TOPIC.fullmatch(text) is not None
     return (
@@ -70,12 +70,12 @@ def is_topic(text: str) -> bool:
 
 
 def is_id(text: str) -> bool:
-    """The default rule for client ids."""
+    """Return the default rule for client ids."""
     return 0 < len(text.encode("utf-8", "surrogateescape")) <= MAX_ID_BYTES
 
 
 def check_arguments(command: Command, *, valid_id: Callable[[str], bool] = is_id) -> None:
-    """Raises DecodeError `bad_args`, naming the field, when a command must be refused.
+    """Raise DecodeError `bad_args`, naming the field, when a command must be refused.
 
     Keys and tokens are not judged here: whether they are right is the session's business.
     """

@@ -130,7 +130,7 @@ class ClientSession(Endpoint):
     # -- the application's side --------------------------------------------------------------
 
     def send(self, command: Command) -> None:
-        """Asks the server something; the answer comes as `Replied`, in order."""
+        """Ask the server something; the answer comes as `Replied`, in order."""
         if isinstance(command, ExchangeKey):
             raise SessionError("bad_state", "use exchange_key(), which wraps the secret")
         if isinstance(command, Auth):
@@ -144,7 +144,7 @@ class ClientSession(Endpoint):
         self._ask(command, frame)
 
     def exchange_key(self, *, secret: bytes, eph_private: bytes = b"") -> None:
-        """Wraps a secret of random bytes for the server; content is sealed after its ok.
+        """Wrap a secret of random bytes for the server; content is sealed after its ok.
 
         32 bytes, 8 in the original's suite; `eph_private`, 32 more, for X25519 alone. Both are
         fresh for each connection.
@@ -169,7 +169,7 @@ class ClientSession(Endpoint):
         self._ask(command, frame)
 
     def close(self, reason: str = "done") -> None:
-        """Ends the connection; what was asked stays in `unanswered`."""
+        """End the connection; what was asked stays in `unanswered`."""
         self._close(reason, Side.LOCAL, clean=not self._waiting)
 
     def _may(self, happening: str) -> None:

@@ -19,7 +19,7 @@ _NAMES = {"seed": "content_key", "hipush": "des_key"}
 
 
 def key_line(name: str, key: bytes) -> str:
-    """A line of a key log with one key: `content_key` or `des_key`."""
+    """Return a line of a key log with one key: `content_key` or `des_key`."""
     return json.dumps({"protocol": "comet", name: key.hex()})
 
 

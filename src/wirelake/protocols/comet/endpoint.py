@@ -130,7 +130,7 @@ class Endpoint(Session):
 
 
 def seal(sealer: ContentSealer | HipushContent | None, notification: Notification) -> Notification:
-    """The notification with its content covered; as it is without a key."""
+    """Return the notification with its content covered; as it is without a key."""
     if sealer is None:
         return notification
     if isinstance(sealer, HipushContent):
@@ -159,7 +159,7 @@ def open_content(opener: ContentOpener | HipushContent | None, notification: Not
 
 
 def with_content(notification: Notification, content: bytes) -> Notification:
-    """The same notification with other content."""
+    """Return the same notification with other content."""
     return Notification(
         msg_type=notification.msg_type,
         msg_id=notification.msg_id,

@@ -1,4 +1,4 @@
-"""What a comet application hears, beside `Failed` and `Closed` of every protocol (seed 004).
+"""Events of a comet session, besides `Failed` and `Closed` of every protocol (seed 004).
 
 Events may be printed and logged: tokens and wrapped secrets are not in what they print. Commands
 mask theirs by themselves; `AuthRequested` has a token of its own.

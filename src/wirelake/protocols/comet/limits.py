@@ -202,6 +202,6 @@ def page(
 
 
 def topics_fit(topics: Sequence[str]) -> bool:
-    """Whether a client may have these topics: its topic_list must fit one frame (rule 9)."""
+    """Return whether a client may have these topics: its topic_list must fit one frame (rule 9)."""
     size = 2 + sum(2 + _utf8_size(topic) for topic in topics)
     return len(topics) <= SEND_COUNT and size <= SEND_FRAME

@@ -137,12 +137,12 @@ def transcript_2(auth: bytes, auth_success: bytes, exchange_key: bytes) -> bytes
 
 
 def derive_wrap_key(th1: bytes, dh: bytes, dh_static: bytes = b"") -> bytes:
-    """The key that wraps the secret in the X25519 suite."""
+    """Return the key that wraps the secret in the X25519 suite."""
     return _expand(hmac.digest(th1, dh + dh_static, "sha256"), b"comet/1 wrap")
 
 
 def content_key(secret: bytes, auth: bytes, auth_success: bytes, exchange_key: bytes) -> bytes:
-    """The key of everything that the server seals on this connection."""
+    """Return the key of everything that the server seals on this connection."""
     th2 = transcript_2(auth, auth_success, exchange_key)
     secret = _exactly(_SECRET_SIZE, secret, "secret")
     return _expand(hmac.digest(th2, secret, "sha256"), b"comet/1 content s2c")
@@ -184,7 +184,7 @@ def wrap_secret(
     pinned: bytes | None = None,
     legacy_hipush: bool = False,
 ) -> bytes:
-    """The secret_key to answer an encrypt_key with.
+    """Return the secret_key to answer an encrypt_key with.
 
     `secret` is 32 random bytes (8 in the hipush suite), `eph_private` 32 more, used by X25519 and
     fresh for every connection; `pinned` is the server's static public key, when the client has it.
@@ -221,7 +221,7 @@ class ServerKey(Protocol):
         """What goes into auth_success."""
 
     def unwrap(self, secret_key: bytes, *, auth: bytes, auth_success: bytes) -> bytes:
-        """The client's secret, or `bad_key`."""
+        """Return the client's secret, or `bad_key`."""
 
 
 class X25519ServerKey:
@@ -245,7 +245,7 @@ class X25519ServerKey:
         return _X25519_SPKI + _public(self._private)
 
     def unwrap(self, secret_key: bytes, *, auth: bytes, auth_success: bytes) -> bytes:
-        """The client's secret, or `bad_key`."""
+        """Return the client's secret, or `bad_key`."""
         if len(secret_key) != 32 + _SECRET_SIZE + _TAG_SIZE:
             raise DecodeError("bad_key")
         eph_public, wrapped = secret_key[:32], secret_key[32:]
@@ -285,7 +285,7 @@ class RsaServerKey:
         self._size = _DES_KEY_SIZE if old else _SECRET_SIZE
 
     def unwrap(self, secret_key: bytes, *, auth: bytes, auth_success: bytes) -> bytes:  # noqa: ARG002
-        """The client's secret, or `bad_key`. The frames are bound later, by the content key.
+        """Return the client's secret, or `bad_key`. The frames are bound later, by the content key.
 
         A bad PKCS#1 v1.5 padding gives random bytes instead of an error, on purpose: telling them
         apart is what padding attacks live on. Such a secret simply opens nothing.
@@ -361,7 +361,7 @@ class ContentOpener:
 
 
 def _aad(msg_type: int, msg_id: bytes | str, ts: int) -> bytes:
-    """The notification's other fields, as they stand on the wire."""
+    """Return the notification's other fields, as they stand on the wire."""
     try:
         name = msg_id.encode() if isinstance(msg_id, str) else msg_id
         head = msg_type.to_bytes(1, "big") + len(name).to_bytes(2, "big")

@@ -168,7 +168,7 @@ class ServerSession(Endpoint):
     # -- the application's side --------------------------------------------------------------
 
     def accept(self, *, elsewhere: ServerSession | None = None) -> bool:
-        """The token is right: answers auth_success. True when the client is in.
+        """Confirm a valid token with auth_success; True when the client is signed on.
 
         `elsewhere` is the connection that this client has already; rule 14 and `on_duplicate`
         decide between the two. Look it up and register the winner in one step.
@@ -204,7 +204,7 @@ class ServerSession(Endpoint):
         self._next()
 
     def send(self, message: Reply) -> None:
-        """Answers the command that `Requested` named, or pushes a notification."""
+        """Answer the command that `Requested` named, or push a notification."""
         if isinstance(message, Notification):
             self._push(message)
             return
@@ -216,13 +216,13 @@ class ServerSession(Endpoint):
                 "bad_state", f"{type(message).__name__} does not answer {type(command).__name__}"
             )
         if isinstance(message, MessageList):
-            if self._worn_out(len(message.messages)):
+            if self._keys_used_up(len(message.messages)):
                 return
             self._reply(self._covered(message))
             self._listed = True
         else:
             self._reply(self._encode(message))
-        self._worn_out()
+        self._keys_used_up()
         self._next()
 
     def page(self, waiting: Sequence[Notification]) -> tuple[Notification, ...]:
@@ -239,7 +239,7 @@ class ServerSession(Endpoint):
         self._close("replaced", Side.LOCAL, clean=not self.pending)
 
     def close(self, reason: str) -> None:
-        """Ends the connection; comet has no word for it, so the transport just closes."""
+        """End the connection; comet has no word for it, so the transport just closes."""
         self._close(reason, Side.LOCAL, clean=not self.pending)
 
     def _deciding(self) -> tuple[Auth, bytes, int]:
@@ -251,10 +251,10 @@ class ServerSession(Endpoint):
         if not self.can_push:
             raise SessionError("bad_state", f"cannot push a notification in state {self.state}")
         self._write(self._covered(notification))
-        self._worn_out()
+        self._keys_used_up()
 
     def _covered(self, message: Notification | MessageList) -> bytes:
-        """The frame, with contents sealed. What fails leaves the counter as it was."""
+        """Return the frame, with contents sealed. What fails leaves the counter as it was."""
         for each in (message,) if isinstance(message, Notification) else message.messages:
             _acknowledgeable(each)
         sealer = self._sealer
@@ -274,8 +274,8 @@ class ServerSession(Endpoint):
                 raise
             raise SessionError(error.code, str(error)) from error
 
-    def _worn_out(self, more: int = 0) -> bool:
-        """Closes when the key has sealed all it may, or cannot seal so many more (section 4)."""
+    def _keys_used_up(self, more: int = 0) -> bool:
+        """Close when the key has reached its limit, or would with `more` messages (section 4)."""
         sealer = self._sealer
         if not isinstance(sealer, ContentSealer):
             return False
@@ -326,7 +326,7 @@ class ServerSession(Endpoint):
         )
 
     def _next(self) -> None:
-        """Takes commands from the queue until one needs the application, in their order."""
+        """Take commands from the queue until one needs the application, in their order."""
         while self._asked is None and self.state != CLOSED:
             if self._queue:
                 asked = self._asked = self._queue.pop(0)
@@ -383,7 +383,7 @@ class ServerSession(Endpoint):
             self._refuse_auth("receive bad auth", ErrorCode.BAD_ARGUMENTS, frame)
 
     def _refuse_auth(self, happening: str, code: int, frame: bytes) -> None:
-        """Says no to an auth; finally, when it was the last attempt (rules 14 and 15)."""
+        """Refuse an auth; close after the last attempt (rules 14 and 15)."""
         self._failures += code not in _NO_FAILURE
         self._reply(frame)
         if code == ErrorCode.ALREADY_ONLINE or self._failures >= self.options.auth_attempts:

@@ -132,7 +132,7 @@ def _read_query(
 
 
 def _kind_of(key: str) -> int | None:
-    """The kind that `a_N` or `aN` names; None for any other parameter."""
+    """Return the kind that `a_N` or `aN` names; None for any other parameter."""
     match = _KIND_KEY.fullmatch(key)
     number = int(match[1]) if match else 0
     return number if 0 < number <= _MAX_KIND else None
@@ -206,7 +206,7 @@ def _escape(text: str) -> str:
 
 
 def address_to_pairs(address: Address) -> list[tuple[int, str]]:
-    """The (kind, value) rows of an address, most general kind first."""
+    """Return the (kind, value) rows of an address, most general kind first."""
     values = dict(address.other)
     for kind, name in _NAMES.items():
         value = getattr(address, name)

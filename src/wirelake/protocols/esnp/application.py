@@ -70,7 +70,7 @@ class Application:
         return value
 
     def row(self, value: Layout) -> OpaqueRow:
-        """The row of a value. Raises EncodeError."""
+        """Return the row of a value. Raises EncodeError."""
         number = self._types.get(type(value))
         if number is None:
             raise EncodeError(
@@ -89,7 +89,7 @@ class Application:
         raise KeyError(f"no flag is called {name!r}; there are {', '.join(known_names)}")
 
     def flag_name(self, number: int, revision: Revision = "lines") -> str:
-        """The name of a flag; one without a name is its number."""
+        """Return the name of a flag; one without a name is its number."""
         return self.flags.get(number) or flag_name(number, revision) or str(number)
 
 

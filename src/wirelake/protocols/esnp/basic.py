@@ -37,11 +37,11 @@ class Basic(NamedTuple):
     write: Writer
 
     def decode(self, data: bytes, start: int = 0) -> tuple[Any, int]:
-        """The value at `start`, and where it stops. Raises DecodeError only."""
+        """Return the value at `start`, and where it stops. Raises DecodeError only."""
         return self.read(data, start, len(data), self.name)
 
     def encode(self, value: Any) -> bytes:
-        """The bytes of a value. Raises EncodeError only."""
+        """Return the bytes of a value. Raises EncodeError only."""
         try:
             return self.write(value, self.name)
         except (AttributeError, TypeError, ValueError, struct.error) as error:
@@ -105,7 +105,7 @@ def _read_text(buf: bytes, pos: int, end: int, name: str) -> tuple[str, int]:
 
 
 def _sized(read: Reader, write: Writer) -> tuple[Reader, Writer]:
-    """The same content behind its length, which is an Int."""
+    """Return the same content behind its length, which is an Int."""
 
     def read_sized(buf: bytes, pos: int, end: int, name: str) -> tuple[Any, int]:
         size, start = rt.zigzag32(buf, pos, end, name)

@@ -1,4 +1,4 @@
-"""What an ESNP application hears, beside `Failed` and `Closed` of every protocol.
+"""Events of an ESNP session, besides `Failed` and `Closed` of every protocol.
 
 Section numbers refer to `docs/decisions/esnp.md`.
 """

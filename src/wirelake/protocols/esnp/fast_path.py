@@ -160,7 +160,7 @@ class FastPathRequests(Requests):
         return True
 
     def _refused(self, number: bytes) -> bool:
-        """Whether the id is in flight already, or too many requests are."""
+        """Return whether the id is in flight already, or too many requests are."""
         if len(self._open) + self._deferred >= self.options.max_requests:
             return True
         return int.from_bytes(number, "big") in self._ids

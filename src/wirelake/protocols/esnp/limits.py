@@ -70,7 +70,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     routes: bool = False
     """Hand every message on as it came (`Passed`) and match nothing: for routers (`routing.py`)."""
     idle_limit_s: float | None = None
-    """Close when nothing is heard for so long; the protocol has no heartbeat, so not by default."""
+    """Close after this time without data; off by default, because ESNP has no heartbeat."""
 
     def __post_init__(self) -> None:
         _one_of("revision", self.revision, Revision)

@@ -109,7 +109,7 @@ R = TypeVar("R")
 
 
 def row_type(row: Row) -> int:
-    """The type number of a row."""
+    """Return the type number of a row."""
     if isinstance(row, OpaqueRow | BrokenRow):
         return row.type
     return int(_TYPES[type(row)])
@@ -127,7 +127,7 @@ def _first(message: Message, cls: type[R]) -> R | None:
 
 
 def flags(message: Message) -> tuple[int, ...]:
-    """The numbers of all FLAG rows, in their order."""
+    """Return the numbers of all FLAG rows, in their order."""
     return tuple(row.value for row in _all(message, Flag))
 
 
@@ -142,13 +142,13 @@ def flag_name(number: int, revision: Revision = "lines") -> str | None:
 
 
 def is_request(message: Message) -> bool:
-    """Whether a response is wanted: REQUEST, and not RESP."""
+    """Return whether a response is wanted: REQUEST, and not RESP."""
     found = flags(message)
     return FlagType.REQUEST in found and FlagType.RESP not in found
 
 
 def is_response(message: Message) -> bool:
-    """Whether it answers something; a trace report does too, see `is_trace_info`."""
+    """Return whether it answers something; a trace report does too, see `is_trace_info`."""
     return FlagType.RESP in flags(message)
 
 
@@ -175,13 +175,13 @@ def kind(message: Message) -> Kind:
 
 
 def message_id(message: Message) -> int | None:
-    """The id of the message; None without one."""
+    """Return the id of the message; None without one."""
     row = _first(message, layout.MessageId)
     return None if row is None else row.value
 
 
 def source_message_id(message: Message) -> int | None:
-    """The id of the message that this one answers; None without one."""
+    """Return the id of the message that this one answers; None without one."""
     row = _first(message, layout.SourceMessageId)
     return None if row is None else row.value
 
@@ -199,7 +199,7 @@ def seq(message: Message) -> tuple[int, int] | None:
 
 
 def is_last(message: Message) -> bool:
-    """Whether it is the last of several; a message that is no part of several is not."""
+    """Return whether it is the last of several; a message that is no part of several is not."""
     found = seq(message)
     return found is not None and found[0] == found[1] >= 1
 
@@ -213,12 +213,12 @@ def addresses(message: Message) -> tuple[tuple[int, str], ...]:
 
 
 def address(message: Message) -> Address:
-    """Where the message goes: the first row of each kind counts."""
+    """Return where the message goes: the first row of each kind counts."""
     return address_from_pairs(addresses(message))
 
 
 def source_address(message: Message) -> Address:
-    """Where the message comes from: the first row of each kind counts."""
+    """Return where the message comes from: the first row of each kind counts."""
     rows = _all(message, layout.SourceAddress)
     return address_from_pairs((row.kind, row.value) for row in rows)
 
@@ -227,7 +227,7 @@ def source_address(message: Message) -> Address:
 
 
 def ordered(message: Message) -> Message:
-    """The same rows, head rows first; rows of neither class go with the body."""
+    """Return the same rows, head rows first; rows of neither class go with the body."""
     head = [row for row in message.rows if row_type(row) in HEAD_ROWS]
     rest = [row for row in message.rows if row_type(row) not in HEAD_ROWS]
     return Message(rows=(*head, *rest))
@@ -314,7 +314,7 @@ def reply(
     rows: Iterable[Row] = (),
     revision: Revision = "lines",
 ) -> Message:
-    """The answer to a message, with what a response must carry back.
+    """Return the answer to a message, with what a response must carry back.
 
     RESP comes first, then ERROR and the head rows among `rows`, then what is copied in the order of
     the request, then the other `rows`. Revision lines moves head rows before body rows.

@@ -36,11 +36,11 @@ _REST: Final = BODY | {OpaqueRow}
 
 
 def reply_to(message: Message, rows: Iterable[Row] = (), error: str | None = None) -> Message:
-    """The answer to a message: what must be carried back, and `rows`."""
+    """Return the answer to a message: what must be carried back, and `rows`."""
     head: list[Row] = [_RESP] if error is None else [_RESP, Error(value=error)]
     carried: list[Row] = []
     rest: list[Row] = []
-    row: Any  # told apart by its class, looked up once
+    row: Any  # distinguished by its class, looked up once
     for row in rows:
         (rest if type(row) in _REST else head).append(row)
     for row in message.rows:

@@ -113,7 +113,7 @@ class Requests(Session):
         error: str | None = None,
         seq: Numbers | None = None,
     ) -> None:
-        """Answers a call; with `seq` one of several parts, the last when both numbers are equal."""
+        """Answer a call; with `seq` one of several parts, the last when both numbers are equal."""
         wanted = self._open.get(call)
         if wanted is None:
             raise SessionError("bad_state", "this call is not waiting for a reply")
@@ -143,14 +143,14 @@ class Requests(Session):
     # -- bytes -------------------------------------------------------------------------------
 
     def _encoded(self, message: Message) -> bytes:
-        """The bytes of a message of the application, head rows first."""
+        """Return the bytes of a message of the application, head rows first."""
         in_order = self._originated(message.rows)
         return self._limited(self._bytes_of(message if in_order else ordered(message)))
 
     def _originated(self, rows: Iterable[Row]) -> bool:
-        """Whether head rows come first. Rows that nobody may originate raise (section 8)."""
+        """Return whether head rows come first. Rows that nobody may originate raise (section 8)."""
         body, in_order = False, True
-        row: Any  # told apart by its class, looked up once
+        row: Any  # distinguished by its class, looked up once
         for row in rows:
             kind = type(row)
             if kind is OpaqueRow:
@@ -193,7 +193,7 @@ class Requests(Session):
 
     @abstractmethod
     def _take(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
-        """Acts on a message that has passed the gates."""
+        """Act on a message that has passed the gates."""
 
     def _scan(self, buf: bytearray) -> None:
         try:
@@ -247,7 +247,7 @@ class Requests(Session):
             self._write(self._bytes_of(reply_to(message, error=text)))
 
     def _warn(self, code: str, text: str) -> None:
-        """Something is dropped, and nobody is told but the application."""
+        """Report something that was dropped to the application, not to the peer."""
         self.warnings[code] += 1
         self._fail(code, detail=text, fatal=False)
 
@@ -327,7 +327,7 @@ class Requests(Session):
     # -- time and the end --------------------------------------------------------------------
 
     def _wake_by(self, name: str, at: float) -> None:
-        """Lets a timer act at that time or before; acting early is harmless, acting late is not."""
+        """Let a timer act at that time or before; acting early is harmless, acting late is not."""
         due = self.timers.at(name)
         if due is None or at < due:
             self.timers.set(name, at)
@@ -349,9 +349,9 @@ class Requests(Session):
                 self.timers.set("parts", due)
                 return
             del self._gathering[number]
-            told = self._parts.refused(number)
+            refused = self._parts.refused(number)
             self._parts.drop(number)
-            if not told:
+            if not refused:
                 summary = summarize(message, self.options.revision)
                 self._decline(message, summary, "timeout", f"no further part of {number}")
 

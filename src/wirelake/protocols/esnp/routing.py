@@ -60,7 +60,7 @@ class Router:
         self._name = name.encode()
 
     def outward(self, raw: bytes, channel: int) -> bytes:
-        """A message of a channel, ready to be passed on: its own rows, then ours.
+        """Return a message of a channel, ready to be passed on: its own rows, then ours.
 
         A row with our name that the message already has is not ours: it is taken out.
         """
@@ -70,7 +70,7 @@ class Router:
         return inner[: -len(_END)] + added
 
     def homeward(self, raw: bytes) -> tuple[int | None, bytes]:
-        """The channel that a response belongs to, and the response without our row.
+        """Return the channel that a response belongs to, and the response without our row.
 
         None when it has no row of ours, or one that holds no number: it cannot be delivered.
         """
@@ -78,7 +78,7 @@ class Router:
         return channel, inner
 
     def _without_ours(self, raw: bytes) -> tuple[bytes, int | None]:
-        """Raises DecodeError when `raw` is not one whole message."""
+        """Raise DecodeError when `raw` is not one whole message."""
         try:
             end = codec_seed.scan_message(raw, 0, len(raw), len(raw)) if raw else 0
         except NeedMore:
@@ -110,7 +110,7 @@ class Router:
 
 
 def _channel(row: bytes, value: bytes) -> int | None:
-    """The number in a row of ours, as a Var or as the original's bare varint.
+    """Return the number in a row of ours, as a Var or as the original's bare varint.
 
     The two cannot be confused: a Var has its type before the number, so it is longer than a varint
     whose first byte is that type.

@@ -4,7 +4,7 @@ Parts are gathered by message id and handed on in the order of their numbers, fr
 is the one whose number is its maximum. A reply is handed on part by part; a request when it is
 whole, because nobody can begin with half a question.
 
-A sequence that breaks a rule is refused once: its remaining parts are swallowed up to the last.
+A sequence that breaks a rule is refused once: its remaining parts are discarded up to the last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Part: TypeAlias = tuple[Message, bytes, bool]
 
 
 def in_range(numbers: Numbers) -> bool:
-    """Whether a part can have these numbers."""
+    """Return whether a part can have these numbers."""
     current, maximum = numbers
     return current >= 1 and (maximum == 0 or current <= maximum)
 
@@ -59,7 +59,7 @@ class Sequences:
         return key in self._open
 
     def add(self, key: int, numbers: Numbers, message: Message, raw: bytes) -> list[Part]:
-        """Takes a part; returns those that can be handed on now, in order.
+        """Take a part; return those that can be delivered now, in order.
 
         DecodeError when the part cannot be one: the sequence is as it was before.
         """
@@ -106,22 +106,22 @@ class Sequences:
         self.held_bytes -= size
 
     def refuse(self, key: int) -> None:
-        """Forgets what has come of a sequence, and swallows what is still to come."""
+        """Forget a sequence, and discard the parts that are still to come."""
         self.drop(key)
         self._open[key] = _Sequence()
         self._open[key].refused = True
 
     def refused(self, key: int) -> bool:
-        """Whether the rest of this sequence is being swallowed."""
+        """Return whether the rest of this sequence is being discarded."""
         return key in self._open and self._open[key].refused
 
     def drop(self, key: int) -> None:
-        """Forgets a sequence; one that does not exist is no error."""
+        """Forget a sequence; one that does not exist is no error."""
         sequence = self._open.pop(key, None)
         if sequence is not None:
             self.held_bytes -= sequence.size
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Forget all."""
         self._open.clear()
         self.held_bytes = 0

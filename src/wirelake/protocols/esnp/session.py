@@ -99,7 +99,7 @@ class EsnpSession(FastPathRequests):
         return len(self._calls)
 
     def new_id(self) -> int:
-        """An id that no call of ours under way has; 0 is never given."""
+        """Return an id that no call of ours under way has; 0 is never given."""
         number = self._next_id
         while number in self._calls:
             number = number % _LAST_ID + 1
@@ -116,10 +116,10 @@ class EsnpSession(FastPathRequests):
         seq: Numbers | None = None,
         number: int | None = None,
     ) -> int:
-        """Sends a call (or, with FlagType.INFO, an info) and returns its id.
+        """Send a call (or, with FlagType.INFO, an info) and return its id.
 
         In several messages: `seq` numbers each, and `number`, which the first returned, ties them
-        together. The time begins anew with each.
+        together. The timeout restarts with each.
         """
         number = self.new_id() if number is None else number
         head: list[Row] = [Flag(value=flag), *(Flag(value=each) for each in more_flags)]
@@ -133,7 +133,7 @@ class EsnpSession(FastPathRequests):
     def request_to(
         self, where: str | Address, rows: Iterable[Row] = (), *, timeout_s: float | None = None
     ) -> int:
-        """Sends a call to an address, or to an `esnp://` URL, whose `to` is the time to wait.
+        """Send a call to an address, or to an `esnp://` URL, whose `to` is the time to wait.
 
         `to` and what a URL has beside the address are the caller's and are not sent. A HOST is
         sent when it is named; whether this connection leads there is for the caller to see to.
@@ -154,7 +154,7 @@ class EsnpSession(FastPathRequests):
             raise SessionError(error.code, str(error)) from error
 
     def announce(self, rows: Iterable[Row]) -> None:
-        """Sends an event."""
+        """Send an event."""
         self.send(Message(rows=(Flag(value=FlagType.EVENT), *self._version_row, *rows)))
 
     @property
@@ -162,7 +162,7 @@ class EsnpSession(FastPathRequests):
         return () if self.options.version is None else (self.options.version,)
 
     def send(self, message: Message, *, timeout_s: float | None = None) -> None:
-        """Sends a message as it is, head rows first. A request or an info becomes a call."""
+        """Send a message as it is, head rows first. A request or an info becomes a call."""
         self._must("send")
         summary = summarize(message, self.options.revision)
         if summary.kind in ANSWERS:
@@ -180,7 +180,7 @@ class EsnpSession(FastPathRequests):
         self._write(self._whole(raw))
 
     def close(self, reason: str = "done") -> None:
-        """Ends the connection; calls under way fail."""
+        """End the connection; calls under way fail."""
         self._close(reason, Side.LOCAL, clean=not self._calls and not self.pending)
 
     def _start(self, summary: MessageSummary, timeout_s: float | None) -> None:

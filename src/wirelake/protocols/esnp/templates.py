@@ -231,7 +231,7 @@ class HeadTemplate(msgspec.Struct, gc=False, eq=False):
     """How often `fast_body` was set: learning does not pay if every body is different."""
 
     def is_of(self, message: Message, data: bytes) -> bool:
-        """Whether this is the whole head of a message whose bytes are `data`."""
+        """Return whether this is the whole head of a message whose bytes are `data`."""
         if not (data.startswith(self.before) and data.startswith(self.after, self.after_at)):
             return False
         body = message.rows[len(self.rows) :]

@@ -39,7 +39,7 @@ _DEPTH: Final = 64
 
 
 def var_of(value: object, depth: int = 0) -> Var:
-    """The Var of a Python value; EncodeError for one that has none."""
+    """Return the Var of a Python value; EncodeError for one that has none."""
     kind = type(value)
     if kind is int:
         return Var(type=_integer(value), value=value)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def _integer(number: int) -> int:
 
 
 def value_of(var: Var) -> Any:
-    """The Python value: a Map is a dict, a List a list."""
+    """Return the Python value: a Map is a dict, a List a list."""
     kind, value = var.type, var.value
     if kind not in _NESTED:
         return value
@@ -86,12 +86,12 @@ def value_of(var: Var) -> Any:
 
 
 def data_rows(values: Mapping[str, object]) -> tuple[Data, ...]:
-    """A DATA row for each value."""
+    """Return a DATA row for each value."""
     return tuple([Data(name=name, value=var_of(value)) for name, value in values.items()])
 
 
 def values_of(rows: Iterable[Row]) -> dict[str, Any]:
-    """The values of DATA rows by name; the first row of a name counts."""
+    """Return the values of DATA rows by name; the first row of a name counts."""
     found: dict[str, Any] = {}
     for row in rows:
         if type(row) is Data and row.name not in found:

@@ -158,7 +158,7 @@ class ClientSession(Endpoint):
     # -- the application's side --------------------------------------------------------------
 
     def connect(self) -> None:
-        """Says SYN, or reSYN with a ticket that is not too old."""
+        """Send SYN, or reSYN with a ticket that is not too old."""
         ticket = self._ticket
         if ticket is not None and self.now >= ticket.since + LIFETIME_LIMIT_S:
             ticket = self._ticket = None
@@ -174,7 +174,7 @@ class ClientSession(Endpoint):
         self.timers.set("handshake", self.now + self.options.handshake_deadline_s)
 
     def send(self, request: Request) -> int:
-        """Asks the server; gives the Seq that the answer will name."""
+        """Send a request; return the Seq that the response will name."""
         self._check_talking()
         if not request.business_cmd:
             raise SessionError("bad_value", "Business CMD 0 is reserved for the connection itself")
@@ -188,16 +188,16 @@ class ClientSession(Endpoint):
         due = self.timers.at("request")
         if due is None or deadline < due:
             self.timers.set("request", deadline)
-        self._rekey_when_worn_out()
+        self._rekey_if_due()
         return seq
 
     def ping(self) -> int:
-        """Says PIN; gives its Ping Number."""
+        """Send PIN; return its Ping Number."""
         self._check_talking()
         if len(self._pings) >= MAX_PINGS:
             raise SessionError("too_busy", f"{MAX_PINGS} PINs are unanswered")
         number = self._ping()
-        self._rekey_when_worn_out()
+        self._rekey_if_due()
         return number
 
     def again(self, now: float) -> ClientSession:
@@ -210,8 +210,8 @@ class ClientSession(Endpoint):
         if self.state not in {"open", "confirming"}:
             raise SessionError("bad_state", f"cannot send in state {self.state}")
 
-    def _rekey_when_worn_out(self) -> None:
-        if self.state != CLOSED and self._worn_out():
+    def _rekey_if_due(self) -> None:
+        if self.state != CLOSED and self._keys_used_up():
             self._rekey()
 
     def _nothing_open(self) -> bool:
@@ -304,7 +304,7 @@ class ClientSession(Endpoint):
     def _take_err(self, err: Err, reply_to: int | None, trusted: bool) -> None:
         resuming = self.state == "resuming" or (self.state == "confirming" and trusted)
         if resuming and err.error_number == ErrorNumber.SESSION_UNKNOWN:
-            self._ticket = None  # rule 15: begin anew, in the same mode
+            self._ticket = None  # rule 15: start over in the same mode
         super()._take_err(err, reply_to, trusted)
 
     def _refuse(self, error: DecodeError) -> None:
@@ -327,7 +327,7 @@ class ClientSession(Endpoint):
             self._emit(RequestFailed(seq, err.business_cmd, err.error_number))
 
     def _match(self, reply_to: int | None, cmd: int) -> int | None:
-        """The request that an answer belongs to, which is then done (rule 12)."""
+        """Return the request that an answer belongs to, which is then done (rule 12)."""
         seq = reply_to
         if seq is None:
             seq = next((s for s, asked in self._asked.items() if asked.business_cmd == cmd), None)
@@ -385,7 +385,7 @@ class ClientSession(Endpoint):
         if name == "heartbeat":
             if len(self._pings) < MAX_PINGS:
                 self._ping()
-                self._rekey_when_worn_out()
+                self._rekey_if_due()
             else:
                 self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
         elif name == "pon":

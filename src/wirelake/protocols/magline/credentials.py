@@ -96,7 +96,7 @@ class ServerKeys:
             raise EncodeError("bad_config", "keys", detail=detail)
 
     def find(self, key_id: bytes | None) -> Chosen:
-        """The key of a SYN, by its KEY_ID; without one the mode is anonymous."""
+        """Return the key of a SYN, by its KEY_ID; without one the mode is anonymous."""
         chosen = self._by_id.get(key_id)
         if chosen is None:
             raise DecodeError("handshake_failed", "frame.key_id")

@@ -123,14 +123,14 @@ class Endpoint(Session):
     # -- the application's side --------------------------------------------------------------
 
     def close(self, reason: int = Reason.NORMAL) -> None:
-        """Says FIN and ends the connection; the peer does not answer (S9)."""
+        """Send FIN and end the connection; the peer does not answer (S9)."""
         self._check_open()
         if not is_reason(reason):
             raise SessionError("bad_value", f"invalid FIN reason {reason}")
         self._finish(reason, reason_name(reason), clean=self._nothing_open())
 
     def abort(self, error_number: int, reason: int = Reason.INTERNAL) -> None:
-        """Says that the connection failed (ERR, then FIN) and ends it (S2-2)."""
+        """Send ERR and FIN, and end the connection (S2-2)."""
         self._check_open()
         if not (is_error_number(error_number) and is_reason(reason)):
             raise SessionError(
@@ -193,11 +193,11 @@ class Endpoint(Session):
         except DecodeError as error:
             error.offset = pos
             raise
-        if self.state != CLOSED and self._worn_out():
+        if self.state != CLOSED and self._keys_used_up():
             self._rekey()
 
     def _verify(self, message: Frame, frame: bytes) -> tuple[bool, bytes]:
-        """Whether the frame is surely the peer's, and its plaintext."""
+        """Return whether the frame is surely the peer's, and its plaintext."""
         opener = self._opener
         if opener is None:
             if message.auth is not None:  # a tag that is present must be right
@@ -212,7 +212,7 @@ class Endpoint(Session):
         return False, b""
 
     def _illegal(self, body: Any) -> str:  # noqa: ARG002 - a role may look at it
-        """The code for a command that the table forbids."""
+        """Return the code for a command that the table forbids."""
         return "bad_state"
 
     def _verified(self, body: Any, trusted: bool) -> None:
@@ -220,7 +220,7 @@ class Endpoint(Session):
 
     @abstractmethod
     def _take(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
-        """Acts on a frame."""
+        """Act on a frame."""
 
     @abstractmethod
     def _take_request_error(self, err: Err, reply_to: int | None) -> None:
@@ -263,7 +263,7 @@ class Endpoint(Session):
     def _put(
         self, body: Err | Pin | Pon | Fin | Req | Rep | Psh, *, reply_to: int | None = None
     ) -> int:
-        """Writes a frame with the next Seq, sealed as its command wants; gives that Seq.
+        """Write a frame with the next Seq, sealed as its command requires; return that Seq.
 
         What cannot be written leaves everything as it was, so that no Seq is missing.
         """
@@ -300,7 +300,7 @@ class Endpoint(Session):
 
     @abstractmethod
     def _nothing_open(self) -> bool:
-        """Whether no request waits for its answer."""
+        """Return whether no request waits for its answer."""
 
     # -- keys --------------------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ class Endpoint(Session):
             }
         )
 
-    def _worn_out(self) -> bool:
+    def _keys_used_up(self) -> bool:
         """Whether a direction has used up its keys. The sender stops first, with room for ERR and
         FIN; the receiver only when the sender did not."""
         limits = self._limits

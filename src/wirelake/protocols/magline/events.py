@@ -1,4 +1,4 @@
-"""What a magline application says and hears: messages to send, events that come back (seed 003 §3).
+"""Messages that a magline application sends, and the events of a session (seed 003 §3).
 
 Messages are what `send` takes; they carry plaintext, and the session puts them into frames. Events
 are what `events()` gives, beside `Failed` and `Closed` of every protocol.
@@ -113,7 +113,7 @@ class Refused(Event, frozen=True, gc=False):
 
 
 class Finished(Event, frozen=True, gc=False):
-    """The peer says FIN. Without a tag the reason is hearsay (rule 18)."""
+    """The peer sent FIN. Without a tag the reason is not authenticated (rule 18)."""
 
     reason_number: int
     trusted: bool = True
@@ -197,12 +197,12 @@ class Ponged(Event, frozen=True, gc=False):
 
 
 def is_error_number(number: int) -> bool:
-    """Whether an ERR may say this: a listed number, or an application's. 0 is never sent."""
+    """Return whether an ERR may say this: a listed number, or an application's. 0 is never sent."""
     return APPLICATION <= number <= _LARGEST or number in ErrorNumber.__members__.values()
 
 
 def is_reason(number: int) -> bool:
-    """Whether a FIN may say this: a listed reason, or an application's."""
+    """Return whether a FIN may say this: a listed reason, or an application's."""
     return APPLICATION <= number <= _LARGEST or number in Reason.__members__.values()
 
 

@@ -123,7 +123,7 @@ _EXPANDED: Final = tuple(f.name for f in fields(SessionKeys))[5:]
 
 
 def x25519_public(private: bytes) -> bytes:
-    """The public key that belongs to 32 private bytes."""
+    """Return the public key that belongs to 32 private bytes."""
     return _private_key(private).public_key().public_bytes_raw()
 
 
@@ -168,7 +168,7 @@ def client_keys(
     psk: bytes | None = None,
     resumption: bytes | None = None,
 ) -> SessionKeys:
-    """The client's view of the schedule, given its ephemeral key and the two whole frames.
+    """Return the client's view of the schedule, given its ephemeral key and the two whole frames.
 
     The keys are worth nothing until `open_sid` has verified the ACK with them.
     """
@@ -195,7 +195,7 @@ def server_keys(
     psk: bytes | None = None,
     resumption: bytes | None = None,
 ) -> SessionKeys:
-    """The server's view; `ack_clear` is the ACK frame without its last 32 bytes."""
+    """Return the server's view; `ack_clear` is the ACK frame without its last 32 bytes."""
     client_public = _public_in(syn)
     static = static_private
     return derive_keys(
@@ -221,7 +221,7 @@ def derive_keys(
     psk: bytes | None = None,
     resumption: bytes | None = None,
 ) -> SessionKeys:
-    """The key schedule of §4.3 from its inputs; the mode must agree with the secrets given.
+    """Return the key schedule of §4.3 from its inputs; the mode must agree with the secrets given.
 
     While resuming, the psk bit stays in the mode but the resumption secret takes the psk's place.
     """
@@ -306,7 +306,7 @@ def _ack_tag(keys: SessionKeys, ack_clear: bytes, ciphertext: bytes) -> bytes:
 
 
 def resume_sid(syn: bytes) -> bytes | None:
-    """The session id that a SYN wants to resume; None for a plain SYN."""
+    """Return the session id that a SYN wants to resume; None for a plain SYN."""
     at = _binder_offset(syn)
     return None if at is None else syn[at - SID_SIZE : at]
 

@@ -108,7 +108,7 @@ class SeqCounter:
         return None if self.last is None else self.last + 1
 
     def take(self) -> int:
-        """The Seq for the next frame to send; the first is 1."""
+        """Return the Seq for the next frame to send; the first is 1."""
         seq = 1 if self.last is None else self.last + 1
         if seq >= SEQ_LIMIT:
             raise EncodeError("int_range", "seq", detail="resume the session to get new keys")
@@ -154,7 +154,7 @@ def _tag_span(frame: bytes) -> tuple[int, int] | None:
 
 
 def _body_offset(frame: bytes) -> int | None:
-    """Where the body of a data frame begins; None when the frame's lengths contradict it."""
+    """Return where the body of a data frame begins; None when the frame's lengths contradict it."""
     if len(frame) < _HEAD_SIZE or int.from_bytes(frame[12:16], "big") != len(frame) - _HEAD_SIZE:
         return None
     offset = _HEAD_SIZE + int.from_bytes(frame[6:8], "big")
@@ -207,7 +207,7 @@ class RecordCipher:
         return OpenedData(int.from_bytes(frame[body:tag_at], "big"), data, state)
 
     def seal_control(self, frame: bytes) -> bytes:
-        """A control frame with the AUTH option and any tag → the same frame, tagged."""
+        """Return a control frame with the AUTH option and any tag → the same frame, tagged."""
         try:
             span = _tag_span(frame)
         except DecodeError as error:

@@ -67,7 +67,7 @@ class ResumptionStore(Protocol):
         """Its client got further; nothing happens when the session is not known."""
 
     def find(self, session: bytes, now: float) -> ResumptionState | None:
-        """The state that a reSYN may use."""
+        """Return the state that a reSYN may use."""
 
     def begin(self, session: bytes, successor: bytes, binder: bytes, now: float) -> bool:
         """Notes a resumption that waits to be confirmed; False for a copy of an earlier one."""
@@ -81,16 +81,16 @@ class ResumptionStore(Protocol):
         """The connection is gone: the state lives `ttl_s` longer."""
 
     def forget(self, session: bytes) -> None:
-        """Ends a state."""
+        """End a state."""
 
     def revoke(self, principal: str) -> int:
-        """Ends all states of a principal whose credential changed; how many there were."""
+        """End all states of a principal whose credential changed; how many there were."""
 
     def queue(self, session: bytes, push: Push, now: float) -> bool:
-        """Keeps a push for a client that is away; False when the session is not known."""
+        """Keep a push for a client that is away; False when the session is not known."""
 
     def take_queue(self, session: bytes) -> tuple[tuple[Push, ...], int]:
-        """The pushes that waited, oldest first, and how many were dropped."""
+        """Return the pushes that waited, oldest first, and how many were dropped."""
 
 
 class _Entry:
@@ -142,12 +142,12 @@ class MemoryStore:
             self._place(session, entry)
 
     def find(self, session: bytes, now: float) -> ResumptionState | None:
-        """The state that a reSYN may use; one whose time is over is removed."""
+        """Return the state that a reSYN may use; one whose time is over is removed."""
         entry = self._alive(session, now)
         return None if entry is None else entry.state
 
     def begin(self, session: bytes, successor: bytes, binder: bytes, now: float) -> bool:
-        """The newest resumption is the one that waits; a binder that was seen is a copy."""
+        """Return the newest resumption is the one that waits; a binder that was seen is a copy."""
         entry = self._alive(session, now)
         if entry is None or binder in entry.tried:
             return False
@@ -171,18 +171,18 @@ class MemoryStore:
         return state
 
     def disconnect(self, session: bytes, now: float) -> None:
-        """Lets the state live `ttl_s` longer, but never past its 24 hours."""
+        """Let the state live `ttl_s` longer, but never past its 24 hours."""
         entry = self._remove(session)
         if entry is not None:
             entry.ends = min(entry.ends, now + self.options.ttl_s)
             self._place(session, entry)
 
     def forget(self, session: bytes) -> None:
-        """Ends a state."""
+        """End a state."""
         self._remove(session)
 
     def revoke(self, principal: str) -> int:
-        """Ends all states of a principal; resumptions that wait for them fail as well."""
+        """End all states of a principal; resumptions that wait for them fail as well."""
         count = 0
         for held in (self._ready, self._unready):
             doomed = [each for each, entry in held.items() if entry.state.principal == principal]
@@ -192,7 +192,7 @@ class MemoryStore:
         return count
 
     def expire(self, now: float) -> int:
-        """Removes every state whose time is over; how many there were."""
+        """Remove every state whose time is over; how many there were."""
         count = 0
         for held in (self._ready, self._unready):
             over = [session for session, entry in held.items() if entry.ends <= now]
@@ -202,7 +202,7 @@ class MemoryStore:
         return count
 
     def queue(self, session: bytes, push: Push, now: float) -> bool:
-        """Keeps a push, and drops the oldest when there are too many or too large ones."""
+        """Keep a push, and drops the oldest when there are too many or too large ones."""
         entry = self._alive(session, now)
         if entry is None:
             return False

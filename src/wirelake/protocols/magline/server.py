@@ -175,7 +175,7 @@ class ServerSession(Endpoint):
     # -- the application's side --------------------------------------------------------------
 
     def send(self, message: _Answer) -> None:
-        """Answers a request, or pushes."""
+        """Answer a request, or push."""
         self._check_open()
         if isinstance(message, Push):
             self._push(message)
@@ -183,18 +183,18 @@ class ServerSession(Endpoint):
             self._reply(message)
         else:
             self._answer_failure(message)
-        if self.state != CLOSED and self._worn_out():
+        if self.state != CLOSED and self._keys_used_up():
             self._rekey()
 
     def identify(self, principal: str) -> None:
-        """Says whose connection this is; resuming keeps it, `revoke` ends it (§6)."""
+        """Send whose connection this is; resuming keeps it, `revoke` ends it (§6)."""
         if self.state in {"new", "confirming", CLOSED}:
             raise SessionError("bad_state", f"cannot identify a client in state {self.state}")
         self.principal = principal
         self._keep(principal=principal)
 
     def close(self, reason: int = Reason.NORMAL, *, resumable: bool = True) -> None:
-        """Says FIN and ends the connection; `resumable` False ends the session as well."""
+        """Send FIN and end the connection; `resumable` False ends the session as well."""
         kept, self._resumable = self._resumable, resumable
         try:
             super().close(reason)
@@ -350,7 +350,7 @@ class ServerSession(Endpoint):
         return state
 
     def _same_key(self, state: ResumptionState, key_id: bytes | None) -> Chosen:
-        """A session is resumed with the key it began with, if that is still in use."""
+        """Return a session is resumed with the key it began with, if that is still in use."""
         try:
             chosen = self._keys.find(key_id)
         except DecodeError:
@@ -426,13 +426,13 @@ class ServerSession(Endpoint):
                 self._push(push)
             except SessionError as error:  # nobody looked at it when it was queued
                 self._fail(error.code, Side.LOCAL, detail=error.detail, fatal=False)
-            if self._worn_out():
+            if self._keys_used_up():
                 self._rekey()
 
     # -- the end -----------------------------------------------------------------------------
 
     def _finish(self, reason: int, name: str, *, clean: bool) -> None:
-        if reason == Reason.AUTH:  # who failed to authenticate begins anew
+        if reason == Reason.AUTH:  # a peer that failed to authenticate starts over
             self._resumable = False
         super()._finish(reason, name, clean=clean)
 
@@ -463,7 +463,7 @@ class ServerSession(Endpoint):
 def _derive(
     chosen: Chosen, private: bytes, syn: bytes, ack_clear: bytes, old: ResumptionState | None
 ) -> SessionKeys:
-    """The keys of the connection; while resuming, the old secret stands for the psk."""
+    """Return the keys of the connection; while resuming, the old secret stands for the psk."""
     mode = chosen.mode if old is None else chosen.mode | Mode.RESUME
     return server_keys(
         mode=mode,

@@ -142,7 +142,7 @@ def _read_bytes(data: bytes, pos: int, end: int, field: str) -> tuple[bytes, int
 
 
 def encode_body(body: BodyValue | tuple[BodyValue, ...]) -> bytes:
-    """The bytes of a value, or of the parameters of a call. Raises EncodeError only."""
+    """Return the bytes of a value, or of the parameters of a call. Raises EncodeError only."""
     try:
         if isinstance(body, BodyValue):
             return bytes([BodyType(body.type)]) + _write(body)

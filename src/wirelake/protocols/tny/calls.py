@@ -31,7 +31,7 @@ def answered_id(request: Message) -> int:
             try:
                 header = decode_header(data)
             except DecodeError:
-                continue  # a header that does not decode spoils nothing else (§2)
+                continue  # other headers are unaffected (§2)
             if isinstance(header, OriginalMessageIdHeader):
                 return header.message_id
     return request.id
@@ -98,7 +98,7 @@ class Calls:
         return None
 
     def expire(self, now: float) -> list[Message]:
-        """The requests whose time is up, oldest deadline first; they wait no more."""
+        """Return the requests whose time is up, oldest deadline first; they wait no more."""
         expired: list[_Call] = []
         for key, calls in list(self._waiting.items()):
             left = [call for call in calls if call.deadline > now]
@@ -114,13 +114,13 @@ class Calls:
         return [call.request for call in expired]
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline."""
+        """Return the earliest deadline."""
         return min(
             (call.deadline for calls in self._waiting.values() for call in calls), default=None
         )
 
     def drain(self) -> list[Message]:
-        """All requests, in the order of their ids; none waits any more."""
+        """Return all requests, in the order of their ids; none waits any more."""
         left = [call.request for calls in self._waiting.values() for call in calls]
         self._waiting.clear()
         self._count = 0

@@ -65,7 +65,7 @@ class Endpoint(Sender):
             super()._parse(buf)
 
     def _parse_plain(self, buf: bytes) -> int:
-        """Acts on the plain packets that `buf` begins with; where they stop."""
+        """Act on the plain packets that `buf` begins with; where they stop."""
         pos, end, state = 0, len(buf), self.state
         if self._table[state].get("receive message") != state:
             return 0
@@ -153,7 +153,7 @@ class Endpoint(Sender):
             self._events.append(Requested(message, self._decoded(message)))
 
     def _accepts(self, request: Message) -> bool:
-        """Whether a request may wait for its answer; one too many is refused at once."""
+        """Return whether a request may wait for its answer; one too many is refused at once."""
         if self._asked_count >= self.options.max_pending:
             self._note("too_busy", detail=f"{self._asked_count} requests wait")
             self._send_own(self._response(request, ResultCode.SERVER_ERROR))
@@ -185,7 +185,9 @@ class Endpoint(Sender):
         for data in message.headers:
             try:
                 headers.append(decode_header(data))
-            except DecodeError as error:  # it spoils nothing else, and its bytes are kept (§2)
+            except (
+                DecodeError
+            ) as error:  # other headers are unaffected, and its bytes are kept (§2)
                 self._note(error.code, field=error.field, detail=error.detail)
         return tuple(headers)
 

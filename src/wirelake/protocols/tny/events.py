@@ -76,7 +76,7 @@ class Ponged(Event, frozen=True, gc=False):
 
 
 class DialectSeen(Event, frozen=True, gc=False):
-    """Dialect `auto`: the peer's tick shows what it speaks."""
+    """Dialect `auto`: the peer's tick has shown its dialect."""
 
     dialect: str
 

@@ -71,7 +71,7 @@ CLOSING: Final = frozenset({153, 154, 210, 216, 217, 220, 221, 224, 225, 226})
 
 
 def closes(code: int) -> bool:
-    """Whether a server closes the connection once it has sent this code."""
+    """Return whether a server closes the connection once it has sent this code."""
     return code in CLOSING
 
 
@@ -116,7 +116,7 @@ _WRITERS: Final[dict[type, tuple[int, Callable[[Any], bytes]]]] = {
 
 
 def type_of(header: Header) -> int:
-    """The type number of a header."""
+    """Return the type number of a header."""
     return header.type_id if isinstance(header, OpaqueHeader) else int(_WRITERS[type(header)][0])
 
 
@@ -133,7 +133,7 @@ def decode_header(data: bytes) -> Header:
 
 
 def encode_header(header: Header) -> bytes:
-    """The bytes of a header. Raises EncodeError only."""
+    """Return the bytes of a header. Raises EncodeError only."""
     try:
         if isinstance(header, OpaqueHeader):
             type_id, data = header.type_id, bytes(header.data)
@@ -151,7 +151,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_message(data: bytes, dialect: Dialect = "seed") -> Message:
-    """The message that these bytes are, all of them. Raises DecodeError only."""
+    """Return the message that these bytes are, all of them. Raises DecodeError only."""
     message, stop = PROTOCOL.codec(dialect).read_message(data, 0, len(data))
     if stop != len(data):
         raise DecodeError("trailing_bytes", "message", stop, f"{len(data) - stop} left")
@@ -159,7 +159,7 @@ def decode_message(data: bytes, dialect: Dialect = "seed") -> Message:
 
 
 def encode_message(message: Message, dialect: Dialect = "seed") -> bytes:
-    """The bytes of a message. Raises EncodeError only."""
+    """Return the bytes of a message. Raises EncodeError only."""
     try:
         return cast(bytes, PROTOCOL.codec(dialect).write_message(message))
     except (AttributeError, TypeError, ValueError) as error:

@@ -6,7 +6,7 @@ head of the next packet, and it was a tick of the original; anything else is a l
 many bytes are skipped. This is unambiguous, because `tny.` as a length is 779 MB.
 
 Messages themselves do not betray their dialect: in `auto` they are read and written as seed until
-a tick shows that the peer speaks upstream.
+a tick shows that the peer uses upstream.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _TICKS: Final = {
 
 
 class DialectState:
-    """Which dialect a connection speaks now; both directions share it."""
+    """The current dialect of a connection, shared by both directions."""
 
     __slots__ = ("auto", "changed", "codec", "current", "seen")
 
@@ -144,7 +144,7 @@ class PacketReader:
         return self._limit if self._limit is not None else PAYLOAD_LIMITS[self._dialect.current]
 
     def accept(self, limit: int | None) -> None:
-        """Changes the largest payload; None for the dialect's own."""
+        """Change the largest payload; None for the dialect's own."""
         self._limit = limit
 
     def frame(self, buf: bytes, pos: int, end: int) -> tuple[Packet | object, int]:
@@ -178,7 +178,7 @@ class PacketReader:
         return message, stop
 
     def open(self, packet: Packet, pos: int, stop: int) -> Message:
-        """The Message in a packet that begins at `pos` and stops at `stop`."""
+        """Return the Message in a packet that begins at `pos` and stops at `stop`."""
         envelope = cast(Envelope, packet.body)
         content = envelope.content
         start = stop - len(content)
@@ -241,7 +241,7 @@ class PacketReader:
         return _TICKS[kind], stop
 
     def _head_follows(self, buf: bytes, pos: int, end: int) -> bool:
-        """Whether the tick before `pos` was one of the original."""
+        """Return whether the tick before `pos` was one of the original."""
         if end - pos < _LENGTH:
             raise NeedMore(_LENGTH - (end - pos))
         if not buf.startswith(_MAGIC, pos):
@@ -257,7 +257,7 @@ class PacketReader:
         self._dialect.detected("seed")
 
     def _undefined_type(self, buf: bytes, pos: int, end: int) -> tuple[Packet, int]:
-        """A packet of type 3 as the original reads it: a message."""
+        """Return a packet of type 3 as the original reads it: a message."""
         bits = buf[pos + 4]
         body, stop = self._dialect.codec.decode_envelope(buf, pos + _HEAD, end, self.limit)
         packet = Packet(
@@ -274,7 +274,7 @@ _UNDEFINED: Final = 3
 
 
 def _type_at(buf: bytes, pos: int, end: int) -> int | None:
-    """The type of the packet at `pos`; None when it has not come so far, or is no packet."""
+    """Return the type of the packet at `pos`; None when it has not come so far, or is no packet."""
     return buf[pos + 4] & 3 if end - pos >= _HEAD and buf.startswith(_MAGIC, pos) else None
 
 
@@ -338,14 +338,14 @@ class PacketWriter:
         return number
 
     def message(self, message: Message, access_id: int) -> bytes:
-        """A packet with the next number; the first one's access id stays (§3)."""
+        """Return a packet with the next number; the first one's access id stays (§3)."""
         try:
             return self.content(self._dialect.codec.write_message(message), access_id)
         except EncodeError as error:
             raise SessionError(error.code, str(error)) from error
 
     def content(self, plain: bytes, access_id: int) -> bytes:
-        """The same for a Message that is bytes already. EncodeError too."""
+        """Return the same for a Message that is bytes already. EncodeError too."""
         if len(plain) > self._surely_fits:
             self._check_size(access_id, plain)
         number = self._context.write_plain()

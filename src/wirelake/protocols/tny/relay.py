@@ -71,11 +71,11 @@ class ReconnectSchedule:
         self._attempt = 0
 
     def next_delay_s(self) -> int:
-        """The delay before the next attempt."""
+        """Return the delay before the next attempt."""
         delay = RECONNECT_DELAYS_S[self._attempt % len(RECONNECT_DELAYS_S)]
         self._attempt += 1
         return delay
 
     def succeeded(self) -> None:
-        """The schedule begins anew."""
+        """Restart the schedule."""
         self._attempt = 0

@@ -32,7 +32,7 @@ class TunnelKey(NamedTuple):
 
 
 class LinkUp(Event, frozen=True, gc=False):
-    """The link of this gateway is open: tunnels may use it. The link's key is not told."""
+    """The link of this gateway is open for tunnels. The event does not contain the link's key."""
 
     service: str
     instance: int

@@ -74,7 +74,7 @@ class GatewayTunnels:
         return [link for links in self._links.values() for link in links]
 
     def key(self, tunnel_id: int) -> TunnelKey:
-        """The key of a user's tunnel."""
+        """Return the key of a user's tunnel."""
         return TunnelKey(self.instance_id, tunnel_id)
 
     def link_of(self, service: str, tunnel_id: int) -> GatewayLink | None:
@@ -82,7 +82,7 @@ class GatewayTunnels:
         return self._tunnels.get(self.key(tunnel_id), {}).get(service)
 
     def has(self, service: str, key: TunnelKey) -> bool:
-        """Whether there is such a tunnel, with a link or without."""
+        """Return whether there is such a tunnel, with a link or without."""
         return service in self._tunnels.get(key, ())
 
     # -- the user's side ---------------------------------------------------------------------
@@ -110,7 +110,7 @@ class GatewayTunnels:
     def relay(
         self, service: str, tunnel_id: int, message: Message | bytes, now: float | None = None
     ) -> ResultCode:
-        """A message from the user; need not wait for TUNNEL_CONNECTED."""
+        """Return a message from the user; need not wait for TUNNEL_CONNECTED."""
         key = self.key(tunnel_id)
         if not self.has(service, key):
             raise SessionError("bad_state", f"no tunnel of user {tunnel_id} to {service}")
@@ -173,7 +173,7 @@ class GatewayTunnels:
             link.happened(TunnelClosed(key, "refused"))
 
     def _in_order(self, key: TunnelKey) -> TunnelKey:
-        """The original writes the ids of TUNNEL_CONNECTED the other way round (§8.7)."""
+        """Return the original writes the ids of TUNNEL_CONNECTED the other way round (§8.7)."""
         swapped = TunnelKey(key.tunnel_id, key.instance_id)
         return swapped if swapped.instance_id == self.instance_id else key
 
@@ -202,7 +202,7 @@ class GatewayTunnels:
     # -- tunnels -----------------------------------------------------------------------------
 
     def _pick(self, service: str) -> GatewayLink | None:
-        """The next link of a service that can take a tunnel, in turn."""
+        """Return the next link of a service that can take a tunnel, in turn."""
         links = self._links.get(service, [])
         for index, link in enumerate(links):
             if link.active and not link.full:
@@ -301,7 +301,7 @@ class GatewayLink(RelayLink):
         self.gateway.link_lost(self)
 
     def put_switch(self, key: TunnelKey) -> None:
-        """Moves a tunnel here: TUNNEL_SWITCH_LINK; in dialect upstream the original's form of it, a
+        """Move a tunnel here: TUNNEL_SWITCH_LINK; in dialect upstream the original's form of it, a
         TUNNEL_CONNECT that has ids only (§8.8)."""
         if self.options.dialect == "upstream":
             ids = self._codec.write_tunnel_switch_link(TunnelSwitchLink(**key._asdict()))

@@ -8,8 +8,8 @@
     TUNNEL_…                      ⇄
     LINK_CLOSE                    ⇄  LINK_CLOSE
 
-LINK_OPEN authenticates nobody: whoever reaches the listener may claim any service and instance.
-Keeping others away (loopback, an allow-list, mutual TLS) is the shell's work.
+LINK_OPEN authenticates nobody: any peer of the listener may claim any service and instance. Access
+control (loopback, an allow-list, mutual TLS) is up to the shell.
 
 There is no packet for errors: what breaks a rule closes the link. This file has what both ends
 share; `relay_gateway.py` and `relay_server.py` have the ends, with the tunnels that each keeps.
@@ -138,18 +138,18 @@ class RelayLink(Session):
     # -- the application's side --------------------------------------------------------------
 
     def send(self, arguments: Arguments, now: float | None = None) -> None:
-        """Sends one packet and keeps no account of tunnels: that is `LinkRegistry`'s work, and
+        """Send one packet without keeping account of tunnels: that is `LinkRegistry`'s work, and
         `GatewayTunnels`'."""
         self._at(now)
         self._need_open()
         self.put(arguments)
 
     def ping(self, now: float | None = None) -> None:
-        """Sends a LINK_PING; a gateway does so by itself."""
+        """Send a LINK_PING; a gateway does so by itself."""
         self.send(LinkPing(), now)
 
     def close(self, reason: str = "done", now: float | None = None) -> None:
-        """Says LINK_CLOSE and waits for the other end's; tunnels go to other links at once."""
+        """Send LINK_CLOSE and wait for the peer's; tunnels move to other links immediately."""
         self._at(now)
         if self.state == "closing":
             return
@@ -164,7 +164,7 @@ class RelayLink(Session):
         self._lose_tunnels()
 
     def relay(self, key: TunnelKey, message: Message | bytes, now: float | None = None) -> None:
-        """Sends a message of a tunnel; bytes, a Message without an envelope, go as they are."""
+        """Send a message of a tunnel; bytes, a Message without an envelope, go as they are."""
         self._at(now)
         self._need_open()
         if isinstance(message, bytes):
@@ -199,7 +199,7 @@ class RelayLink(Session):
         return self._pack_id % _LAST_PACK_ID + 1
 
     def put(self, arguments: Arguments) -> None:
-        """Writes a packet with the next PackId."""
+        """Write a packet with the next PackId."""
         packet = RelayPacket(id=self._next_pack_id(), time=self._time_ms(), arguments=arguments)
         try:
             data: bytes = self._codec.encode_relay_packet(packet)
@@ -208,7 +208,7 @@ class RelayLink(Session):
         self._put_bytes(data)
 
     def put_raw(self, kind: RelayType, arguments: bytes) -> None:
-        """Writes a packet whose arguments are bytes already."""
+        """Write a packet whose arguments are bytes already."""
         head = _HEAD.pack(
             b"rpk", _HEAD.size - 7 + len(arguments), self._next_pack_id(), kind, self._time_ms()
         )

@@ -83,7 +83,7 @@ class LinkRegistry:
         return dict(self._links)
 
     def tunnel(self, key: TunnelKey) -> ServerTunnel | None:
-        """A tunnel, with a link or kept without one."""
+        """Return a tunnel, with a link or kept without one."""
         return self._tunnels.get(key)
 
     @property
@@ -102,7 +102,7 @@ class LinkRegistry:
         return first.lost_at + self.limits.keep_s if first is not None else None
 
     def on_timer(self, now: float) -> None:
-        """Gives up tunnels that no link came for."""
+        """Give up tunnels that no link came for."""
         self._now = max(self._now, now)
         while (due := self.next_timer()) is not None and due <= now:
             key = next(iter(self._lost))
@@ -110,11 +110,11 @@ class LinkRegistry:
             self._events.append(TunnelClosed(key, "expired"))
 
     def relay(self, key: TunnelKey, message: Message | bytes, now: float | None = None) -> None:
-        """Sends a message to a tunnel's user; the bytes are in its link's `to_send`."""
+        """Send a message to a tunnel's user; the bytes are in its link's `to_send`."""
         self._carried(key).relay(key, message, now)
 
     def disconnect(self, key: TunnelKey, now: float | None = None) -> None:
-        """Closes a tunnel from here; one without a link too, if its gateway has another."""
+        """Close a tunnel from here; one without a link too, if its gateway has another."""
         tunnel = self._tunnels.get(key)
         if tunnel is None:
             raise SessionError("bad_state", f"no tunnel {tuple(key)}")
@@ -139,7 +139,7 @@ class LinkRegistry:
     # -- what a link says --------------------------------------------------------------------
 
     def claim(self, name: str, link: ServerLink) -> str | None:
-        """Registers a link; an error code when its id is taken, or there are too many."""
+        """Register a link; an error code when its id is taken, or there are too many."""
         if name in self._links:
             return "bad_state"
         if len(self._links) >= self.limits.max_links:
@@ -208,7 +208,7 @@ class LinkRegistry:
     # -- tunnels -----------------------------------------------------------------------------
 
     def _is_switch(self, link: ServerLink, old: ServerTunnel, found: TunnelConnect) -> bool:
-        """The original switches by a TUNNEL_CONNECT that has ids only (§8.8)."""
+        """Return the original switches by a TUNNEL_CONNECT that has ids only (§8.8)."""
         ids_only = not found.ip and not found.port
         return ids_only and old.link is not link and link.options.dialect != "seed"
 
@@ -234,7 +234,7 @@ class LinkRegistry:
         self._bind(tunnel, link)
 
     def _bind(self, tunnel: ServerTunnel, link: ServerLink) -> None:
-        """Moves a tunnel to a link; if that is closing, the gateway will switch it at once."""
+        """Move a tunnel to a link; if that is closing, the gateway will switch it at once."""
         if tunnel.link is not None:
             tunnel.link.tunnels.discard(tunnel.key)
         if not link.active:

@@ -37,7 +37,7 @@ __all__ = ["Sender"]
 
 
 class Sender(Session):
-    """The half of a `Endpoint` that speaks; it also keeps what both halves share."""
+    """The sending half of an `Endpoint`, with the state that both halves share."""
 
     FIRST: ClassVar[str] = "new"
     options: SessionOptions
@@ -75,7 +75,7 @@ class Sender(Session):
 
     @property
     def dialect(self) -> str:
-        """The dialect that is spoken now; in `auto` the peer's, once it is seen."""
+        """The current dialect; in `auto` the peer's, once it is known."""
         return self._dialect.current
 
     @property
@@ -96,7 +96,7 @@ class Sender(Session):
     # -- the application's side --------------------------------------------------------------
 
     def accept(self, max_payload: int | None) -> None:
-        """Changes how large a payload the peer may send; None for the dialect's own limit. A server
+        """Change how large a payload the peer may send; None for the dialect's own limit. A server
         wants little of a peer that it does not know yet."""
         self._reader.accept(max_payload)
 
@@ -135,7 +135,7 @@ class Sender(Session):
         headers: tuple[bytes, ...] | None = None,
         now: float | None = None,
     ) -> int:
-        """Tells something that wants no answer. Returns its id."""
+        """Return something that wants no answer. Returns its id."""
         self._at(now)
         message = Message(
             id=self.next_id,
@@ -159,7 +159,7 @@ class Sender(Session):
         headers: tuple[bytes, ...] | None = None,
         now: float | None = None,
     ) -> int:
-        """Answers a request on its line. Headers go back as they came, unless others are given."""
+        """Answer a request on its line. Headers go back as they came, unless others are given."""
         self._at(now)
         message = self._response(request, code, body, headers)
         if message.to_message not in self._asked:
@@ -170,7 +170,7 @@ class Sender(Session):
         return message.id
 
     def relay(self, message: Message, raw: bytes, now: float | None = None) -> None:
-        """Sends a response or a push that somebody else has written; `raw` is its bytes."""
+        """Send a response or a push that somebody else has written; `raw` is its bytes."""
         self._at(now)
         if message.mode == Mode.REQUEST:
             raise SessionError(
@@ -193,7 +193,7 @@ class Sender(Session):
     def send(
         self, message: Message, *, timeout_s: float | None = None, now: float | None = None
     ) -> Message:
-        """Sends a message as it is, forward header and all; an id or a time of 0 is filled in."""
+        """Send a message as it is, forward header and all; an id or a time of 0 is filled in."""
         self._at(now)
         is_request = message.mode == Mode.REQUEST
         if is_request and len(self._calls) >= self.options.max_in_flight:
@@ -210,14 +210,14 @@ class Sender(Session):
         return message
 
     def ping(self, now: float | None = None) -> None:
-        """Asks whether the peer is there; it says `Ponged`."""
+        """Ask whether the peer is there; it says `Ponged`."""
         self._at(now)
         self._must("send tick")
         self._owes_tail = False
         self._write(PING[self._dialect.current])
 
     def close(self, reason: str = "done") -> None:
-        """Ends the connection; tny has no word for it, so the transport just closes."""
+        """End the connection; tny has no word for it, so the transport just closes."""
         self._close(reason, Side.LOCAL, clean=not self._calls)
 
     # -- writing -----------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Sender(Session):
         self._written(self._writer.message(message, self._access_id_to_write()), message)
 
     def _access_id_to_write(self) -> int:
-        """The access id to write: the first packet's stays."""
+        """Return the access id to write: the first packet's stays."""
         access_id = self._writer.access_id
         return self._access_id() if access_id is None else access_id
 

@@ -141,7 +141,7 @@ class ServerSession(FastPathRequests):
         )
 
     def fail(self, code: int, request: Message | None = None) -> None:
-        """Says an error: as the response to a request, or else as a push of protocol 0."""
+        """Send an error: as the response to a request, or else as a push of protocol 0."""
         if request is not None:
             self.respond(request, code=code)
         else:

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Dialect = Literal["seed", "upstream"]
-"""`seed` is what the document draws; `upstream` is what the original software speaks."""
+"""`seed` is the document's; `upstream` is that of the original software."""
 
 MAX_SKIP_STEP: Final = 65_536
 """Upper bound of `skip_step`: a packet costs one draw per number skipped, so the step is a cost."""
@@ -111,7 +111,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def djb32(text: str) -> int:
-    """The DJB hash (h * 33 + unit) over UTF-16 units, as a signed 32-bit integer."""
+    """Return the DJB hash (h * 33 + unit) over UTF-16 units, as a signed 32-bit integer."""
     units = text.encode("utf-16-le", "surrogatepass")
     value = 5381
     for low, high in zip(units[::2], units[1::2], strict=True):
@@ -138,11 +138,11 @@ class PacketCodes(msgspec.Struct, frozen=True):
 
     @classmethod
     def start(cls, access_id: int, key: str) -> PacketCodes:
-        """The generator before the first packet, seeded with the hash of the key string."""
+        """Return the generator before the first packet, seeded with the hash of the key string."""
         return cls(access_id, (djb32(key) ^ _LCG_MULTIPLIER) & _LCG_MASK)
 
     def advance(self, number: int) -> PacketCodes:
-        """The generator at `number`: one draw for every number since the present one."""
+        """Return the generator at `number`: one draw for every number since the present one."""
         if number == self.number:
             return self
         state = self.state
@@ -169,7 +169,7 @@ _CRC64_TABLE: Final = _crc64_table()
 
 
 def crc64(data: bytes) -> int:
-    """The original's CRC-64, unsigned: reflected, but with shifts that copy the sign bit.
+    """Return the original's CRC-64, unsigned: reflected, but with shifts that copy the sign bit.
 
     No standard CRC-64 gives these values; `crc64(b"123456789")` is 0x096212fa6685bfef.
     """
@@ -183,7 +183,7 @@ def crc64(data: bytes) -> int:
 def check_code(
     dialect: Dialect, message: bytes, *, number: int, key_md5: bytes, packet_code: int
 ) -> bytes:
-    """The CheckCode of a plaintext Message: CRC-32 alone (seed), keyed CRC-64 (upstream)."""
+    """Return the CheckCode of a plaintext Message: CRC-32 alone (seed), keyed CRC-64 (upstream)."""
     if dialect == "seed":
         return zlib.crc32(message).to_bytes(4, "little")
     tail = key_md5 + packet_code.to_bytes(4, "little")
@@ -298,7 +298,7 @@ class PacketContext:
         return self._key_md5
 
     def read_plain(self, number: int) -> bool:
-        """Takes the number of a plain packet. False changes nothing: the packet is the first one,
+        """Take the number of a plain packet. False changes nothing: the packet is the first one,
         or not legal, and `open` says which."""
         if self._codes is None or not self.is_plain:
             return False
@@ -338,7 +338,7 @@ class PacketContext:
         encrypt: bool,
         verify: bool,
     ) -> bytes:
-        """The plaintext Message in `content`, given the packet's numbers and option bits."""
+        """Return the plaintext Message in `content`, given the packet's numbers and option bits."""
         self._check_number(number)
         self._check_options(waste=waste, encrypt=encrypt, verify=verify)
         codes, key_md5 = self._at(access_id, number)
@@ -397,7 +397,7 @@ class PacketContext:
             raise DecodeError("bad_key", "option", detail="encrypted, but no keys are configured")
 
     def _at(self, access_id: int, number: int) -> tuple[PacketCodes, bytes]:
-        """The generator advanced to `number`, on trial, with the MD5 of its key string."""
+        """Return the generator advanced to `number`, on trial, with the MD5 of its key string."""
         if self._codes is not None:
             return self._codes.advance(number), self._key_md5
         key = key_string(access_id, self.config.security_keys)

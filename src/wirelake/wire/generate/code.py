@@ -51,7 +51,7 @@ class Code:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """A line that ends with a colon, and what stands under it."""
+        """Yield a line that ends with a colon, and what stands under it."""
         self(head)
         self.indent += 1
         yield
@@ -74,15 +74,15 @@ class Structs:
         return f"{form[1:]}_{order}"
 
     def unpack(self, form: str) -> str:
-        """The name of an unpack_from for this format."""
+        """Return the name of an unpack_from for this format."""
         return self.read.setdefault(form, f"_unpack_{self._name(form)}")
 
     def pack(self, form: str) -> str:
-        """The name of a pack for this format."""
+        """Return the name of a pack for this format."""
         return self.written.setdefault(form, f"_pack_{self._name(form)}")
 
     def lines(self) -> list[str]:
-        """The definitions."""
+        """Return the definitions."""
         lines = [
             f'{name} = struct.Struct("{form}").unpack_from' for form, name in self.read.items()
         ]
@@ -91,7 +91,7 @@ class Structs:
 
 
 def format_of(kind: m.Type) -> str | None:
-    """The struct code of a type of fixed size, without byte order; None when it has none."""
+    """Return the struct code of a type of fixed size, without byte order; None when it has none."""
     match kind:
         case m.Int(size=3):
             return None
@@ -116,7 +116,7 @@ def order_of(kind: m.Type) -> str:
 
 
 def varint_reader(kind: m.Varint) -> str:
-    """The runtime function that reads a varint of more than one byte."""
+    """Return the runtime function that reads a varint of more than one byte."""
     if kind.loose:
         return f"rt.loose_{kind.coding}{kind.bits}"
     if kind.coding == "unsigned":

@@ -41,7 +41,7 @@ def dynamic_reader(kind: m.Dynamic, structs: Structs) -> str:
 def _choose(
     code: Code, kinds: tuple[m.DynamicKind, ...], emit: Callable[[m.DynamicKind], None]
 ) -> None:
-    """Finds the kind of a known tag by halving: five comparisons for eighteen kinds."""
+    """Find the kind of a known tag by halving: five comparisons for eighteen kinds."""
     kinds = tuple(sorted(kinds, key=lambda each: each.tag))
     if len(kinds) == 1:
         code(f"# {kinds[0].name}")
@@ -55,7 +55,7 @@ def _choose(
 
 
 def dynamic_tags(kind: m.Dynamic) -> str:
-    """The set of known tags."""
+    """Return the set of known tags."""
     tags = ", ".join(str(each.tag) for each in kind.kinds)
     return f"_{kind.name.upper()}_TAGS = frozenset({{{tags}}})"
 

@@ -71,7 +71,7 @@ class HeadFrame:
         self.check()
 
     def check(self) -> None:
-        """Refuses a head that cannot be read at once."""
+        """Refuse a head that cannot be read at once."""
         if self.kind == "fixed":
             return
         for part in self.head:
@@ -87,7 +87,7 @@ class HeadFrame:
                 raise self.error(name, "with options, only they and the body follow the length")
 
     def check_body(self, body: m.Body) -> None:
-        """Refuses bodies that an encoder could not tell from others."""
+        """Refuse bodies that an encoder could not tell from others."""
         for alternative in body.alternatives:
             if alternative.layout.transparent:
                 name = alternative.layout.name
@@ -132,7 +132,7 @@ class HeadFrame:
     # -- functions ---------------------------------------------------------------------------
 
     def functions(self) -> list[str]:
-        """All functions of this frame, in an order that Python accepts."""
+        """Return all functions of this frame, in an order that Python accepts."""
         out = [self.peek(), self.scan()]
         directions: tuple[m.Direction | None, ...] = (None,)
         if self.body is not None and self.body.directed:
@@ -148,7 +148,7 @@ class HeadFrame:
         )
 
     def peek(self) -> str:
-        """Judges the bytes of an incomplete head, then asks for the rest of it."""
+        """Check the bytes of an incomplete head, then asks for the rest of it."""
         code = Code()
         code(self.signature("_peek", "NoReturn"))
         code.indent = 1
@@ -180,7 +180,7 @@ class HeadFrame:
     # -- head --------------------------------------------------------------------------------
 
     def read_head(self, code: Code, *, scanning: bool = False, base: str = "pos") -> list[str]:
-        """Reads the head; the names of what it stores. Length and tag are checked after it."""
+        """Read the head; the names of what it stores. Length and tag are checked after it."""
         roles = ("tag",) if scanning else ("stored", "present", "tag")
         peek = f"{function_name('_peek', self.layout)}(buf, pos, end, limit)"
         if self.size:
@@ -222,7 +222,7 @@ class HeadFrame:
         return stored
 
     def tag_expr(self, parts: list[m.Part]) -> str | None:
-        """The expression of the tag, when these parts hold it."""
+        """Return the expression of the tag, when these parts hold it."""
         for part in parts:
             if isinstance(part, m.Tag):
                 return local(part.name)
@@ -237,7 +237,7 @@ class HeadFrame:
         return None
 
     def offset_of(self, name: str) -> int:
-        """Where a part of the head begins."""
+        """Return where a part of the head begins."""
         offset = 0
         for part in self.layout.parts:
             names = (
@@ -274,7 +274,7 @@ class HeadFrame:
             code(f'raise rt.refuse("too_large", "{name}", {at}, f"{{{var}}} over {{limit}}")')
 
     def wait(self, code: Code) -> None:
-        """Asks for the bytes that the length promises."""
+        """Ask for the bytes that the length promises."""
         if self.length is None:
             return
         code(f"stop: int = pos + {self.size} + {local(self.length.name)}")
@@ -284,7 +284,7 @@ class HeadFrame:
     # -- scanning ----------------------------------------------------------------------------
 
     def scan(self) -> str:
-        """Where the frame stops; its body is not looked into."""
+        """Return where the frame stops; its body is not looked into."""
         code = Code()
         code(self.signature("scan", "int"))
         code.indent = 1
@@ -326,7 +326,7 @@ class HeadFrame:
     # -- decoding ----------------------------------------------------------------------------
 
     def decode(self, direction: m.Direction | None) -> str:
-        """The whole frame as a value, and where it stops."""
+        """Return the whole frame as a value, and where it stops."""
         code = Code()
         result = "Any" if self.layout.transparent else self.layout.cls.__name__
         suffix = f"_{direction}" if direction else ""
@@ -412,7 +412,7 @@ class HeadFrame:
         code(f"{local(self.body.name)}, pos = read(buf, pos, stop)")
 
     def tag_at(self) -> str:
-        """Where the tag is, once `pos` is where the body begins."""
+        """Return where the tag is, once `pos` is where the body begins."""
         assert self.length is not None
         parts = [part for part in self.layout.parts if not isinstance(part, m.Body)]
         offset = self.offset_of(self.tag_name())
@@ -423,7 +423,7 @@ class HeadFrame:
     # -- encoding ----------------------------------------------------------------------------
 
     def encode(self) -> str:
-        """The bytes of the frame."""
+        """Return the bytes of the frame."""
         code = Code()
         cls = "Any" if self.layout.transparent else self.layout.cls.__name__
         code(f"def {function_name('encode', self.layout)}(value: {cls}) -> bytes:")
@@ -463,7 +463,7 @@ class FrameWriter(Writer):
         self.code(f"body_: bytes = write({value})")
 
     def has_const(self) -> bool:
-        """Whether the alternatives set a constant."""
+        """Return whether the alternatives set a constant."""
         return self.layout.find(m.TagConst) is not None
 
     def part(self, part: m.Part) -> None:
@@ -501,7 +501,7 @@ def _with_tag_shifts(part: m.BitGroup) -> m.BitGroup:
 
 
 def part_size(part: m.Part) -> int:
-    """The bytes of a part of fixed size."""
+    """Return the bytes of a part of fixed size."""
     match part:
         case m.Field():
             return m.type_size(part.type)[0]
@@ -539,7 +539,7 @@ def _head_size(layout: m.Layout) -> int:
 
 
 def _inner_limit(layout: m.Layout) -> int:
-    """The one default limit of the bodies that have one."""
+    """Return the one default limit of the bodies that have one."""
     limits = set()
     for alternative in layout.body.alternatives if layout.body is not None else ():
         length = alternative.layout.find(m.Length)

@@ -61,7 +61,7 @@ def temporary_cache_folder() -> Path:
 
 
 def is_committed(protocol: Protocol, dialect: str) -> bool:
-    """Whether the generated code of a dialect is part of this package."""
+    """Return whether the generated code of a dialect is part of this package."""
     in_package = protocol.frame.__module__.startswith("wirelake.protocols.")
     return in_package and dialect == protocol.dialects[0]
 

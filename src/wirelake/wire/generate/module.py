@@ -45,7 +45,7 @@ from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
 
 def codec_source(protocols: Sequence[Protocol], dialect: str) -> str:
-    """The source of the module that holds the codecs of these protocols in this dialect."""
+    """Return the source of the module that holds the codecs of these protocols in this dialect."""
     roots: list[m.Layout] = []
     for protocol in protocols:
         roots += [protocol.model(dialect), *protocol.layouts(dialect)]
@@ -132,7 +132,7 @@ class _Module:
         return text
 
     def imports(self) -> dict[str, set[str]]:
-        """The names of the classes that the code makes, by the module that defines them."""
+        """Return the names of the classes that the code makes, by the module that defines them."""
         found: dict[str, set[str]] = {}
         seen: dict[str, type] = {}
         for cls in self.classes():

@@ -73,7 +73,7 @@ def _refuse(code: Code, frame: HeadFrame, test: str, error: str, name: str) -> N
 
 
 def read_options(frame: HeadFrame, code: Code) -> list[str]:
-    """Reads the option area; `pos` is then where the body begins."""
+    """Read the option area; `pos` is then where the body begins."""
     assert frame.options is not None
     bits, size = _locals(frame)
     fields = frame.options.fields
@@ -97,7 +97,7 @@ def read_options(frame: HeadFrame, code: Code) -> list[str]:
 
 
 def _read_unknown(frame: HeadFrame, code: Code, mask: int) -> None:
-    """Reads the unknown options of a range of bits, which stand between known ones."""
+    """Read the unknown options of a range of bits, which stand between known ones."""
     assert frame.options is not None
     bits, name = _locals(frame)[0], frame.options.unknown
     mask &= ~frame.options.critical

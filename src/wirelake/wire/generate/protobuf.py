@@ -76,7 +76,7 @@ def _keep_unknown(code: Code, layout: m.Layout) -> None:
 
 
 def _hint(part: m.Field) -> str:
-    """An annotation where the first value does not tell the type."""
+    """Return an annotation where the first value does not tell the type."""
     if isinstance(part.type, m.Many):
         return ": list[Any]"
     return ": Any" if _initial(part) == "None" else ""

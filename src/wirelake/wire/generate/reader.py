@@ -58,11 +58,11 @@ class Reader:
         """Whether values of both byte orders are kept for `unpack_all`."""
 
     def label(self, name: str) -> str:
-        """The dotted name of a field, as errors say it."""
+        """Return the dotted name of a field, as errors say it."""
         return f"{self.layout.name}.{name}"
 
     def function(self) -> str:
-        """The whole function."""
+        """Return the whole function."""
         cls = self.layout.cls.__name__
         code = Code()
         code(
@@ -85,7 +85,7 @@ class Reader:
         return f"{code}\n{self.code}\n"
 
     def parts(self, parts: tuple[m.Part, ...]) -> list[str]:
-        """Reads parts in order; returns the names of what is stored."""
+        """Read parts in order; return the names of what is stored."""
         stored: list[str] = []
         for part in parts:
             match part:
@@ -109,7 +109,7 @@ class Reader:
     # -- runs of fixed size ------------------------------------------------------------------
 
     def slot(self, name: str, var: str, kind: m.Type, after: list[str] | None = None) -> None:
-        """Adds a value of fixed size to the run."""
+        """Add a value of fixed size to the run."""
         order = order_of(kind)
         if order and not self.hold and any(s.order not in ("", order) for s in self.run):
             self.flush()
@@ -146,7 +146,7 @@ class Reader:
         self.run += [first, second]
 
     def flush(self) -> None:
-        """Emits the run: one bounds check, one unpacking, then what follows each value."""
+        """Emit the run: one bounds check, one unpacking, then what follows each value."""
         run, self.run = self.run, []
         if not run:
             return
@@ -159,7 +159,7 @@ class Reader:
         self.code(f"pos += {total}")
 
     def flush_before_blob(self, size: str) -> None:
-        """Emits a run that ends with the length `size`; `start` and `pos` are then the blob's."""
+        """Emit a run that ends with the length `size`; `start` and `pos` are then the blob's."""
         run, self.run = self.run, []
         self.code(f"start = pos + {sum(slot.size for slot in run)}")
         with self.code.block("if start > end:"):
@@ -168,7 +168,7 @@ class Reader:
         self.code(f"pos = start + {size}")
 
     def too_short(self, run: list[_Slot]) -> str:
-        """The statement that refuses a slice in which a run has no room."""
+        """Return the statement that refuses a slice in which a run has no room."""
         sizes: dict[str, int] = {}
         for slot in run:
             sizes[slot.name] = sizes.get(slot.name, 0) + slot.size
@@ -176,7 +176,7 @@ class Reader:
         return f'raise rt.short("{self.layout.name}", pos, end, {fields})'
 
     def unpack(self, run: list[_Slot], base: str = "pos") -> None:
-        """Unpacks values whose bytes are known to be there."""
+        """Unpack values whose bytes are known to be there."""
         code = "".join(slot.code for slot in run)
         order = next((slot.order for slot in run if slot.order), ">")
         names = ", ".join(slot.var for slot in run)
@@ -196,7 +196,7 @@ class Reader:
             offset += slot.size
 
     def unpack_all(self, base: str) -> None:
-        """Unpacks the run, of which nothing is emitted yet, by one call for each byte order."""
+        """Unpack the run, of which nothing is emitted yet, by one call for each byte order."""
         run, self.run = self.run, []
         offset, part = 0, list[_Slot]()
         for slot in run:
@@ -214,14 +214,14 @@ class Reader:
         self.slot(part.name, var, const_type(part), const_check(part, var, self.label(part.name)))
 
     def bit_group(self, part: m.BitGroup) -> list[str]:
-        """Reads a group of bits; returns the names of the stored ones."""
+        """Read a group of bits; return the names of the stored ones."""
         var = self.bits_var()
         after, stored = self.bit_lines(part, var)
         self.slot(part.bits[0].name, var, m.Int(part.size), after)
         return stored
 
     def bits_var(self) -> str:
-        """A variable for the next group of bits; groups may be unpacked together."""
+        """Return a variable for the next group of bits; groups may be unpacked together."""
         self.groups += 1
         return "bits" if self.groups == 1 else f"bits_{self.groups}"
 
@@ -261,7 +261,7 @@ class Reader:
         self.code(f"end = pos + {var}")
 
     def field(self, part: m.Field) -> None:
-        """Reads a stored field into its local variable."""
+        """Read a stored field into its local variable."""
         var = local(part.name)
         if part.when is None:
             self.value(part.name, var, part.type, part)
@@ -274,7 +274,7 @@ class Reader:
             self.code(f"{var} = None")
 
     def value(self, name: str, var: str, kind: m.Type, part: m.Field | None = None) -> None:
-        """Reads one value of any type."""
+        """Read one value of any type."""
         label = self.label(name)
         match kind:
             case m.Int() | m.Float() | m.Bool() | m.Fixed():
@@ -305,7 +305,7 @@ class Reader:
         varint_lines(self.code, label, var, kind)
 
     def length(self, name: str, of: str, kind: m.Int | m.Varint) -> str:
-        """Reads a length or a count; the name of its variable."""
+        """Read a length or a count; the name of its variable."""
         var = f"n_{of}"
         if isinstance(kind, m.Int):
             self.slot(name, var, kind)
@@ -338,7 +338,7 @@ class Reader:
             self.text(label, var, kind, "buf[start:pos]", "start")
 
     def check_sizes(self, label: str, part: m.Field | None, size: str, at: str) -> None:
-        """Refuses a blob of a length that it may not have."""
+        """Refuse a blob of a length that it may not have."""
         if part is None or not part.sizes:
             return
         allowed = ", ".join(map(str, part.sizes))
@@ -349,7 +349,7 @@ class Reader:
         text_lines(self.code, label, var, kind, piece, start)
 
     def many(self, name: str, var: str, kind: m.Many) -> None:
-        """Reads a list; a list inside another has variables of its own."""
+        """Read a list; a list inside another has variables of its own."""
         item, items = f"item{nested(var)}", f"items{nested(var)}"
         if kind.count is None:
             self.flush()
@@ -366,7 +366,7 @@ class Reader:
         self.code(f"{var} = tuple({items})")
 
     def check_count(self, label: str, kind: m.Many, count: str) -> None:
-        """Refuses a count of more items than can be there."""
+        """Refuse a count of more items than can be there."""
         assert kind.count is not None
         least = m.type_size(kind.item)[0]
         guard = f"{count} > end - pos" if least <= 1 else f"{count} * {least} > end - pos"
@@ -386,7 +386,7 @@ def _plus(base: str, offset: int) -> str:
 
 
 def in_frame(layout: m.Layout, part: m.Part) -> DeclarationError:
-    """A part that only a frame can have stands elsewhere."""
+    """Return a part that only a frame can have stands elsewhere."""
     name = getattr(part, "name", "")
     return DeclarationError(f"{layout.cls.__qualname__}.{name}: belongs in the head of a frame")
 

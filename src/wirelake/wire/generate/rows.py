@@ -31,7 +31,7 @@ class RowFrame:
         self.table = f"_{layout.name.upper()}"
 
     def functions(self) -> list[str]:
-        """All functions of this frame."""
+        """Return all functions of this frame."""
         return [self.scan(), self.decode(), self.encode()]
 
     def signature(self, verb: str, result: str, more: str = "") -> str:
@@ -41,7 +41,7 @@ class RowFrame:
         )
 
     def row_head(self, code: Code) -> None:
-        """Reads the head of a row, and judges it before its body is waited for."""
+        """Read the head of a row, and judges it before its body is waited for."""
         name = self.layout.name
         code(f"at = pos + {self.head}")
         with code.block("if at > end:"):
@@ -64,7 +64,7 @@ class RowFrame:
             code("raise NeedMore(stop - end, pos)")
 
     def scan(self) -> str:
-        """Where the message stops."""
+        """Return where the message stops."""
         code = Code()
         code(self.signature("scan", "int", ", resume: int | None = None"))
         code.indent = 1
@@ -78,7 +78,7 @@ class RowFrame:
         return f"{code}\n"
 
     def decode(self) -> str:
-        """The message, and where it stops."""
+        """Return the message, and where it stops."""
         code = Code()
         cls = self.layout.cls.__name__
         code(self.signature("decode", f"tuple[{cls}, int]"))
@@ -124,7 +124,7 @@ class RowFrame:
         return [*readers, "}", *writers, "}", *names, "}"]
 
     def encode(self) -> str:
-        """The bytes of the rows, and of the end row."""
+        """Return the bytes of the rows, and of the end row."""
         opaque, broken = self.rows.opaque.__name__, self.rows.broken.__name__
         label = f"{self.layout.name}.{self.name}"
         code = Code()

@@ -34,7 +34,7 @@ class LayoutCodec(NamedTuple):
 
 
 def compile_layout(cls: type[L], dialect: str = "seed") -> LayoutCodec:
-    """The functions of one layout; reading takes the whole of its bytes, or refuses them.
+    """Return the functions of one layout; reading takes the whole of its bytes, or refuses them.
 
     The class must be importable: generated code names it. A class that says something that has no
     meaning on the wire raises DeclarationError.
@@ -75,7 +75,7 @@ class _Single(_Module):
         super().__init__([], layout.dialect, reachable([layout]))
 
     def header(self) -> str:
-        """Imports each class from where it is defined."""
+        """Import each class from where it is defined."""
         found: dict[str, set[str]] = {}
         classes = [layout.cls for layout in self.layouts]
         for cls in [*classes, *(kind.cls for kind in dynamics(self.layouts))]:

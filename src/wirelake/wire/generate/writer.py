@@ -56,7 +56,7 @@ class Writer:
         self.guards: list[str] = []
 
     def label(self, name: str) -> str:
-        """The dotted name of a field, as errors say it."""
+        """Return the dotted name of a field, as errors say it."""
         return f"{self.layout.name}.{name}"
 
     def guard(self, name: str, form: str, expr: str) -> None:
@@ -64,7 +64,7 @@ class Writer:
         self.guards.append(f'("{name}", "{form}", {expr})')
 
     def statement(self, before: str, expr: str, after: str = "") -> None:
-        """Emits a statement; a failure of struct in it becomes an EncodeError."""
+        """Emit a statement; a failure of struct in it becomes an EncodeError."""
         guards, self.guards = list(dict.fromkeys(self.guards)), []
         if not guards:
             self.code(f"{before}{expr}{after}")
@@ -75,7 +75,7 @@ class Writer:
             self.code(f'raise rt.unfit("{self.layout.name}", {", ".join(guards)}) from None')
 
     def function(self, verb: str = "write") -> str:
-        """The whole function."""
+        """Return the whole function."""
         cls = self.layout.cls.__name__
         head = f"def {function_name(verb, self.layout)}(value: {cls}) -> bytes:"
         self.refuse_absent()
@@ -97,7 +97,7 @@ class Writer:
                 self.code(f'raise rt.not_in_dialect("{self.label(name)}", "{self.layout.dialect}")')
 
     def literal(self, name: str, default: object) -> str:
-        """A default as Python writes it; that of an enum is its number."""
+        """Return a default as Python writes it; that of an enum is its number."""
         match default:
             case bool() | str() | bytes() | float() | ():
                 return repr(default)
@@ -110,13 +110,13 @@ class Writer:
                 )
 
     def raw(self, expr: str) -> None:
-        """Adds bytes."""
+        """Add bytes."""
         self.pieces.append(_Bytes(expr))
 
     # -- pieces ------------------------------------------------------------------------------
 
     def pack(self, name: str, expr: str, kind: m.Type, *, counts: bool = False) -> None:
-        """Adds a value of fixed size."""
+        """Add a value of fixed size."""
         code = format_of(kind)
         if code is None or (isinstance(kind, m.Float) and kind.size == 4):
             self.pieces.append(_Bytes(self.odd(name, expr, kind, counts)))
@@ -199,7 +199,7 @@ class Writer:
                 self.pieces[index] = _Bytes(written)
 
     def check_minimum(self, part: m.Length, expr: str) -> None:
-        """Refuses what a reader would find too short."""
+        """Refuse what a reader would find too short."""
         with self.code.block(f"if {expr} < {part.minimum}:"):
             least = f"at least {part.minimum}"
             self.code(f'raise rt.wrong_size("{self.label(part.name)}", "{least}", {expr})')
@@ -207,7 +207,7 @@ class Writer:
     # -- parts -------------------------------------------------------------------------------
 
     def part(self, part: m.Part) -> None:
-        """Adds a part."""
+        """Add a part."""
         match part:
             case m.Field():
                 self.field(part)
@@ -233,7 +233,7 @@ class Writer:
         self.pieces.append(_Packed(part.bits[0].name, expr, *_group_code(part.size)))
 
     def bit(self, bit: m.Bit) -> str:
-        """The expression of some bits in their place."""
+        """Return the expression of some bits in their place."""
         one = 1 << bit.shift
         if bit.role == "present":
             return f"({one:#x} if value.{bit.target} is not None else 0)"
@@ -258,7 +258,7 @@ class Writer:
         return f"{var} << {bit.shift}" if bit.shift else var
 
     def field(self, part: m.Field) -> None:
-        """Adds a stored field."""
+        """Add a stored field."""
         var = local(part.name)
         if part.when is None:
             self.check_closed(part, f"value.{part.name}")
@@ -274,7 +274,7 @@ class Writer:
         self.pieces.append(_Bytes(f"{var}_piece"))
 
     def check_closed(self, part: m.Field, expr: str) -> None:
-        """Refuses a number without a name, when the names are closed."""
+        """Refuse a number without a name, when the names are closed."""
         if part.names is None or not part.closed:
             return
         allowed, label = tuple(sorted(int(member) for member in part.names)), self.label(part.name)
@@ -292,7 +292,7 @@ class Writer:
     def value(
         self, name: str, expr: str, kind: m.Type, part: m.Field | None = None, var: str = ""
     ) -> None:
-        """Adds one value of any type."""
+        """Add one value of any type."""
         var = var or local(name)
         match kind:
             case m.Bool():
@@ -319,7 +319,7 @@ class Writer:
                 raise AssertionError("rows must be the only field of their layout")
 
     def varint(self, name: str, expr: str, kind: m.Varint) -> str:
-        """An expression for a varint: small numbers from a table."""
+        """Return an expression for a varint: small numbers from a table."""
         var = f"v_{name.strip('_')}" if not expr.isidentifier() else expr
         if expr != var:
             self.code(f"{var} = {expr}")
@@ -336,7 +336,7 @@ class Writer:
         self.pieces.append(_Bytes(var))
 
     def check_sizes(self, part: m.Field, var: str) -> None:
-        """Refuses a blob of a length that it may not have."""
+        """Refuse a blob of a length that it may not have."""
         allowed = ", ".join(map(str, part.sizes))
         with self.code.block(f"if len({var}) not in ({allowed},):"):
             self.code(f'raise rt.wrong_size("{self.label(part.name)}", "{allowed}", len({var}))')
@@ -354,7 +354,7 @@ class Writer:
                 self.code(f'raise rt.not_text("{label}", error) from None')
 
     def many(self, name: str, expr: str, kind: m.Many, inside: str) -> None:
-        """Adds a list; `inside` sets apart the variables of a list that is an item."""
+        """Add a list; `inside` sets apart the variables of a list that is an item."""
         self.code(f"parts{inside} = []")
         with self.code.block(f"for item{inside} in {expr}:"), self.inner():
             self.value(name, f"item{inside}", kind.item, var=f"piece{inside}")
@@ -365,7 +365,7 @@ class Writer:
         self.pieces.append(_Bytes(items))
 
     def prefix(self, name: str, expr: str, kind: m.Int | m.Varint | None) -> None:
-        """Adds a length or a count."""
+        """Add a length or a count."""
         if isinstance(kind, m.Int):
             self.pack(name, expr, kind, counts=True)
         elif kind is not None:

@@ -54,7 +54,7 @@ def _cell(text: str) -> str:
 
 
 def anchor(*words: str) -> str:
-    """The name of a place to link to."""
+    """Return the name of a place to link to."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
 
 
@@ -135,7 +135,7 @@ def _blob_words(kind: m.Blob) -> str:
 
 
 def _short(kind: m.Int | m.Varint) -> str:
-    """A length or a count in few words."""
+    """Return a length or a count in few words."""
     if isinstance(kind, m.Varint):
         return f"varint {kind.coding} {kind.bits}"
     if kind.size == 1:

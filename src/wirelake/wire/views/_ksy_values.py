@@ -44,7 +44,7 @@ def identifier(name: str) -> str:
 
 
 def int_type(kind: m.Int) -> str:
-    """The Kaitai type of an integer; three bytes are read as bits, and then have no sign."""
+    """Return the Kaitai type of an integer; three bytes are read as bits, and then have no sign."""
     suffix = "" if kind.size == 1 else kind.order[0] + "e"
     if kind.size == 3:
         return "b24" if kind.order == "big" else "b24le"
@@ -52,7 +52,7 @@ def int_type(kind: m.Int) -> str:
 
 
 def ksy_type(seq: list[Node], instances: Node | None = None, *, doc: str = "") -> Node:
-    """A type, with its keys in the usual order."""
+    """Return a type, with its keys in the usual order."""
     node: Node = {"doc": doc} if doc else {}
     node["seq"] = seq
     if instances:
@@ -70,11 +70,11 @@ class Vocabulary:
         self._taken = {top}
 
     def fresh(self, wanted: str) -> str:
-        """A type or enum name that is not taken: the wanted one, or it with a number."""
+        """Return a type or enum name that is not taken: the wanted one, or it with a number."""
         return unique(wanted, self._taken)
 
     def name(self, key: Any, wanted: str) -> tuple[str, bool]:
-        """The name of a thing, and whether this is the first time that it is asked for."""
+        """Return the name of a thing, and whether this is the first time that it is asked for."""
         if key in self._names:
             return self._names[key], False
         self._names[key] = name = self.fresh(wanted)
@@ -83,12 +83,12 @@ class Vocabulary:
     # -- enums -------------------------------------------------------------------------------
 
     def enum(self, cls: m.EnumClass) -> str:
-        """The enum of a class of named numbers."""
+        """Return the enum of a class of named numbers."""
         pairs = ((int(member), member.name) for member in cls)
         return self.numbers(cls, snake_case(cls.__name__), pairs)
 
     def numbers(self, key: Any, wanted: str, pairs: Iterable[tuple[int, str]]) -> str:
-        """An enum made of numbers and names."""
+        """Return an enum made of numbers and names."""
         name, new = self.name(("enum", key), identifier(wanted))
         if new:
             taken: set[str] = set()
@@ -98,7 +98,7 @@ class Vocabulary:
     # -- types -------------------------------------------------------------------------------
 
     def varint(self, kind: m.Varint) -> str:
-        """A type that reads a LEB128 integer; its `value` is the number."""
+        """Return a type that reads a LEB128 integer; its `value` is the number."""
         loose = "_loose" if kind.loose else ""
         name, new = self.name(kind, f"varint_{kind.coding}{kind.bits}{loose}")
         if new:
@@ -202,7 +202,7 @@ def _varint_value(kind: m.Varint) -> str:
 
 
 def _kind_name(kind: m.Type) -> str:
-    """A word for a kind of value, to name the type that wraps it."""
+    """Return a word for a kind of value, to name the type that wraps it."""
     match kind:
         case m.Int():
             return f"{'s' if kind.signed else 'u'}{kind.size}{kind.order[0]}e"
@@ -251,7 +251,7 @@ class Builder(Protocol):
     direction: m.Direction | None
 
     def layout(self, layout: m.Layout) -> str:
-        """The name of the type of a layout."""
+        """Return the name of the type of a layout."""
 
 
 class Values:
@@ -270,7 +270,7 @@ class Values:
             self.env = {name: f"_parent.{path}" for name, path in outer.env.items()}
 
     def node(self) -> Node:
-        """The type so far."""
+        """Return the type so far."""
         return ksy_type(self.seq, self.instances)
 
     # -- attributes --------------------------------------------------------------------------
@@ -283,13 +283,13 @@ class Values:
         return ident
 
     def attribute(self, name: str, props: Node, doc: str = "", *, own: bool = True) -> str:
-        """Appends an attribute and returns its identifier."""
+        """Appends an attribute and return its identifier."""
         ident = self.pick(name, own=own)
         self.seq.append({"id": ident} | props | ({"doc": doc} if doc else {}))
         return ident
 
     def instance(self, name: str, props: Node, doc: str = "", *, own: bool = False) -> str:
-        """Adds a calculated attribute and returns its identifier."""
+        """Add a calculated attribute and return its identifier."""
         ident = self.pick(name, own=own)
         self.instances[ident] = props | ({"doc": doc} if doc else {})
         return ident
@@ -359,7 +359,7 @@ class Values:
         return {"type": self.wrapped(kind)}
 
     def wrapped(self, kind: m.Type) -> str:
-        """A type of which this is the `value`."""
+        """Return a type of which this is the `value`."""
         name, new = self.words.value_type(kind)
         if new:
             inner = Values(self.builder, self.layout)
@@ -375,7 +375,7 @@ class Values:
         return {"enum": self.words.enum(names)} | valid
 
     def number(self, name: str, kind: m.Int | m.Varint, guard: Node, valid: Node) -> str:
-        """A length or a count: the expression of its value."""
+        """Return a length or a count: the expression of its value."""
         if isinstance(kind, m.Varint):
             if kind.signed:
                 valid = {"valid": {"expr": "_.value >= 0"}}
@@ -436,7 +436,7 @@ class Values:
         self.attribute(name, {"type": row} | until | guard, f"{doc} {end}" if doc else end)
 
     def dynamic(self, kind: m.Dynamic) -> str:
-        """The type of a self-describing value: `kind` says what `body.value` is."""
+        """Return the type of a self-describing value: `kind` says what `body.value` is."""
         name, new = self.words.name(kind, identifier(kind.name))
         if new:
             pairs = [(k.tag, k.name) for k in kind.kinds]
@@ -450,7 +450,7 @@ class Values:
         return name
 
     def dynamic_case(self, name: str, kind: m.DynamicKind) -> str:
-        """The type of one kind of value."""
+        """Return the type of one kind of value."""
         inner = Values(self.builder, self.layout)
         match kind.type:
             case None:
@@ -479,7 +479,7 @@ class Values:
 
 
 def switch(on: str, cases: Mapping[Any, str]) -> Node:
-    """A type that depends on a number."""
+    """Return a type that depends on a number."""
     return {"type": {"switch-on": on, "cases": cases}}
 
 

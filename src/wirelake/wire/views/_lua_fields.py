@@ -185,7 +185,7 @@ class Fields:
     # -- names of numbers --------------------------------------------------------------------
 
     def named(self, names: type[IntEnum] | None) -> str:
-        """The Lua table of an enum: an entry of `N`, added when it is new."""
+        """Return the Lua table of an enum: an entry of `N`, added when it is new."""
         if names is None:
             return "nil"
         key = names.__name__
@@ -206,7 +206,7 @@ class Types:
         self.lines: dict[str, str] = {}
 
     def of(self, kind: m.Type, *, protobuf: bool = False) -> str:
-        """The Lua expression of a type: an entry of `T`, added when it is new."""
+        """Return the Lua expression of a type: an entry of `T`, added when it is new."""
         key, value = self._protobuf(kind) if protobuf else self._plain(kind)
         self.lines.setdefault(key, value)
         return f"T.{key}" if key.isidentifier() else f"T[{quote(key)}]"

@@ -27,7 +27,7 @@ _WIRE_VARINT, _WIRE_64, _WIRE_SIZED, _WIRE_32 = 0, 1, 2, 5
 
 
 def shown_by_themselves(layouts: list[m.Layout]) -> set[type]:
-    """The layouts that have an item of their own: bodies, rows and stages."""
+    """Return the layouts that have an item of their own: bodies, rows and stages."""
     found: set[type] = set()
     for layout in layouts:
         for part in layout.parts:
@@ -42,7 +42,7 @@ def shown_by_themselves(layouts: list[m.Layout]) -> set[type]:
 
 
 def holds_secret(layout: m.Layout, seen: frozenset[type] = frozenset()) -> bool:
-    """Whether a secret occurs in a layout or in what it is made of."""
+    """Return whether a secret occurs in a layout or in what it is made of."""
     if layout.cls in seen:
         return False
     for part in layout.parts:
@@ -66,7 +66,7 @@ class LayoutWriter:
         self.lines: list[str] = []
 
     def block(self, shown: bool) -> list[str]:
-        """All lines of the block; `shown`: the layout has an item of its own."""
+        """Return all lines of the block; `shown`: the layout has an item of its own."""
         self.fields.lines = []
         if shown:
             self.fields.layout(self.layout)
@@ -87,7 +87,7 @@ class LayoutWriter:
         return f"{self.name}.{abbreviation(name)}"
 
     def quoted(self, name: str) -> str:
-        """The label as a Lua string."""
+        """Return the label as a Lua string."""
         return quote(self.label(name))
 
     # -- parts in wire order -----------------------------------------------------------------
@@ -138,7 +138,7 @@ class LayoutWriter:
         )
 
     def _read(self, part: m.Field, kind: str) -> str:
-        """The statement that reads a field and judges it."""
+        """Return the statement that reads a field and judges it."""
         call = f"(s, tree, {self.quoted(part.name)}, {kind})"
         if part.stage is not None:
             stage = quote(self.fields.names.layout(part.stage))

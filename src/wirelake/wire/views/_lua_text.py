@@ -25,7 +25,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def quote(text: str) -> str:
-    """A Lua string; what does not print is escaped, other Unicode stays readable."""
+    """Return a Lua string; what does not print is escaped, other Unicode stays readable."""
     return '"' + "".join(_character(c) for c in text) + '"'
 
 
@@ -38,7 +38,7 @@ def _character(char: str) -> str:
 
 
 def bytes_literal(data: bytes) -> str:
-    """A Lua string of these bytes."""
+    """Return a Lua string of these bytes."""
     return '"' + "".join(_byte(byte) for byte in data) + '"'
 
 
@@ -53,12 +53,12 @@ def comment(text: str, indent: str = "  ") -> list[str]:
 
 
 def first_lines(doc: str) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join(doc.strip().split("\n\n")[0].split())
 
 
 def abbreviation(name: str) -> str:
-    """A part of a display filter name: ASCII letters, digits, `_` and `-`.
+    """Return a part of a display filter name: ASCII letters, digits, `_` and `-`.
 
     Any other character of a Python name becomes its code point.
     """
@@ -66,12 +66,12 @@ def abbreviation(name: str) -> str:
 
 
 def meanings(pairs: Mapping[int, str]) -> str:
-    """A Lua table from numbers to names."""
+    """Return a Lua table from numbers to names."""
     return "{ " + ", ".join(f"[{number}] = {quote(name)}" for number, name in pairs.items()) + " }"
 
 
 def number_set(numbers: Iterable[int] | type[IntEnum]) -> str:
-    """A Lua table that is true for these numbers."""
+    """Return a Lua table that is true for these numbers."""
     values = sorted({int(number) for number in numbers})
     return "{ " + ", ".join(f"[{number}] = true" for number in values) + " }"
 
@@ -92,7 +92,7 @@ class Names:
         self.owners: dict[str, object] = dict.fromkeys(("malformed", "incomplete", "unshown"), self)
 
     def claim(self, name: str, owner: object) -> str:
-        """The name, unless another owner has it."""
+        """Return the name, unless another owner has it."""
         if self.owners.setdefault(name, owner) is not owner:
             raise ValueError(
                 f"{self.protocol}: two things would be called wirelake.{self.protocol}.{name};"
@@ -101,9 +101,9 @@ class Names:
         return name
 
     def layout(self, layout: m.Layout) -> str:
-        """The name of a layout."""
+        """Return the name of a layout."""
         return self.claim(abbreviation(layout.name), layout.cls)
 
     def dynamic(self, kind: m.Dynamic) -> str:
-        """The name of a dynamic type."""
+        """Return the name of a dynamic type."""
         return self.claim(abbreviation(kind.name), kind.cls)

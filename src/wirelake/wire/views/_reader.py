@@ -41,13 +41,13 @@ class Reader:
         return self.stop - self.pos
 
     def part(self, stop: int) -> Reader:
-        """A closed reader of the bytes from here to `stop`."""
+        """Return a closed reader of the bytes from here to `stop`."""
         reader = Reader(self.data, self.pos, stop)
         reader.where = self.where
         return reader
 
     def error(self, code: str, at: int | None = None, detail: str = "") -> DecodeError:
-        """An error in the present field."""
+        """Return an error in the present field."""
         return DecodeError(code, self.where, self.pos if at is None else at, detail)
 
     def need(self, size: int, code: str = "short") -> None:
@@ -58,7 +58,7 @@ class Reader:
             raise self.error(code)
 
     def take(self, size: int, code: str = "short") -> bytes:
-        """The next `size` bytes."""
+        """Return the next `size` bytes."""
         self.need(size, code)
         self.pos += size
         return self.data[self.pos - size : self.pos]
@@ -66,15 +66,15 @@ class Reader:
     # -- numbers -----------------------------------------------------------------------------
 
     def integer(self, kind: m.Int | m.Varint) -> int:
-        """A number of either kind."""
+        """Return a number of either kind."""
         return self.varint(kind) if isinstance(kind, m.Varint) else self.fixed_int(kind)
 
     def fixed_int(self, kind: m.Int) -> int:
-        """A number of fixed size."""
+        """Return a number of fixed size."""
         return int.from_bytes(self.take(kind.size), kind.order, signed=kind.signed)
 
     def raw_varint(self, *, loose: bool = False) -> int:
-        """The bits of a LEB128 number, 64 at most."""
+        """Return the bits of a LEB128 number, 64 at most."""
         start, value = self.pos, 0
         for index in range(MAX_VARINT_BYTES):
             if self.pos >= self.stop:
@@ -91,7 +91,7 @@ class Reader:
         raise self.error("varint_overflow", start)
 
     def varint(self, kind: m.Varint) -> int:
-        """A LEB128 number, in its width and coding."""
+        """Return a LEB128 number, in its width and coding."""
         start = self.pos
         value = self.raw_varint(loose=kind.loose)
         if value >> kind.bits:
@@ -105,7 +105,7 @@ class Reader:
         return value
 
     def float(self, kind: m.Float) -> float:
-        """An IEEE 754 number."""
+        """Return an IEEE 754 number."""
         raw = self.take(kind.size)
         order: Literal["<", ">"] = "<" if kind.order == "little" else ">"
         if kind.size == 8:

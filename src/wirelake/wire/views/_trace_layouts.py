@@ -36,7 +36,7 @@ class LayoutTracer:
         """Up to which byte the present run reaches."""
 
     def read(self) -> Any:
-        """The value of the layout."""
+        """Return the value of the layout."""
         for index, part in enumerate(self.layout.parts):
             self.start_run(index)
             try:
@@ -135,7 +135,7 @@ class LayoutTracer:
         self.stage(part, span)
 
     def field_value(self, kind: m.Type, span: Span) -> Any:
-        """The value of a field. In a stream its bytes are asked for as part of the head."""
+        """Return the value of a field. In a stream its bytes are asked for as part of the head."""
         reader = self.reader
         if isinstance(kind, m.Bool) and not self.whole:
             kind = m.Bool(strict=False)
@@ -254,14 +254,14 @@ class LayoutTracer:
             raise self.reader.error("too_large", span.start)
 
     def limit(self, part: m.Length) -> int:
-        """The most that the length may say."""
+        """Return the most that the length may say."""
         most = 1 << 8 * part.type.size
         if self.tracer.limit is not None:
             return self.tracer.limit
         return part.limit if part.limit is not None else most
 
     def blame(self, span: Span, code: str) -> DecodeError:
-        """An error that shows in another part of the head than the one being read."""
+        """Return an error that shows in another part of the head than the one being read."""
         self.reader.where = f"{self.layout.name}.{span.name}"
         span.error = error = self.reader.error(code, span.start)
         return error
@@ -322,7 +322,7 @@ def judge_options(head: LayoutTracer, length: m.Length, size: int) -> None:
 
 
 def _forbidden(layout: m.Layout, tag: int) -> int:
-    """The option bits that may not go with a tag."""
+    """Return the option bits that may not go with a tag."""
     options = layout.find(m.Options)
     assert isinstance(options, m.Options)
     allowed = sum(f.bit for f in options.fields if tag in f.on)
@@ -381,7 +381,7 @@ class _Area:
         self.head.values[field.name] = span.value
 
     def carried(self, bit: int) -> bytes:
-        """An option that is not known, and kept."""
+        """Return an option that is not known, and kept."""
         reader, tracer = self.reader, self.head.tracer
         reader.where = f"{self.head.layout.name}.{self.part.unknown}"
         with tracer.span(self.span, f"unknown_{bit:04x}", reader) as span:
@@ -391,7 +391,7 @@ class _Area:
         return raw
 
     def length(self, span: Span) -> int:
-        """The length of an entry."""
+        """Return the length of an entry."""
         reader = self.reader
         with self.head.tracer.span(span, "length", reader, inner=True) as length:
             error: DecodeError = reader.error("bad_header")
@@ -416,7 +416,7 @@ _MAX_GROUPS = 32
 
 
 def read_protobuf(tracer: Tracer, layout: m.Layout, reader: Reader, span: Span) -> Any:
-    """A protobuf layout that fills the rest of the slice."""
+    """Return a protobuf layout that fills the rest of the slice."""
     fields = {_key(part): part for part in layout.parts if isinstance(part, m.Field)}
     values: dict[str, Any] = {part.name: _absent(part) for part in fields.values()}
     unknown: list[bytes] = []

@@ -84,7 +84,7 @@ class Span:
             yield from child.walk()
 
     def leaves(self) -> Iterator[Span]:
-        """The smallest spans of whole bytes: laid end to end they are the whole."""
+        """Yield the smallest spans of whole bytes: laid end to end they are the whole."""
         whole = [child for child in self.children if child.bits is None]
         if not whole:
             yield self
@@ -92,11 +92,11 @@ class Span:
             yield from child.leaves()
 
     def find(self, path: str) -> Span | None:
-        """The span with a path."""
+        """Return the span with a path."""
         return next((span for span in self.walk() if span.path == path), None)
 
     def at(self, offset: int) -> Span | None:
-        """The smallest span of whole bytes that covers a byte."""
+        """Return the smallest span of whole bytes that covers a byte."""
         return next((leaf for leaf in self.leaves() if leaf.start <= offset < leaf.stop), None)
 
 
@@ -108,7 +108,7 @@ SCALARS = m.Int | m.Float | m.Bool | m.Fixed
 
 
 def delimits_itself(layout: m.Layout) -> bool:
-    """Whether a reader of a stream can tell where it ends."""
+    """Return whether a reader of a stream can tell where it ends."""
     if layout.protobuf:
         return False
     if layout.find(m.Length) is not None or layout.fixed_size is not None:
@@ -120,7 +120,7 @@ def delimits_itself(layout: m.Layout) -> bool:
 
 
 def head_size(parts: Sequence[m.Part]) -> int:
-    """The bytes of a head: through its length, or up to a body."""
+    """Return the bytes of a head: through its length, or up to a body."""
     total = 0
     for part in parts:
         size = _fixed_size(part)
@@ -148,7 +148,7 @@ def _fixed_size(part: m.Part) -> int | None:
 
 
 def run_size(parts: Sequence[m.Part]) -> int:
-    """The bytes of the run that begins with these parts, in a slice."""
+    """Return the bytes of the run that begins with these parts, in a slice."""
     total, order = 0, ""
     for part in parts:
         size, own, ends = _slot(part)
@@ -184,7 +184,7 @@ def _order(kind: m.Type) -> str:
 
 
 def least_after(layout: m.Layout, length: m.Length) -> int:
-    """The fixed bytes between a length and the body, which the length must cover."""
+    """Return the fixed bytes between a length and the body, which the length must cover."""
     if layout.body is None:
         return 0
     tail = layout.parts[layout.parts.index(length) + 1 :]
@@ -193,12 +193,12 @@ def least_after(layout: m.Layout, length: m.Length) -> int:
 
 @functools.cache
 def has_secrets(layout: m.Layout) -> bool:
-    """Whether a layout, or any inside it, has a secret."""
+    """Return whether a layout, or any inside it, has a secret."""
     return any(_own_secret(part) for each in reachable([layout]) for part in each.parts)
 
 
 def part_has_secrets(part: m.Part) -> bool:
-    """Whether a part is secret, or anything inside it."""
+    """Return whether a part is secret, or anything inside it."""
     if _own_secret(part):
         return True
     alone = m.Layout("", object, (part,), "")
@@ -337,7 +337,7 @@ class Tracer:
     # -- values that say their own type ------------------------------------------------------
 
     def dynamic(self, kind: m.Dynamic, reader: Reader, span: Span) -> Any:
-        """A dynamic value, with the limits on depth and number."""
+        """Return a dynamic value, with the limits on depth and number."""
         return _DynamicTracer(self, kind, reader).node(span, 0)
 
     # -- rows --------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ class Tracer:
         return tag, size
 
     def row(self, kind: m.Rows, tag: int, reader: Reader, row: Span) -> Any:
-        """The content of a row: its layout, or opaque, or broken."""
+        """Return the content of a row: its layout, or opaque, or broken."""
         start, data = reader.pos, reader.data[reader.pos : reader.stop]
         found = next((a for a in kind.alternatives if a.tag == tag), None)
         if found is None:
@@ -416,7 +416,7 @@ class _DynamicTracer:
         self.budget = kind.max_nodes
 
     def node(self, span: Span, depth: int) -> Any:
-        """A tag and what it says."""
+        """Return a tag and what it says."""
         reader, start = self.reader, self.reader.pos
         reader.where = f"{self.kind.name}.type"
         with self.tracer.span(span, "type", reader, inner=True) as part:
@@ -445,7 +445,7 @@ class _DynamicTracer:
                     return part.value
 
     def pairs(self, kind: m.Pairs, span: Span, depth: int) -> tuple[tuple[str, Any], ...]:
-        """A map: its pairs in order."""
+        """Return a map: its pairs in order."""
         where = f"{self.reader.where}.key"
         least = m.type_size(kind.key)[0] + self.kind.tag.size
         pairs: list[tuple[str, Any]] = []
@@ -461,7 +461,7 @@ class _DynamicTracer:
         return tuple(pairs)
 
     def items(self, kind: m.Items, span: Span, depth: int) -> tuple[Any, ...]:
-        """A list."""
+        """Return a list."""
         items: list[Any] = []
         for index in range(self.count(kind.count, self.kind.tag.size, span, depth)):
             with self.tracer.span(span, f"[{index}]", self.reader) as child:

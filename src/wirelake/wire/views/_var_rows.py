@@ -29,7 +29,7 @@ def readable(text: str) -> str:
 
 
 def to_var_rows(kind: m.Dynamic, value: Any) -> list[dict[str, Any]]:
-    """The nodes of a value in preorder."""
+    """Return the nodes of a value in preorder."""
     types = {k.tag: k.type for k in kind.kinds}
     rows: list[dict[str, Any]] = []
     waiting: list[tuple[int, str | None, Any]] = [(-1, None, value)]
@@ -66,7 +66,7 @@ def _content(kind: object, value: Any) -> dict[str, Any]:
 
 
 def _signed(number: int) -> int:
-    """The int64 of the same 64 bits."""
+    """Return the int64 of the same 64 bits."""
     return number - (1 << 64) if number >> 63 == 1 else number
 
 
@@ -78,7 +78,7 @@ def _bits(number: float) -> int:
 
 
 def from_var_rows(kind: m.Dynamic, rows: Sequence[Mapping[str, Any]]) -> Any:
-    """The value that `to_var_rows` made rows of; ValueError when they are not such rows."""
+    """Return the value that `to_var_rows` made rows of; ValueError when they are not such rows."""
     types = {k.tag: k.type for k in kind.kinds}
     children: list[list[tuple[str | None, Any]]] = [[] for _ in rows]
     # Backwards: a node comes after its parent, so all that it contains is ready before it is.

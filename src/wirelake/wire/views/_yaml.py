@@ -22,7 +22,7 @@ _SPECIAL: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uf
 
 
 def dump(data: Mapping[Any, Any]) -> str:
-    """A mapping as a YAML document."""
+    """Return a mapping as a YAML document."""
     return "\n".join(_mapping(data, "")) + "\n"
 
 

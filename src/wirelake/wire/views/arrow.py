@@ -59,13 +59,13 @@ _WIDTHS = {1: 8, 2: 16, 3: 32, 4: 32, 8: 64}
 
 
 def schema(layout: m.Layout) -> pa.Schema:
-    """The columns of a layout."""
+    """Return the columns of a layout."""
     about = {"layout": layout.name, "dialect": layout.dialect, "doc": layout.doc}
     return pa.schema(list(_fields(layout)), metadata=_metadata(about, section=layout.section))
 
 
 def protocol_schema(protocol: Protocol, dialect: str | None = None) -> pa.Schema:
-    """The columns of a protocol's messages: the envelope, and a struct for each body."""
+    """Return the columns of a protocol's messages: the envelope, and a struct for each body."""
     found = schema(protocol.model(dialect))
     return found.with_metadata({**(found.metadata or {}), b"protocol": protocol.name.encode()})
 
@@ -84,7 +84,7 @@ def _metadata(known: dict[str, str], **more: str | None) -> dict[str, str]:
 
 
 def _values(names: m.EnumClass | None) -> str | None:
-    """The meanings of numbers, as JSON."""
+    """Return the meanings of numbers, as JSON."""
     if names is None:
         return None
     return json.dumps({str(int(member)): member.name for member in names})
@@ -162,7 +162,7 @@ def _alternative(name: str, alternative: m.Alternative) -> pa.Field:
 def alternative_names(
     layout: m.Layout | None, alternatives: Iterable[m.Alternative]
 ) -> dict[type, str]:
-    """The column of each alternative: its name, or with a prefix where that is taken."""
+    """Return the column of each alternative: its name, or with a prefix where that is taken."""
     taken = {"type", "types", "row", "opaque", "broken"} if layout is None else _own_names(layout)
     prefix = "row" if layout is None or layout.body is None else layout.body.name
     names: dict[type, str] = {}
@@ -207,7 +207,7 @@ def _list(item: pa.DataType) -> pa.DataType:
 
 
 def _struct(layout: m.Layout) -> pa.DataType:
-    """A struct of all fields; where there are none, a boolean that is true."""
+    """Return a struct of all fields; where there are none, a boolean that is true."""
     fields = list(_fields(layout))
     return pa.struct(fields) if fields else pa.bool_()
 
@@ -237,7 +237,7 @@ def _type(kind: m.Type) -> pa.DataType:
 
 
 def var_type(kind: m.Dynamic) -> pa.DataType:
-    """The nodes of a self-describing value, in preorder."""
+    """Return the nodes of a self-describing value, in preorder."""
     node = [
         _required("parent", pa.int32()),
         pa.field("name", pa.string()),
@@ -272,7 +272,7 @@ def _rows_type(kind: m.Rows) -> pa.DataType:
 
 
 def to_record(layout: m.Layout, value: Any, *, reveal: bool = False) -> dict[str, Any]:
-    """A decoded value as a dict that fits `schema(layout)`; `reveal` shows secrets."""
+    """Return a decoded value as a dict that fits `schema(layout)`; `reveal` shows secrets."""
     record: dict[str, Any] = {}
     for part in layout.parts:
         match part:
@@ -313,7 +313,7 @@ def _option_values(part: m.Options, value: Any, reveal: bool) -> dict[str, Any]:
 
 @functools.cache
 def _bodies(layout: m.Layout) -> tuple[dict[type, str], dict[type, m.Layout]]:
-    """The column and the layout of each alternative of a body."""
+    """Return the column and the layout of each alternative of a body."""
     assert layout.body is not None
     alternatives = layout.body.alternatives
     return alternative_names(layout, alternatives), {a.layout.cls: a.layout for a in alternatives}

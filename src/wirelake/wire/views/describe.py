@@ -30,7 +30,7 @@ class FieldWords:
 
 
 def fields(layout: m.Layout) -> Iterator[FieldWords]:
-    """Every part of a layout, in wire order."""
+    """Yield every part of a layout, in wire order."""
     offset: int | None = 0
     for part in layout.parts:
         here = "…" if offset is None else str(offset)
@@ -126,7 +126,7 @@ def _named(names: m.EnumClass | None, *, closed: bool = False) -> Iterator[str]:
 
 
 def _plain(kind: m.Type) -> str:
-    """The words of a type without the marks of Markdown."""
+    """Return the words of a type without the marks of Markdown."""
     return type_words(kind).replace("`", "")
 
 

@@ -30,7 +30,7 @@ __all__ = ["JsonReader", "MaskedError", "from_json", "key_of", "to_json"]
 
 
 def to_json(layout: m.Layout, value: Any, *, reveal: bool = False) -> dict[str, Any]:
-    """A decoded message as a JSON-able object; secrets are masked unless `reveal`."""
+    """Return a decoded message as a JSON-able object; secrets are masked unless `reveal`."""
     return _Writer(reveal).layout(layout, value)
 
 
@@ -295,7 +295,7 @@ class JsonReader:
         raise bad(path, f"type {name!r} is none of {', '.join(known)}")
 
     def plain_row(self, cls: type, given: dict[str, Any], path: str) -> Any:
-        """An opaque or broken row: numbers, texts and bytes."""
+        """Return an opaque or broken row: numbers, texts and bytes."""
         given.pop("type")
         values: dict[str, Any] = {}
         read = {int: int_in, str: text_in, bytes: bytes_in}
@@ -312,7 +312,7 @@ def _pop(given: dict[str, Any], name: str) -> Any:
 
 
 def _named(data: Any, names: m.EnumClass | None) -> Any:
-    """A number given by its name."""
+    """Return a number given by its name."""
     if isinstance(data, str) and names is not None and data.upper() in names.__members__:
         return int(names[data.upper()])
     return data
@@ -335,7 +335,7 @@ class MaskedError(EncodeError):
 
 
 def key_of(name: str) -> str:
-    """The JSON key of a field: its name, kept apart from the object's own `type`."""
+    """Return the JSON key of a field: its name, kept apart from the object's own `type`."""
     return f"{name}_" if name.rstrip("_") == "type" else name
 
 
@@ -343,7 +343,7 @@ def key_of(name: str) -> str:
 
 
 def text_out(text: str) -> Any:
-    """A text, or its bytes when they are not UTF-8."""
+    """Return a text, or its bytes when they are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -352,7 +352,7 @@ def text_out(text: str) -> Any:
 
 
 def float_out(value: float) -> Any:
-    """A number, or its bits when JSON has no such number."""
+    """Return a number, or its bits when JSON has no such number."""
     if math.isfinite(value) and (value or math.copysign(1, value) > 0):
         return value
     return {"float": repr(value), "bits": struct.pack(">d", value).hex()}
@@ -362,12 +362,12 @@ def float_out(value: float) -> Any:
 
 
 def bad(path: str, why: str) -> EncodeError:
-    """The error of a value that cannot stand where it does."""
+    """Return the error of a value that cannot stand where it does."""
     return EncodeError("bad_value", path, None, why)
 
 
 def object_in(data: Any, path: str) -> dict[str, Any]:
-    """A copy of an object, which is not the mask of a secret."""
+    """Return a copy of an object, which is not the mask of a secret."""
     if not isinstance(data, dict):
         raise bad(path, f"wanted an object, got {_what(data)}")
     if data.keys() == {"masked"}:
@@ -386,7 +386,7 @@ def _what(data: Any) -> str:
 
 
 def int_in(data: Any, path: str) -> int:
-    """A whole number."""
+    """Return a whole number."""
     if isinstance(data, int) and not isinstance(data, bool):
         return data
     _refuse_mask(data, path)
@@ -401,7 +401,7 @@ def bool_in(data: Any, path: str) -> bool:
 
 
 def float_in(data: Any, path: str) -> float:
-    """A number, or an object with its bits."""
+    """Return a number, or an object with its bits."""
     if isinstance(data, float | int) and not isinstance(data, bool):
         try:
             return float(data)
@@ -415,7 +415,7 @@ def float_in(data: Any, path: str) -> float:
 
 
 def text_in(data: Any, path: str) -> str:
-    """A text, or an object with its bytes."""
+    """Return a text, or an object with its bytes."""
     if isinstance(data, str):
         return data
     if isinstance(data, dict) and object_in(data, path).keys() == {"hex"}:
@@ -435,7 +435,7 @@ def bytes_in(data: Any, path: str) -> bytes:
 
 
 def list_in(data: Any, path: str) -> list[Any]:
-    """A list."""
+    """Return a list."""
     if isinstance(data, list):
         return data
     _refuse_mask(data, path)
@@ -443,7 +443,7 @@ def list_in(data: Any, path: str) -> list[Any]:
 
 
 def pairs_in(data: Any, path: str) -> Iterator[tuple[Any, Any]]:
-    """The pairs of a list of pairs."""
+    """Yield the pairs of a list of pairs."""
     for item in list_in(data, path):
         if not isinstance(item, list) or len(item) != 2:
             raise bad(path, "wanted a list of pairs")

@@ -106,7 +106,7 @@ class _Builder:
         self._ident = ident
 
     def layout(self, layout: m.Layout) -> str:
-        """The type of a layout."""
+        """Return the type of a layout."""
         if layout is self._frame:
             return self._ident
         name, new = self.words.name(layout, identifier(layout.name))
@@ -243,7 +243,7 @@ class Parts(Values):
         return {"valid": {"expr": " or ".join(groups)}}
 
     def tags_by_const(self) -> dict[int, list[int]]:
-        """The tags that go with each constant."""
+        """Return the tags that go with each constant."""
         groups: dict[int, list[int]] = {}
         for alternative in self.alternatives:
             if alternative.const is not None:
@@ -368,7 +368,7 @@ class Parts(Values):
         self.attribute("fields", {"type": kind, "repeat": "eos"})
 
     def protobuf_value(self, kind: m.Type) -> str:
-        """The type of a protobuf value; it has a `value`."""
+        """Return the type of a protobuf value; it has a `value`."""
         match kind:
             case m.Varint():
                 # Protobuf writes a negative number of any width in 64 bits; the low ones count.

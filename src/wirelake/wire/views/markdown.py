@@ -42,7 +42,7 @@ _WAYS: tuple[tuple[m.Direction, str], ...] = (
 
 
 def reference(protocol: Protocol) -> str:
-    """The page of a protocol."""
+    """Return the page of a protocol."""
     models = {name: protocol.layouts(name) for name in protocol.dialects}
     page = Page(protocol.name, models)
     lines = [f"# {prose(protocol.title)}", "", _byte_order(page), ""]
@@ -54,7 +54,7 @@ def reference(protocol: Protocol) -> str:
 
 
 def errors_page() -> str:
-    """The page of all error codes."""
+    """Return the page of all error codes."""
     lines = [
         "# Error codes",
         "",
@@ -189,7 +189,7 @@ def _first_line(text: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Every page of the built-in protocols, and of the errors: file name -> text."""
+    """Return every page of the built-in protocols, and of the errors: file name -> text."""
     # By name: this room must not know the protocols, which are above it.
     registry = importlib.import_module("wirelake.protocols.registry")
     found = {f"{name}.md": reference(registry.find(name)) for name in sorted(registry.BUILT_IN)}
@@ -197,7 +197,7 @@ def pages() -> dict[str, str]:
 
 
 def stale(folder: Path | str) -> list[str]:
-    """The pages in a folder that are missing or do not say what the declarations say."""
+    """Return the pages in a folder that are missing or do not say what the declarations say."""
     return [
         name
         for name, text in pages().items()
@@ -206,7 +206,7 @@ def stale(folder: Path | str) -> list[str]:
 
 
 def write_reference(folder: Path | str) -> list[str]:
-    """Writes what is stale into a folder and returns its names."""
+    """Write what is stale into a folder and return the names."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     wanted, names = pages(), stale(folder)
     for name in names:
@@ -215,7 +215,7 @@ def write_reference(folder: Path | str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the reference pages, or with --check only names those that are out of date."""
+    """Write the reference pages, or with --check only names those that are out of date."""
     parser = argparse.ArgumentParser(
         prog="python -m wirelake.wire.views.markdown", description=main.__doc__
     )
@@ -253,15 +253,15 @@ class Page:
         return next(iter(self.models.values()))[0]
 
     def link(self, name: str) -> str:
-        """A link to a layout or a value on this page."""
+        """Return a link to a layout or a value on this page."""
         return f"[{code(name)}](#{anchor(self.name, name)})"
 
     def numbers_anchor(self, enum: m.EnumClass) -> str:
-        """Where the names of some numbers are; a layout may have the same name."""
+        """Return where the names of some numbers are; a layout may have the same name."""
         return anchor(self.name, "numbers", enum.__name__)
 
     def layouts(self) -> list[list[tuple[str, m.Layout]]]:
-        """Every layout, with the dialects that have it: [(dialect, layout), ...]."""
+        """Return every layout, with the dialects that have it: [(dialect, layout), ...]."""
         found: dict[type, list[tuple[str, m.Layout]]] = {}
         for dialect, layouts in self.models.items():
             for layout in layouts:
@@ -269,20 +269,20 @@ class Page:
         return list(found.values())
 
     def parts(self) -> Iterator[tuple[m.Layout, m.Part]]:
-        """All parts of all layouts, dialect by dialect."""
+        """Yield all parts of all layouts, dialect by dialect."""
         for layouts in self.models.values():
             for layout in layouts:
                 for part in layout.parts:
                     yield layout, part
 
     def rows(self) -> Iterator[tuple[m.Field, m.Rows]]:
-        """The fields that are rows, in the default dialect."""
+        """Yield the fields that are rows, in the default dialect."""
         for part in self.frame.parts:
             if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
                 yield part, part.type
 
     def enums(self) -> list[m.EnumClass]:
-        """Every set of named numbers, in the order of use."""
+        """Return every set of named numbers, in the order of use."""
         found: dict[m.EnumClass, None] = {}
         for _, part in self.parts():
             members = part.bits if isinstance(part, m.BitGroup) else (part,)
@@ -293,7 +293,7 @@ class Page:
         return list(found)
 
     def orders(self) -> Iterator[m.Order]:
-        """The byte order of every number of several bytes."""
+        """Yield the byte order of every number of several bytes."""
         for _, part in self.parts():
             yield from _orders_in(getattr(part, "type", None))
             if isinstance(part, m.Options):
@@ -433,7 +433,7 @@ def _rows_of(page: Page, layout: m.Layout, part: m.Part, offset: str) -> Iterato
 
 
 def _fixed_size(part: m.Part) -> int | None:
-    """The size of a part that always has the same."""
+    """Return the size of a part that always has the same."""
     match part:
         case m.Field():
             size, fixed = m.type_size(part.type)
@@ -484,7 +484,7 @@ def _option_cells(
 
 
 def _type(page: Page, kind: m.Type) -> str:
-    """The type in words, with links to what is on this page."""
+    """Return the type in words, with links to what is on this page."""
     words = type_words(kind)
     for inner in _linked(kind):
         words = words.replace(code(inner), page.link(inner))

@@ -28,7 +28,7 @@ def trace(
     stages: Mapping[str, bytes] | None = None,
     limit: int | None = None,
 ) -> Span:
-    """The tree of spans of what begins at `start`; its `error` says whether reading failed.
+    """Return the tree of spans of what begins at `start`; its `error` says whether reading failed.
 
     A layout that delimits itself is read from a stream: it stops where it ends, and bytes that are
     missing are `NeedMore`. Any other layout must fill the bytes up to `stop`. `stages` has the

@@ -35,13 +35,13 @@ _UNKNOWN = 24
 def messages(
     protocol: Protocol, dialect: str | None = None, direction: m.Direction | None = None
 ) -> SearchStrategy[Any]:
-    """Every message of a protocol in a dialect, or those of one direction."""
+    """Return every message of a protocol in a dialect, or those of one direction."""
     return values(protocol.model(dialect), direction=direction)
 
 
 @functools.cache
 def values(layout: m.Layout, *, direction: m.Direction | None = None) -> SearchStrategy[Any]:
-    """Every value of a layout. Kept: making a strategy takes longer than drawing from it."""
+    """Return every value of a layout. Kept: making a strategy takes longer than drawing from it."""
     if layout.protobuf:
         return _protobuf(layout)
     body = layout.body
@@ -136,7 +136,7 @@ def _value(kind: m.Type) -> SearchStrategy[Any]:
 
 
 def _range(kind: m.Int | m.Varint) -> tuple[int, int]:
-    """The least and the largest number of a type."""
+    """Return the least and the largest number of a type."""
     bits = 8 * kind.size if isinstance(kind, m.Int) else kind.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.signed else (0, (1 << bits) - 1)
 
@@ -161,13 +161,13 @@ def _floats(size: int) -> SearchStrategy[float]:
 
 
 def _nan(negative: bool, payload: int, quiet: bool) -> float:
-    """A NaN whose payload fits 32 bits too."""
+    """Return a NaN whose payload fits 32 bits too."""
     bits = negative << 63 | 0x7FF << 52 | quiet << 51 | payload << 29
     return float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])
 
 
 def _most(kind: m.Int | m.Varint | None) -> int:
-    """The largest length or count that a type can say."""
+    """Return the largest length or count that a type can say."""
     return 1 << 16 if kind is None else _range(kind)[1]
 
 
@@ -226,7 +226,7 @@ def _dynamics(kind: m.Dynamic) -> SearchStrategy[Any]:
 
 
 def _as_one(choices: list[SearchStrategy[Any]]) -> SearchStrategy[Any]:
-    """A choice that counts once among others: Hypothesis would merge it with them."""
+    """Return a choice that counts once among others: Hypothesis would merge it with them."""
     return st.one_of(choices).map(lambda value: value)
 
 
