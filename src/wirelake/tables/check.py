@@ -56,22 +56,22 @@ class Problem(msgspec.Struct, frozen=True):
 def check(root: str | os.PathLike[str]) -> list[Problem]:
     """Return all problems of a lake. Raises LakeError if there is no lake, or a newer one."""
     log = Log(root)
-    found = list(_log_problems(log))
+    problems = list(_log_problems(log))
     try:
         snapshot = log.snapshot()
     except LakeError:
-        if not found:
+        if not problems:
             raise
-        return found
-    found += _checkpoint_problems(log)
-    found += _order_problems(snapshot)
-    found += _provisional_problems(log, snapshot)
+        return problems
+    problems += _checkpoint_problems(log)
+    problems += _order_problems(snapshot)
+    problems += _provisional_problems(log, snapshot)
     broken = list(_file_problems(log.layout, snapshot))
-    found += broken
+    problems += broken
     if not any(each.where.startswith("coverage/") for each in broken):
-        found += _coverage_problems(log.layout.root)
-    found += _orphans(log.layout, snapshot)
-    return found
+        problems += _coverage_problems(log.layout.root)
+    problems += _orphans(log.layout, snapshot)
+    return problems
 
 
 # -- the log -----------------------------------------------------------------------------------

@@ -44,8 +44,8 @@ def table(
     commit: int | None = None,
 ) -> pa.Table:
     """Read a table of a lake, now or at a commit. Raises LakeError."""
-    wanted = _schema(name, columns)
-    return pa.Table.from_batches(batches(root, name, columns=columns, commit=commit), schema=wanted)
+    target = _schema(name, columns)
+    return pa.Table.from_batches(batches(root, name, columns=columns, commit=commit), schema=target)
 
 
 def batches(
@@ -56,19 +56,19 @@ def batches(
     commit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read a table batch by batch."""
-    wanted = _schema(name, columns)
+    target = _schema(name, columns)
     log = Log(root)
     snapshot = log.snapshot(commit)
     for _, path in files_at(log.layout, snapshot, snapshot.files(name)):
-        yield from file_batches(path, wanted)
+        yield from file_batches(path, target)
 
 
 def files_at(
     layout: Layout, snapshot: Snapshot, files: Iterable[AddedFile]
 ) -> list[tuple[AddedFile, Path]]:
     """Return the current paths of files. Raises LakeError if one is missing."""
-    wanted = list(files)
-    staged = {each.path for each in wanted if each.commit == snapshot.commit}
+    chosen = list(files)
+    staged = {each.path for each in chosen if each.commit == snapshot.commit}
     for _ in range(_ATTEMPTS):
         staged = {path for path in staged if not layout.place(path).exists()}
         if not staged:
@@ -79,32 +79,32 @@ def files_at(
             each,
             layout.resolve(each.path, snapshot) if each.path in staged else layout.place(each.path),
         )
-        for each in wanted
+        for each in chosen
     ]
 
 
-def file_batches(path: Path, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def file_batches(path: Path, target: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read a file with the given columns."""
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:
         raise LakeError(f"{path}: missing; the log lists this file") from None
     with file:
-        have = [name for name in wanted.names if name in file.schema_arrow.names]
+        have = [name for name in target.names if name in file.schema_arrow.names]
         for batch in file.iter_batches(_BATCH_ROWS, columns=have):
-            yield conform(batch, wanted)
+            yield conform(batch, target)
 
 
-def conform(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the given columns; those that it lacks are null."""
     have = set(batch.schema.names)
     arrays = [
         _as_type(batch.column(field.name), field.type)
         if field.name in have
         else pa.nulls(batch.num_rows, field.type)
-        for field in wanted
+        for field in target
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
 def _as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:

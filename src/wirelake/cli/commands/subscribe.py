@@ -96,14 +96,14 @@ def _show(notification: Notification, as_json: bool) -> None:
         topic = notification.topic or "-"
         click.echo(f"{when}  {notification.id}  {topic}  {body_text(notification.content)}")
     else:
-        shown: dict[str, Any] = {"id": notification.id, "ts_ms": notification.ts_ms}
+        row: dict[str, Any] = {"id": notification.id, "ts_ms": notification.ts_ms}
         if notification.topic is not None:
-            shown["topic"] = notification.topic
+            row["topic"] = notification.topic
         if notification.type:
-            shown["type"] = notification.type
+            row["type"] = notification.type
         try:
-            shown["content"] = notification.content.decode()
+            row["content"] = notification.content.decode()
         except UnicodeDecodeError:
-            shown["content_hex"] = notification.content.hex()
-        click.echo(json_line(shown))
+            row["content_hex"] = notification.content.hex()
+        click.echo(json_line(row))
     sys.stdout.flush()

@@ -97,12 +97,12 @@ def command(
     return code
 
 
-def _warn_about_revision(protocol: Protocol, found: DecodedMessage, revision: str) -> None:
+def _warn_about_revision(protocol: Protocol, decoded: DecodedMessage, revision: str) -> None:
     """Print what a strict decoder of a revision would refuse."""
-    if found.error is not None:
+    if decoded.error is not None:
         return
-    for problem in protocol.problems(found.message, revision):
-        where = f"message {found.number} at byte {found.start}"
+    for problem in protocol.problems(decoded.message, revision):
+        where = f"message {decoded.number} at byte {decoded.start}"
         click.echo(f"wirelake: warning: {where}: {problem}", err=True)
 
 
@@ -114,15 +114,15 @@ class _Json:
         self.dialect = dialect
         self.reveal = reveal
 
-    def lines(self, found: DecodedMessage, data: bytes, opened: dict[str, Any]) -> Iterator[str]:  # noqa: ARG002
+    def lines(self, decoded: DecodedMessage, data: bytes, opened: dict[str, Any]) -> Iterator[str]:  # noqa: ARG002
         """Yield the line of a message."""
         from wirelake.wire.views.json import to_json
 
         from .sealed_parts import opened_json
 
-        if found.error is not None:
+        if decoded.error is not None:
             return
-        line = to_json(self.layout, found.message, reveal=self.reveal)
+        line = to_json(self.layout, decoded.message, reveal=self.reveal)
         if opened:
             line["@opened"] = opened_json(opened, self.dialect, reveal=self.reveal)
         yield json_line(line)
@@ -146,7 +146,7 @@ class _Tree:
         self.revision = revision
         self.reveal = reveal
 
-    def lines(self, found: DecodedMessage, data: bytes, opened: dict[str, Any]) -> Iterator[str]:
+    def lines(self, decoded: DecodedMessage, data: bytes, opened: dict[str, Any]) -> Iterator[str]:
         """Yield the lines of a message, as far as it can be decoded."""
         from wirelake.wire.views.spans import trace
 
@@ -154,14 +154,14 @@ class _Tree:
         from .sealed_parts import opened_json
 
         stages = {name: value for name, value in opened.items() if isinstance(value, bytes)}
-        root = trace(self.layout, data, found.start, direction=self.direction, stages=stages)
+        root = trace(self.layout, data, decoded.start, direction=self.direction, stages=stages)
         if self.revision is not None:
             _remove_names(root, self.protocol.revisions[self.revision].unnamed)
-        if found.number > 1:
+        if decoded.number > 1:
             yield ""
-        size = found.stop - found.start
+        size = decoded.stop - decoded.start
         title = click.style(f"{self.protocol.name} {_name(root)}", bold=True)
-        yield f"{title}  message {found.number}, {counted(size, 'byte')} at {found.start}"
+        yield f"{title}  message {decoded.number}, {counted(size, 'byte')} at {decoded.start}"
         yield from tree_lines(root, data, reveal=self.reveal)
         extra = opened_json(opened, self.dialect, reveal=self.reveal)
         staged = {span.name for span in root.walk() if span.stage is not None}

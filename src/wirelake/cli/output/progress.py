@@ -11,9 +11,11 @@ __all__ = ["byte_progress", "second_progress", "spinner"]
 
 
 @contextmanager
-def byte_progress(name: str, *, wanted: bool = True) -> Iterator[Callable[[int, int], None] | None]:
+def byte_progress(
+    name: str, *, enabled: bool = True
+) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar of bytes; yields a function that takes bytes done and in total."""
-    if not wanted or not sys.stderr.isatty():
+    if not enabled or not sys.stderr.isatty():
         yield None
         return
     from rich.progress import DownloadColumn, TransferSpeedColumn

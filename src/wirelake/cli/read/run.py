@@ -154,7 +154,7 @@ class _Job:
     @contextmanager
     def windows(self, options: ReadOptions) -> Iterator[writers.Windows]:
         """Read the captures, with a progress bar."""
-        with byte_progress("read", wanted=self.show_progress) as progress:
+        with byte_progress("read", enabled=self.show_progress) as progress:
             windows = read_windows(
                 self.files,
                 options,
