@@ -243,7 +243,7 @@ def describe_by_meaning(scenes: ProtocolScenes, frame: Frame) -> None:
     info.target, info.status = columns["target"], columns["status"]
     info.reason, info.client = columns["reason"], columns["client"]
     info.ids, info.body_bytes = tuple(columns["ids"] or ()), columns["body_bytes"]
-    info.heartbeat = name in getattr(scenes.declaration.meaning, "heartbeats", ())
+    info.heartbeat = name in scenes.declaration.meaning.heartbeats
     if scenes.id_form is not None:
         found = (info.id, info.reply_to)
         frame.ids += [encode_integer(scenes.id_form, each) for each in found if each is not None]
