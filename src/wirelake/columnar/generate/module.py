@@ -15,7 +15,7 @@ __all__ = ["decoders", "kernel_source"]
 
 _HEADER = '''"""Kernels of {name}, dialect {dialect}. Generated from {module}: do not edit.
 
-Make it anew with `python -m wirelake.columnar.generate`; a test fails when it is out of date.
+Regenerate it with `python -m wirelake.columnar.generate`; a test fails if it is out of date.
 """
 # ruff: noqa
 # fmt: off

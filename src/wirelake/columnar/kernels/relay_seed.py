@@ -1,6 +1,6 @@
 """Kernels of relay, dialect seed. Generated from wirelake.protocols.tny.layout: do not edit.
 
-Make it anew with `python -m wirelake.columnar.generate`; a test fails when it is out of date.
+Regenerate it with `python -m wirelake.columnar.generate`; a test fails if it is out of date.
 """
 # ruff: noqa
 # fmt: off

@@ -29,7 +29,7 @@ __all__ = ["codec_source"]
 
 _HEADER = '''"""Codec of {protocols}, dialect {dialect}. Generated from {module}: do not edit.
 
-Make it anew with `python -m wirelake.wire.generate`; a test fails when it is out of date.
+Regenerate it with `python -m wirelake.wire.generate`; a test fails if it is out of date.
 """
 # ruff: noqa
 # fmt: off
