@@ -34,7 +34,7 @@ def test_the_first_example(services: Services) -> None:
     assert price.now(None, b'{"item": "apple", "count": 3}') == {"cents": 90}
     refusal = price.now(None, {"item": "plum"})
     assert isinstance(refusal, HubError)
-    assert refusal.text == "there is no plum"
+    assert refusal.text == "unknown item 'plum'"
 
 
 def test_the_kinds_of_functions(services: Services) -> None:
