@@ -98,7 +98,7 @@ _OK_TEXT: Final = KNOWN.index("ok")
 
 @kernel
 def _new(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
-    """A call of which nothing is known but where it is."""
+    """Return a new call; only its connection and direction are set."""
     t.counts[FREE_CALLS] -= 1
     call = S(t.free_calls[U(t.counts[FREE_CALLS])])
     found = t.calls[U(call)]
@@ -116,7 +116,7 @@ def _new(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
 
 @inline
 def asked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
-    """The call of a request."""
+    """Return a new call for a request."""
     call = _new(t, e, i, slot, way)
     found = t.calls[U(call)]
     found.message_id = e.wide[NUMBER, U(i)]
@@ -128,7 +128,7 @@ def asked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
 
 @inline
 def unasked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
-    """The call of an answer whose request was not seen."""
+    """Return a new call for an answer whose request was not seen."""
     call = _new(t, e, i, slot, way)
     found = t.calls[U(call)]
     found.message_id = e.wide[REPLY, U(i)]
@@ -140,14 +140,14 @@ def unasked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
 
 @inline
 def ready(t: Tables, call: Int) -> None:
-    """A call that is in no list is final."""
+    """Mark a call that is in no list as final."""
     t.done[U(t.counts[DONE])] = call
     t.counts[DONE] += 1
 
 
 @inline
 def end_call(t: Tables, call: Int, outcome: Int, cause: Int) -> None:
-    """A call that is in no list is final, with this outcome."""
+    """Mark a call that is in no list as final, with an outcome."""
     found = t.calls[U(call)]
     found.outcome, found.cause = outcome, cause
     ready(t, call)
@@ -155,7 +155,7 @@ def end_call(t: Tables, call: Int, outcome: Int, cause: Int) -> None:
 
 @inline
 def add_part(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
-    """A message of the answer."""
+    """Add a part of the answer."""
     found = t.calls[U(call)]
     if found.first_part_ns == NOTHING:
         found.first_part_ns, found.response_bytes = e.wide[TS, U(i)], e.wide[SIZE, U(i)]
@@ -166,7 +166,7 @@ def add_part(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
 
 @kernel
 def complete(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
-    """The last message of the answer."""
+    """Add the last part of the answer, and set the outcome."""
     add_part(t, e, i, call)
     found = t.calls[U(call)]
     status = e.narrow[STATUS, U(i)]
@@ -180,7 +180,7 @@ def complete(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
 
 @kernel
 def orphan(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int, cause: Int) -> None:
-    """An answer that finds no call is a call of its own."""
+    """Record an answer without a call as a call of its own."""
     call = unasked_call(t, e, i, slot, way)
     complete(t, e, i, call)
     t.calls[U(call)].cause = cause
@@ -189,7 +189,7 @@ def orphan(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int, cause: Int) -
 
 @kernel
 def forget_call(t: Tables, slot: Int, call: Int) -> None:
-    """Take a call that has an id out of its list, and from where it can be found."""
+    """Remove a call with an id from its list and from the index."""
     remove_call(t, slot, call)
     remove(t, slot, call)
 
@@ -211,7 +211,7 @@ _BOTH: Final = 2
 
 @kernel
 def message_of_call(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """A message: requests, answers and what stands between them; the rest is passed over."""
+    """Process a message: requests, answers and parts; other kinds are ignored."""
     kind = S(e.narrow[KIND, U(i)])
     way = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
     notice(t, slot, kind, way, S(e.wide[TS, U(i)]))
@@ -263,7 +263,7 @@ def _request(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
 
 @kernel
 def _await(t: Tables, slot: Int, call: Int) -> None:
-    """An open call that has an id; the oldest is given up when there are too many."""
+    """Add an open call with an id; the oldest is given up when there are too many."""
     append(t, slot, call, S(OPEN))
     add_call(t, slot, call)
     way = S(t.calls[U(call)].way)
@@ -318,7 +318,7 @@ def _response(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
 
 @kernel
 def _answered(t: Tables, e: EventArrays, i: Int, slot: Int, call: Int) -> None:
-    """An open call that has an id gets its answer; older answered ones may be let go."""
+    """Answer an open call with an id; older answered calls may become final."""
     complete(t, e, i, call)
     remove(t, slot, call)
     ts_ns, way = S(e.wide[TS, U(i)]), S(t.calls[U(call)].way)
@@ -332,7 +332,7 @@ def _answered(t: Tables, e: EventArrays, i: Int, slot: Int, call: Int) -> None:
 
 @kernel
 def _expire(t: Tables, slot: Int, way: Int, now_ns: Int) -> None:
-    """Lets answered calls go: those past the window; half of them when there are too many."""
+    """Finish answered calls: those past the duplicate window, or half when there are too many."""
     held = count_of(t, slot, way, ANSWERED)
     excess = held - _ANSWERED_LIMIT // 2 if held >= _ANSWERED_LIMIT else 0
     final = 0
@@ -349,7 +349,7 @@ def _expire(t: Tables, slot: Int, way: Int, now_ns: Int) -> None:
 
 @kernel
 def expire_idle(t: Tables, before_ns: int) -> None:
-    """Lets answered calls go that were answered before a time, on idle connections as well."""
+    """Finish calls that were answered before a time, on idle connections as well."""
     for call in range(len(t.calls)):
         found = t.calls[U(call)]
         if found.state == ANSWERED and found.response_ns < before_ns:
@@ -423,7 +423,7 @@ def _trace(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
 
 @kernel
 def stream_broke(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Messages are missing: open calls that are matched by order are given up."""
+    """Give up open calls that are matched by order: messages are missing."""
     ts_ns, code = S(e.wide[TS, U(i)]), S(e.narrow[CODE, U(i)])
     way = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
     broken(t, slot, way, ts_ns, code)
@@ -435,7 +435,7 @@ def stream_broke(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def end_calls(t: Tables, slot: Int, outcome: Int, cause: Int) -> None:
-    """All calls of a connection are final; open ones have this outcome, unless more is known."""
+    """Finish all calls of a connection; open ones get this outcome unless a fault explains them."""
     for way in range(_BOTH):
         for which in range(OPEN, ORDER + 1):
             call = first_of(t, slot, way, which)

@@ -81,7 +81,7 @@ def _see(t: Tables, slot: Int, ts_ns: Int) -> None:
 
 @kernel
 def count_message(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """A message crossed the connection."""
+    """Count a message."""
     found = t.connections[U(slot)]
     if found.protocol < 0:
         found.protocol = e.narrow[PROTOCOL, U(i)]
@@ -119,7 +119,7 @@ def count_message(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Somebody signs on, or the server confirms who has."""
+    """Note a sign-on, or its confirmation by the server."""
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
     if client < 0:
@@ -135,7 +135,7 @@ def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @inline
 def _changed(t: Tables, e: EventArrays, i: Int, slot: Int, protocol: Int) -> None:
-    """Tells when a connection has another client than before."""
+    """Note that a connection has another client than before."""
     found = t.connections[U(slot)]
     if found.signed_on != found.client:
         found.client, found.signed_on_ns = found.signed_on, e.wide[TS, U(i)]
@@ -146,7 +146,7 @@ def _changed(t: Tables, e: EventArrays, i: Int, slot: Int, protocol: Int) -> Non
 
 @inline
 def _shake(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """A handshake that the client begins and the server ends; with a session to resume, or not."""
+    """Time a handshake, from the client's first message to the server's; note a resumption."""
     found = t.connections[U(slot)]
     flags = S(e.narrow[FLAGS, U(i)])
     if not flags & FROM_SERVER:
@@ -161,7 +161,7 @@ def _shake(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def count_fault(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Bytes would not decode, or are missing."""
+    """Count a fault or a gap."""
     found = t.connections[U(slot)]
     _see(t, slot, S(e.wide[TS, U(i)]))
     if found.protocol < 0:
@@ -174,7 +174,7 @@ def count_fault(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def begin_row(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Its ends, and when it began."""
+    """Set the addresses, and when the connection began."""
     found = t.connections[U(slot)]
     _see(t, slot, S(e.wide[TS, U(i)]))
     if e.narrow[FLAGS, U(i)] & WHOLE:
@@ -188,7 +188,7 @@ def begin_row(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def end_row(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """When it ended, how, and by whom unless a fact has told that."""
+    """Set when and how it ended, and by whom unless a fact named that."""
     found = t.connections[U(slot)]
     _see(t, slot, S(e.wide[TS, U(i)]))
     found.closed_ns, found.closed_how = e.wide[TS, U(i)], e.narrow[HOW, U(i)]
@@ -198,7 +198,7 @@ def end_row(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @inline
 def fact_of_close(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Why the hub closes."""
+    """Set why the hub closed it."""
     found = t.connections[U(slot)]
     if e.narrow[REASON, U(i)] >= 0:
         found.close_reason = e.narrow[REASON, U(i)]
@@ -208,7 +208,7 @@ def fact_of_close(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @inline
 def fact_of_client(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Who is at the other end."""
+    """Set the client that a fact names."""
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
     if not found.receiver_confirmed:
@@ -223,7 +223,7 @@ def fact_of_client(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def emit_row(t: Tables, slot: Int) -> None:
-    """A connection is final and forgotten."""
+    """Move a connection to the final ones, and free its slot."""
     if t.connections[U(slot)].seen:
         t.closed[U(t.counts[CLOSED])] = t.connections[U(slot)]
         t.counts[CLOSED] += 1

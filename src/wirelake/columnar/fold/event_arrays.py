@@ -1,4 +1,4 @@
-"""The events of a window in arrays: what kernels are told, and what they tell of each event.
+"""The events of a window in arrays: input of the kernels, and what they find out of each event.
 
 `wide` and `narrow` have a row for each column. Columns of events that are no messages go by other
 names, below.
@@ -134,16 +134,16 @@ connection, known or not, belongs to this share."""
 
 
 class EventArrays(NamedTuple):
-    """Events, and what becomes known about them."""
+    """Events, and what kernels find out about them."""
 
     wide: NDArray[np.int64]
     narrow: NDArray[np.int32]
     extras: NDArray[np.int32]
-    """What a device says about itself: codes of network, isp and phone."""
+    """What a device reports about itself: codes of network, ISP and phone."""
     order: NDArray[np.int64]
-    """The events in the order in which they are told."""
+    """The order in which events are processed."""
     held: NDArray[np.bool_]
-    """Those that are held back."""
+    """Which events wait."""
     receiver: NDArray[np.int32]
     """Who was signed on, as deliveries see it: a code or NO."""
     of_link: NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""Which share a connection belongs to."""
+"""Batches and events of a window to arrays for the kernels; the shares of connections."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SECOND: Final = 0xC4CEB9FE1A85EC53
 
 
 def id_hash(connection: int) -> int:
-    """32 bits of a recorder's id, or of a tunnel's: its remainder by the shares is its share.
+    """Return a hash of a recorder's id, or of a tunnel's; the share is its remainder.
 
     The same as the front end's (`flows.py`) for a connection that a recorder has numbered.
     """
@@ -60,7 +60,7 @@ def id_hash(connection: int) -> int:
 
 
 def id_hashes(connections: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same, of each."""
+    """Return `id_hash` of each."""
     value = connections.astype(np.uint64)
     for factor in (_FIRST, _SECOND):
         value ^= value >> np.uint64(33)
@@ -81,7 +81,7 @@ _SIDES: Final[dict[str | None, str]] = {"client": "client", "server": "server"}
 
 
 class Columns:
-    """The events of some sources."""
+    """The events of some sources, as arrays."""
 
     def __init__(self, sources: Sequence[Source], texts: Texts, share: int, shares: int):
         self._texts = texts
@@ -189,7 +189,7 @@ class Columns:
         rows: Rows,
         narrow: NDArray[np.int32],
     ) -> None:
-        """What devices report about themselves."""
+        """Return the codes of what devices report about themselves."""
         if not len(rows) or batch.schema.get_field_index(protocol) < 0:
             return
         assert rules.device_message is not None
@@ -272,13 +272,13 @@ class Columns:
 
 
 def usable_faults(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Those faults that belong to a stream and have a time."""
+    """Return the faults that belong to a stream and have a time."""
     placed = pc.and_(pc.is_valid(batch.column("ts_ns")), pc.is_valid(batch.column("direction")))
     return batch.filter(placed)
 
 
 def named(names: NDArray[np.int32], texts: Sequence[str], name: str) -> Rows:
-    """The messages that have a name."""
+    """Return the messages with a name."""
     return np.flatnonzero(names == texts.index(name)) if name in texts else np.empty(0, np.intp)
 
 
@@ -302,7 +302,7 @@ def field_of(batch: pa.RecordBatch, protocol: str, path: str, rows: Rows) -> pa.
 
 
 def _name_flags(rules: ProtocolRules, name: str) -> int:
-    """The flags that a message has by its name."""
+    """Return the flags of a message, by its name."""
     return (name in rules.heartbeats) * k.HEARTBEAT | (name in rules.confirmations) * k.CONFIRMS
 
 
@@ -311,13 +311,13 @@ def _length(found: Any) -> int:
 
 
 def from_server(directions: pa.Array) -> NDArray[np.int32]:
-    """1 where the server speaks."""
+    """Return 1 where the server is the sender."""
     codes, texts = indices_of(directions)
     return np.array([*(text == "s2c" for text in texts), False], np.int32)[codes]
 
 
 def numbers_of(column: pa.Array, values: NDArray[np.int64]) -> Mask:
-    """Writes the numbers of a column, 0 where there is none; tells where there is one."""
+    """Write the numbers of a column (0: null); return where there is one."""
     if column.null_count == len(column):
         return np.zeros(len(column), np.bool_)
     values[:] = pc.fill_null(column, 0).to_numpy()

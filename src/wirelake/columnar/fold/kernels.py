@@ -1,4 +1,4 @@
-"""The fold itself: events go through here one after the other."""
+"""The kernel that goes through all events of a window, in the order of time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _CLOSED: Final = KNOWN.index("closed")
 
 @kernel
 def fold(t: Tables, e: EventArrays, first: int) -> int:
-    """Tell events from the place `first` on, except those of connections that wait.
+    """Process events from the index `first` on, except those of connections that wait.
 
     Returns the place of the event for which there is no room, or their number. Then the caller
     makes room, and calls again from there.
@@ -91,7 +91,7 @@ def fold(t: Tables, e: EventArrays, first: int) -> int:
 
 @inline
 def _waits(t: Tables, slot: Int, ts_ns: Int) -> Int:
-    """Whether an event is held back; then all later ones of the connection are."""
+    """Return whether an event waits; then all later ones of the connection wait."""
     found = t.connections[U(slot)]
     if ts_ns >= found.since:
         found.waits = 1
@@ -100,7 +100,7 @@ def _waits(t: Tables, slot: Int, ts_ns: Int) -> Int:
 
 @kernel
 def _begin(t: Tables, e: EventArrays, i: Int) -> Int:
-    """A connection that was not known; perhaps one that was given up, with calls under way."""
+    """Add an unknown connection; it may be one that was given up, with open calls."""
     slot = new_slot(t, S(e.wide[KEY, U(i)]))
     if t.counts[GAVE_UP] and e.narrow[KIND, U(i)] != OPENED:
         unsettle(t, slot, S(e.wide[TS, U(i)]))
@@ -144,7 +144,7 @@ def _may_be_link(t: Tables, e: EventArrays, i: Int, slot: Int) -> Int:
 
 @kernel
 def _fact(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """A fact alone is no connection; but who is at the other end may be told before it begins."""
+    """Apply a fact. It adds no connection, but may name the client before the connection begins."""
     if e.narrow[KIND, U(i)] == CLOSE:
         if slot >= 0 and t.connections[U(slot)].seen:
             fact_of_close(t, e, i, slot)
@@ -156,7 +156,7 @@ def _fact(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def end(t: Tables, slots: NDArray[np.int32], outcome: int, cause: int) -> None:
-    """Connections are final as they stand; their open calls get this outcome."""
+    """Finish connections as they are; their open calls get this outcome."""
     for at in range(U(len(slots))):
         slot = S(slots[at])
         end_calls(t, slot, outcome, cause)
@@ -165,6 +165,6 @@ def end(t: Tables, slots: NDArray[np.int32], outcome: int, cause: int) -> None:
 
 @kernel
 def slot_of(t: Tables, connection: int) -> Int:
-    """The slot of a connection; a new one if it has none."""
+    """Return the slot of a connection; a new one if it has none."""
     slot = find_slot(t, connection)
     return new_slot(t, connection) if slot < 0 else slot

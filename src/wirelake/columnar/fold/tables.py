@@ -1,4 +1,4 @@
-"""What folds remember, in arrays: connections, their calls, and lists through the calls.
+"""The records of a fold, in arrays: connections, their calls, and lists through the calls.
 
 - `connections`: a record for each connection (`CONNECTION`), in slots that are used again.
 - `calls`: a record for each call (`CALL`) that is open, or answered so lately that a second answer
@@ -7,8 +7,8 @@
 - `slots` and `numbers` find a connection by its id, and a call by connection, end and id: heads of
   chains through the records.
 
-Texts are codes (`texts.py`); those that kernels know have fixed ones. NOTHING stands for a time
-that is not known, NO for a code, a slot or a call.
+Texts are codes (`text_codes.py`); those that kernels know have fixed ones. NOTHING stands for an
+unknown time, NO for a missing code, slot or call.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ __all__ = [
 
 NO: Final = -1
 NOTHING: Final = -(1 << 63)
-"""In place of a number that is missing: of a slot or a text, of anything else."""
+"""In place of a missing slot, call or text (NO), or of any other missing number (NOTHING)."""
 
 KNOWN: Final = (
     *("ok", "", "client", "server", "closed", "replaced", "unfinished", "unsettled"),
     *("limit", "sealed", "gateway"),
 )
-"""Texts with a fixed code: their place here."""
+"""Texts with a fixed code: their index."""
 
 CONNECTION_TEXTS: Final = (
     *("protocol", "client_address", "server_address", "client", "closed_by", "closed_how"),
@@ -165,7 +165,7 @@ class Tables(NamedTuple):
     closed: Table
     """Connections that are final."""
     blank: Table
-    """The one record of a connection of which nothing is known."""
+    """The initial record of a connection."""
 
 
 # -- lists -------------------------------------------------------------------------------------
@@ -173,25 +173,25 @@ class Tables(NamedTuple):
 
 @inline
 def _place(way: Int, which: Int) -> Int:
-    """Where `ends` has a list."""
+    """Return where `ends` has a list."""
     return S(way) * 9 + (S(which) - 1) * 3
 
 
 @inline
 def first_of(t: Tables, slot: Int, way: Int, which: Int) -> Int:
-    """The first call of a list, or NO."""
+    """Return the first call of a list, or NO."""
     return S(t.ends[U(slot), U(_place(way, which))])
 
 
 @inline
 def count_of(t: Tables, slot: Int, way: Int, which: Int) -> Int:
-    """How many calls a list has."""
+    """Return the length of a list."""
     return S(t.ends[U(slot), U(_place(way, which) + 2)])
 
 
 @kernel
 def append(t: Tables, slot: Int, call: Int, which: Int) -> None:
-    """Put a call at the end of a list."""
+    """Append a call to a list."""
     found = t.calls[U(call)]
     at = _place(found.way, which)
     last = S(t.ends[U(slot), U(at + 1)])
@@ -207,7 +207,7 @@ def append(t: Tables, slot: Int, call: Int, which: Int) -> None:
 
 @kernel
 def remove(t: Tables, slot: Int, call: Int) -> None:
-    """Take a call out of its list."""
+    """Remove a call from its list."""
     found = t.calls[U(call)]
     at = _place(found.way, found.state)
     before, after = S(found.before), S(found.after)
@@ -234,7 +234,7 @@ def _bucket(slot: Int, way: Int, number: Int, numbers: Codes) -> Int:
 
 @kernel
 def find_call(t: Tables, slot: Int, way: Int, number: Int) -> Int:
-    """The call with this id, open or answered, or NO."""
+    """Return the call with this id, open or answered, or NO."""
     call = S(t.numbers[U(_bucket(slot, way, number, t.numbers))])
     while call >= 0:
         found = t.calls[U(call)]
@@ -246,7 +246,7 @@ def find_call(t: Tables, slot: Int, way: Int, number: Int) -> Int:
 
 @inline
 def add_call(t: Tables, slot: Int, call: Int) -> None:
-    """Let a call be found by its id; there is no other with it."""
+    """Add a call to the index; its id is not in it yet."""
     found = t.calls[U(call)]
     at = _bucket(slot, found.way, found.message_id, t.numbers)
     found.chain = t.numbers[U(at)]
@@ -255,7 +255,7 @@ def add_call(t: Tables, slot: Int, call: Int) -> None:
 
 @kernel
 def remove_call(t: Tables, slot: Int, call: Int) -> None:
-    """Let a call be found no more."""
+    """Remove a call from the index."""
     found = t.calls[U(call)]
     at = _bucket(slot, found.way, found.message_id, t.numbers)
     other = S(t.numbers[U(at)])
@@ -269,7 +269,7 @@ def remove_call(t: Tables, slot: Int, call: Int) -> None:
 
 @kernel
 def index_calls(t: Tables) -> None:
-    """Let all calls be found in an empty index."""
+    """Add all calls to an empty index."""
     for call in range(len(t.calls)):
         found = t.calls[U(call)]
         if found.numbered and OPEN <= found.state <= ANSWERED:
@@ -287,7 +287,7 @@ def _slot_bucket(connection: Int, slots: Codes) -> Int:
 
 @inline
 def find_slot(t: Tables, connection: Int) -> Int:
-    """The slot of a connection, or NO."""
+    """Return the slot of a connection, or NO."""
     slot = S(t.slots[U(_slot_bucket(connection, t.slots))])
     while slot >= 0:
         found = t.connections[U(slot)]
@@ -299,7 +299,7 @@ def find_slot(t: Tables, connection: Int) -> Int:
 
 @kernel
 def new_slot(t: Tables, connection: Int) -> Int:
-    """A slot for a connection of which nothing is known; there is room."""
+    """Return a slot for a new connection; there must be a free one."""
     t.counts[FREE_SLOTS] -= 1
     slot = S(t.free_slots[U(t.counts[FREE_SLOTS])])
     found = t.connections[U(slot)]
@@ -338,7 +338,7 @@ def free_slot(t: Tables, slot: Int) -> None:
 
 @kernel
 def index_slots(t: Tables) -> None:
-    """Let all connections be found in an empty index."""
+    """Add all connections to an empty index."""
     for slot in range(len(t.connections)):
         if t.connections[U(slot)].used:
             _add_slot(t, slot)

@@ -51,7 +51,7 @@ _COLUMNS: Final = [
 def tunnel_arrays(
     batches: Iterable[pa.RecordBatch], texts: Texts, share: int, shares: int
 ) -> k.EventArrays:
-    """The events of a share's tunnels, and those of all links, in their order."""
+    """Return the events of a share's tunnels, and those of all links, in order."""
     parts = [events_of_share(batch, share, shares) for batch in batches]
     table = pa.Table.from_batches(parts, schema=CROSSING["_tunnel_events"]).combine_chunks()
     order = np.lexsort(
@@ -76,7 +76,7 @@ def tunnel_arrays(
 
 
 def events_of_share(batch: pa.RecordBatch, share: int, shares: int) -> pa.RecordBatch:
-    """Rows of `_tunnel_events` without the tunnels of other shares."""
+    """Return rows of `_tunnel_events` without the tunnels of other shares."""
     if shares == 1:
         return batch
     tunnels = batch.column("tunnel")
@@ -162,7 +162,7 @@ def _packets(
 
 
 def _packet_kind(rules: ProtocolRules, name: str) -> int:
-    """The kind of a packet about a tunnel, by its name."""
+    """Return the kind of a packet about a tunnel, by its name."""
     tunnels = rules.tunnels
     if tunnels is None:
         return k.ABOUT
@@ -175,7 +175,7 @@ def _packet_kind(rules: ProtocolRules, name: str) -> int:
 
 
 def _address(packed: Any) -> tuple[int, int, int]:
-    """The halves of an address, and its family; 0 when it is none."""
+    """Return the halves of an address, and its family (0: no address)."""
     number = int.from_bytes(packed, "big")
     family = {4: 4, 16: 6}.get(len(packed), 0)
     return (number >> 64, number & _HALF, family) if family else (0, 0, 0)
@@ -198,7 +198,7 @@ Ints = NDArray[np.int64]
 def tunnel_rows(
     columns: Columns, arrays: k.EventArrays, texts: Texts, before: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of what was told; `before` is how many events there were in earlier windows."""
+    """Yield rows of `_tunnel_events`; `before` counts the events of earlier windows."""
     numbers = np.empty(len(columns), np.int64)
     numbers[arrays.order] = np.arange(before, before + len(columns))
     for at, (table, batch) in enumerate(columns.sources):
@@ -217,7 +217,7 @@ def tunnel_rows(
 def _messages(
     batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints
 ) -> Iterator[pa.RecordBatch]:
-    """Messages in tunnels."""
+    """Return the messages in tunnels."""
     if len(rows):
         made = _columns(batch, rows, links, numbers)
         yield _batch(made | {"tunnel": made["connection"]}, len(rows))
@@ -228,7 +228,7 @@ def _link_packets(
 ) -> Iterator[pa.RecordBatch]:
     """The packets about tunnels; of those that carry messages, the first of each tunnel.
 
-    Their messages are told for themselves, and after the first the tunnel is known.
+    Their messages are events of their own, and after the first the tunnel is known.
     """
     protocol = batch.column("protocol")[0].as_py()
     rules = rules_of(protocol)
@@ -266,7 +266,7 @@ def _link_packets(
 
 
 def _ids(targets: list[str]) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Instance and number of tunnels, and whether a target names one at all."""
+    """Return instance and number of tunnels, and whether a target names one."""
     pairs = [tunnel_of(text) for text in targets]
     good = np.array([pair is not None for pair in pairs], np.bool_)
     masked = [[number & _MASK for number in pair or (0, 0)] for pair in pairs]
@@ -275,7 +275,7 @@ def _ids(targets: list[str]) -> tuple[Ints, Ints, NDArray[np.bool_]]:
 
 
 def _columns(batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints) -> dict[str, pa.Array]:
-    """What messages and packets have in common."""
+    """Return the columns that messages and packets share."""
     picked = pa.array(rows)
     return {name: batch.column(name).take(picked) for name in ("ts_ns", *_OF_MESSAGE)} | {
         "event": repeated("message", len(rows)),
@@ -286,7 +286,7 @@ def _columns(batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints) -> d
 
 
 def _spread(values: pa.Array, places: Rows, rows: int, kind: pa.DataType) -> pa.Array:
-    """Values at their places, null elsewhere."""
+    """Return values at their rows, null elsewhere."""
     numbers = np.full(rows, NO, np.int64)
     numbers[places] = np.arange(len(places))
     return pc.cast(values, kind).take(pa.array(numbers, mask=numbers < 0))

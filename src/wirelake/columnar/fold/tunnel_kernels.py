@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 OUTCOMES: Final = ("closed", "refused", "replaced", "lost", "open")
-"""What becomes of tunnels, by number."""
+"""The outcomes of tunnels, by number."""
 _CLOSED, _REFUSED, _REPLACED = range(3)
 _CLOSED_TEXT: Final = KNOWN.index("closed")
 _REPLACED_TEXT: Final = KNOWN.index("replaced")
@@ -104,21 +104,21 @@ halves of an address; one of `user_family` 4 is all in the lower, without a fami
 
 
 class Tunnels(NamedTuple):
-    """What is remembered of tunnels."""
+    """The arrays of tunnels."""
 
     rows: NDArray[Any]
     """By slot."""
     final: NDArray[Any]
     """Tunnels that are final."""
     blank: NDArray[Any]
-    """The one record of a tunnel of which nothing is known."""
+    """The initial record of a tunnel."""
     counts: NDArray[np.int64]
     """How many are final; how many ever ended."""
 
 
 @kernel
 def fold_tunnels(t: Tables, u: Tunnels, e: EventArrays, first: int) -> int:
-    """Tell events from the place `first` on.
+    """Process events from the index `first` on.
 
     Returns the place of the event for which there is no room, or their number. Then the caller
     makes room, and calls again from there.
@@ -149,7 +149,7 @@ def _slot(t: Tables, connection: Int) -> Int:
 
 @inline
 def _known(t: Tables, u: Tunnels, connection: Int) -> Int:
-    """The slot of a tunnel; from now on, it is known."""
+    """Return the slot of a tunnel, and add the tunnel if it is new."""
     slot = _slot(t, connection)
     found = u.rows[U(slot)]
     found.used = 1
@@ -170,7 +170,7 @@ def _see(u: Tunnels, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def _message(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
-    """A message in a tunnel."""
+    """Process a message in a tunnel."""
     slot = _known(t, u, S(e.wide[KEY, U(i)]))
     if kind == REQUEST:
         t.connections[U(_slot(t, S(e.wide[LINK, U(i)])))].seen = 1
@@ -189,7 +189,7 @@ def _message(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
 
 @kernel
 def _packet(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
-    """A packet of a link about a tunnel."""
+    """Process a packet of a link about a tunnel."""
     connection = S(e.wide[KEY, U(i)])
     slot = find_slot(t, connection)
     known = slot >= 0 and u.rows[U(slot)].used
@@ -208,7 +208,7 @@ def _packet(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
         found.user_family, found.user_port = e.narrow[USER_FAMILY, U(i)], e.narrow[USER_PORT, U(i)]
     found.instance_id, found.tunnel_id = e.wide[INSTANCE, U(i)], e.wide[TUNNEL, U(i)]
     found.named = 1
-    if kind != CARRIER:  # its message is told for itself
+    if kind != CARRIER:  # its message is an event of its own
         _see(u, e, i, slot)
     if found.outcome < 0:
         if kind == REFUSED:
@@ -230,7 +230,7 @@ def _end(u: Tunnels, e: EventArrays, i: Int, slot: Int, outcome: Int) -> None:
 
 @inline
 def _replace(u: Tunnels, e: EventArrays, i: Int, slot: Int) -> None:
-    """A tunnel with the same ids begins: the one before is final."""
+    """Finish a tunnel when another one with the same ids begins."""
     if u.rows[U(slot)].outcome < 0:
         _end(u, e, i, slot, S(_REPLACED))
     u.final[U(u.counts[0])] = u.rows[U(slot)]
@@ -240,7 +240,7 @@ def _replace(u: Tunnels, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def _close_calls(t: Tables, slot: Int, cause: Int) -> None:
-    """A tunnel ends for its calls: what is open is lost, and nothing is remembered."""
+    """End the calls of a tunnel: open ones are lost."""
     end_calls(t, slot, S(LOST), cause)
     found, blank = t.connections[U(slot)], t.blank[0]
     found.caller, found.caller_confirmed = blank.caller, blank.caller_confirmed
@@ -252,7 +252,7 @@ def _close_calls(t: Tables, slot: Int, cause: Int) -> None:
 
 @kernel
 def _link_ends(t: Tables, link: Int) -> None:
-    """What is known of a link's faults stays with its tunnels when the link ends."""
+    """Copy the faults of a link to its tunnels when the link ends."""
     slot = find_slot(t, link)
     if slot < 0:
         return
@@ -267,7 +267,7 @@ def _link_ends(t: Tables, link: Int) -> None:
 
 @inline
 def _join(t: Tables, slot: Int, link: Int) -> None:
-    """A tunnel takes over where its link broke."""
+    """Copy where a link broke to one of its tunnels."""
     mine, its = t.connections[U(slot)], t.connections[U(link)]
     if its.broken_c2s >= 0 and its.broken_c2s_ns > mine.broken_c2s_ns:
         mine.broken_c2s, mine.broken_c2s_ns = its.broken_c2s, its.broken_c2s_ns
@@ -277,14 +277,14 @@ def _join(t: Tables, slot: Int, link: Int) -> None:
 
 @kernel
 def end_all_calls(t: Tables, slots: NDArray[np.int32], outcome: int, cause: int) -> None:
-    """The calls of these slots are final."""
+    """Finish the calls of these slots."""
     for at in range(U(len(slots))):
         end_calls(t, S(slots[at]), outcome, cause)
 
 
 @kernel
 def forget_tunnels(t: Tables, u: Tunnels, slots: NDArray[np.int32]) -> None:
-    """Tunnels are given up, and with them the calls that they have under way."""
+    """Give up tunnels, with their open calls."""
     for at in range(U(len(slots))):
         slot = S(slots[at])
         end_calls(t, slot, S(UNKNOWN), S(_LIMIT))

@@ -1,4 +1,4 @@
-"""What is not known for certain about a connection, in kernels.
+"""When messages of a connection cannot be matched by order, in kernels.
 
 See `wirelake.records.calls.Uncertainty`, and "When order can be trusted" in
 `docs/concepts/matching.md`.
@@ -26,7 +26,7 @@ __all__ = ["broken", "hides", "notice", "unsettle"]
 
 @inline
 def broken(t: Tables, slot: Int, way: Int, ts_ns: Int, code: Int) -> None:
-    """Messages of this direction may be missing here."""
+    """Note that messages of a direction may be missing from here on."""
     found = t.connections[U(slot)]
     if way:
         found.broken_s2c_ns, found.broken_s2c = ts_ns, code
@@ -36,7 +36,7 @@ def broken(t: Tables, slot: Int, way: Int, ts_ns: Int, code: Int) -> None:
 
 @inline
 def unsettle(t: Tables, slot: Int, ts_ns: Int) -> None:
-    """Order cannot be trusted from here on."""
+    """Stop matching by order from here on."""
     found = t.connections[U(slot)]
     found.unsettled = 1
     found.quiet_ns = max(S(found.quiet_ns), ts_ns)
@@ -44,7 +44,7 @@ def unsettle(t: Tables, slot: Int, ts_ns: Int) -> None:
 
 @inline
 def notice(t: Tables, slot: Int, kind: Int, way: Int, ts_ns: Int) -> None:
-    """With a request after a quiet time, order can be trusted again."""
+    """Match by order again after a request that follows a quiet time."""
     found = t.connections[U(slot)]
     if found.unsettled:
         settled = False
@@ -61,7 +61,7 @@ def notice(t: Tables, slot: Int, kind: Int, way: Int, ts_ns: Int) -> None:
 
 @inline
 def hides(t: Tables, slot: Int, call: Int) -> Int:
-    """The code of a fault that may hide the answer of an open call, or NO."""
+    """Return the code of a fault that may hide the answer of an open call, or NO."""
     found, place = t.calls[U(call)], t.connections[U(slot)]
     if found.way:
         code, ts_ns = S(place.broken_c2s), S(place.broken_c2s_ns)
