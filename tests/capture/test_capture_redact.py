@@ -288,7 +288,7 @@ def test_a_compressed_capture_has_a_plain_copy(tmp_path: Path) -> None:
 def test_misuse(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"rubbish")
-    with pytest.raises(ValueError, match="does not begin"):
+    with pytest.raises(ValueError, match="not a capture file"):
         redact(path, tmp_path / "out")
     with pytest.raises(FileExistsError):
         redact(path, path)

@@ -13,8 +13,8 @@ from wirelake.capture.decode.framing import (
 )
 from wirelake.capture.decode.protocol_selector import (
     SNIFFED_BYTES,
-    Chooser,
-    Said,
+    KnownProtocol,
+    ProtocolChooser,
     Sniffer,
     default_ports,
 )
@@ -33,13 +33,13 @@ def test_the_usual_ports() -> None:
     """Packages may bring further protocols."""
     usual = {9600: "esnp", 9610: "tny", 9611: "relay", 9757: "magline", 9620: "comet"}
     assert usual.items() <= default_ports().items()
-    assert Chooser().ports == default_ports().keys()
+    assert ProtocolChooser().ports == default_ports().keys()
 
 
 def test_a_name_wins_over_a_port() -> None:
-    chooser = Chooser(ports={80: "comet"}, force_protocol="tny")
-    assert chooser.known(80) == Said(registry.find("tny"))
-    assert Chooser(ports={80: "comet"}).known(81) is None
+    chooser = ProtocolChooser(ports={80: "comet"}, force_protocol="tny")
+    assert chooser.known(80) == KnownProtocol(registry.find("tny"))
+    assert ProtocolChooser(ports={80: "comet"}).known(81) is None
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_a_recording_counts_for_more_than_a_usual_port_and_less_than_what_a_read
 ) -> None:
     """An empty name stands for a protocol that is not installed."""
 
-    def of(name: str | None) -> Said | None:
-        return None if name is None else Said(registry.find(name) if name else None)
+    def of(name: str | None) -> KnownProtocol | None:
+        return None if name is None else KnownProtocol(registry.find(name) if name else None)
 
-    assert Chooser(**options).known(port, of(said)) == of(chosen)
+    assert ProtocolChooser(**options).known(port, of(said)) == of(chosen)
 
 
 def test_dialects() -> None:
-    chooser = Chooser(dialects={"tny": "upstream"})
+    chooser = ProtocolChooser(dialects={"tny": "upstream"})
     assert chooser.dialect(registry.find("tny")) == "upstream"
     assert chooser.dialect(registry.find("comet")) == "seed"
     assert chooser.framing(registry.find("tny"), "c2s").dialect == "upstream"
@@ -89,7 +89,7 @@ def test_dialects() -> None:
 )
 def test_bad_arguments_name_the_valid_ones(options: dict[str, object], message: str) -> None:
     with pytest.raises((LookupError, ValueError), match=message):
-        Chooser(**options)  # type: ignore[arg-type]
+        ProtocolChooser(**options)  # type: ignore[arg-type]
 
 
 # -- sniffing --------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_bad_arguments_name_the_valid_ones(options: dict[str, object], message: 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("direction", WAYS)
 def test_a_first_frame_tells(protocol: str, direction: Direction) -> None:
-    sniffer = Chooser().sniffer(direction)
+    sniffer = ProtocolChooser().sniffer(direction)
     for byte in frames(protocol, direction)[0]:
         sniffer.feed(bytes([byte]))
     sniffer.end()
@@ -106,7 +106,7 @@ def test_a_first_frame_tells(protocol: str, direction: Direction) -> None:
 
 
 def test_a_decision_is_made_as_soon_as_it_is_certain() -> None:
-    sniffer = Chooser().sniffer("c2s")
+    sniffer = ProtocolChooser().sniffer("c2s")
     sniffer.feed(frames("tny", "c2s")[0])
     # `tn` is a length of comet and `t` a row of ESNP: both might go on like this for a while.
     assert not sniffer.decided
@@ -118,7 +118,7 @@ def test_a_decision_is_made_as_soon_as_it_is_certain() -> None:
 
 
 def test_nothing_fits() -> None:
-    sniffer = Chooser().sniffer("c2s")
+    sniffer = ProtocolChooser().sniffer("c2s")
     sniffer.feed(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
     sniffer.end()
     assert sniffer.decided

@@ -196,7 +196,7 @@ def test_the_longest_silent_makes_room() -> None:
 
 
 def test_a_limit_of_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="1 connection or more"):
+    with pytest.raises(ValueError, match="at least 1 connection"):
         ConnectionTable(limit=0)
 
 

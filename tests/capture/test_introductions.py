@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.decode.protocol_selector import Introductions, Said
+from wirelake.capture.decode.protocol_selector import KnownProtocol, RecordedProtocols
 from wirelake.capture.format.items import Fact
 from wirelake.protocols import registry
 
-TNY, ESNP = Said(registry.find("tny")), Said(registry.find("esnp"))
+TNY, ESNP = KnownProtocol(registry.find("tny")), KnownProtocol(registry.find("esnp"))
 
 
 def fact(connection: int | None, protocol: Any, kind: str = "open") -> Fact:
@@ -18,7 +18,7 @@ def fact(connection: int | None, protocol: Any, kind: str = "open") -> Fact:
 
 
 def test_the_last_word_counts_until_the_file_ends() -> None:
-    introduced = Introductions()
+    introduced = RecordedProtocols()
     introduced.add(fact(7, "tny"))
     assert introduced.of(7) == TNY
     introduced.add(fact(7, "esnp"))
@@ -42,21 +42,21 @@ def test_the_last_word_counts_until_the_file_ends() -> None:
     ],
 )
 def test_what_is_no_introduction(said: Fact) -> None:
-    introduced = Introductions()
+    introduced = RecordedProtocols()
     introduced.add(said)
     assert len(introduced) == 0
     assert introduced.of(7) is None
 
 
 def test_a_protocol_that_is_not_installed() -> None:
-    introduced = Introductions()
+    introduced = RecordedProtocols()
     introduced.add(fact(7, "klingon"))
-    assert introduced.of(7) == Said(None)
+    assert introduced.of(7) == KnownProtocol(None)
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """Those that were introduced last stay; a repeated introduction counts as a new one."""
-    introduced = Introductions(limit=2)
+    introduced = RecordedProtocols(limit=2)
     for connection in (1, 2, 1, 3):
         introduced.add(fact(connection, "tny"))
     assert [introduced.of(connection) for connection in (1, 2, 3)] == [TNY, None, TNY]

@@ -81,16 +81,16 @@ def test_a_file_may_have_comments_and_empty_lines(tmp_path: Path) -> None:
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("7", "wanted a JSON object"),
-        ('{"content_key": "00"}', "wanted a JSON object with the name of a protocol"),
+        ("7", "expected a JSON object"),
+        ('{"content_key": "00"}', "expected a JSON object with a protocol"),
         (line(TNY, protocol="smtp"), "no protocol is called 'smtp'"),
         (line(TNY, protocol="esnp"), "esnp has no keys"),
         ('{"protocol": "tny"}', "there are no keys"),
         (line(COMET, content_key="zz"), "content_key: not hexadecimal"),
         (line(COMET, content_key="00"), "wanted exactly 32 bytes"),
-        (line(COMET, client_id=7), "client_id: wanted a text"),
-        (line(COMET, connection="7"), "connection: wanted a whole number"),
-        (line(TNY, connection=True), "connection: wanted a whole number"),
+        (line(COMET, client_id=7), "client_id: expected a string"),
+        (line(COMET, connection="7"), "connection: expected an integer"),
+        (line(TNY, connection=True), "connection: expected an integer"),
     ],
 )
 def test_lines_that_are_none(tmp_path: Path, text: str, wrong: str) -> None:

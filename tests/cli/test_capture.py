@@ -79,7 +79,7 @@ def test_repair_of_an_open_recording(run: Run, cut: Path) -> None:
     assert found.lines[1].startswith("lost: ")
     assert "truncated_file" in found.lines[2]
     again = run("capture", "repair", str(cut))
-    assert (again.code, again.err) == (2, f"wirelake: {whole} is there already\n")
+    assert (again.code, again.err) == (2, f"wirelake: {whole} already exists\n")
 
 
 def test_repair_as_json(run: Run, cut: Path, tmp_path: Path) -> None:

@@ -4,8 +4,11 @@
         if isinstance(item, Packet) and isinstance(found := segment(item), Segment):
             ...
 
-What is named here needs nothing but msgspec (and zstandard, for files in zstd). The tools for whole
-files are in `info.py`, `repair.py` and `redact.py`, the way to tables in `decode.py`.
+Follow the data: `format` (files to packets), `tcp` (packets to streams), `decode` (streams to
+rows); `record` writes captures, `tools` works on whole files. This is the plain Python reference;
+`wirelake.columnar` reads the same files faster.
+
+The names exported here need msgspec only (and zstandard for files in zstd).
 """
 
 from .format.items import (

@@ -1,7 +1,7 @@
-"""One connection from its segments to rows: reassembly, the choice of protocol, frames, messages.
+"""Decodes one connection from segments to rows: reassembly, protocol selection, frames, messages.
 
-`Conversation.segment` and `Conversation.end` yield (table, row). While the protocol is being
-sniffed, what the streams hold waits, at most `WAITING_LIMIT` bytes of it.
+`ConnectionDecoder.segment` and `.end` yield (table, row). While the protocol is being sniffed, the
+streams are buffered, up to `WAITING_LIMIT` bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .coverage import StreamCoverage
 from .decryption import Openings
 from .keys import KeyRing
 from .messages import MessageRows
-from .protocol_selector import Chooser, Said, Sniffer
+from .protocol_selector import KnownProtocol, ProtocolChooser, Sniffer
 from .streams import (
     Fault,
     Frame,
@@ -35,7 +35,7 @@ from .streams import (
     frame_fault,
 )
 
-__all__ = ["WAITING_LIMIT", "Context", "Conversation", "TableRow"]
+__all__ = ["WAITING_LIMIT", "ConnectionDecoder", "Context", "TableRow"]
 
 WAITING_LIMIT: Final = 1 << 20
 """Bytes of both directions that wait at most while a protocol is being sniffed."""
@@ -45,9 +45,9 @@ TableRow: TypeAlias = tuple[str, dict[str, Any]]
 
 
 class Context(NamedTuple):
-    """What all connections share."""
+    """What all connections share: protocol selection, keys, rows, files."""
 
-    chooser: Chooser
+    chooser: ProtocolChooser
     ring: KeyRing
     messages: MessageRows
     files: list[str]
@@ -56,7 +56,7 @@ class Context(NamedTuple):
 
 
 class _End(NamedTuple):
-    """A stream has ended, or the last file has."""
+    """The end of a stream, or of the last file."""
 
     still_open: bool
 
@@ -73,10 +73,10 @@ class _Stream:
         self.ended = False
 
 
-class Conversation:
-    """What two endpoints say to each other; `said` is what a recording says that they speak."""
+class ConnectionDecoder:
+    """Decodes one connection. `said` is the protocol that a recording names for it."""
 
-    def __init__(self, context: Context, connection: Connection, said: Said | None = None):
+    def __init__(self, context: Context, connection: Connection, said: KnownProtocol | None = None):
         self.connection = connection
         self._context = context
         self._streams: dict[Direction, _Stream] = {}
@@ -92,7 +92,7 @@ class Conversation:
             self._use(known.protocol)
 
     def segment(self, segment: Segment, direction: Direction, file: int) -> Iterator[TableRow]:
-        """What a segment makes known."""
+        """Yield the rows that a segment completes."""
         packet = segment.packet
         stream = self._streams.get(direction)
         if stream is None:
@@ -113,7 +113,7 @@ class Conversation:
             yield from self._end(stream, still_open=False)
 
     def end(self, *, still_open: bool) -> Iterator[TableRow]:
-        """The connection is dropped, or the last file has ended."""
+        """Yield the remaining rows when the connection is dropped or the last file has ended."""
         for stream in self._streams.values():
             if not stream.ended:
                 yield from self._happened(stream, stream.assembler.end())

@@ -36,7 +36,7 @@ class StreamCoverage(msgspec.Struct, kw_only=True):
     faults: int = 0
 
     def row(self, counters: Counters) -> dict[str, Any]:
-        """The row, with what reassembly counted."""
+        """Return the row of `coverage`, with the counters of reassembly."""
         return {
             "file": self.file,
             "connection": self.connection,

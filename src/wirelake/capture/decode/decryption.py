@@ -1,8 +1,8 @@
 """Opens the sealed parts of a connection's messages, as far as keys are known.
 
-`Openings` belongs to one connection. It recognises by its messages which keys are for it, tries
-those that fit, and says of a message whether it stayed sealed. Nothing is checked against replay:
-a capture may begin anywhere and have gaps.
+`Openings` belongs to one connection. It finds the keys of the connection by its messages, tries the
+candidates, and reports whether a message stayed sealed. There is no replay check: a capture may
+begin anywhere and have gaps.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = ["Opened", "Openings", "Remembered"]
 
 
 class Opened(NamedTuple):
-    """What was opened of a message."""
+    """The opened parts of a message."""
 
     parts: dict[str, Any]
-    """What its stages yielded, by name."""
+    """The layouts inside its stages, by name."""
     body: bytes | None
-    """The plaintext of its body, if that was sealed and a key fits."""
+    """The plaintext of its body, if it was sealed and a key fits."""
     sealed: bool
-    """Whether something is sealed and no key was known."""
+    """Whether something is sealed and no key is known."""
 
 
 _NOTHING: Final = Opened({}, None, False)
 
 
 class Remembered(NamedTuple):
-    """What the openings of a connection have to know to go on later."""
+    """The state of `Openings`, to continue later."""
 
     selectors: list[Selector]
     keys: list[Keys]
@@ -54,13 +54,13 @@ class _Opener(Protocol):
 
 
 class _Remembering(_Opener, Protocol):
-    """An opener of a protocol in which a message can be opened only after those before it."""
+    """An opener that needs all earlier messages of its direction."""
 
     memory: Any
 
 
 class Openings:
-    """The sealed parts of one connection."""
+    """Opens the sealed parts of one connection."""
 
     def __init__(self, ring: KeyRing, describer: Describer, connection: int):
         self._ring = ring
@@ -78,11 +78,12 @@ class Openings:
         self._model = describer.protocol.model(describer.dialect)
 
     def told(self, what: str, value: str) -> None:
-        """Another reader saw which keys are for this connection."""
+        """Add a key selector that another reader found for this connection."""
         self._select((self._describer.protocol.name, what, value))
 
     def open(self, message: Any, raw: bytes, direction: Direction) -> Opened:
-        """What is sealed in a message. Raises WireError when keys are known and none fits."""
+        """Open the sealed parts of a message. Raises WireError when keys are known and none
+        fits."""
         if self._opener is None:
             return _NOTHING
         self._recognise(message)
@@ -114,7 +115,7 @@ class Openings:
             self._version = -1
 
     def remembered(self) -> Remembered | None:
-        """What is needed to go on later; None when that is nothing."""
+        """Return the state to continue later, or None when there is none."""
         if not self._keys and len(self._selectors) == 2:
             return None
         openers = {
@@ -124,7 +125,7 @@ class Openings:
         return Remembered(list(self._selectors), list(self._keys), openers)
 
     def go_on(self, remembered: Remembered) -> None:
-        """Others have read the messages so far, and this is what they knew."""
+        """Continue from the state of another reader."""
         self._selectors = list(remembered.selectors)
         self._keys = remembered.keys
         if not remembered.openers:
@@ -142,7 +143,7 @@ class Openings:
         self._openers = {direction: list(made) for direction, made in self._as_made.items()}
 
     def _made(self, direction: Direction) -> list[_Opener]:
-        """One opener for each of the keys that suit the dialect; without any, one without keys."""
+        """Return one opener for each key that fits the dialect, or a single one without keys."""
         dialect = self._describer.dialect
         made: list[_Opener] = []
         for keys in self._keys:
@@ -169,7 +170,7 @@ class Openings:
         raise first
 
     def _in_clear(self, body: bytes) -> bool:
-        """Whether a body that may be sealed is not, as far as that can be told."""
+        """Return whether a sealable body is in the clear, as far as the protocol can tell."""
         mark = self._describer.protocol.meaning.seal_mark
         if mark is None:
             return False
@@ -183,7 +184,7 @@ def _memory(opener: _Opener) -> Any:
 
 
 def _plaintext(parts: dict[str, Any]) -> bytes | None:
-    """The body among what an opener gives."""
+    """Return the body among the parts that an opener returns."""
     found = parts.get("data", parts.get("content"))
     assert found is None or isinstance(found, bytes | str)
     return found.encode() if isinstance(found, str) else found
@@ -197,7 +198,7 @@ def _body(model: m.Layout, message: Any) -> Any:
 
 @functools.cache
 def _staged(protocol: WireProtocol, dialect: str) -> dict[type, str]:
-    """The layouts with a field that holds another one, once it is opened; by class, its name."""
+    """Return the name of the staged layout, by the class of the layout that holds it."""
     return {
         layout.cls: part.stage.name
         for layout in protocol.layouts(dialect)

@@ -40,27 +40,27 @@ SEARCHED_BYTES: Final = 1 << 16
 
 
 class Good(NamedTuple):
-    """A whole frame, and its bytes."""
+    """A complete, valid frame and its bytes."""
 
     message: Any
     raw: bytes
 
 
 class BadFrame(NamedTuple):
-    """A frame that is delimited but breaks a rule, and its bytes."""
+    """A delimited frame with invalid content, and its bytes."""
 
     error: WireError
     raw: bytes
 
 
 class BadHead(NamedTuple):
-    """No frame can begin here."""
+    """No frame begins here."""
 
     error: DecodeError
 
 
 class Need(NamedTuple):
-    """So many more bytes are wanted; the scan may then go on at `resume`, counted as the start."""
+    """This many more bytes are needed. The scan can then continue at `resume`."""
 
     more: int
     resume: int | None
@@ -88,7 +88,7 @@ class Framing:
         self._magic = re.compile(b"|".join(map(re.escape, patterns))) if patterns else None
 
     def find_magic(self, buffer: bytearray, start: int) -> int | None:
-        """Where in the buffer a magic occurs next."""
+        """Return the next position of a magic value in the buffer."""
         if self._magic is None:
             return None
         found = self._magic.search(buffer, start)
@@ -103,13 +103,14 @@ class Framing:
         resume: int | None = None,
         searching: bool = False,
     ) -> Verdict:
-        """What begins at a place of the buffer. `final`: no bytes will follow those that are there.
+        """Return what begins at a position of the buffer.
 
-        `searching`: nothing says that a frame begins here, so one of more than `SEARCHED_BYTES` is
-        not believed. Otherwise each place of a hostile stream could cost what a large frame costs.
+        `final`: no more bytes will follow. `searching`: the position is a guess, so a frame of more
+        than `SEARCHED_BYTES` is rejected. Otherwise each position of a hostile stream could cost as
+        much as a large frame.
 
-        The answer does not depend on how the bytes arrived: a head that is refused although it is
-        incomplete is waited for, because its missing bytes may still delimit the frame.
+        The result does not depend on how the bytes arrived: an incomplete head is waited for even
+        if it is already invalid, because its missing bytes may still delimit the frame.
         """
         available = len(buffer) - at
         try:
@@ -137,7 +138,7 @@ class Framing:
         return int(self._scan(buffer, at, len(buffer), limit))
 
     def _stop_of_few(self, head: bytes, limit: int) -> int:
-        """What judges incomplete heads wants bytes, and its places count from their start."""
+        """Scan an incomplete head, which needs bytes and counts positions from their start."""
         try:
             return int(self._scan(head, 0, len(head), limit))
         except NeedMore as error:
@@ -145,13 +146,13 @@ class Framing:
 
 
 def sentence(error: WireError) -> str:
-    """What is wrong, in words."""
+    """Return the description of an error."""
     words = CODES.get(error.code, error.code)
     return f"{words} ({error.detail})" if error.detail else words
 
 
 def magics(layout: m.Layout) -> list[bytes]:
-    """Every frame of a layout begins with one of these; empty when it has no magic."""
+    """Return the magic values of a layout; empty when it has none."""
     found = [b""]
     for part in layout.parts:
         match part:
@@ -167,7 +168,8 @@ def magics(layout: m.Layout) -> list[bytes]:
 
 
 def head_size(layout: m.Layout) -> int:
-    """How many bytes tell where a frame ends, at most; of rows, the first one's."""
+    """Return the maximum size of the head that delimits a frame; for rows, that of the first
+    row."""
     total = 0
     for part in layout.parts:
         match part:

@@ -28,21 +28,21 @@ from wirelake.wire.protocol import Protocol
 __all__ = ["KEPT_SECRETS", "KeyRing", "Keys", "Secret", "Selector"]
 
 KEPT_SECRETS: Final = 65_536
-"""Lines from captures that are kept, the newest: a recording has one for each of its connections,
-shortly before it is needed. Lines of key logs are all kept."""
+"""Maximum number of lines kept from captures. A recording has one per connection, shortly before it
+is needed, so the newest are kept. Lines of key logs are all kept."""
 
 _CONNECTION: Final = "connection"
 
 Selector: TypeAlias = tuple[str, str, str | int]
-"""The name of a protocol, what tells a connection, and its value; ("tny", "", "") is for all."""
+"""A protocol, the field that selects a connection, and its value; ("tny", "", "") selects all."""
 Keys: TypeAlias = dict[str, Any]
-"""What an opener is made with."""
+"""Arguments of an opener."""
 Secret: TypeAlias = tuple[Selector, Keys]
-"""A line that a capture holds."""
+"""A line from a capture."""
 
 
 class KeyRing:
-    """All keys that are known so far."""
+    """All known keys."""
 
     def __init__(self) -> None:
         self._logged: dict[Selector, list[Keys]] = {}
@@ -53,11 +53,11 @@ class KeyRing:
         """Counts the lines that were added."""
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Adds a key log. Raises ValueError for a line that is none, and OSError."""
+        """Add a key log. Raises ValueError for an invalid line, and OSError."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{os.fspath(path)}: not a key log: not text in UTF-8") from error
+            raise ValueError(f"{os.fspath(path)}: not a key log: invalid UTF-8") from error
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 self.add(line)
@@ -65,11 +65,11 @@ class KeyRing:
                 raise ValueError(f"{os.fspath(path)}, line {number}: {error}") from error
 
     def add(self, line: str) -> None:
-        """Adds one line of a key log; empty ones and comments are passed over."""
+        """Add one line of a key log. Empty lines and comments are ignored."""
         self._put(line, self._logged)
 
     def add_secrets(self, text: str) -> list[str]:
-        """Adds the lines that a capture holds; says what is wrong with those that are none."""
+        """Add the lines that a capture holds. Return the problems of invalid lines."""
         problems: list[str] = []
         for number, line in enumerate(text.splitlines(), 1):
             try:
@@ -84,13 +84,13 @@ class KeyRing:
         return problems
 
     def secrets(self) -> tuple[list[Secret], set[str]]:
-        """The lines from captures that are kept, the oldest first; for which protocols there were
-        any keys."""
+        """Return the lines kept from captures, the oldest first, and the protocols that ever had
+        keys."""
         lines = {selector: iter(keys) for selector, keys in self._secret.items()}
         return [(each, next(lines[each])) for each in self._order], set(self._protocols)
 
     def restore(self, secrets: list[Secret], protocols: set[str]) -> None:
-        """Adds what `secrets` gave."""
+        """Add what `secrets` returned."""
         for selector, keys in secrets:
             self._secret.setdefault(selector, []).append(keys)
             self._order.append(selector)
@@ -98,11 +98,12 @@ class KeyRing:
         self.version += 1
 
     def knows(self, protocol: str) -> bool:
-        """Whether there are, or were, keys for any connection of a protocol."""
+        """Return whether any connection of a protocol has or had keys."""
         return protocol in self._protocols
 
     def candidates(self, selectors: list[Selector]) -> list[Keys]:
-        """The keys that may fit: those of the first selector first, of each the newest first."""
+        """Return the keys that may fit, in the order of the selectors, the newest first for
+        each."""
         found: list[Keys] = []
         for each in selectors:
             found += reversed(self._secret.get(each, []))
@@ -134,7 +135,7 @@ def _parse(line: str) -> tuple[Selector, Keys]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("protocol"), str):
-        raise ValueError("wanted a JSON object with the name of a protocol")
+        raise ValueError("expected a JSON object with a protocol")
     name = found.pop("protocol")
     try:
         protocol = registry.find(name)
@@ -152,16 +153,16 @@ def _parse(line: str) -> tuple[Selector, Keys]:
 def _value(protocol: Protocol, field: str, value: Any) -> str | int:
     if field == _CONNECTION:
         if type(value) is not int:
-            raise ValueError("connection: wanted a whole number")
+            raise ValueError("connection: expected an integer")
         return value
     if not isinstance(value, str):
-        raise ValueError(f"{field}: wanted a text")
+        raise ValueError(f"{field}: expected a string")
     selector = protocol.meaning.key_selector
     return value.lower() if selector is not None and selector.hexadecimal else value
 
 
 def _check(protocol: Protocol, keys: Keys) -> None:
-    """Refuses keys that no dialect of the protocol can use."""
+    """Raise ValueError for keys that no dialect of the protocol can use."""
     opener = protocol.opener
     if opener is None or not keys:
         raise ValueError(f"{protocol.name} has no keys" if opener is None else "there are no keys")

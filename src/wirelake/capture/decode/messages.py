@@ -1,8 +1,8 @@
-"""Rows of `messages` from frames: what the message says, and when and where it was captured.
+"""Rows of `messages` from frames: the message's own columns, and when and where it was captured.
 
-A packet of a gateway's link that relays a message of a tunnel has two rows: its own, and that of
-the message, which belongs to the tunnel and names the link. Place and size of the second are those
-of the message alone.
+A packet of a gateway's link that carries a message of a tunnel has two rows: its own, and that of
+the message, which belongs to the tunnel and names the link. Position and size of the second row are
+those of the message alone.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from wirelake.wire.walk import offset_in_frame
 
 from ..format.items import Direction
 from .decryption import Opened
-from .protocol_selector import Chooser
+from .protocol_selector import ProtocolChooser
 from .streams import Frame
 
 __all__ = ["MessageRows"]
 
 
 class MessageRows:
-    """Makes rows, for any protocol."""
+    """Makes the rows of messages of any protocol."""
 
-    def __init__(self, chooser: Chooser, files: list[str], *, reveal: bool = False):
+    def __init__(self, chooser: ProtocolChooser, files: list[str], *, reveal: bool = False):
         self._chooser = chooser
         self._files = files
         self._reveal = reveal
         self._describers: dict[tuple[str, str], Describer] = {}
 
     def describer(self, protocol: Protocol, dialect: str | None = None) -> Describer:
-        """What knows the meaning of a protocol's messages."""
+        """Return the describer of a protocol."""
         name = self._chooser.dialect(protocol) if dialect is None else dialect
         key = (protocol.name, name)
         if key not in self._describers:
@@ -49,7 +49,7 @@ class MessageRows:
         connection: int,
         direction: Direction,
     ) -> Iterator[dict[str, Any]]:
-        """The row of a frame, and that of the message which it carries for a tunnel."""
+        """Yield the row of a frame and, for a link, the row of the message in its tunnel."""
         describer = self.describer(protocol)
         said = describer(frame.message, opened.parts, body=opened.body, sealed=opened.sealed)
         yield self._row(protocol, frame, 0, said, connection, direction, None)

@@ -1,12 +1,12 @@
-"""Which protocol a connection speaks: as the reader was told, as a recording says, or sniffed.
+"""Selects the protocol of a connection: as configured, as a recording says, or by its first bytes.
 
-A reader is told a name for all connections, or ports; usual ports count for less than what a
-recording says, because it was there.
+A reader is configured with a name for all connections, or with ports. Default ports count for less
+than what a recording says, because the recorder knew.
 
 Sniffing takes the first stream of a connection that has bytes, from its beginning, and tries every
-protocol on it: the one whose first frame decodes is chosen. A protocol whose first frame is not
-whole yet may still turn out to be one, so it is waited for, up to `SNIFFED_BYTES` of that stream
-(a first frame that is longer is not found), or up to its first gap or its end.
+protocol on it. The protocol whose first frame decodes is selected. A protocol whose first frame is
+incomplete is waited for, up to `SNIFFED_BYTES` of that stream (a longer first frame is not found),
+or up to its first gap or its end.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from .framing import (
 __all__ = [
     "INTRODUCTION",
     "SNIFFED_BYTES",
-    "Chooser",
-    "Introductions",
-    "Said",
+    "KnownProtocol",
+    "ProtocolChooser",
+    "RecordedProtocols",
     "Sniffer",
     "default_ports",
 ]
 
 
 SNIFFED_BYTES: Final = 1 << 16
-"""How much of a stream is looked at: no first frame of a known protocol is longer."""
+"""How much of a stream is examined: no first frame of a known protocol is longer."""
 
 
 def default_ports() -> dict[int, str]:
-    """The usual port of every protocol that has one."""
+    """Return the default port of every protocol that has one."""
     found, _ = registry.load_all()
     return {each.port: each.name for each in found if each.port is not None}
 
 
-class Chooser:
-    """Chooses protocols, with the dialect of each."""
+class ProtocolChooser:
+    """Selects the protocol and dialect of connections."""
 
     def __init__(
         self,
@@ -73,69 +73,69 @@ class Chooser:
 
     @property
     def ports(self) -> frozenset[int]:
-        """The ports of servers."""
+        """The known server ports."""
         return frozenset(self._ports)
 
-    def known(self, server_port: int, said: Said | None = None) -> Said | None:
-        """What a connection speaks, when that is known without its bytes; `said` is what a
-        recording says of it."""
+    def known(self, server_port: int, said: KnownProtocol | None = None) -> KnownProtocol | None:
+        """Return the protocol of a connection if it is known without its bytes. `said` is what a
+        recording names."""
         told = self.told(server_port)
         if told is not None:
-            return Said(told)
+            return KnownProtocol(told)
         if said is not None:
             return said
         usual = self.usual(server_port)
-        return None if usual is None else Said(usual)
+        return None if usual is None else KnownProtocol(usual)
 
     def told(self, server_port: int) -> Protocol | None:
-        """The protocol, when a name or a port tells that is not the usual one."""
+        """Return the protocol that `force_protocol` or a non-default port determines."""
         if self._named is not None or server_port not in self._unusual:
             return self._named
         return self._ports[server_port]
 
     def usual(self, server_port: int) -> Protocol | None:
-        """The protocol that is usual at a port, unless ports were given and this one was not."""
+        """Return the default protocol of a port, unless ports were given without this one."""
         return None if server_port in self._unusual else self._ports.get(server_port)
 
     def dialect(self, protocol: Protocol) -> str:
-        """The dialect that is read."""
+        """Return the dialect of a protocol."""
         return self._dialects.get(protocol.name) or protocol.dialect(None)
 
     def framing(self, protocol: Protocol, direction: Direction) -> Framing:
-        """How its frames are read."""
+        """Return the framing of a protocol."""
         key = (protocol.name, direction)
         if key not in self._framings:
             self._framings[key] = Framing(protocol, self.dialect(protocol), direction)
         return self._framings[key]
 
     def sniffer(self, direction: Direction) -> Sniffer:
-        """Tries every protocol on the first bytes of a stream."""
+        """Return a sniffer of all protocols for a stream."""
         found, _ = registry.load_all()
         return Sniffer([self.framing(each, direction) for each in found])
 
 
 class Sniffer:
-    """Finds the one protocol whose first frame decodes."""
+    """Finds the only protocol whose first frame decodes."""
 
     def __init__(self, framings: list[Framing]):
         self._open = framings
         self._good: list[Protocol] = []
         self._buffer = bytearray()
         self.decided = False
-        """Whether `chosen` will not change any more."""
+        """Whether `chosen` is final."""
 
     @property
     def chosen(self) -> Protocol | None:
-        """The protocol; None when no protocol fits, or several do."""
+        """The protocol; None when none fits or several do."""
         return self._good[0] if len(self._good) == 1 else None
 
     def feed(self, data: bytes) -> None:
-        """The stream goes on."""
+        """Add bytes of the stream."""
         self._buffer += data[: SNIFFED_BYTES - len(self._buffer)]
         self._judge(final=len(self._buffer) == SNIFFED_BYTES)
 
     def end(self) -> None:
-        """There are no more bytes to look at."""
+        """End the stream: decide now."""
         self._judge(final=True)
 
     def _judge(self, *, final: bool) -> None:
@@ -155,39 +155,39 @@ class Sniffer:
             self._buffer.clear()
 
 
-# What a recording says that its connections speak: its facts `open`.
+# The protocols that a recording names: its facts `open`.
 
 
 INTRODUCTION: Final = "open"
-"""The kind of fact that introduces a connection."""
+"""The kind of fact that opens a connection."""
 
 
-class Said(NamedTuple):
-    """What somebody says that a connection speaks."""
+class KnownProtocol(NamedTuple):
+    """The protocol that a recording names for a connection."""
 
     protocol: Protocol | None
-    """None: one that is not installed."""
+    """None for a protocol that is not installed."""
 
 
-_UNKNOWN: Final = Said(None)
+_UNKNOWN: Final = KnownProtocol(None)
 
 
-class Introductions:
-    """The introductions of one file after the other."""
+class RecordedProtocols:
+    """The facts `open` of one file at a time."""
 
     def __init__(self, *, limit: int = LIMIT):
         self._limit = limit
-        self._said: dict[int, Said] = {}
+        self._said: dict[int, KnownProtocol] = {}
 
     def __len__(self) -> int:
         return len(self._said)
 
     def begin_file(self) -> None:
-        """Another file begins: nothing is said yet."""
+        """Forget the facts of the previous file."""
         self._said.clear()
 
     def add(self, fact: Fact) -> None:
-        """A fact; counts when it introduces a connection and names its protocol."""
+        """Add a fact, if it opens a connection and names its protocol."""
         name = fact.data.get("protocol")
         if fact.kind != INTRODUCTION or fact.connection is None or not isinstance(name, str):
             return
@@ -196,10 +196,10 @@ class Introductions:
         if len(self._said) > self._limit:
             del self._said[next(iter(self._said))]
 
-    def of(self, connection: int | None) -> Said | None:
-        """What is said of a connection, by the recorder's id; None when that is nothing."""
+    def of(self, connection: int | None) -> KnownProtocol | None:
+        """Return what a recording names for a connection, by the recorder's id, or None."""
         return None if connection is None else self._said.get(connection)
 
     @cached_property
-    def _installed(self) -> dict[str, Said]:
-        return {each.name: Said(each) for each in registry.load_all()[0]}
+    def _installed(self) -> dict[str, KnownProtocol]:
+        return {each.name: KnownProtocol(each) for each in registry.load_all()[0]}

@@ -39,14 +39,14 @@ from ..tcp.connections import (
 )
 from ..tcp.headers import segment
 from .conversation import (
+    ConnectionDecoder,
     Context,
-    Conversation,
     TableRow,
 )
 from .events import Lifecycle
 from .keys import KeyRing
 from .messages import MessageRows
-from .protocol_selector import Chooser, Introductions
+from .protocol_selector import ProtocolChooser, RecordedProtocols
 
 __all__ = ["TABLES", "CaptureDecoder", "read_tables"]
 
@@ -100,7 +100,7 @@ def _read_all(
 
 
 class CaptureDecoder:
-    """Reads files one after the other; arguments as of `read_tables`."""
+    """Reads files one after the other. Arguments are those of `read_tables`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class CaptureDecoder:
         wanted = frozenset(tables)
         if unknown := sorted(wanted.difference(TABLES)):
             raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-        chooser = Chooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
+        chooser = ProtocolChooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
         ring = KeyRing()
         for path in keys:
             ring.load(path)
@@ -127,20 +127,20 @@ class CaptureDecoder:
         self._context = Context(chooser, ring, rows, files, wanted)
         self._limits = limits
         self._table = ConnectionTable(chooser.ports, limit=connections)
-        self._conversations: dict[Connection, Conversation] = {}
-        self._introduced = Introductions()
+        self._conversations: dict[Connection, ConnectionDecoder] = {}
+        self._introduced = RecordedProtocols()
         self._lifecycle = Lifecycle() if "lifecycle" in wanted else None
         self._select = select
 
     def file(self, path: str | os.PathLike[str]) -> Iterator[TableRow]:
-        """The rows that a file makes known."""
+        """Yield the rows that a file completes."""
         self._context.files.append(os.fspath(path))
         self._introduced.begin_file()
         for item in read(path, limits=self._limits):
             yield from self._item(item)
 
     def finish(self) -> Iterator[TableRow]:
-        """The rows that become known because there are no more files."""
+        """Yield the remaining rows after the last file."""
         for connection in self._table.finish():
             conversation = self._conversations.pop(connection, None)
             if conversation is None:
@@ -182,7 +182,7 @@ class CaptureDecoder:
         conversation = self._conversations.get(assigned.connection)
         if conversation is None:
             said = self._introduced.of(packet.connection)
-            conversation = Conversation(self._context, assigned.connection, said)
+            conversation = ConnectionDecoder(self._context, assigned.connection, said)
             self._conversations[assigned.connection] = conversation
         file = len(self._context.files) - 1
         yield from conversation.segment(found, assigned.direction, file)

@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What is known of a piece of the stream besides its bytes."""
+    """A piece of the stream, without its bytes."""
 
     start: int
     stop: int
@@ -70,7 +70,7 @@ class Piece(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A good frame."""
+    """A valid frame."""
 
     message: Any
     raw: bytes
@@ -82,16 +82,16 @@ class Frame(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The place of the byte behind it."""
+        """The position after its last byte."""
         return self.start + len(self.raw)
 
     def place(self, at: int = 0) -> Place:
-        """When and where its byte `at` was captured."""
+        """Return when and where its byte `at` was captured."""
         return _place(self.pieces, self.start + at)
 
 
 class Fault(NamedTuple):
-    """Bytes that are no frame."""
+    """Bytes that are not a valid frame."""
 
     start: int
     """Its place in the stream."""
@@ -111,7 +111,7 @@ Read: TypeAlias = Frame | Fault
 
 
 class OpenFault:
-    """A fault whose end is not yet found."""
+    """A fault whose end is not known yet."""
 
     __slots__ = ("code", "detail", "field", "missing", "place", "present", "sample", "start")
 
@@ -126,13 +126,13 @@ class OpenFault:
         self.sample = bytearray()
 
     def absorb(self, view: bytes | bytearray) -> None:
-        """Present bytes that belong to it."""
+        """Add bytes to the fault."""
         self.present += len(view)
         if len(self.sample) < FAULT_BYTES:
             self.sample += view[: FAULT_BYTES - len(self.sample)]
 
     def closed(self) -> Fault:
-        """The fault, now that its end is known."""
+        """Return the fault once its end is known."""
         return Fault(
             self.start,
             self.present,
@@ -146,7 +146,7 @@ class OpenFault:
 
 
 class FrameReader:
-    """Reads the frames of one stream; it never raises."""
+    """Reads the frames of one stream. It never raises."""
 
     __slots__ = (
         "_at",
@@ -179,23 +179,24 @@ class FrameReader:
         """Bytes of an unfinished frame at the end of a stream that was still open."""
 
     def goes_on(self, arrival: int, ts_ns: int) -> None:
-        """The stream was read by other means up to here; its last piece was delivered then."""
+        """Note that another reader has read the stream up to here, and when its last piece was
+        delivered."""
         self._latest = (arrival, ts_ns)
 
     @property
     def open_since_ns(self) -> int:
-        """When the first byte was captured of what is not yielded yet; there is some."""
+        """The capture time of the first byte that was not yielded yet."""
         if self._fault is not None:
             return self._fault.place.ts_ns
         return self._pieces[0].ts_ns
 
     @property
     def unfinished(self) -> int | None:
-        """How many bytes wait for the rest of their frame; None while a fault is open."""
+        """The number of bytes of an incomplete frame; None while a fault is open."""
         return None if self._fault is not None else len(self._buffer)
 
     def data(self, event: Data) -> list[Read]:
-        """The stream goes on."""
+        """Add bytes of the stream."""
         if not self._buffer:
             self._base = event.position
         stop = event.position + len(event.payload)
@@ -211,7 +212,7 @@ class FrameReader:
         return found
 
     def gap(self, event: Gap) -> list[Read]:
-        """Bytes of the stream are missing."""
+        """Note that bytes of the stream are missing."""
         found: list[Read] = []
         self._advance(found, final=True)
         if not self._buffer:
@@ -230,7 +231,7 @@ class FrameReader:
         return found
 
     def end(self, *, still_open: bool) -> list[Read]:
-        """The stream ends, or, when it is `still_open`, the last file does."""
+        """End the stream or, if it is `still_open`, the last file."""
         found: list[Read] = []
         self._advance(found, final=True)
         left = len(self._buffer) - self._at
@@ -250,14 +251,14 @@ class FrameReader:
     # -- reading -----------------------------------------------------------------------------
 
     def _advance(self, found: list[Read], *, final: bool) -> None:
-        """Reads on as far as the bytes go."""
+        """Read as many frames as the bytes contain."""
         while self._at < len(self._buffer):
             go_on = self._search(found, final) if self._fault else self._read(found, final)
             if not go_on:
                 return
 
     def _read(self, found: list[Read], final: bool) -> bool:
-        """Reads what begins here; False when more bytes are wanted."""
+        """Read what begins here. Return False when more bytes are needed."""
         verdict = self._framing.judge(self._buffer, self._at, final=final, resume=self._resume)
         match verdict:
             case Need():
@@ -280,7 +281,7 @@ class FrameReader:
         return True
 
     def _search(self, found: list[Read], final: bool) -> bool:
-        """Looks for a whole good frame; False when more bytes are wanted."""
+        """Search for a complete valid frame. Return False when more bytes are needed."""
         place = self._next_place()
         if place is None:
             kept = 0 if final else max(0, self._framing.magic_size - 1)
@@ -319,7 +320,7 @@ class FrameReader:
     # -- the buffer --------------------------------------------------------------------------
 
     def _move(self, size: int) -> None:
-        """Reading goes on so many bytes further, from scratch."""
+        """Skip bytes and restart the scan."""
         self._at += size
         self._resume = None
         self._wanted = 0
@@ -332,7 +333,7 @@ class FrameReader:
         self._resume = need.resume
 
     def _forget(self) -> None:
-        """Drops what was read."""
+        """Drop the bytes that were read."""
         if not self._at:
             return
         del self._buffer[: self._at]
@@ -359,7 +360,7 @@ class FrameReader:
         return OpenFault(start, otherwise, code, field or None, detail)
 
     def _absorb(self, stop: int) -> None:
-        """The bytes up to a place of the buffer belong to the open fault."""
+        """Add the bytes up to a position of the buffer to the open fault."""
         assert self._fault is not None
         self._fault.absorb(self._buffer[self._at : stop])
         self._at = stop
@@ -371,7 +372,7 @@ class FrameReader:
 
 
 def frame_fault(frame: Frame, error: WireError) -> Fault:
-    """A frame that is delimited and breaks a rule by its content."""
+    """Return the fault of a delimited frame with invalid content."""
     return Fault(
         frame.start,
         len(frame.raw),
@@ -385,7 +386,7 @@ def frame_fault(frame: Frame, error: WireError) -> Fault:
 
 
 def conflict_fault(conflict: Conflict) -> Fault:
-    """What is to be said of a second copy that differs: none of its bytes counts as present."""
+    """Return the fault of a retransmission that differs. None of its bytes count as present."""
     detail = f"a second copy differs from the first, in bytes: {conflict.differing}"
     place = Place(conflict.ts_ns, conflict.file, conflict.offset)
     return Fault(conflict.position, 0, 0, "conflict", None, detail, conflict.payload, place)

@@ -141,7 +141,7 @@ class Reader:
 
     def _on(self, number: int) -> Interface:
         if number >= len(self.interfaces):
-            raise _BadBlockError("bad_block", f"a packet of interface {number}, which is not there")
+            raise _BadBlockError("bad_block", f"a packet of unknown interface {number}")
         return self.interfaces[number]
 
     # -- packets -----------------------------------------------------------------------------
@@ -236,15 +236,15 @@ class Reader:
 def _fact(text: bytes, offset: int) -> Fact:
     data = _json(text.rstrip(b"\0"))
     if data is None:
-        raise _BadBlockError("bad_fact", "the text of a fact is no JSON object")
+        raise _BadBlockError("bad_fact", "invalid fact: not a JSON object")
     kind, ts_ns = data.pop("kind", None), data.pop("ts_ns", None)
     connection = data.pop("connection", None)
     if not isinstance(kind, str):
-        raise _BadBlockError("bad_fact", "a fact without a kind")
+        raise _BadBlockError("bad_fact", "invalid fact: missing kind")
     if type(ts_ns) is not int or not -_MOST_ID <= ts_ns <= _MOST_ID:
-        raise _BadBlockError("bad_fact", "a fact without a time")
+        raise _BadBlockError("bad_fact", "invalid fact: missing time")
     if connection is not None and (type(connection) is not int or not 0 < connection <= _MOST_ID):
-        raise _BadBlockError("bad_fact", "a fact with a wrong connection")
+        raise _BadBlockError("bad_fact", "invalid fact: invalid connection")
     return Fact(ts_ns, offset, kind, connection, data)
 
 

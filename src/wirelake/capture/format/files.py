@@ -127,7 +127,7 @@ def _bounded(chunks: Iterator[bytes], file: BinaryIO, limits: Limits) -> Iterato
     for chunk in chunks:
         if len(chunk) > left:
             yield chunk[:left]
-            raise _EarlyEndError("bomb", f"{size} compressed bytes hold too many")
+            raise _EarlyEndError("bomb", f"{size} compressed bytes expand to too many")
         left -= len(chunk)
         yield chunk
 

@@ -75,7 +75,7 @@ class Output:
         """Its name for now."""
         sealed = folder / f"{source}-{sequence:08d}{SUFFIX}"
         if sealed.exists():
-            raise FileExistsError(f"{sealed} is there already")
+            raise FileExistsError(f"{sealed} already exists")
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
 
     def write(self, data: bytes) -> None:

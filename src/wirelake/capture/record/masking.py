@@ -1,9 +1,9 @@
-"""Overwrites what must not be seen in a frame with zeros, and leaves the rest as it was.
+"""Replaces bytes of a frame that must not be seen by zeros.
 
-Which bytes these are, the layout says: fields marked `Secret`; what is carried without being
-understood (unknown rows, broken rows, unknown fields); and, if wanted, the application's content:
-what the protocol's `Meaning` calls the body, values that say their own type, and all other bytes
-without a fixed size. Lengths and tags stay, so that the frame still decodes.
+The layout says which: fields marked `Secret`; unknown content (unknown rows, broken rows, unknown
+fields); and, on request, the application's content: the body declared by the protocol's `Meaning`,
+self-describing values, and all other bytes without a fixed size. Lengths and tags stay, so that the
+frame still decodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Place: TypeAlias = tuple[str, str]
 
 
 class Masker:
-    """Masks the frames of one protocol, in one direction."""
+    """Masks the frames of one protocol in one direction."""
 
     def __init__(self, protocol: Protocol, dialect: str, direction: Direction, *, content: bool):
         self._model = protocol.model(dialect)
@@ -46,7 +46,7 @@ class Masker:
         self._has_secrets: dict[str | None, bool] = {}
 
     def __call__(self, message: Any, raw: bytes) -> bytes:
-        """The bytes of a frame, masked; `message` is what they decode to."""
+        """Return the bytes of a frame, masked. `message` is the decoded frame."""
         if not (self._hide_content or self._may_have_secrets(message) or self._unread(message)):
             return raw
         root = trace(self._model, raw, direction=self._direction)
@@ -73,7 +73,7 @@ class Masker:
         return self._has_secrets[name]
 
     def _unread(self, message: Any) -> bool:
-        """Whether it carries something that was not understood."""
+        """Return whether the message has unknown content."""
         for part in self._model.parts:
             if isinstance(part, m.Options) and getattr(message, part.unknown):
                 return True
@@ -85,7 +85,7 @@ class Masker:
         return bool(layout is not None and layout.unknown and getattr(value, layout.unknown))
 
     def _body(self, message: Any) -> tuple[m.Layout | None, Any]:
-        """The layout that the body of a message has, and its value."""
+        """Return the layout and the value of the body."""
         body = self._model.body
         if body is None:
             return None, None
@@ -110,7 +110,7 @@ class Masker:
                 yield from self._hidden(child, raw, closed)
 
     def _in_stage(self, span: Span, stage: m.Layout, raw: bytes, closed: bool) -> Iterator[_Range]:
-        """What to hide in bytes that hold another layout, if no transform lies between."""
+        """Yield what to hide in a staged field, if it is not transformed."""
         if not closed:
             inner = trace(stage, raw, span.start, span.stop, direction=self._direction)
             if inner.error is None:
@@ -180,6 +180,6 @@ def _is_content(kind: m.Type) -> bool:
 
 
 def _unread_rows(layouts: Iterable[m.Layout]) -> frozenset[type]:
-    """The classes of rows that are carried without being understood."""
+    """Return the classes of rows with unknown content."""
     kinds = [field.type for _, field in _fields(layouts) if isinstance(field.type, m.Rows)]
     return frozenset(cls for kind in kinds for cls in (kind.opaque, kind.broken))

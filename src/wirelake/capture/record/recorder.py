@@ -85,7 +85,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class _Outage:
-    """What is known of a time in which nothing is written."""
+    """A time in which nothing could be written."""
 
     since_ns: int
     reason: str
@@ -94,9 +94,9 @@ class _Outage:
 
 
 class Recorder:
-    """Writes recordings of one source into a folder; one at a time.
+    """Writes recordings of one source into a folder, one file at a time.
 
-    `sequence` is the number of the first file; by default the numbers of the folder go on.
+    `sequence` is the number of the first file; by default it continues the numbers in the folder.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class Recorder:
         protocol: str | None,
         ts_ns: int,
     ) -> None:
-        """A connection opens. Its id is a positive 63-bit number that no other ever had."""
+        """Open a connection. Its id is a positive 63-bit number that is never used again."""
         if connection in self._ways["c2s"]:
-            raise ValueError(f"connection {connection} is open already")
+            raise ValueError(f"connection {connection} is already open")
         if not 0 < connection < 1 << 63:
-            raise ValueError(f"{connection} is no connection id: positive, 63 bits")
+            raise ValueError(f"invalid connection id {connection}; expected 1 to 2^63 - 1")
         link = Link(connection, client, server, protocol)
         self._ways["c2s"][connection] = link.c2s
         self._ways["s2c"][connection] = link.s2c
@@ -164,7 +164,8 @@ class Recorder:
         self._after(ts_ns)
 
     def record(self, connection: int, direction: Direction, frames: bytes, ts_ns: int) -> None:
-        """Whole frames that crossed in one direction. KeyError when the connection is not open."""
+        """Record complete frames of one direction. Raises KeyError when the connection is not
+        open."""
         way = self._ways[direction][connection]
         size = len(frames)
         if way.link.file != self._current or not 0 < size <= f.PACKET_LIMIT:
@@ -175,7 +176,7 @@ class Recorder:
             self._after(ts_ns)
 
     def fact(self, kind: str, ts_ns: int, connection: int | None = None, **data: object) -> None:
-        """What the wire does not carry, as values that JSON can hold."""
+        """Record a fact that the wire does not carry, as JSON values."""
         if self._outage is not None:
             self._outage.lost.facts += 1
             return
@@ -186,8 +187,10 @@ class Recorder:
         self._after(ts_ns)
 
     def secrets(self, line: str, connection: int | None = None) -> None:
-        """A line of a key log, kept only when the recorder was made with `keys`. With the
-        connection that it is for, it stands in every file which that connection reaches."""
+        """Record a line of a key log, if the recorder was created with `keys`.
+
+        The line of a connection is written into every file that has frames of it.
+        """
         if not self._keys:
             return
         way = self._ways["c2s"].get(connection) if connection is not None else None
@@ -199,7 +202,7 @@ class Recorder:
             self._secrets([line])
 
     def close(self, connection: int, ts_ns: int, reason: str, side: str | None = None) -> None:
-        """A connection is over. `side`: who ended it, `client` or `server`, if that is known."""
+        """Close a connection. `side` is who ended it, `client` or `server`, if known."""
         way = self._ways["c2s"].pop(connection)
         del self._ways["s2c"][connection]
         said: dict[str, object] = {"reason": reason, **({} if side is None else {"side": side})}
@@ -212,8 +215,10 @@ class Recorder:
     # -- outages -----------------------------------------------------------------------------
 
     def suspend(self, ts_ns: int, reason: str) -> None:
-        """Something raised OSError: writes nothing until `resume`, and counts what is lost. The
-        file so far is sealed, if that can be done; otherwise it stays open."""
+        """Stop writing after an OSError, until `resume`, and count what is lost.
+
+        The current file is sealed if possible; otherwise it stays open.
+        """
         if self._outage is not None:
             return
         self._outage = _Outage(ts_ns, reason, Lost(), [])
@@ -225,7 +230,7 @@ class Recorder:
                 self._output.discard()
 
     def resume(self, ts_ns: int) -> None:
-        """Goes on in a new file. When that raises OSError as well, `suspend` again."""
+        """Continue in a new file. If that raises OSError too, call `suspend` again."""
         outage = self._outage
         if outage is None:
             return
@@ -250,7 +255,7 @@ class Recorder:
         self._after(ts_ns)
 
     def _tell(self, outage: _Outage, ts_ns: int) -> None:
-        """What an outage was, and what became of connections."""
+        """Write the fact `lost` and the state of connections after an outage."""
         lost, total = outage.lost, self.lost
         total.frames += lost.frames
         total.bytes += lost.bytes
@@ -268,12 +273,12 @@ class Recorder:
     # -- files -------------------------------------------------------------------------------
 
     def tick(self, ts_ns: int) -> None:
-        """Time has passed: flushes and rotates what is due."""
+        """Flush and rotate if it is time."""
         if self._outage is None and not self._is_empty():
             self._after(ts_ns)
 
     def flush(self) -> None:
-        """Hands everything to the operating system."""
+        """Write all buffers to the operating system."""
         if self._outage is not None:
             return
         data = b"".join(self._parts)
@@ -284,15 +289,15 @@ class Recorder:
         self._held = 0
 
     def rotate(self) -> Path | None:
-        """Begins the next file; gives the name of the one before, once it is sealed. None when
-        nothing was in it: then it stays open."""
+        """Start the next file and return the path of the sealed one. Return None and keep the
+        current file when it is empty."""
         if self._outage is not None or self._is_empty():
             return None
         self._next_file()
         return self._sealer.wait()
 
     def stop(self) -> Path | None:
-        """Seals the last file and gives its name; None when nothing was in it."""
+        """Seal the last file and return its path; None when it was empty."""
         try:
             if self._outage is not None:
                 self.resume(self._outage.since_ns)
@@ -309,7 +314,7 @@ class Recorder:
         return self._written + self._held == self._empty_size
 
     def _next_file(self) -> None:
-        """The old file is sealed in the background."""
+        """Start the next file. The previous one is sealed in the background."""
         self.flush()
         self._sealer.wait()
         following = Output(self._folder, self._source, self.sequence + 1)
@@ -326,13 +331,13 @@ class Recorder:
         self._rotate_at_ns = 0
 
     def _head(self, sequence: int) -> bytes:
-        """What a file begins with."""
+        """Write the head of a file."""
         head = io.BytesIO()
         PcapngWriter(head, options=[origin_option(self._source, sequence)]).interface(f.LINK_RAW)
         return head.getvalue()
 
     def _after(self, ts_ns: int) -> None:
-        """Flushes and rotates, if it is time."""
+        """Flush and rotate if it is time."""
         if self._held >= self._flush_bytes or ts_ns >= self._due_ns:
             self.flush()
             self._due_ns = ts_ns + self._flush_ns
@@ -344,7 +349,7 @@ class Recorder:
     # -- blocks ------------------------------------------------------------------------------
 
     def _introduce(self, link: Link, ts_ns: int, *, continued: bool) -> None:
-        """Says in this file who the connection is."""
+        """Write the fact `open` and the SYN packets of a connection into the current file."""
         link.file = self._current
         data = {**link.open_data, "continued": True} if continued else link.open_data
         self._fact("open", ts_ns, link.number, data)
@@ -352,8 +357,8 @@ class Recorder:
             self._secrets(link.keys)
 
     def _record_unusual(self, way: Way, frames: bytes, ts_ns: int) -> None:
-        """The first frames of a connection in this file, more than a packet can hold, or some that
-        cannot be written."""
+        """Record the first frames of a connection in a file, frames larger than a packet, or frames
+        during an outage."""
         if self._outage is not None:
             way.lost_bytes += len(frames)
             self._outage.lost.frames += 1
@@ -369,7 +374,7 @@ class Recorder:
         self._after(ts_ns)
 
     def _close(self, way: Way, ts_ns: int, said: dict[str, object]) -> None:
-        """The fact that a connection is over, and why; then its last packets."""
+        """Write the fact `close` of a connection and its last packets."""
         if way.link.file != self._current:
             self._introduce(way.link, ts_ns, continued=True)
         self._fact("close", ts_ns, way.link.number, said)
@@ -377,7 +382,7 @@ class Recorder:
         self._control(way.peer, FIN | ACK, ts_ns)
 
     def _control(self, way: Way, flags: int, ts_ns: int) -> None:
-        """A packet without frames. SYN and FIN count as one byte of the stream."""
+        """Write a packet without frames. SYN and FIN count as one byte of the stream."""
         if flags & SYN:
             way.advance(-1)
         self._held += way.put_marked(self._parts, b"", ts_ns, flags, 0)
@@ -400,6 +405,6 @@ class Recorder:
 
 
 def _skip(way: Way) -> None:
-    """The stream goes on behind what was lost of it."""
+    """Skip lost bytes of a stream."""
     way.advance(min(way.lost_bytes, _GAP_LIMIT))
     way.lost_bytes = 0

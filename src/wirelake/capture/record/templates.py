@@ -34,7 +34,7 @@ _TAIL: Final = struct.Struct("<I")
 
 
 def _tcp_rest(flags: int) -> bytes:
-    """The TCP header behind the numbers: flags, window, and no checksum."""
+    """Return the TCP header after the sequence numbers: flags, window, and no checksum."""
     return bytes([5 << 4, flags, 0xFF, 0xFF, 0, 0, 0, 0])
 
 
@@ -42,7 +42,7 @@ _PUSH: Final = _tcp_rest(PSH | ACK)
 
 
 class Way:
-    """One direction of a connection that is open."""
+    """One direction of an open connection."""
 
     __slots__ = (
         *("_first", "_fixed", "_flag", "_headers", "_options", "_pack", "_seq"),
@@ -69,7 +69,7 @@ class Way:
         self._options = tuple(bytes(pad) + _options(flag, 0, link.number) for pad in range(4))
 
     def put(self, parts: list[bytes], frames: bytes, ts_ns: int) -> int:
-        """Appends a block of whole frames that fit a packet; gives its size."""
+        """Append a block of whole frames that fit a packet. Return its size."""
         size = len(frames)
         total, captured, ip_length, pad, tail = _shape(self._headers, size)
         seq = self.ack
@@ -96,7 +96,7 @@ class Way:
     def put_marked(
         self, parts: list[bytes], data: bytes, ts_ns: int, flags: int, marks: int
     ) -> int:
-        """Appends a block with any flags and marks; gives its size."""
+        """Append a block with any flags and marks. Return its size."""
         total, captured, ip_length, pad, tail = _shape(self._headers, len(data))
         head = self._pack(
             *(f.BLOCK_EPB, total, 0, ts_ns >> 32, ts_ns & _MASK, captured, captured),
@@ -109,13 +109,13 @@ class Way:
         return total
 
     def advance(self, size: int) -> None:
-        """So many bytes of the stream went by."""
+        """Advance the stream by a number of bytes."""
         self._seq = (self._seq + size) & _MASK
         self.ack = self._seq.to_bytes(4, "big")
 
 
 class Link:
-    """A connection that is open: both of its directions, and what introduces it."""
+    """An open connection: both directions, and the packets that open it."""
 
     __slots__ = ("c2s", "file", "keys", "number", "open_data", "s2c")
 
@@ -161,7 +161,7 @@ def _options(flag: int, marks: int, number: int) -> bytes:
 
 
 def _addresses(client: str, server: str) -> tuple[bytes, bytes]:
-    """Both addresses as bytes of one size: IPv4 is mapped when the other end is IPv6."""
+    """Return both addresses packed to one size. IPv4 is mapped when the other address is IPv6."""
     ends = [ipaddress.ip_address(host.partition("%")[0]) for host in (client, server)]
     packed = [end.packed for end in ends]
     if {len(end) for end in packed} == {4, 16}:

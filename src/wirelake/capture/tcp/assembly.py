@@ -62,7 +62,7 @@ _MASK: Final = (1 << 32) - 1
 
 
 class Data(NamedTuple):
-    """Bytes of the stream, and the packet that brought them."""
+    """Bytes of the stream, and the packet that delivered them."""
 
     position: int
     payload: bytes
@@ -75,7 +75,7 @@ class Data(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes of the stream that were not captured, and the packet that shows it."""
+    """Bytes of the stream that were not captured, and the packet that reveals it."""
 
     position: int
     missing: int
@@ -85,7 +85,7 @@ class Gap(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A copy of bytes that were seen before, and that differs from the first one."""
+    """A retransmission that differs from the first copy."""
 
     position: int
     """Of the first byte that differs."""
@@ -103,7 +103,7 @@ Event: TypeAlias = Data | Gap | Conflict
 
 
 class Counters(msgspec.Struct):
-    """What became of the payload of a stream."""
+    """Counters of a stream's payload."""
 
     new_bytes: int = 0
     """Payload that was not seen before, the ignored included."""
@@ -126,7 +126,7 @@ class Counters(msgspec.Struct):
 
 
 class _Place(NamedTuple):
-    """The packet that is being fed."""
+    """The current packet."""
 
     ts_ns: int
     offset: int
@@ -187,7 +187,7 @@ class StreamAssembler:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more can come: the stream was reset, ended, or is complete up to FIN."""
+        """Whether the stream was reset, ended, or is complete up to FIN."""
         if self._over:
             return True
         return self._fin_at is not None and self.position >= self._fin_at and not self._waiting
@@ -202,7 +202,7 @@ class StreamAssembler:
         missing: int = 0,
         file: int = 0,
     ) -> list[Event]:
-        """What a segment makes known. `missing` bytes behind the payload were not captured."""
+        """Return the results of a segment. `missing` bytes after the payload were not captured."""
         self._arrivals += 1
         if flags & RST and not self._over:
             events = self.end()
@@ -229,7 +229,7 @@ class StreamAssembler:
         return found
 
     def end(self) -> list[Event]:
-        """Nothing more will come: every hole becomes a gap."""
+        """End the stream: every hole becomes a gap."""
         found: list[Event] = []
         while self._waiting:
             self._give_up_hole(found)
@@ -242,7 +242,8 @@ class StreamAssembler:
     # -- where a segment belongs -------------------------------------------------------------
 
     def _distance(self, seq: int) -> int:
-        """How far a sequence number is ahead of the stream's position; below zero for behind."""
+        """Return the distance of a sequence number from the stream's position; negative if
+        behind."""
         assert self._base is not None
         return ((seq - self._base - self.position + _HALF) & _MASK) - _HALF
 
@@ -278,7 +279,7 @@ class StreamAssembler:
         self.counters.ignored_bytes += size
 
     def _reached(self, position: int, place: _Place, *, fin: bool) -> None:
-        """The sender has sent everything up to here."""
+        """Note that the sender has sent everything up to a position."""
         if fin:
             if self._fin_at is not None:
                 return
@@ -289,7 +290,7 @@ class StreamAssembler:
     # -- what waits --------------------------------------------------------------------------
 
     def _wait(self, start: int, stop: int, copy: Copy, place: _Place) -> None:
-        """Puts the bytes that nothing else has brought between what waits already."""
+        """Insert new out-of-order bytes between those that wait."""
         fresh: list[tuple[int, int]] = []
         for piece in self._waiting:
             if piece.position >= stop:
@@ -356,7 +357,7 @@ class StreamAssembler:
         self.position = stop
 
     def _hold(self) -> None:
-        """From the first segment that is out of order, what is delivered is held for a while."""
+        """Keep delivered bytes for comparison, from the first out-of-order segment on."""
         if self._held is None:
             self._held = Held()
 
@@ -376,7 +377,7 @@ HELD_BYTES: Final = 1 << 16
 
 
 class Held:
-    """The last bytes that were delivered, with the gaps between them."""
+    """The last delivered bytes, with the gaps between them."""
 
     __slots__ = ("_bytes", "_gaps")
 
@@ -397,20 +398,20 @@ class Held:
         return found
 
     def add(self, payload: bytes) -> None:
-        """Bytes that follow."""
+        """Add the next bytes."""
         self._bytes += payload[-HELD_BYTES:]
         if len(self._bytes) > HELD_BYTES:
             del self._bytes[:-HELD_BYTES]
 
     def skip(self, position: int, missing: int) -> None:
-        """A gap follows, at this position."""
+        """Add a gap at a position."""
         self.add(bytes(min(missing, HELD_BYTES)))
         stop = position + missing
         self._gaps = [gap for gap in self._gaps if gap[1] > stop - HELD_BYTES]
         self._gaps.append((position, stop))
 
     def compare(self, copy: Copy, position: int) -> None:
-        """Compares a copy with what is held of it; what is held stops at `position`."""
+        """Compare a copy with the held bytes, which end at `position`."""
         base = position - len(self._bytes)
         start = max(base, copy.position)
         stop = min(position, copy.position + len(copy.payload))
@@ -422,7 +423,7 @@ class Held:
 
 
 class Copy:
-    """A segment's payload, compared with first copies of its bytes."""
+    """The payload of a segment, compared with the first copies of its bytes."""
 
     __slots__ = ("differing", "first", "payload", "position")
 
@@ -433,7 +434,7 @@ class Copy:
         self.first = 0
 
     def against(self, other: bytes | bytearray, position: int, start: int, stop: int) -> None:
-        """Compares positions `start` to `stop` with bytes that begin at `position`."""
+        """Compare positions `start` to `stop` with bytes that begin at `position`."""
         if start >= stop:
             return
         ours = self.payload[start - self.position : stop - self.position]

@@ -58,7 +58,7 @@ _Key: TypeAlias = int | tuple[Endpoint, Endpoint]
 
 
 def connection_id(client: Endpoint, server: Endpoint, first_ns: int) -> int:
-    """The id of a connection whose first packet was captured at `first_ns`."""
+    """Return the id of a connection whose first packet was captured at `first_ns`."""
     return fnv1a_63(
         client.address
         + client.port.to_bytes(2, "big")
@@ -69,7 +69,7 @@ def connection_id(client: Endpoint, server: Endpoint, first_ns: int) -> int:
 
 
 class Connection:
-    """Two endpoints and a beginning."""
+    """A connection: two endpoints and a first packet."""
 
     __slots__ = ("_closed", "_key", "_reset", "began_seq", "client", "id", "server")
 
@@ -85,7 +85,7 @@ class Connection:
 
     @property
     def over(self) -> bool:
-        """Whether both directions were closed, or the connection was reset."""
+        """Whether both directions are closed, or the connection was reset."""
         return self._reset or len(self._closed) == 2
 
     def replaces(self, other: Connection) -> bool:
@@ -93,7 +93,7 @@ class Connection:
         return self._key == other._key
 
     def note(self, flags: int, direction: Direction) -> None:
-        """What a segment says about the end of the connection."""
+        """Note FIN and RST of a segment."""
         if flags & FIN:
             self._closed.add(direction)
         if flags & RST:
@@ -101,7 +101,7 @@ class Connection:
 
 
 class Assigned(NamedTuple):
-    """Where a segment belongs, and which connections are dropped now that it is here."""
+    """The connection of a segment, and the connections that are dropped for it."""
 
     connection: Connection
     direction: Direction
@@ -109,7 +109,7 @@ class Assigned(NamedTuple):
 
 
 class ConnectionTable:
-    """The connections of a capture; memory is bounded by `limit`."""
+    """The connections of a capture. `limit` bounds the memory."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ConnectionTable:
         grace_ns: int = GRACE_NS,
     ):
         if limit < 1:
-            raise ValueError("limit: wanted 1 connection or more")
+            raise ValueError("limit: expected at least 1 connection")
         self._server_ports = frozenset(server_ports)
         self._limit = limit
         self._grace_ns = grace_ns
@@ -131,7 +131,7 @@ class ConnectionTable:
         return len(self._held)
 
     def assign(self, segment: Segment) -> Assigned:
-        """The connection of a segment, which may begin with it."""
+        """Return the connection of a segment, opening one if needed."""
         packet = segment.packet
         self._now_ns = max(self._now_ns, packet.ts_ns)
         dropped = self._drop_over()
@@ -157,7 +157,7 @@ class ConnectionTable:
         return Assigned(found, direction, dropped)
 
     def finish(self) -> list[Connection]:
-        """The connections that are still held, the longest silent first; none remain."""
+        """Remove and return all connections, the longest idle first."""
         left = list(self._held.values())
         self._held.clear()
         self._over.clear()
@@ -181,7 +181,7 @@ class ConnectionTable:
         return Connection(key, number, client, server, began)
 
     def _from_client(self, segment: Segment) -> bool:
-        """Whether the first packet of a connection comes from its client."""
+        """Return whether the first packet of a connection comes from its client."""
         if segment.packet.direction is not None:
             return segment.packet.direction == "c2s"
         if segment.flags & SYN:

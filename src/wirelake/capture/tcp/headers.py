@@ -47,7 +47,7 @@ _TCP_SIZE: Final = 20
 
 
 class Headers(NamedTuple):
-    """Where in the data of a packet its headers begin."""
+    """The offsets of a packet's headers."""
 
     version: int
     """Of IP."""
@@ -57,11 +57,11 @@ class Headers(NamedTuple):
 
 
 class _NoSegmentError(Exception):
-    """The argument is the note."""
+    """A packet without a TCP segment. The argument is the reason."""
 
 
 def segment(packet: Packet) -> Segment | Note:
-    """The TCP segment that a packet holds, or why it holds none."""
+    """Return the TCP segment of a packet, or the reason why it has none."""
     try:
         kind, at = _link(packet.link, packet.data)
         wire = max(packet.original, len(packet.data)) - at
@@ -75,7 +75,7 @@ def segment(packet: Packet) -> Segment | Note:
 
 
 def headers(packet: Packet) -> Headers | Note:
-    """Where the headers of a segment are, or why it is none."""
+    """Return the offsets of the headers of a packet, or the reason why it has no segment."""
     try:
         kind, ip = _link(packet.link, packet.data)
         wire = max(packet.original, len(packet.data)) - ip
@@ -97,7 +97,7 @@ def _check(fits: bool) -> None:
 
 
 def _link(link: int, data: bytes) -> tuple[int, int]:
-    """The kind of IP and where it begins."""
+    """Return the IP version and the offset of the IP header."""
     if link == f.LINK_ETHERNET:
         return _tagged(data, 12, 14)
     if link == f.LINK_COOKED:
@@ -116,7 +116,7 @@ def _link(link: int, data: bytes) -> tuple[int, int]:
 
 
 def _tagged(data: bytes, type_at: int, at: int) -> tuple[int, int]:
-    """Behind a link header with an EtherType, and behind any VLAN tags."""
+    """Skip a link header with an EtherType and any VLAN tags."""
     _need(data, at)
     kind = data[type_at] << 8 | data[type_at + 1]
     while kind in _VLANS:
@@ -129,7 +129,7 @@ def _tagged(data: bytes, type_at: int, at: int) -> tuple[int, int]:
 
 
 def _loopback(data: bytes) -> tuple[int, int]:
-    """The address family comes in the byte order of whoever captured it."""
+    """Read the address family, which has the byte order of the capturing machine."""
     _need(data, 4)
     family = min(int.from_bytes(data[:4], "little"), int.from_bytes(data[:4], "big"))
     kind = _FAMILIES.get(family)
@@ -147,7 +147,7 @@ def _raw(data: bytes) -> tuple[int, int]:
 
 
 def _ipv4(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
-    """The addresses, where the content begins, and its size on the wire."""
+    """Return the addresses, the offset of the content, and its size on the wire."""
     _need(data, at + 20)
     first, total, fragment, protocol, src, dst = _IPV4_HEAD.unpack_from(data, at)
     header = (first & 15) * 4
@@ -163,7 +163,7 @@ def _ipv4(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
 
 
 def _ipv6(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
-    """As `_ipv4`, behind the extension headers."""
+    """The same as `_ipv4`, after the extension headers."""
     _need(data, at + 40)
     first, size, following, src, dst = _IPV6_HEAD.unpack_from(data, at)
     _check(first >> 4 == 6 and 40 + size <= wire)
@@ -186,7 +186,7 @@ def _ipv6(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
 
 
 def _tcp(packet: Packet, src: bytes, dst: bytes, at: int, size: int) -> Segment:
-    """The segment in `size` bytes of the wire that begin at `at`."""
+    """Return the segment in `size` bytes that begin at `at`."""
     data = packet.data
     _check(size >= _TCP_SIZE)
     _need(data, at + _TCP_SIZE)

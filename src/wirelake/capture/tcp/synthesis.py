@@ -146,4 +146,4 @@ def link_layer(link: int, packet: bytes) -> bytes:
         return loopback(packet, order="<" if link == f.LINK_NULL else ">")
     if link in (f.LINK_RAW, f.LINK_RAW_BSD, f.LINK_RAW_OPENBSD, f.LINK_IPV4, f.LINK_IPV6):
         return packet
-    raise ValueError(f"link type {link} is not written")
+    raise ValueError(f"unsupported link type {link}")

@@ -1,1 +1,2 @@
-"""Tools."""
+"""Tools for whole capture files: `info` summarises, `repair` completes unfinished recordings,
+`redact` removes secrets and contents."""

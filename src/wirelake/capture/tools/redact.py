@@ -28,14 +28,14 @@ import msgspec
 from wirelake.wire.protocol import Protocol
 
 from ..decode.conversation import (
+    ConnectionDecoder,
     Context,
-    Conversation,
     TableRow,
 )
 from ..decode.decryption import Opened
 from ..decode.keys import KeyRing
 from ..decode.messages import MessageRows
-from ..decode.protocol_selector import Chooser, Introductions
+from ..decode.protocol_selector import ProtocolChooser, RecordedProtocols
 from ..decode.streams import Frame
 from ..format import constants as f
 from ..format.blocks import options
@@ -110,8 +110,8 @@ def redact(
     """
     target = Path(out)
     if target.exists():
-        raise FileExistsError(f"{target} is there already")
-    chooser = Chooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
+        raise FileExistsError(f"{target} already exists")
+    chooser = ProtocolChooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
     pseudonyms = None if addresses is None else Pseudonyms(addresses)
     part = target.with_name(target.name + ".part")
     try:
@@ -150,7 +150,7 @@ class _Copy:
             make = PcapEmptier if element.format == "pcap" else BlockEmptier
             self._emptier = make(element.order, self._pseudonyms)
         if self._emptier is None:
-            raise ValueError("the file does not begin as a capture does")
+            raise ValueError("not a capture file")
         if isinstance(element, FileFault):
             self._cut_off = element.code in ("truncated_file", "bomb")
             if not self._cut_off:
@@ -213,12 +213,12 @@ class _Shown(NamedTuple):
 class _Streams:
     """Finds the frames of a capture, as the reader of tables does."""
 
-    def __init__(self, chooser: Chooser, *, content: bool):
+    def __init__(self, chooser: ProtocolChooser, *, content: bool):
         rows = _MaskedRows(chooser, content=content)
         self._context = Context(chooser, KeyRing(), rows, [""], frozenset({"messages"}))
         self._table = ConnectionTable(chooser.ports)
-        self._conversations: dict[Connection, Conversation] = {}
-        self.introduced = Introductions()
+        self._conversations: dict[Connection, ConnectionDecoder] = {}
+        self.introduced = RecordedProtocols()
         """What the capture says that its connections speak."""
 
     def segment(self, found: Segment) -> Iterator[_Shown]:
@@ -229,7 +229,7 @@ class _Streams:
         conversation = self._conversations.get(assigned.connection)
         if conversation is None:
             said = self.introduced.of(found.packet.connection)
-            conversation = Conversation(self._context, assigned.connection, said)
+            conversation = ConnectionDecoder(self._context, assigned.connection, said)
             self._conversations[assigned.connection] = conversation
         yield from _shown(conversation.segment(found, assigned.direction, 0))
 
@@ -247,7 +247,7 @@ def _shown(rows: Iterator[TableRow]) -> Iterator[_Shown]:
 class _MaskedRows(MessageRows):
     """Instead of a row that says what a frame means, one with its masked bytes."""
 
-    def __init__(self, chooser: Chooser, *, content: bool):
+    def __init__(self, chooser: ProtocolChooser, *, content: bool):
         super().__init__(chooser, [""])
         self._choice = chooser
         self._hide_content = content

@@ -67,12 +67,12 @@ def repair(
 ) -> Repair:
     """Writes the whole file, `out` or `repaired_name`; the broken one stays.
 
-    Raises OSError when a file cannot be read or written or the target is there already, ValueError
+    Raises OSError when a file cannot be read or written or the target already exists, ValueError
     when the file is no capture.
     """
     target = repaired_name(Path(path)) if out is None else Path(out)
     if target.exists():
-        raise FileExistsError(f"{target} is there already")
+        raise FileExistsError(f"{target} already exists")
     part = target.with_name(target.name + ".part")
     told = Repair(path=str(target))
     try:

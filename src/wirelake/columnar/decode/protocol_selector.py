@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wirelake.capture.decode.conversation import WAITING_LIMIT
 from wirelake.capture.decode.keys import KeyRing
-from wirelake.capture.decode.protocol_selector import Chooser, Introductions
+from wirelake.capture.decode.protocol_selector import ProtocolChooser, RecordedProtocols
 from wirelake.wire.protocol import Protocol
 
 from ..tcp.frontend import FrontEnd
@@ -59,7 +59,7 @@ class ProtocolSelector:
 
     def __init__(
         self,
-        chooser: Chooser,
+        chooser: ProtocolChooser,
         ring: KeyRing,
         front: FrontEnd,
         coverage: CoverageCounts,
@@ -75,7 +75,7 @@ class ProtocolSelector:
         """By port, two rows: the configured protocol, and the usual one."""
         self._asked = np.zeros(65_536, np.bool_)
         """Which ports have been looked up."""
-        self._introduced = Introductions()
+        self._introduced = RecordedProtocols()
         self._file = -1
         """The file of which these introductions are."""
         self.all: list[ProtocolDecoder] = []
@@ -191,7 +191,9 @@ class ProtocolSelector:
 # Which protocol a connection speaks when no name, port or recording tells: its first bytes do.
 
 
-def sniff(chooser: Chooser, window: Window, connection: int) -> tuple[bool, Protocol | None]:
+def sniff(
+    chooser: ProtocolChooser, window: Window, connection: int
+) -> tuple[bool, Protocol | None]:
     """Whether the protocol of a connection, known by its slot, is decided; and which it is."""
     runs = np.flatnonzero(window.run_stream >> 1 == connection)
     filled = runs[window.run_stop[runs] > window.run_start[runs]]

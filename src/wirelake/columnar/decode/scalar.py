@@ -18,7 +18,7 @@ from wirelake.capture.decode.decryption import Openings, Remembered
 from wirelake.capture.decode.framing import Framing
 from wirelake.capture.decode.keys import KeyRing
 from wirelake.capture.decode.messages import MessageRows
-from wirelake.capture.decode.protocol_selector import Chooser
+from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.decode.streams import (
     Fault,
     Frame,
@@ -144,7 +144,7 @@ class Outcome(NamedTuple):
 class Scalar:
     """Reads single frames and streams with the reference's code."""
 
-    def __init__(self, chooser: Chooser, ring: KeyRing, rows: MessageRows):
+    def __init__(self, chooser: ProtocolChooser, ring: KeyRing, rows: MessageRows):
         self._chooser = chooser
         self._ring = ring
         self._rows = rows

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from wirelake.capture.decode.keys import KeyRing
 from wirelake.capture.decode.messages import MessageRows
-from wirelake.capture.decode.protocol_selector import Chooser
+from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.decode.streams import (
     Fault,
     Frame,
@@ -105,7 +105,9 @@ class CapturePipeline:
             raise ValueError(f"unknown table {unknown[0]!r}; expected one of {', '.join(TABLES)}")
         keep_memory_flat()
         self._tables = frozenset(tables)
-        self._chooser = Chooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
+        self._chooser = ProtocolChooser(
+            ports=ports, force_protocol=force_protocol, dialects=dialects
+        )
         self._ring = KeyRing()
         for path in keys:
             self._ring.load(path)

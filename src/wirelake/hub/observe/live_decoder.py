@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from wirelake.capture.decode.conversation import (
+    ConnectionDecoder,
     Context,
-    Conversation,
     TableRow,
 )
 from wirelake.capture.decode.keys import KeyRing
-from wirelake.capture.decode.protocol_selector import Chooser
+from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.format.items import Packet, Segment
 from wirelake.capture.tcp.assembly import FIN, SYN
 from wirelake.capture.tcp.connections import Connection as Captured
@@ -74,7 +74,7 @@ class _DecodedConnection:
 
     __slots__ = ("_conversation", "_id", "_seq")
 
-    def __init__(self, conversation: Conversation, number: int, *, whole: bool, ts_ns: int):
+    def __init__(self, conversation: ConnectionDecoder, number: int, *, whole: bool, ts_ns: int):
         self._conversation = conversation
         self._id = number
         self._seq: dict[Direction, int] = {"c2s": 1, "s2c": 1}
@@ -217,7 +217,7 @@ class LiveDecoder:
             Endpoint(ipaddress.ip_address(server).packed, server_port),
             0,
         )
-        conversation = Conversation(self._context(connection), captured)
+        conversation = ConnectionDecoder(self._context(connection), captured)
         decoded = _DecodedConnection(conversation, connection.id, whole=whole, ts_ns=ts_ns)
         self._connections[connection.id] = decoded
         self._tell(
@@ -229,7 +229,7 @@ class LiveDecoder:
         """Return the decoding context of a protocol in the dialect of this connection."""
         name, dialect = connection.protocol, self._dialect(connection)
         if (name, dialect) not in self._contexts:
-            chooser = Chooser(ports={}, force_protocol=name, dialects={name: dialect})
+            chooser = ProtocolChooser(ports={}, force_protocol=name, dialects={name: dialect})
             files = [_FILE]
             rows = FramedRows(chooser, files)
             self._contexts[name, dialect] = Context(chooser, self._ring, rows, files, _TABLES)

@@ -17,7 +17,7 @@ from wirelake.protocols import registry
 
 if TYPE_CHECKING:
     from wirelake.capture.decode.decryption import Opened
-    from wirelake.capture.decode.protocol_selector import Chooser
+    from wirelake.capture.decode.protocol_selector import ProtocolChooser
     from wirelake.capture.decode.streams import Frame
     from wirelake.capture.format.items import Direction
     from wirelake.wire.protocol import Protocol
@@ -44,7 +44,7 @@ class MaskedFrame:
 class FramedRows(MessageRows):
     """Rows of `messages` with their frame, as `frame`."""
 
-    def __init__(self, chooser: Chooser, files: list[str]):
+    def __init__(self, chooser: ProtocolChooser, files: list[str]):
         super().__init__(chooser, files)
         self._maskers: dict[tuple[str, Direction], Masker] = {}
 
