@@ -11,11 +11,13 @@ from wirelake.lake.spark.session import SessionError
 
 
 def test_a_session_is_here_or_there() -> None:
-    with pytest.raises(SessionError, match="a master or a remote, not both"):
+    with pytest.raises(SessionError, match="master conflicts with remote"):
         session(master="local[2]", remote="sc://127.0.0.1:1")
 
 
 def test_what_connect_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(SessionError, match=r"needs grpc, .*pip install 'wirelake\[connect\]'"):
+    with pytest.raises(
+        SessionError, match=r"missing optional dependency grpc: pip install 'wirelake\[connect\]'"
+    ):
         session(remote="sc://127.0.0.1:1")

@@ -87,7 +87,10 @@ def test_a_schema_chooses_columns(spark: SparkSession, captures: Path) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "said"),
-    [("nothing int", "unknown column 'nothing'"), ("ts_ns int", "the column ts_ns is bigint")],
+    [
+        ("nothing int", "unknown column 'nothing'"),
+        ("ts_ns int", "invalid type of column 'ts_ns'; expected bigint"),
+    ],
 )
 def test_a_schema_that_does_not_fit(
     spark: SparkSession, captures: Path, columns: str, said: str

@@ -118,6 +118,6 @@ def test_a_stream_that_fails_says_why_in_a_line(
     def step(_: Mapping[str, int]) -> None:
         folder.rename(away)
 
-    with pytest.raises(StreamError, match=r"the stream ended: .*there is no such folder") as found:
+    with pytest.raises(StreamError, match=r"stream failed: .*no such folder") as found:
         follow(spark, str(folder), step, trigger_s=0.1, **NO_WAIT)
     assert "\n" not in str(found.value)
