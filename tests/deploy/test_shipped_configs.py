@@ -76,7 +76,7 @@ def test_off_loopback_every_door_wants_a_token(name: str) -> None:
     assert outside == (set() if name == "systemd" else doors)
     for each in ("esnp", "tny", "magline"):
         assert config.table(each).auth == "token"
-    assert not config.magline.anonymous
+    assert not config.table("magline").anonymous
     assert all((config.table(each).tls is not None) == (name == "kubernetes") for each in doors)
 
 

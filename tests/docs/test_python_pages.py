@@ -56,7 +56,7 @@ def test_arguments_are_there_as_they_are_given() -> None:
 
 
 def test_attributes_have_their_meanings() -> None:
-    assert "| `timeout_s = 10.0` | For an answer" in section("### Settings")
+    assert "| `timeout_s = 10.0` | For a reply" in section("### Settings")
     assert "| `body` | The bytes" in section("### Result")
     assert re.search(r"^\| `[^|]*` \|\s*\|$", TEXT, re.MULTILINE) is None
 
