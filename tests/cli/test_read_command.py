@@ -62,9 +62,9 @@ def test_the_tables_are_those_that_can_be_read() -> None:
 
 @pytest.mark.parametrize("table", read_command.TABLES)
 def test_every_table_as_json(run: Run, traffic: Path, table: str) -> None:
-    names = [name for name in table_schema(ReadOptions(table=table)).names if name != "bytes"]
-    plain = [name for name in names if name not in ("body", "esnp", "tny", "relay", "weather")]
-    plain = [name for name in plain if name not in ("comet", "magline")]
+    fields = table_schema(ReadOptions(table=table))  # a struct for each installed protocol
+    plain = [each.name for each in fields if not pa.types.is_struct(each.type)]
+    plain = [name for name in plain if name not in ("body", "bytes")]
     columns = ",".join(plain)
     found = read_json(run, str(traffic), "--table", table, "--columns", columns)
     assert found
