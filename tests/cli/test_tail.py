@@ -63,7 +63,7 @@ def test_a_filter_that_is_none_points_at_the_place(tmp_path: Path) -> None:
     assert first.startswith("wirelake: --filter: ")
     assert mark.index("^") == text.index("nothing")
     assert (unknown.returncode, len(unknown.stderr.splitlines())) == (1, 1)
-    assert "none called 'nothing'; there are" in unknown.stderr
+    assert "unknown protocol 'nothing'; expected one of" in unknown.stderr
 
 
 class Tailing:

@@ -223,7 +223,7 @@ def test_what_cannot_be_exported(
 ) -> None:
     with pytest.raises(LakeError, match="unknown format 'hudi'; expected one of delta, iceberg"):
         export(lake, tmp_path / "out", "hudi")  # type: ignore[arg-type]
-    with pytest.raises(LakeError, match="unknown table '_fold'; there are messages, "):
+    with pytest.raises(LakeError, match="unknown table '_fold'; expected one of messages, "):
         export(lake, tmp_path / "out", "delta", ["_fold"])
     with pytest.raises(LakeError, match="inside the lake; use another folder"):
         export(lake, lake / "out", "delta")
