@@ -231,7 +231,7 @@ def test_a_newer_lake_is_left_alone(folder: Path, tmp_path: Path, field: str, wo
 def test_settings_are_those_of_the_lake(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     run_here(lake, folder, settings=Settings(reveal=True))
-    with pytest.raises(LakeError, match="made with reveal = True, not False; use the same"):
+    with pytest.raises(LakeError, match="created with reveal = True, not False; use the same"):
         run_here(lake, folder, settings=Settings())
     assert run_here(lake, folder).commits == 0
 

@@ -63,5 +63,5 @@ def test_messages_come_in_batches_and_none_twice(
 def test_a_table_with_a_memory_is_refused(
     spark: SparkSession, captures: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(PySparkException, match="make a lake: wirelake lake run"):
+    with pytest.raises(PySparkException, match="use a lake: wirelake lake run"):
         query(spark, captures, tmp_path, table="calls")

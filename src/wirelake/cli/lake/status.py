@@ -81,7 +81,7 @@ def _print(current: Status, *, backlog: bool) -> None:
             f" {current.rows_per_s:,.0f} messages/s"
         )
     _print_rows(
-        ("table", "rows", "provisional", "files", "bytes", "from", "to"),
+        ("table", "rows", "not final", "files", "bytes", "from", "to"),
         (
             (
                 each.table, f"{each.rows:,}", f"{each.provisional_rows:,}", f"{each.files:,}",
@@ -89,7 +89,7 @@ def _print(current: Status, *, backlog: bool) -> None:
             )
             for each in current.tables
         ),
-        "provisional", "files",
+        "not final", "files",
     )  # fmt: skip
     _print_rows(
         ("source", "captures", "bytes", "last", "refused"),
