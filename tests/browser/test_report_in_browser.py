@@ -244,6 +244,6 @@ def test_a_report_about_nothing(browser: Browser, report: Report, tmp_path: Path
     file = tmp_path / "empty.html"
     file.write_text(report_page(empty), "utf-8")
     with view(browser, file) as found:
-        assert found.page.get_by_text("There are no messages in this time.").is_visible()
+        assert found.page.get_by_text("No messages in this period.").is_visible()
         assert found.page.get_by_text("None.", exact=True).count() == len(sheets(empty))
         assert found.said == []

@@ -233,7 +233,7 @@ def test_what_cannot_be_exported(
     with pytest.raises(LakeError, match="is a Delta table; use another folder"):
         export(lake, tmp_path / "out", "iceberg", ["calls"])
     export(lake, tmp_path / "ice", "iceberg", ["calls"])
-    with pytest.raises(LakeError, match="Iceberg tables; name another folder"):
+    with pytest.raises(LakeError, match="Iceberg tables; use another folder"):
         export(lake, tmp_path / "ice", "delta", ["calls"])
     original = builtins.__import__
 
