@@ -26,12 +26,11 @@ from wirelake.records.tunnels import tunnel_connection
 from wirelake.wire.errors import NeedMore
 from wirelake.wire.model import Direction
 from wirelake.wire.protocol import Protocol
+from wirelake.wire.walk import offset_in_frame
 
 __all__ = ["read_with_dpkt"]
 
 BATCH_ROWS: Final = 32_768
-TUNNEL_HEAD: Final = 36
-"""Bytes before the message that a gateway relays."""
 _SYN: Final = 2
 _MASK32: Final = (1 << 32) - 1
 
@@ -172,28 +171,26 @@ class _Reader:
                 message, opened.parts, body=opened.body, sealed=opened.sealed
             )
             yield self._row(said, connection.protocol, connection.id, stream, at, stop, None)
-            inner = connection.describer.inner(message)
-            if inner is not None:
-                yield self._tunnelled(connection, message, inner, stream, at + TUNNEL_HEAD, stop)
+            carrier = connection.describer.carrier(message)
+            if carrier is not None:
+                yield self._tunnelled(connection, carrier, stream, at, stop)
             at = stop
         if at:
             stream.consume(at)
 
     def _tunnelled(
-        self,
-        link: _Connection,
-        message: Any,
-        inner: Any,
-        stream: _Stream,
-        start: int,
-        stop: int,
+        self, link: _Connection, carrier: Any, stream: _Stream, start: int, stop: int
     ) -> dict[str, Any]:
         """The row of a message that a gateway relays."""
-        assert link.protocol.meaning.inner is not None
-        carried = registry.find(link.protocol.meaning.inner[1])
-        said = _describer(carried)(None, {"message": inner})
-        number = tunnel_connection(message.arguments.instance_id, message.arguments.tunnel_id)
-        return self._row(said, carried, number, stream, start, stop, link.id)
+        tunnels = link.protocol.meaning.tunnels
+        assert tunnels is not None
+        carried = registry.find(tunnels.protocol)
+        said = _describer(carried)(None, {tunnels.message: getattr(carrier, tunnels.message)})
+        number = tunnel_connection(
+            getattr(carrier, tunnels.instance_id), getattr(carrier, tunnels.tunnel_id)
+        )
+        at = start + offset_in_frame(link.protocol, link.protocol.dialect(None), tunnels.inner)
+        return self._row(said, carried, number, stream, at, stop, link.id)
 
     def _row(
         self,
