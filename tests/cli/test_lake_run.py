@@ -217,7 +217,7 @@ def test_failures(run: Run, engine: Engine, error: Exception, code: int, said: s
     ("more", "said"),
     [
         (["--tables", "calls,nope"], "unknown table 'nope'"),
-        (["--tables", ","], "no table is named"),
+        (["--tables", ","], "empty list of tables"),
         (["--conf", "x"], "invalid --conf 'x'; expected NAME=VALUE"),
         (["--master", "a", "--remote", "b"], "--master conflicts with --remote"),
         (["--max-bytes", "much"], "'much'; expected a number"),
