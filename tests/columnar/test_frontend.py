@@ -211,7 +211,7 @@ def test_slots_are_used_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [{"share": 2, "shares": 2}, {"window_bytes": 0}])
 def test_wrong_arguments_are_refused(tmp_path: Path, arguments: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="wanted"):
+    with pytest.raises(ValueError, match="expected"):
         FrontEnd(tmp_path / "none", ports=made.PORTS, **arguments)
 
 
