@@ -103,8 +103,11 @@ def test_every_vector_alone_finds_what_it_refers_to() -> None:
         ({"hex": "00"}, "need at least 3 more bytes"),
         ({"expect": {"rows": [], "colour": "red"}}, "expect.colour: this runner does not know"),
         ({"colour": "red"}, "vector.colour: this runner does not know"),
-        ({"protocol": "smtp"}, "no protocol is called 'smtp'; there are esnp, tny, magline, comet"),
-        ({"protocol": 5}, "no protocol is called 5; there are esnp, tny, magline, comet"),
+        (
+            {"protocol": "smtp"},
+            "unknown protocol 'smtp'; expected one of comet, esnp, magline, tny",
+        ),
+        ({"protocol": 5}, "unknown protocol 5; expected one of comet, esnp, magline, tny"),
         ({"name": 5}, "vector.name"),
     ],
 )

@@ -203,7 +203,7 @@ class TnyMachine(RuleBasedStateMachine):
     @rule(at_server=st.booleans())
     def ping(self, at_server: bool) -> None:
         session = self.end(at_server).session
-        if not session.closed and session._speech.seen is not None:
+        if not session.closed and session._dialect.seen is not None:
             session.ping(now=self.now)
 
     # -- what the network does ---------------------------------------------------------------

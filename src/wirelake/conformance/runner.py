@@ -115,7 +115,7 @@ def adapter(vector: dict[str, Any]) -> Any:
     """Return the adapter module of a vector's protocol."""
     protocol = vector.get("protocol")
     if not isinstance(protocol, str) or protocol not in ADAPTERS:
-        raise VectorFailure(f"no protocol is called {protocol!r}; there are {', '.join(ADAPTERS)}")
+        raise VectorFailure(f"unknown protocol {protocol!r}; expected one of {', '.join(ADAPTERS)}")
     return importlib.import_module(ADAPTERS[protocol])
 
 

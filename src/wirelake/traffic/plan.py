@@ -12,7 +12,9 @@ from .shard import Part, Shard
 __all__ = ["STYLES", "SimulateError", "StyleChoice", "parse_size", "plan"]
 
 StyleChoice: TypeAlias = Literal["recorder", "tcpdump", "both"]
+"""The value of `--style`."""
 STYLES: Final[tuple[str, ...]] = get_args(StyleChoice)
+"""Every value of `--style`."""
 
 _SHARD_BYTES: Final = 64 << 20
 """Maximum size of a shard: enough instances of each template, few enough to fit in memory."""

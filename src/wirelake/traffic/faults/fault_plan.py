@@ -100,6 +100,7 @@ class _Candidate:
 
 
 KINDS: Final = ("body", "head", "lost", "snapped", "ended", "block", "conflict")
+"""The kinds of faults that can be injected."""
 
 
 def inject(

@@ -67,6 +67,7 @@ __all__ = [
 GROUP: Final = "wirelake.traffic"
 """The entry point group."""
 DIRECTIONS: Final[tuple[Direction, Direction]] = ("c2s", "s2c")
+"""Both directions, the client's first."""
 _OTHERS: Final = 1_000
 
 

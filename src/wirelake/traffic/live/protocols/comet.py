@@ -356,3 +356,4 @@ class _Phones(ClientPopulation):
 
 
 POPULATIONS: Final = (_Phones,)
+"""The kinds of live clients of this protocol."""

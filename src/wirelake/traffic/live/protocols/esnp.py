@@ -84,3 +84,4 @@ class _Services(CallingPopulation):
 
 
 POPULATIONS: Final = (_Services,)
+"""The kinds of live clients of this protocol."""

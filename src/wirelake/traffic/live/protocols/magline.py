@@ -134,3 +134,4 @@ class _Devices(CallingPopulation):
 
 
 POPULATIONS: Final = (_Devices,)
+"""The kinds of live clients of this protocol."""

@@ -369,3 +369,4 @@ class _Gateways(ClientPopulation):
 
 
 POPULATIONS: Final = (_Players, _Gateways)
+"""The kinds of live clients of this protocol."""
