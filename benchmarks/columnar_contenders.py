@@ -17,11 +17,7 @@ from numpy.typing import NDArray
 
 from wirelake.columnar.decode.kernel import load
 from wirelake.columnar.generate.dynamic import STACK
-from wirelake.columnar.generate.plan import (
-    Plan,
-    Staged,
-    Structs,
-)
+from wirelake.columnar.generate.plan import Plan, Staged, Structs
 from wirelake.columnar.jit.options import readonly
 
 from .columnar_c import junk, library

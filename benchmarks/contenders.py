@@ -15,11 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from wirelake.protocols.esnp.layout import Var
-from wirelake.protocols.tny.layout import (
-    Envelope,
-    Message,
-    Packet,
-)
+from wirelake.protocols.tny.layout import Envelope, Message, Packet
 from wirelake.wire import Layout
 from wirelake.wire.declare import build
 from wirelake.wire.model import Direction

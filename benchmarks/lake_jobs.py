@@ -25,11 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.lake.engine.run import Outcome, run
-from wirelake.lake.engine.settings import (
-    TABLES,
-    Settings,
-    tables_of,
-)
+from wirelake.lake.engine.settings import TABLES, Settings, tables_of
 from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log

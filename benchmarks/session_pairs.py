@@ -21,11 +21,7 @@ from wirelake.protocols.magline import codec_seed as magline_codec
 from wirelake.protocols.magline import layout as magline_layout
 from wirelake.protocols.magline import session as magline
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
-from wirelake.protocols.sansio import (
-    Event,
-    Role,
-    Session,
-)
+from wirelake.protocols.sansio import Event, Role, Session
 from wirelake.protocols.tny import codec_seed as tny_codec
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import relay

@@ -17,12 +17,7 @@ from wirelake.protocols.comet import session as comet_session
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
 from wirelake.protocols.magline import session as magline
-from wirelake.protocols.sansio import (
-    Event,
-    Failed,
-    Role,
-    Session,
-)
+from wirelake.protocols.sansio import Event, Failed, Role, Session
 from wirelake.protocols.tny import session as tny_session
 
 __all__ = ["Heard", "listening"]

@@ -64,13 +64,7 @@ def test_contenders_say_the_same(name: str) -> None:
 
 
 def test_a_contender_that_reads_less_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from construct import (  # type: ignore[import-untyped]
-        Byte,
-        Bytes,
-        Struct,
-        Switch,
-        this,
-    )
+    from construct import Byte, Bytes, Struct, Switch, this  # type: ignore[import-untyped]
 
     from benchmarks import construct_layouts
 

@@ -21,12 +21,7 @@ from wirelake.protocols.comet.limits import ClientOptions as CometOptions
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
 from wirelake.protocols.magline import session as magline
-from wirelake.protocols.sansio import (
-    Event,
-    Failed,
-    Role,
-    Session,
-)
+from wirelake.protocols.sansio import Event, Failed, Role, Session
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import limits as tny_limits
 from wirelake.protocols.tny import relay

@@ -6,11 +6,7 @@ import io
 from collections.abc import Iterator
 
 from wirelake.capture.format import constants as f
-from wirelake.capture.format.items import (
-    Element,
-    FileFault,
-    Packet,
-)
+from wirelake.capture.format.items import Element, FileFault, Packet
 from wirelake.capture.format.reader import read_bytes
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.tcp.synthesis import ipv4, tcp

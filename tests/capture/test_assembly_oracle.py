@@ -7,15 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.tcp.assembly import (
-    SYN,
-    Conflict,
-    Counters,
-    Data,
-    Event,
-    Gap,
-    StreamAssembler,
-)
+from wirelake.capture.tcp.assembly import SYN, Conflict, Counters, Data, Event, Gap, StreamAssembler
 
 MASK = 0xFFFF_FFFF
 

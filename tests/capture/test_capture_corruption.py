@@ -9,13 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wirelake.capture.format import constants as f
-from wirelake.capture.format.items import (
-    Element,
-    FileFault,
-    Interface,
-    Packet,
-    Section,
-)
+from wirelake.capture.format.items import Element, FileFault, Interface, Packet, Section
 from wirelake.capture.format.reader import read_bytes
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.tcp.headers import segment

@@ -11,26 +11,9 @@ import pytest
 
 from wirelake.capture.record.masking import Masker
 from wirelake.protocols import registry
-from wirelake.protocols.esnp.layout import (
-    Data,
-    Message,
-    OpaqueRow,
-    Payload,
-    Var,
-    VarType,
-    XData,
-)
-from wirelake.protocols.magline.layout import (
-    Frame,
-    Pin,
-    Req,
-)
-from wirelake.protocols.tny.layout import (
-    Envelope,
-    LinkOpen,
-    Packet,
-    RelayPacket,
-)
+from wirelake.protocols.esnp.layout import Data, Message, OpaqueRow, Payload, Var, VarType, XData
+from wirelake.protocols.magline.layout import Frame, Pin, Req
+from wirelake.protocols.tny.layout import Envelope, LinkOpen, Packet, RelayPacket
 from wirelake.protocols.tny.layout import Message as TnyMessage
 from wirelake.protocols.tny.message import encode_message
 from wirelake.wire.errors import DecodeError, NeedMore

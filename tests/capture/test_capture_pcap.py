@@ -6,12 +6,7 @@ import struct
 
 import pytest
 
-from wirelake.capture.format.items import (
-    FileFault,
-    Interface,
-    Packet,
-    Section,
-)
+from wirelake.capture.format.items import FileFault, Interface, Packet, Section
 from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import read_bytes
 

@@ -10,18 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from wirelake.capture.format.items import (
-    Element,
-    FileFault,
-    Interface,
-    Packet,
-    Section,
-)
-from wirelake.capture.format.reader import (
-    elements,
-    read,
-    read_bytes,
-)
+from wirelake.capture.format.items import Element, FileFault, Interface, Packet, Section
+from wirelake.capture.format.reader import elements, read, read_bytes
 from wirelake.capture.record.recorder import Recorder
 from wirelake.capture.tools.repair import repair, repaired_name
 

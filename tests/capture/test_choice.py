@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.decode.framing import (
-    Framing,
-    head_size,
-    magics,
-)
+from wirelake.capture.decode.framing import Framing, head_size, magics
 from wirelake.capture.decode.protocol_selector import (
     SNIFFED_BYTES,
     KnownProtocol,

@@ -19,11 +19,7 @@ from wirelake.capture.tcp.synthesis import ipv4
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.protocols.comet.sealing import ContentSealer
-from wirelake.protocols.tny.layout import (
-    Message,
-    RelayPacket,
-    TunnelRelay,
-)
+from wirelake.protocols.tny.layout import Message, RelayPacket, TunnelRelay
 from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 from wirelake.records.schema import COMMON, schema
 from wirelake.records.tunnels import tunnel_connection

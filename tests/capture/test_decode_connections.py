@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.capture.format.items import (
-    Direction,
-    Packet,
-    Segment,
-)
+from wirelake.capture.format.items import Direction, Packet, Segment
 from wirelake.capture.tcp.connections import (
     GRACE_NS,
     Assigned,

@@ -9,13 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wirelake.capture.decode.framing import Framing, magics
-from wirelake.capture.decode.streams import (
-    Fault,
-    Frame,
-    FrameReader,
-    Place,
-    Read,
-)
+from wirelake.capture.decode.streams import Fault, Frame, FrameReader, Place, Read
 from wirelake.capture.format.items import Direction
 from wirelake.capture.tcp.assembly import Data, Gap
 from wirelake.protocols import registry

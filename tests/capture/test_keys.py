@@ -13,11 +13,7 @@ from wirelake.capture.decode.decryption import Opened, Openings
 from wirelake.capture.decode.keys import KeyRing
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
-from wirelake.protocols.comet.sealing import (
-    ContentOpener,
-    ContentSealer,
-    HipushContent,
-)
+from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
 from wirelake.protocols.magline import layout as magline
 from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE_PROTOCOL
 from wirelake.protocols.magline.records import DirectionKeys, RecordCipher

@@ -15,11 +15,7 @@ from hypothesis import strategies as st
 
 from wirelake.cli import app
 from wirelake.cli.errors import CommandError
-from wirelake.protocols.registry import (
-    BUILT_IN,
-    BrokenProtocolError,
-    RegistryError,
-)
+from wirelake.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
 from wirelake.wire import DecodeError, EncodeError
 
 from .conftest import SOURCES, Result, Run

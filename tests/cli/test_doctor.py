@@ -22,12 +22,7 @@ from wirelake.lake.doctor import places as checkup_places
 from wirelake.lake.doctor import programs as checkup_programs
 from wirelake.lake.doctor.checks import run_checks
 from wirelake.lake.doctor.places import Check
-from wirelake.lake.doctor.programs import (
-    Failure,
-    spark_trial,
-    warming,
-    worker_python,
-)
+from wirelake.lake.doctor.programs import Failure, spark_trial, warming, worker_python
 
 from .conftest import Run
 

@@ -10,11 +10,7 @@ import pytest
 
 from wirelake.lake.engine.run import Committed, Outcome
 from wirelake.lake.engine.settings import DECODED, Settings
-from wirelake.tables.entries import (
-    FORMAT,
-    Input,
-    Record,
-)
+from wirelake.tables.entries import FORMAT, Input, Record
 from wirelake.tables.errors import LakeError
 from wirelake.tables.inputs import Capture
 

@@ -20,11 +20,7 @@ import pytest
 import zstandard
 
 from wirelake.cli.read import command as read_command
-from wirelake.columnar.read.reader import (
-    TABLES,
-    ReadOptions,
-    table_schema,
-)
+from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
 
 from .conftest import SOURCES, Run
 from .simulated import captures_of, rows, traffic

@@ -10,18 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from wirelake.cli.output.text import (
-    counted,
-    duration_text,
-    printable,
-    time_text,
-)
+from wirelake.cli.output.text import counted, duration_text, printable, time_text
 from wirelake.cli.read import table_view
-from wirelake.columnar.read.reader import (
-    TABLES,
-    ReadOptions,
-    table_schema,
-)
+from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
 
 SECOND = 1_000_000_000
 NOON = 1_767_614_400 * SECOND

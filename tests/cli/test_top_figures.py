@@ -7,12 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from wirelake.cli.top.figures import (
-    Figures,
-    History,
-    Sample,
-    quantile,
-)
+from wirelake.cli.top.figures import Figures, History, Sample, quantile
 
 S = 1_000_000_000
 BASE: dict[str, Any] = {

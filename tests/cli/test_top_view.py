@@ -9,11 +9,7 @@ import pytest
 from rich.console import Console
 
 from wirelake.cli.top.figures import Figures
-from wirelake.cli.top.view import (
-    SORT_ORDERS,
-    ViewState,
-    top_view,
-)
+from wirelake.cli.top.view import SORT_ORDERS, ViewState, top_view
 
 S = 1_000_000_000
 PROTOCOLS = ("comet", "esnp", "magline", "relay", "tny")

@@ -19,12 +19,7 @@ from wirelake.protocols.comet import session as comet_session
 from wirelake.protocols.comet.limits import ServerOptions as CometOptions
 from wirelake.protocols.comet.sealing import X25519ServerKey
 from wirelake.protocols.esnp import session as esnp_session
-from wirelake.protocols.esnp.layout import (
-    Address,
-    AddressKind,
-    Data,
-    Payload,
-)
+from wirelake.protocols.esnp.layout import Address, AddressKind, Data, Payload
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
 from wirelake.protocols.esnp.values import data_rows, values_of

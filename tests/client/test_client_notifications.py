@@ -6,11 +6,7 @@ import asyncio
 
 import pytest
 
-from wirelake.client import (
-    BadCall,
-    CallFailed,
-    Notification,
-)
+from wirelake.client import BadCall, CallFailed, Notification
 from wirelake.client.inbox import Inbox
 
 from .stand import Sent, standing, take, until

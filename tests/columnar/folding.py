@@ -10,11 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.columnar.fold import (
-    Fold,
-    FoldState,
-    TunnelFold,
-)
+from wirelake.columnar.fold import Fold, FoldState, TunnelFold
 from wirelake.columnar.fold.event_builder import id_hash
 from wirelake.columnar.pipeline.pipeline import CapturePipeline, Item
 from wirelake.columnar.pipeline.state import PipelineState

@@ -14,14 +14,7 @@ from tests.records import scenes
 from tests.records.scenes import SECOND, ask, message, timed
 
 from wirelake.records.protocol_rules import rules_of
-from wirelake.records.rows import (
-    Closed,
-    Event,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-)
+from wirelake.records.rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
 from wirelake.records.schema import schema
 from wirelake.records.tunnels import tunnel_connection
 

@@ -14,28 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from wirelake.capture.format.items import (
-    Item,
-    Packet,
-    Segment,
-)
+from wirelake.capture.format.items import Item, Packet, Segment
 from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import read
-from wirelake.capture.tcp.assembly import (
-    Conflict,
-    Data,
-    Gap,
-    StreamAssembler,
-)
+from wirelake.capture.tcp.assembly import Conflict, Data, Gap, StreamAssembler
 from wirelake.capture.tcp.connections import Connection, ConnectionTable
 from wirelake.capture.tcp.headers import segment
 from wirelake.columnar.tcp.frontend import FrontEnd
-from wirelake.columnar.tcp.window import (
-    DIRECTIONS,
-    ENDINGS,
-    NOTES,
-    Window,
-)
+from wirelake.columnar.tcp.window import DIRECTIONS, ENDINGS, NOTES, Window
 
 AnyPath = str | os.PathLike[str]
 _LIMITS = Limits()

@@ -12,16 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from wirelake.capture.format.constants import (
-    BLOCK_EPB,
-    BLOCK_PACKET,
-    BLOCK_SPB,
-)
-from wirelake.columnar.pipeline.pipeline import (
-    TABLES,
-    CapturePipeline,
-    Item,
-)
+from wirelake.capture.format.constants import BLOCK_EPB, BLOCK_PACKET, BLOCK_SPB
+from wirelake.columnar.pipeline.pipeline import TABLES, CapturePipeline, Item
 from wirelake.columnar.pipeline.state import PipelineState
 
 _PACKETS = (BLOCK_EPB, BLOCK_PACKET, BLOCK_SPB)

@@ -12,12 +12,7 @@ from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.columnar.fold import (
-    Fold,
-    FoldState,
-    TunnelFold,
-    tunnel_hash,
-)
+from wirelake.columnar.fold import Fold, FoldState, TunnelFold, tunnel_hash
 from wirelake.columnar.fold.event_builder import id_hash, id_hashes
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.records.rows import Opened

@@ -11,13 +11,7 @@ from tests.columnar.folding import fold_rows, windows_of
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
-from wirelake.columnar.fold import (
-    calls,
-    kernels,
-    memory,
-    tables,
-    tunnel_kernels,
-)
+from wirelake.columnar.fold import calls, kernels, memory, tables, tunnel_kernels
 from wirelake.columnar.read.warm import warm_folds
 from wirelake.traffic import simulate
 

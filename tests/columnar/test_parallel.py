@@ -24,12 +24,7 @@ from hypothesis import strategies as st
 
 from wirelake.columnar.read import parallel, workers
 from wirelake.columnar.read.parallel import read_parallel, read_windows
-from wirelake.columnar.read.reader import (
-    TABLES,
-    ReadOptions,
-    read_batches,
-    table_schema,
-)
+from wirelake.columnar.read.reader import TABLES, ReadOptions, read_batches, table_schema
 from wirelake.traffic import simulate
 
 SOURCES = str(Path(__file__).parents[2] / "src")

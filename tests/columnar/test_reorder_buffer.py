@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from wirelake.capture.tcp.assembly import StreamAssembler
 from wirelake.columnar.read.reorder_buffer import TOGETHER_NS, ReorderBuffer
-from wirelake.records.rows import (
-    Closed,
-    Event,
-    FaultRow,
-    MessageRow,
-)
+from wirelake.records.rows import Closed, Event, FaultRow, MessageRow
 
 
 def message(

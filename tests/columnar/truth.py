@@ -8,11 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.columnar.read.reader import (
-    ReadOptions,
-    read_batches,
-    table_schema,
-)
+from wirelake.columnar.read.reader import ReadOptions, read_batches, table_schema
 
 TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "coverage")
 

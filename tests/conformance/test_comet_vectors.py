@@ -33,11 +33,7 @@ from wirelake.conformance.expectation import Context, VectorFailure
 from wirelake.conformance.runner import Case, Suite
 from wirelake.protocols.comet import layout
 from wirelake.protocols.comet.protocol import PROTOCOL
-from wirelake.protocols.comet.sealing import (
-    ContentSealer,
-    HipushContent,
-    wrap_secret,
-)
+from wirelake.protocols.comet.sealing import ContentSealer, HipushContent, wrap_secret
 
 FILE = Path(__file__).parents[1] / "vectors" / "comet.jsonl"
 VECTORS = {

@@ -9,13 +9,7 @@ import pytest
 from tests.conformance.excuses import EXCUSES
 from tests.conformance.mutation import check
 
-from wirelake.conformance.esnp import (
-    CLASSES,
-    ERRORS,
-    FIRST_FLAG_ONLY,
-    bytes_of_rule,
-    run,
-)
+from wirelake.conformance.esnp import CLASSES, ERRORS, FIRST_FLAG_ONLY, bytes_of_rule, run
 from wirelake.conformance.expectation import Context, VectorFailure
 from wirelake.conformance.runner import Case, Suite
 

@@ -13,20 +13,12 @@ from tests.conformance.mutation import check
 
 from wirelake.conformance.expectation import Context, VectorFailure
 from wirelake.conformance.runner import Case, Suite
-from wirelake.conformance.tny import (
-    CLASSES,
-    ERRORS,
-    run,
-)
+from wirelake.conformance.tny import CLASSES, ERRORS, run
 from wirelake.protocols.tny import layout
 from wirelake.protocols.tny.layout import Envelope, Message, Packet, RelayPacket
 from wirelake.protocols.tny.message import encode_message
 from wirelake.protocols.tny.protocol import PROTOCOL, RELAY
-from wirelake.protocols.tny.transform import (
-    Dialect,
-    PacketContext,
-    TransformConfig,
-)
+from wirelake.protocols.tny.transform import Dialect, PacketContext, TransformConfig
 
 MESSAGE = Message(id=1, protocol=2, code=100, time=3, body=b"hi")
 VIEW = {

@@ -12,11 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo.processes import (
-    Child,
-    ProcessTree,
-    descendants,
-)
+from wirelake.cli.demo.processes import Child, ProcessTree, descendants
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -8,11 +8,7 @@ import duckdb
 import pytest
 from tests.tables.simulated_lake import captures, lake
 
-from wirelake.cli.demo.report import (
-    Findings,
-    print_findings,
-    write_page,
-)
+from wirelake.cli.demo.report import Findings, print_findings, write_page
 from wirelake.cli.errors import CommandError
 from wirelake.tables.query import open_lake
 from wirelake.tables.report.report import Report, make_report

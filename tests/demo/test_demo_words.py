@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.cli.demo.report import (
-    commands,
-    kept_text,
-    next_text,
-    program,
-)
+from wirelake.cli.demo.report import commands, kept_text, next_text, program
 from wirelake.cli.demo.run import Kept
 
 ADDRESSES = {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"}

@@ -7,11 +7,7 @@ import inspect
 import re
 
 import pytest
-from tools.pages.python import (
-    PUBLIC,
-    Public,
-    pages,
-)
+from tools.pages.python import PUBLIC, Public, pages
 
 from wirelake.lake.datasource.options import OPTIONS
 

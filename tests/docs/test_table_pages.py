@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tools.pages.table_texts import (
-    EXAMPLES,
-    MADE,
-    NOTES,
-    ROWS,
-)
+from tools.pages.table_texts import EXAMPLES, MADE, NOTES, ROWS
 from tools.pages.tables import pages
 
-from wirelake.records.schema import (
-    COMMON,
-    TABLES,
-    schema,
-)
+from wirelake.records.schema import COMMON, TABLES, schema
 
 NAMES = ["messages", *TABLES]
 

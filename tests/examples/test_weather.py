@@ -24,11 +24,7 @@ from weather_buoy import PROTOCOL, Hello, Order, Report, Sky
 
 from wirelake.cli.main import main
 from wirelake.protocols import registry
-from wirelake.wire import (
-    DecodeError,
-    EncodeError,
-    NeedMore,
-)
+from wirelake.wire import DecodeError, EncodeError, NeedMore
 from wirelake.wire import model as m
 from wirelake.wire.views.json import to_json
 from wirelake.wire.views.strategy import messages

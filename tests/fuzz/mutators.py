@@ -10,12 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from wirelake.protocols.esnp.layout import RowType
-from wirelake.protocols.magline.layout import (
-    CONTROL,
-    DATA,
-    VERSION,
-    Cmd,
-)
+from wirelake.protocols.magline.layout import CONTROL, DATA, VERSION, Cmd
 from wirelake.protocols.registry import find
 from wirelake.protocols.tny.layout import RelayType
 

@@ -43,12 +43,7 @@ from wirelake.protocols.comet.layout import (
 )
 from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
 from wirelake.protocols.comet.protocol import PROTOCOL
-from wirelake.protocols.comet.sealing import (
-    ContentSealer,
-    HipushContent,
-    RsaServerKey,
-    content_key,
-)
+from wirelake.protocols.comet.sealing import ContentSealer, HipushContent, RsaServerKey, content_key
 from wirelake.protocols.comet.session import ClientSession, ServerSession
 from wirelake.protocols.sansio import Session
 

@@ -37,16 +37,8 @@ from wirelake.protocols.esnp.layout import (
     XData,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.session import (
-    Call,
-    EsnpSession,
-    Requested,
-)
-from wirelake.protocols.sansio import (
-    Event,
-    Role,
-    Session,
-)
+from wirelake.protocols.esnp.session import Call, EsnpSession, Requested
+from wirelake.protocols.sansio import Event, Role, Session
 
 __all__ = ["EsnpEnd", "make"]
 

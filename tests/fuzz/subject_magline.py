@@ -34,22 +34,8 @@ from tests.playbooks.magline.peer import (
 )
 
 from wirelake.protocols.magline.codec_seed import decode_frame, encode_frame
-from wirelake.protocols.magline.layout import (
-    Ack,
-    Err,
-    Frame,
-    Pin,
-    Pon,
-    Psh,
-    Rep,
-    Req,
-    Syn,
-)
-from wirelake.protocols.magline.limits import (
-    MAX_PINGS,
-    ClientOptions,
-    ServerOptions,
-)
+from wirelake.protocols.magline.layout import Ack, Err, Frame, Pin, Pon, Psh, Rep, Req, Syn
+from wirelake.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
 from wirelake.protocols.magline.records import RecordCipher
 from wirelake.protocols.magline.session import (
     ClientKey,

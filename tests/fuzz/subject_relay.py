@@ -28,11 +28,7 @@ from wirelake.protocols.tny.layout import (
     TunnelRelay,
     TunnelSwitchLink,
 )
-from wirelake.protocols.tny.limits import (
-    GatewayOptions,
-    RegistryLimits,
-    RelayServerOptions,
-)
+from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,

@@ -14,20 +14,10 @@ from tests.fuzz.subject import Subject
 from tests.playbooks.tny.peer import CODECS, DIALECTS, EPOCH_MS, KEYS, USER, Numbered, Peer, filler
 
 from wirelake.protocols.sansio import Event, Session
-from wirelake.protocols.tny.layout import (
-    Message,
-    Mode,
-    OriginalMessageIdHeader,
-    Ping,
-    Pong,
-)
+from wirelake.protocols.tny.layout import Message, Mode, OriginalMessageIdHeader, Ping, Pong
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import encode_header
-from wirelake.protocols.tny.session import (
-    ClientSession,
-    Requested,
-    ServerSession,
-)
+from wirelake.protocols.tny.session import ClientSession, Requested, ServerSession
 from wirelake.protocols.tny.transform import TransformConfig
 
 __all__ = ["TnyEnd", "make"]

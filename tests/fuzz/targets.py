@@ -15,12 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from wirelake.protocols.registry import BUILT_IN, find
-from wirelake.wire import (
-    CODES,
-    DecodeError,
-    NeedMore,
-    Protocol,
-)
+from wirelake.wire import CODES, DecodeError, NeedMore, Protocol
 from wirelake.wire import model as m
 
 AROUND_EVERY = 8

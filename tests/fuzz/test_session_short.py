@@ -14,12 +14,7 @@ from tests.fuzz.session_soak import MAKERS, main, run_chunk, soak
 from tests.fuzz.subject import Subject
 from tests.fuzz.trial import Tally, Trial
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Session,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, Session, Side
 from wirelake.wire.errors import CODES
 
 INPUTS = 5_000

@@ -24,12 +24,7 @@ from typing import Any
 from tests.fuzz.hostile import Attacker
 from tests.fuzz.subject import Subject
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Session,
-    SessionError,
-)
+from wirelake.protocols.sansio import Closed, Failed, Session, SessionError
 from wirelake.wire.errors import CODES
 
 __all__ = ["MOST_INPUTS", "Crash", "Tally", "Trial"]

@@ -8,12 +8,7 @@ import pytest
 from tests.hub_raw.raw_comet import Note
 from tests.hub_raw.raw_servers import RawCometServer, RawEsnpServer, listening
 
-from wirelake.client import (
-    AuthFailed,
-    CallFailed,
-    Notification,
-    connect,
-)
+from wirelake.client import AuthFailed, CallFailed, Notification, connect
 
 _TOKEN = "a throw-away token"
 

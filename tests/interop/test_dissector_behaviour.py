@@ -10,20 +10,9 @@ from dissector_pcap import capture, cut
 from dissector_streams import compare, expected, write_script
 from dissector_tshark import assert_hidden, fields, run
 
-from wirelake.protocols.comet.layout import (
-    Auth,
-    ExchangeKey,
-    Heartbeat,
-    Ok,
-    Subscribe,
-)
+from wirelake.protocols.comet.layout import Auth, ExchangeKey, Heartbeat, Ok, Subscribe
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET
-from wirelake.protocols.esnp.layout import (
-    Data,
-    Message,
-    Var,
-    VarType,
-)
+from wirelake.protocols.esnp.layout import Data, Message, Var, VarType
 from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
 from wirelake.protocols.magline.layout import Frame as MaglineFrame
 from wirelake.protocols.magline.layout import Syn

@@ -32,11 +32,7 @@ from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
 from wirelake.protocols.tny.layout import Envelope, Message
 from wirelake.protocols.tny.protocol import PROTOCOL as TNY
 from wirelake.protocols.tny.protocol import RELAY
-from wirelake.wire import (
-    DecodeError,
-    NeedMore,
-    Protocol,
-)
+from wirelake.wire import DecodeError, NeedMore, Protocol
 from wirelake.wire.declare import build
 from wirelake.wire.model import Direction
 from wirelake.wire.views.ksy import kaitai

@@ -10,21 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from wirelake.columnar.read.reader import (
-    ReadOptions,
-    _events,
-    open_pipeline,
-)
+from wirelake.columnar.read.reader import ReadOptions, _events, open_pipeline
 from wirelake.columnar.read.reorder_buffer import ReorderBuffer
-from wirelake.records import (
-    Closed,
-    ConnectionsEngine,
-    Event,
-    Fact,
-    FaultRow,
-    MessageRow,
-    in_order,
-)
+from wirelake.records import Closed, ConnectionsEngine, Event, Fact, FaultRow, MessageRow, in_order
 from wirelake.records.connections import ConnectionRow
 from wirelake.records.cross_connection import CROSSING
 from wirelake.records.engine import Clients

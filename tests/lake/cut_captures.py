@@ -10,14 +10,7 @@ from os import utime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wirelake.capture.format.items import (
-    Fact,
-    FileFault,
-    Packet,
-    Secrets,
-    Section,
-    Segment,
-)
+from wirelake.capture.format.items import Fact, FileFault, Packet, Secrets, Section, Segment
 from wirelake.capture.format.reader import elements
 from wirelake.capture.format.writer import PcapngWriter, origin_option
 from wirelake.capture.tcp.headers import segment

@@ -19,15 +19,9 @@ from pyspark.sql import SparkSession
 from tests.columnar.folding import _merged
 from tests.lake.lakes import differing, engine_rows, rows
 
-from wirelake.lake.engine import (
-    engine as advance,
-)
-from wirelake.lake.engine import (
-    run,
-)
-from wirelake.lake.engine import (
-    tasks as planning,
-)
+from wirelake.lake.engine import engine as advance
+from wirelake.lake.engine import run
+from wirelake.lake.engine import tasks as planning
 from wirelake.lake.engine.settings import Settings
 from wirelake.lake.engine.step import Step
 from wirelake.records.cross_connection import CROSSING

@@ -9,11 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.columnar.read.reader import (
-    ReadOptions,
-    read_batches,
-    table_schema,
-)
+from wirelake.columnar.read.reader import ReadOptions, read_batches, table_schema
 from wirelake.records.rollups import INPUTS, rollup
 from wirelake.records.schema import schema
 from wirelake.tables import reading

@@ -22,12 +22,7 @@ from tests.lake.made_tunnels import write_tunnels
 
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.columnar.read.reader import (
-    ENGINES,
-    ReadOptions,
-    _events,
-    open_pipeline,
-)
+from wirelake.columnar.read.reader import ENGINES, ReadOptions, _events, open_pipeline
 from wirelake.columnar.read.reorder_buffer import ReorderBuffer
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.lake.doctor.places import (
-    Check,
-    disk,
-    lake_folder,
-    port,
-    trouble,
-)
+from wirelake.lake.doctor.places import Check, disk, lake_folder, port, trouble
 
 
 def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> None:

@@ -19,11 +19,7 @@ from wirelake.lake.engine.cross_connection import (
     merge_parts,
 )
 from wirelake.lake.spark.dataframes import spark_schema
-from wirelake.records import (
-    DeliveriesEngine,
-    Event,
-    tell,
-)
+from wirelake.records import DeliveriesEngine, Event, tell
 from wirelake.records.cross_connection import CROSSING
 from wirelake.records.schema import schema
 

@@ -9,11 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wirelake.lake.engine import rollups
 from wirelake.lake.spark.dataframes import spark_schema
-from wirelake.records.latency_buckets import (
-    BUCKETS,
-    bounds,
-    bucket_of,
-)
+from wirelake.records.latency_buckets import BUCKETS, bounds, bucket_of
 from wirelake.records.rollups import rollup
 from wirelake.records.schema import schema
 

@@ -9,11 +9,7 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from wirelake.lake.engine.cross_connection import (
-    _previous,
-    kept_sign_ons,
-    with_previous,
-)
+from wirelake.lake.engine.cross_connection import _previous, kept_sign_ons, with_previous
 from wirelake.records import Event, tell
 from wirelake.records.schema import schema
 

@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.lake.spark import java
-from wirelake.lake.spark.java import (
-    JavaError,
-    find_java,
-    java_home,
-)
+from wirelake.lake.spark.java import JavaError, find_java, java_home
 
 
 def fake(folder: Path, version: str) -> Path:

@@ -8,19 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.columnar.read.reader import (
-    TABLES,
-    ReadOptions,
-    table_schema,
-)
-from wirelake.lake.datasource.options import (
-    FILES,
-    OPTIONS,
-    OptionError,
-    Pace,
-    Request,
-    parse,
-)
+from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
+from wirelake.lake.datasource.options import FILES, OPTIONS, OptionError, Pace, Request, parse
 from wirelake.protocols import registry
 
 KNOWN = {*map(str.lower, OPTIONS), "paths"}

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.lake.engine.decoding import DecodeTask, decode
-from wirelake.lake.engine.settings import (
-    DECODED,
-    TABLES,
-    Settings,
-    tables_of,
-)
+from wirelake.lake.engine.settings import DECODED, TABLES, Settings, tables_of
 from wirelake.tables.errors import LakeError
 
 

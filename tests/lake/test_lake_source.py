@@ -12,13 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.columnar.read.reader import (
-    PLAIN,
-    TABLES,
-    ReadOptions,
-    read_batches,
-    table_schema,
-)
+from wirelake.columnar.read.reader import PLAIN, TABLES, ReadOptions, read_batches, table_schema
 from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.protocols import registry
 

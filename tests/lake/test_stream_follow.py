@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from wirelake.lake.engine.streaming import (
-    Batch,
-    StreamError,
-    follow,
-)
+from wirelake.lake.engine.streaming import Batch, StreamError, follow
 
 NO_WAIT = {"settle": "0", "lateness": "0"}
 

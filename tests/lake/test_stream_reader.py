@@ -8,18 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
-from wirelake.columnar.read.reader import (
-    DERIVED,
-    ReadOptions,
-    read_batches,
-)
+from wirelake.columnar.read.reader import DERIVED, ReadOptions, read_batches
 from wirelake.lake import WirelakeSource
 from wirelake.lake.datasource.files import FILE_SCHEMA
 from wirelake.lake.datasource.options import OptionError, parse

@@ -15,13 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Closed,
-    Event,
-    Failed,
-    Session,
-)
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Session
 from wirelake.wire.errors import CODES
 
 

@@ -15,11 +15,7 @@ from typing import Any
 from wirelake.protocols.magline.endpoint import ANSWERS
 from wirelake.protocols.magline.events import reason_name
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
-from wirelake.protocols.magline.limits import (
-    MAX_PINGS,
-    ClientOptions,
-    ServerOptions,
-)
+from wirelake.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
 from wirelake.protocols.magline.session import (
     Authenticated,
     ClientSession,
@@ -33,13 +29,7 @@ from wirelake.protocols.magline.session import (
     Resumed,
     ServerSession,
 )
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Closed,
-    Event,
-    Failed,
-    Side,
-)
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Side
 from wirelake.wire.errors import CODES
 
 CLIENT_OPTIONS = ClientOptions(max_requests=5, max_frame=2048)

@@ -15,21 +15,11 @@ from hashlib import sha256
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.machines.magline_world import (
-    CLIENT_OPTIONS,
-    SERVER_OPTIONS,
-    Connection,
-    Pushes,
-    lineage,
-)
+from tests.machines.magline_world import CLIENT_OPTIONS, SERVER_OPTIONS, Connection, Pushes, lineage
 
 from wirelake.protocols.magline.handshake import x25519_public
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
-from wirelake.protocols.magline.limits import (
-    MAX_PINGS,
-    ResumptionOptions,
-    ServerOptions,
-)
+from wirelake.protocols.magline.limits import MAX_PINGS, ResumptionOptions, ServerOptions
 from wirelake.protocols.magline.session import (
     Authenticated,
     ClientKey,

@@ -11,32 +11,13 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.machines.wire import Wire
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-    SessionError,
-)
+from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
 from wirelake.protocols.tny.codec_seed import write_message
-from wirelake.protocols.tny.layout import (
-    LinkOpen,
-    Message,
-    Mode,
-)
-from wirelake.protocols.tny.limits import (
-    GatewayOptions,
-    RegistryLimits,
-    RelayServerOptions,
-)
+from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
+from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
 from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     GatewayLink,

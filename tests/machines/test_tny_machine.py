@@ -11,22 +11,11 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.machines.wire import Wire
 from tests.playbooks.tny.peer import KEYS, filler
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-    SessionError,
-)
+from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.session import (

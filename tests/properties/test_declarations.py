@@ -17,13 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.properties.declarations import Declaration
 
-from wirelake.wire import (
-    CODES,
-    DecodeError,
-    Layout,
-    NeedMore,
-    Protocol,
-)
+from wirelake.wire import CODES, DecodeError, Layout, NeedMore, Protocol
 from wirelake.wire.views.strategy import messages
 
 COUNT = (settings.default.max_examples if settings.default else 100) // 2

@@ -18,18 +18,9 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from wirelake.protocols.esnp.layout import (
-    BrokenRow,
-    Message,
-    OpaqueRow,
-)
+from wirelake.protocols.esnp.layout import BrokenRow, Message, OpaqueRow
 from wirelake.protocols.registry import BUILT_IN, find
-from wirelake.wire import (
-    DecodeError,
-    Layout,
-    NeedMore,
-    Protocol,
-)
+from wirelake.wire import DecodeError, Layout, NeedMore, Protocol
 from wirelake.wire import model as m
 from wirelake.wire.views.strategy import messages, values
 

@@ -9,11 +9,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from wirelake.protocols import registry
-from wirelake.protocols.registry import (
-    BUILT_IN,
-    BrokenProtocolError,
-    RegistryError,
-)
+from wirelake.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
 from wirelake.wire import Protocol
 from wirelake.wire.types import Bits3, Layout
 

@@ -25,11 +25,7 @@ from wirelake.protocols.sansio import (
     Timers,
     diagram,
 )
-from wirelake.wire.errors import (
-    CODES,
-    DecodeError,
-    NeedMore,
-)
+from wirelake.wire.errors import CODES, DecodeError, NeedMore
 
 
 class Said(Event, frozen=True, gc=False):

@@ -10,14 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from wirelake.records.engine import Engine, tell
-from wirelake.records.rows import (
-    Closed,
-    Event,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-)
+from wirelake.records.rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
 from wirelake.records.tunnels import tunnel_connection
 
 SECOND = 1_000_000_000

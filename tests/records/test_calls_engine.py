@@ -6,11 +6,7 @@ from typing import Any
 
 from wirelake.records.calls import CallRow, CallsEngine
 from wirelake.records.engine import EngineLimits, tell
-from wirelake.records.rows import (
-    Event,
-    Fact,
-    Opened,
-)
+from wirelake.records.rows import Event, Fact, Opened
 from wirelake.records.tunnels import tunnel_connection
 
 from .scenes import SECOND, answer, ask, closed, fault, message, run

@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.records.calls import CallRow, CallsEngine
-from wirelake.records.rows import (
-    Event,
-    MessageRow,
-    in_order,
-)
+from wirelake.records.rows import Event, MessageRow, in_order
 
 from .scenes import SECOND, answer, as_set, ask, closed, events, fault, run
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from wirelake.records.connections import ConnectionRow, ConnectionsEngine
 from wirelake.records.engine import EngineLimits, tell
-from wirelake.records.rows import (
-    Event,
-    Fact,
-    Opened,
-)
+from wirelake.records.rows import Event, Fact, Opened
 
 from .scenes import answer, ask, closed, fault, message, run
 

@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 
 from wirelake.records.deliveries import DeliveriesEngine, DeliveryRow
 from wirelake.records.engine import EngineLimits, tell
-from wirelake.records.rows import (
-    Event,
-    Fact,
-    MessageRow,
-)
+from wirelake.records.rows import Event, Fact, MessageRow
 
 from .scenes import IDS, as_set, closed, fault, message, run
 

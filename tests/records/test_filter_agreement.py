@@ -8,11 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.records.filter import (
-    Filter,
-    FilterError,
-    compile_filter,
-)
+from wirelake.records.filter import Filter, FilterError, compile_filter
 
 SCHEMA = pa.schema(
     [

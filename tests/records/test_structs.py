@@ -9,11 +9,7 @@ import pyarrow as pa
 
 from wirelake.protocols import registry
 from wirelake.protocols.esnp import layout as esnp
-from wirelake.records.structs import (
-    messages_schema,
-    struct_type,
-    struct_value,
-)
+from wirelake.records.structs import messages_schema, struct_type, struct_value
 from wirelake.wire.views.arrow import to_record
 
 ESNP = registry.find("esnp")

@@ -8,12 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirelake.columnar.read.reader import (
-    TABLES,
-    ReadOptions,
-    read_batches,
-    table_schema,
-)
+from wirelake.columnar.read.reader import TABLES, ReadOptions, read_batches, table_schema
 from wirelake.records.schema import VERSION
 from wirelake.tables.parquet import ParquetOut
 from wirelake.traffic import simulate

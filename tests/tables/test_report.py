@@ -15,11 +15,7 @@ import pytest
 from wirelake.records.schema import schema
 from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake
-from wirelake.tables.report.report import (
-    Report,
-    end_of_messages,
-    make_report,
-)
+from wirelake.tables.report.report import Report, end_of_messages, make_report
 
 from .minutes import MINUTES
 from .simulated_lake import captures, lake

@@ -6,11 +6,7 @@ import msgspec
 import pytest
 
 from wirelake.tables.report import sheets as words
-from wirelake.tables.report.report import (
-    Coverage,
-    Overview,
-    Report,
-)
+from wirelake.tables.report.report import Coverage, Overview, Report
 
 
 @pytest.fixture

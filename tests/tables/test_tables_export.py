@@ -15,11 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from wirelake.records.schema import schema
 from wirelake.tables.compact import compact
 from wirelake.tables.errors import LakeError
-from wirelake.tables.export.export import (
-    ExportedTable,
-    Format,
-    export,
-)
+from wirelake.tables.export.export import ExportedTable, Format, export
 from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.reading import conform, table
 from wirelake.tables.writer import Writer

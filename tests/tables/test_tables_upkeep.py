@@ -11,11 +11,7 @@ import pytest
 
 from wirelake.records.schema import VERSION, schema
 from wirelake.tables.check import check
-from wirelake.tables.compact import (
-    compact,
-    compact_with,
-    groups,
-)
+from wirelake.tables.compact import compact, compact_with, groups
 from wirelake.tables.entries import iso_time
 from wirelake.tables.errors import LakeError
 from wirelake.tables.expire import expire

@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.traffic.plan import (
-    STYLES,
-    SimulateError,
-    parse_size,
-    plan,
-)
+from wirelake.traffic.plan import STYLES, SimulateError, parse_size, plan
 from wirelake.traffic.scenes.provider import built_in, scenario
 from wirelake.traffic.shard import FILES, Shard
 

@@ -10,13 +10,7 @@ from wirelake.protocols.sansio import Event, Role
 from wirelake.protocols.tny.limits import ClientOptions
 from wirelake.protocols.tny.session import ClientSession, ServerSession
 from wirelake.traffic.packets.numbers import Numbers
-from wirelake.traffic.scenes.scene import (
-    C2S,
-    S2C,
-    Actor,
-    Scene,
-    SceneConnection,
-)
+from wirelake.traffic.scenes.scene import C2S, S2C, Actor, Scene, SceneConnection
 
 
 def _scene() -> Scene:

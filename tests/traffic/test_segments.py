@@ -8,19 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.capture.tcp.assembly import Data, StreamAssembler
-from wirelake.capture.tcp.synthesis import (
-    ACK,
-    FIN,
-    RST,
-    SYN,
-)
+from wirelake.capture.tcp.synthesis import ACK, FIN, RST, SYN
 from wirelake.traffic.packets.segments import Segment, segments_of
-from wirelake.traffic.scenes.scene import (
-    C2S,
-    S2C,
-    Closing,
-    SceneEvent,
-)
+from wirelake.traffic.scenes.scene import C2S, S2C, Closing, SceneEvent
 
 WRITES = st.lists(
     st.tuples(st.sampled_from([C2S, S2C]), st.integers(1, 5_000), st.floats(0, 60.0)), max_size=30

@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.cli.main import main
-from wirelake.traffic import (
-    SimulateError,
-    Summary,
-    simulate,
-)
+from wirelake.traffic import SimulateError, Summary, simulate
 from wirelake.traffic import plan as planning
 
 

@@ -9,11 +9,7 @@ import pytest
 from tests.hub_raw.hub_process import running_hub
 from tests.traffic_live.live_runs import address_of, recording_hub
 
-from wirelake.traffic.live import (
-    HubAddress,
-    SimulateError,
-    simulate_live,
-)
+from wirelake.traffic.live import HubAddress, SimulateError, simulate_live
 
 
 def _refusal(hub_address: HubAddress, folder: Path) -> str:

@@ -13,11 +13,7 @@ import pytest
 from tests.hub_raw.hub_process import wait_until
 from tests.traffic_live.live_runs import LiveRun, address_of, recording_hub, tables_of
 
-from wirelake.traffic.live import (
-    HubAddress,
-    SimulateError,
-    simulate_live,
-)
+from wirelake.traffic.live import HubAddress, SimulateError, simulate_live
 from wirelake.traffic.live.compare import compare_tables
 from wirelake.traffic.live.journal import CLOCK_NS
 from wirelake.traffic.live.population import populations

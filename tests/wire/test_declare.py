@@ -8,12 +8,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 from wirelake.wire import model as m
-from wirelake.wire.declare import (
-    DeclarationError,
-    build,
-    field_docs,
-    snake_case,
-)
+from wirelake.wire.declare import DeclarationError, build, field_docs, snake_case
 from wirelake.wire.types import (
     I16,
     U8,

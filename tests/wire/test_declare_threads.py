@@ -10,11 +10,7 @@ import pytest
 
 from wirelake.wire import model
 from wirelake.wire.declare import build
-from wirelake.wire.types import (
-    U8,
-    U32,
-    Layout,
-)
+from wirelake.wire.types import U8, U32, Layout
 
 
 class Inner(Layout):

@@ -8,13 +8,7 @@ import re
 
 import pytest
 
-from wirelake.wire.errors import (
-    CODES,
-    DecodeError,
-    EncodeError,
-    NeedMore,
-    WireError,
-)
+from wirelake.wire.errors import CODES, DecodeError, EncodeError, NeedMore, WireError
 
 
 def test_an_error_says_what_where_and_why() -> None:

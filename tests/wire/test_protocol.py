@@ -8,47 +8,18 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirelake.protocols.comet.layout import (
-    Auth,
-    ErrorCode,
-    Heartbeat,
-    Notification,
-    Ok,
-)
+from wirelake.protocols.comet.layout import Auth, ErrorCode, Heartbeat, Notification, Ok
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET
-from wirelake.protocols.esnp.layout import (
-    Data,
-    Message,
-    Payload,
-    Var,
-    VarType,
-)
+from wirelake.protocols.esnp.layout import Data, Message, Payload, Var, VarType
 from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
-from wirelake.protocols.magline.layout import (
-    Frame,
-    Pin,
-    Syn,
-)
+from wirelake.protocols.magline.layout import Frame, Pin, Syn
 from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.protocols.tny.layout import Envelope, Packet, Ping
 from wirelake.protocols.tny.protocol import PROTOCOL as TNY
 from wirelake.protocols.tny.protocol import RELAY
-from wirelake.wire import (
-    Decoded,
-    DecodeError,
-    EncodeError,
-    Layout,
-    NeedMore,
-    Protocol,
-)
-from wirelake.wire.types import (
-    U8,
-    Bytes4Fixed,
-    Length16,
-    Only,
-    Rest,
-)
+from wirelake.wire import Decoded, DecodeError, EncodeError, Layout, NeedMore, Protocol
+from wirelake.wire.types import U8, Bytes4Fixed, Length16, Only, Rest
 
 
 class Small(Layout):

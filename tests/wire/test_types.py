@@ -8,21 +8,8 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 
 from wirelake.wire import types
-from wirelake.wire.marks import (
-    BitWidth,
-    Counted,
-    LengthMark,
-    SecretMark,
-    TagMark,
-)
-from wirelake.wire.model import (
-    Blob,
-    Bool,
-    Fixed,
-    Float,
-    Int,
-    Varint,
-)
+from wirelake.wire.marks import BitWidth, Counted, LengthMark, SecretMark, TagMark
+from wirelake.wire.model import Blob, Bool, Fixed, Float, Int, Varint
 from wirelake.wire.types import (
     U8,
     Bytes8,

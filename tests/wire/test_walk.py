@@ -33,11 +33,7 @@ from wirelake.wire.types import (
     UnknownOptions,
     Varint,
 )
-from wirelake.wire.walk import (
-    dynamics,
-    inner,
-    reachable,
-)
+from wirelake.wire.walk import dynamics, inner, reachable
 
 
 class Leaf(Layout):

@@ -11,13 +11,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Role,
-    Session,
-    Table,
-    diagram,
-)
+from wirelake.protocols.sansio import CLOSED, Role, Session, Table, diagram
 
 __all__ = ["SESSIONS", "Drawn", "page", "pages"]
 

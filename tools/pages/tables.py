@@ -11,19 +11,10 @@ from typing import Final
 import pyarrow as pa
 
 from wirelake.protocols import registry
-from wirelake.records.schema import (
-    COMMON,
-    TABLES,
-    VERSION,
-)
+from wirelake.records.schema import COMMON, TABLES, VERSION
 from wirelake.records.structs import struct_type
 
-from .table_texts import (
-    EXAMPLES,
-    MADE,
-    NOTES,
-    ROWS,
-)
+from .table_texts import EXAMPLES, MADE, NOTES, ROWS
 
 __all__ = ["pages"]
 

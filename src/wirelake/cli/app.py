@@ -13,18 +13,8 @@ from typing import Any
 
 import click
 
-from .errors import (
-    BAD_DATA,
-    BAD_USAGE,
-    CommandError,
-    unknown_name,
-)
-from .main import (
-    COMMANDS,
-    abandon_output,
-    help_text,
-    module_of,
-)
+from .errors import BAD_DATA, BAD_USAGE, CommandError, unknown_name
+from .main import COMMANDS, abandon_output, help_text, module_of
 
 __all__ = ["TOP", "run"]
 

@@ -31,11 +31,7 @@ from .errors import (
 )
 from .pool import RpcPool
 from .settings import Settings
-from .values import (
-    Notification,
-    Published,
-    Result,
-)
+from .values import Notification, Published, Result
 
 __all__ = [
     "AuthFailed",

@@ -23,20 +23,11 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from .connection import ClientConnection
-from .errors import (
-    BadCall,
-    CallFailed,
-    ClientError,
-    ConnectionLost,
-)
+from .errors import BadCall, CallFailed, ClientError, ConnectionLost
 from .inbox import Inbox
 from .reconnect import ReconnectingClient
 from .settings import Settings, make_settings
-from .values import (
-    Notification,
-    Published,
-    Result,
-)
+from .values import Notification, Published, Result
 
 __all__ = ["Client", "connect"]
 

@@ -26,23 +26,12 @@ from wirelake.protocols.comet.layout import (
 from wirelake.protocols.comet.layout import Notification as Message
 from wirelake.protocols.comet.limits import SEND_COUNT, ClientOptions
 from wirelake.protocols.comet.sealing import choose_suite
-from wirelake.protocols.comet.session import (
-    ClientSession,
-    KeyExchanged,
-    Notified,
-    Replied,
-)
+from wirelake.protocols.comet.session import ClientSession, KeyExchanged, Notified, Replied
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import WireError
 
 from .connection import ClientConnection
-from .errors import (
-    AuthFailed,
-    BadCall,
-    CallFailed,
-    ConnectionLost,
-    Refused,
-)
+from .errors import AuthFailed, BadCall, CallFailed, ConnectionLost, Refused
 from .values import Notification
 
 __all__ = ["CometConnection"]

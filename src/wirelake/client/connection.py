@@ -36,28 +36,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar, Final, Protocol, cast
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-    Session,
-    SessionError,
-)
+from wirelake.protocols.sansio import Closed, Event, Failed, Session, SessionError
 
-from .errors import (
-    BadCall,
-    ClientError,
-    ConnectionLost,
-    Timeout,
-    Unsupported,
-    session_error,
-)
+from .errors import BadCall, ClientError, ConnectionLost, Timeout, Unsupported, session_error
 from .settings import Settings
-from .values import (
-    Notification,
-    Published,
-    Result,
-)
+from .values import Notification, Published, Result
 
 __all__ = ["ClientConnection", "Owner"]
 

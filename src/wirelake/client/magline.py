@@ -25,11 +25,7 @@ from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
 from .connection import ClientConnection
-from .errors import (
-    BadCall,
-    ConnectionLost,
-    Timeout,
-)
+from .errors import BadCall, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
 from .errors import Refused as NotLetIn
 from .json_bodies import pushed

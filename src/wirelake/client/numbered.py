@@ -9,16 +9,8 @@ from typing import Any
 from wirelake.protocols.hub_calls import AUTH, CALLS
 
 from .connection import ClientConnection
-from .errors import (
-    AuthFailed,
-    BadCall,
-    CallFailed,
-    Unsupported,
-)
-from .json_bodies import (
-    body_of,
-    json_arguments,
-)
+from .errors import AuthFailed, BadCall, CallFailed, Unsupported
+from .json_bodies import body_of, json_arguments
 from .values import Result
 
 __all__ = ["NumberedConnection", "number_of"]

@@ -13,13 +13,7 @@ from typing import Any, Self, TypeVar
 
 from .connection import ClientConnection
 from .dial import Backoff, dial
-from .errors import (
-    AuthFailed,
-    BadCall,
-    ClientError,
-    ConnectionLost,
-    Timeout,
-)
+from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
 from .settings import Settings
 from .values import Notification
 

@@ -23,17 +23,9 @@ from wirelake.protocols.tny.session import (
 )
 
 from .connection import ClientConnection
-from .errors import (
-    AuthFailed,
-    ClientError,
-    ConnectionLost,
-    Timeout,
-)
+from .errors import AuthFailed, ClientError, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
-from .json_bodies import (
-    pushed,
-    refusal_text,
-)
+from .json_bodies import pushed, refusal_text
 from .numbered import NumberedConnection
 from .values import Result
 

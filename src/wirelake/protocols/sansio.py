@@ -28,11 +28,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from wirelake.wire.errors import (
-    CODES,
-    DecodeError,
-    NeedMore,
-)
+from wirelake.wire.errors import CODES, DecodeError, NeedMore
 
 __all__ = [
     "Closed",

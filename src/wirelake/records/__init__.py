@@ -22,21 +22,8 @@ from typing import Any, Final
 from .calls import CallRow, CallsEngine
 from .connections import ConnectionRow, ConnectionsEngine
 from .deliveries import DeliveriesEngine, DeliveryRow
-from .engine import (
-    Engine,
-    EngineLimits,
-    tell,
-)
-from .rows import (
-    Closed,
-    Event,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-    in_order,
-    rows_from_batch,
-)
+from .engine import Engine, EngineLimits, tell
+from .rows import Closed, Event, Fact, FaultRow, MessageRow, Opened, in_order, rows_from_batch
 from .tunnels import TunnelRow, TunnelsEngine
 
 __all__ = [

@@ -11,22 +11,9 @@ import msgspec
 
 from wirelake.wire.meaning import Tunnels
 
-from .engine import (
-    Clients,
-    Engine,
-    EngineLimits,
-    SignedOn,
-    oldest,
-)
+from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
 from .protocol_rules import rules_of
-from .rows import (
-    Closed,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-    opposite,
-)
+from .rows import Closed, Fact, FaultRow, MessageRow, Opened, opposite
 from .tunnels import is_refusal, tunnel_connection, tunnel_of
 
 __all__ = [

@@ -9,21 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from .engine import (
-    Clients,
-    Engine,
-    EngineLimits,
-    SignedOn,
-    oldest,
-)
+from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
 from .protocol_rules import DEVICE_COLUMNS, SESSION, ProtocolRules, rules_of
-from .rows import (
-    Closed,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-)
+from .rows import Closed, Fact, FaultRow, MessageRow, Opened
 
 __all__ = ["ConnectionRow", "ConnectionsEngine"]
 

@@ -11,20 +11,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .engine import (
-    Clients,
-    Engine,
-    EngineLimits,
-    SignedOn,
-    oldest,
-)
+from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
 from .protocol_rules import PUBLISHED, publication_protocol, rules_of
-from .rows import (
-    Closed,
-    Fact,
-    FaultRow,
-    MessageRow,
-)
+from .rows import Closed, Fact, FaultRow, MessageRow
 
 __all__ = ["DeliveriesEngine", "DeliveryRow"]
 

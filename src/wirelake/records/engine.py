@@ -22,14 +22,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from .protocol_rules import rules_of
-from .rows import (
-    Closed,
-    Event,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-)
+from .rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
 
 __all__ = ["Clients", "Engine", "EngineLimits", "SignedOn", "oldest", "tell"]
 

@@ -29,16 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import filter_nodes as n
-from .filter_columns import (
-    Column,
-    Columns,
-    resolve,
-)
-from .filter_tokens import (
-    FilterError,
-    Token,
-    tokens,
-)
+from .filter_columns import Column, Columns, resolve
+from .filter_tokens import FilterError, Token, tokens
 
 __all__ = ["Filter", "FilterError", "compile_filter"]
 

@@ -23,11 +23,7 @@ import pyarrow as pa
 from wirelake.protocols import registry
 from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
-from wirelake.wire.views.arrow import (
-    alternative_names,
-    to_record,
-    var_type,
-)
+from wirelake.wire.views.arrow import alternative_names, to_record, var_type
 
 from .schema import COMMON
 

@@ -13,11 +13,7 @@ import msgspec
 
 from wirelake.wire.meaning import Tunnels
 
-from .engine import (
-    Engine,
-    EngineLimits,
-    oldest,
-)
+from .engine import Engine, EngineLimits, oldest
 from .protocol_rules import ADDRESS, PORT, RESULT, rules_of
 from .rows import Closed, MessageRow
 

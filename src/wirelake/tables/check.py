@@ -16,11 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .entries import (
-    AddedFile,
-    read_checkpoint,
-    read_record,
-)
+from .entries import AddedFile, read_checkpoint, read_record
 from .errors import DamagedError, LakeError
 from .log import Log
 from .parquet import stats

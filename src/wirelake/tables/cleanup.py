@@ -16,11 +16,7 @@ from typing import Final
 
 from wirelake.capture.format.output import sync_folder
 
-from .entries import (
-    Record,
-    read_record,
-    time_ns_of,
-)
+from .entries import Record, read_record, time_ns_of
 from .paths import Layout
 from .snapshot import Snapshot
 

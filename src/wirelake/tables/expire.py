@@ -15,11 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from .cleanup import KEPT_COMMITS, KEPT_S
-from .entries import (
-    Record,
-    read_record,
-    time_ns_of,
-)
+from .entries import Record, read_record, time_ns_of
 from .errors import LakeError
 from .paths import PUBLIC_TABLES, is_public
 from .writer import Writer

@@ -29,15 +29,7 @@ import msgspec
 
 from wirelake.capture.format.output import sync_folder
 
-from .entries import (
-    FORMAT,
-    AddedFile,
-    Checkpoint,
-    Input,
-    Record,
-    read_checkpoint,
-    read_record,
-)
+from .entries import FORMAT, AddedFile, Checkpoint, Input, Record, read_checkpoint, read_record
 from .errors import DamagedError, LakeError
 from .paths import Layout
 from .snapshot import Snapshot, Source

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .entries import (
-    FORMAT,
-    AddedFile,
-    Checkpoint,
-    Input,
-    Record,
-    Removed,
-)
+from .entries import FORMAT, AddedFile, Checkpoint, Input, Record, Removed
 from .paths import is_public, table_of
 
 __all__ = ["Snapshot", "Source"]

@@ -12,12 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from .entries import Record, time_ns_of
-from .inputs import (
-    LATENESS_S,
-    SETTLE_S,
-    admit,
-    discover,
-)
+from .inputs import LATENESS_S, SETTLE_S, admit, discover
 from .log import Log
 from .paths import is_public
 from .snapshot import Snapshot

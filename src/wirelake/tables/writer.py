@@ -49,14 +49,7 @@ from .cleanup import (
     record_of,
     sweep_removed,
 )
-from .entries import (
-    FORMAT,
-    AddedFile,
-    Input,
-    Kind,
-    Record,
-    iso_time,
-)
+from .entries import FORMAT, AddedFile, Input, Kind, Record, iso_time
 from .errors import LakeError
 from .lock import Lock
 from .log import CHECKPOINT_EVERY, Log

@@ -22,11 +22,7 @@ from .packets.numbers import Bytes
 from .packets.packet_template import Instances, PacketTemplate
 from .packets.recorded import RecordedStyle
 from .packets.sniffed import SniffedStyle
-from .packets.writer import (
-    Edits,
-    Style,
-    write_captures,
-)
+from .packets.writer import Edits, Style, write_captures
 from .scenes.scene import EPOCH_NS, PERIOD_NS
 from .scenes.template import make
 from .truth.rows import expand

@@ -24,11 +24,7 @@ from typing import Any, Final
 
 from .plan import SimulateError, parse_size, plan
 from .scenes import provider
-from .shard import (
-    Made,
-    Shard,
-    run,
-)
+from .shard import Made, Shard, run
 from .summary import Summary, gather
 
 __all__ = ["Progress", "simulate"]

@@ -16,13 +16,7 @@ generated codecs, reads no clock and draws no random numbers. It depends on msgs
 optional dependencies of views are imported in `views`.
 """
 
-from .errors import (
-    CODES,
-    DecodeError,
-    EncodeError,
-    NeedMore,
-    WireError,
-)
+from .errors import CODES, DecodeError, EncodeError, NeedMore, WireError
 from .protocol import Decoded, Protocol
 from .types import Layout, Protobuf
 

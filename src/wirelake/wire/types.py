@@ -50,14 +50,7 @@ from .marks import (
     UnknownOptions,
     When,
 )
-from .model import (
-    Blob,
-    Bool,
-    Fixed,
-    Float,
-    Int,
-    Varint,
-)
+from .model import Blob, Bool, Fixed, Float, Int, Varint
 
 __all__ = [
     "F32",

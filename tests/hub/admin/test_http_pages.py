@@ -7,11 +7,7 @@ import json
 
 from prometheus_client.parser import text_string_to_metric_families
 from tests.hub.admin.described_hub import furnished
-from tools.pages.http import (
-    families,
-    openapi,
-    pages,
-)
+from tools.pages.http import families, openapi, pages
 
 from wirelake.hub.admin.endpoints import ENDPOINTS
 

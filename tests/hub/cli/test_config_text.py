@@ -9,14 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wirelake.hub.config import (
-    Config,
-    ConfigError,
-    config_text,
-    load_config,
-    make_config,
-    meanings,
-)
+from wirelake.hub.config import Config, ConfigError, config_text, load_config, make_config, meanings
 
 
 def test_as_it_is_written_it_changes_nothing() -> None:

@@ -11,19 +11,9 @@ from typing import Any
 from tests.hub.running import Running
 from tests.hub.talking import Talk, dial
 
-from wirelake.protocols.comet.layout import (
-    Auth,
-    MessageAck,
-    MessageList,
-    Subscribe,
-)
+from wirelake.protocols.comet.layout import Auth, MessageAck, MessageList, Subscribe
 from wirelake.protocols.comet.limits import ClientOptions
-from wirelake.protocols.comet.session import (
-    ClientSession,
-    KeyExchanged,
-    Notified,
-    Replied,
-)
+from wirelake.protocols.comet.session import ClientSession, KeyExchanged, Notified, Replied
 
 OPEN = ClientOptions(allow_plaintext=True)
 """For listeners that offer no key."""

@@ -11,11 +11,7 @@ from tests.hub.running import running, until
 
 from wirelake.hub.pubsub.notifications import Publication
 from wirelake.protocols.comet.codec_seed import encode_frame
-from wirelake.protocols.comet.layout import (
-    Error,
-    ExchangeKey,
-    GetMessageList,
-)
+from wirelake.protocols.comet.layout import Error, ExchangeKey, GetMessageList
 from wirelake.protocols.comet.limits import ClientOptions
 from wirelake.protocols.comet.session import KeyExchanged, Notified
 

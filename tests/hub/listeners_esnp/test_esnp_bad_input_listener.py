@@ -7,11 +7,7 @@ from tests.hub.listeners_esnp.peer import REQUEST, connected, esnp_hub, run, sig
 from tests.hub.running import until
 
 from wirelake.protocols.esnp.codec_seed import encode_message
-from wirelake.protocols.esnp.layout import (
-    Message,
-    MessageId,
-    Payload,
-)
+from wirelake.protocols.esnp.layout import Message, MessageId, Payload
 
 
 @pytest.mark.parametrize(

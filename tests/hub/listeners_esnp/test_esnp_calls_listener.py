@@ -25,12 +25,7 @@ from tests.hub.listeners_esnp.peer import (
 from tests.hub.running import until
 
 from wirelake.hub.rpc.demo_services import demo_services
-from wirelake.hub.rpc.services import (
-    Call,
-    Reply,
-    ServiceError,
-    Services,
-)
+from wirelake.hub.rpc.services import Call, Reply, ServiceError, Services
 from wirelake.protocols.esnp.layout import (
     Data,
     FlagType,

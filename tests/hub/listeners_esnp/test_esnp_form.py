@@ -9,13 +9,7 @@ from wirelake.hub.listeners.esnp import EsnpForm
 from wirelake.hub.pubsub.notifications import Notification
 from wirelake.hub.pubsub.numbering import id_of
 from wirelake.protocols.esnp.codec_seed import encode_message
-from wirelake.protocols.esnp.layout import (
-    Address,
-    AddressKind,
-    Flag,
-    FlagType,
-    Message,
-)
+from wirelake.protocols.esnp.layout import Address, AddressKind, Flag, FlagType, Message
 from wirelake.protocols.esnp.values import data_rows
 
 HEAD = (

@@ -8,12 +8,7 @@ import msgspec
 import pytest
 
 from wirelake.hub.errors import HubError
-from wirelake.hub.listeners.esnp import (
-    ESNP_FORM,
-    payload_of,
-    rows_of,
-    target_of,
-)
+from wirelake.hub.listeners.esnp import ESNP_FORM, payload_of, rows_of, target_of
 from wirelake.hub.pubsub.notifications import Notification
 from wirelake.hub.rpc.services import Reply
 from wirelake.protocols.esnp.layout import Address, Data, Flag, FlagType, Payload, VarType, XData

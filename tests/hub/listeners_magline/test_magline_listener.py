@@ -24,12 +24,7 @@ from tests.hub.running import running, until
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.store import remove_client, rotate_client
 from wirelake.protocols.magline.codec_seed import encode_frame
-from wirelake.protocols.magline.layout import (
-    ErrorNumber,
-    Frame,
-    Pin,
-    Reason,
-)
+from wirelake.protocols.magline.layout import ErrorNumber, Frame, Pin, Reason
 from wirelake.protocols.magline.limits import HALF_OPEN_PER_ADDRESS
 from wirelake.protocols.magline.session import (
     ClientKey,

@@ -24,11 +24,7 @@ from wirelake.capture.format.output import sealed_files
 from wirelake.hub.observe.live_decoder import LiveDecoder
 from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.rpc.demo_services import demo_services
-from wirelake.protocols.comet.layout import (
-    GetMessageList,
-    Heartbeat,
-    ReportEnviron,
-)
+from wirelake.protocols.comet.layout import GetMessageList, Heartbeat, ReportEnviron
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
 from wirelake.protocols.esnp.values import data_rows

@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.hub.listeners_tny.tny_client import TnyClient, body_of, tny_client
-from tests.hub.relay.relay_processes import (
-    START_S,
-    HubProcess,
-    backend_process,
-    gateway_process,
-)
+from tests.hub.relay.relay_processes import START_S, HubProcess, backend_process, gateway_process
 from tests.hub.running import DEADLINE_S, until
 
 USERS = 8

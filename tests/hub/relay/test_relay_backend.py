@@ -14,11 +14,7 @@ from wirelake.hub.config import ConfigError
 from wirelake.hub.listeners.relay import RelayListener
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.sansio import Event
-from wirelake.protocols.tny.layout import (
-    LinkOpen,
-    Message,
-    Mode,
-)
+from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,

@@ -11,11 +11,7 @@ import pytest
 from tests.hub.listeners_esnp.peer import esnp_hub, signed_on
 
 from wirelake.hub.observe import counters as times_module
-from wirelake.hub.observe.counters import (
-    BUCKETS,
-    LatencyHistogram,
-    bounds,
-)
+from wirelake.hub.observe.counters import BUCKETS, LatencyHistogram, bounds
 
 
 def test_buckets_follow_each_other_without_a_gap() -> None:

@@ -11,11 +11,7 @@ import pytest
 from tests.hub.topics.desk import desk
 
 from wirelake.hub.store import StoreError, list_clients
-from wirelake.hub.store.migrations import (
-    MIGRATIONS,
-    VERSION,
-    migrate,
-)
+from wirelake.hub.store.migrations import MIGRATIONS, VERSION, migrate
 
 _VERSION_1 = Path(__file__).with_name("version_1.sql")
 

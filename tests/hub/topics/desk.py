@@ -28,11 +28,7 @@ from wirelake.hub.observe.tap import Tap
 from wirelake.hub.pubsub.notifications import Notification, Publication, Published
 from wirelake.hub.pubsub.subscriptions import Client
 from wirelake.hub.pubsub.topics import Topics
-from wirelake.hub.store import (
-    add_client,
-    list_clients,
-    open_store,
-)
+from wirelake.hub.store import add_client, list_clients, open_store
 
 DEADLINE_S = 20.0
 

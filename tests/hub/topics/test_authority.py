@@ -10,11 +10,7 @@ import pytest
 
 from wirelake.hub.auth import FORGET_S, LONGEST_S
 from wirelake.hub.errors import HubError
-from wirelake.hub.store import (
-    add_client,
-    remove_client,
-    rotate_client,
-)
+from wirelake.hub.store import add_client, remove_client, rotate_client
 
 from .desk import desk
 

@@ -42,17 +42,8 @@ from wirelake.protocols.comet.layout import (
     Subscribe,
 )
 from wirelake.protocols.comet.limits import ServerOptions
-from wirelake.protocols.comet.session import (
-    REASONS,
-    Beat,
-    Notified,
-    Requested,
-)
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Side,
-)
+from wirelake.protocols.comet.session import REASONS, Beat, Notified, Requested
+from wirelake.protocols.sansio import Closed, Failed, Side
 from wirelake.wire.errors import CODES
 
 TOLD_APART = ServerOptions(tell_unknown_clients=True)

@@ -50,12 +50,7 @@ from wirelake.protocols.comet.layout import (
     Ok,
 )
 from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
-from wirelake.protocols.comet.sealing import (
-    MAX_SEALED,
-    RsaServerKey,
-    ServerKey,
-    X25519ServerKey,
-)
+from wirelake.protocols.comet.sealing import MAX_SEALED, RsaServerKey, ServerKey, X25519ServerKey
 from wirelake.protocols.comet.session import (
     Authenticated,
     AuthRequested,

@@ -61,11 +61,7 @@ from wirelake.protocols.comet.session import (
     Requested,
     ServerSession,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, SessionError, Side
 
 AUTH_REQUIRED = Error(error_code=5, reason="auth required")
 KEY_REQUIRED = Error(error_code=7, reason="key required")

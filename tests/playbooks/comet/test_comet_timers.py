@@ -20,19 +20,9 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, rule
 
-from wirelake.protocols.comet.layout import (
-    GetTopicList,
-    Heartbeat,
-    Ok,
-    TopicList,
-)
+from wirelake.protocols.comet.layout import GetTopicList, Heartbeat, Ok, TopicList
 from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
-from wirelake.protocols.comet.session import (
-    Beat,
-    Notified,
-    Replied,
-    Requested,
-)
+from wirelake.protocols.comet.session import Beat, Notified, Replied, Requested
 from wirelake.protocols.sansio import Side
 
 

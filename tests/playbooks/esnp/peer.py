@@ -31,17 +31,8 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.protocol import PROTOCOL
-from wirelake.protocols.esnp.session import (
-    Call,
-    EsnpSession,
-    Requested,
-)
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-    Role,
-)
+from wirelake.protocols.esnp.session import Call, EsnpSession, Requested
+from wirelake.protocols.sansio import Closed, Event, Failed, Role
 
 CODECS: dict[str, Any] = {name: PROTOCOL.codec(name) for name in PROTOCOL.dialects}
 

@@ -50,19 +50,9 @@ from wirelake.protocols.esnp.layout import (
     XData,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.message import (
-    check,
-    error_text,
-    kind,
-)
+from wirelake.protocols.esnp.message import check, error_text, kind
 from wirelake.protocols.esnp.protocol import PROTOCOL
-from wirelake.protocols.esnp.session import (
-    Announced,
-    Answered,
-    CallFailed,
-    Requested,
-    Traced,
-)
+from wirelake.protocols.esnp.session import Announced, Answered, CallFailed, Requested, Traced
 from wirelake.protocols.sansio import Role, Side
 
 SID = SessionInfo(name="sid", value=Var(type=24, value="a"))

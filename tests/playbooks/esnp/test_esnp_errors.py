@@ -32,20 +32,10 @@ from tests.playbooks.esnp.peer import (
 from tests.playbooks.playbook import EmitsKind, Eof, rule
 
 from wirelake.conformance.esnp import CLASSES
-from wirelake.protocols.esnp.layout import (
-    BrokenRow,
-    Data,
-    Payload,
-    SeqNo,
-    Var,
-)
+from wirelake.protocols.esnp.layout import BrokenRow, Data, Payload, SeqNo, Var
 from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
 from wirelake.protocols.esnp.session import Announced
-from wirelake.protocols.sansio import (
-    Role,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Role, SessionError, Side
 
 STRICT = SessionOptions(strict=True)
 ASKING = raw(m(REQUEST, mid(7)))[: -len(END)]

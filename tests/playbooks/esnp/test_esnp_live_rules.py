@@ -28,11 +28,7 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, rule
 
-from wirelake.protocols.esnp.address import (
-    Address,
-    format_url,
-    parse_url,
-)
+from wirelake.protocols.esnp.address import Address, format_url, parse_url
 from wirelake.protocols.esnp.application import Application
 from wirelake.protocols.esnp.layout import Address as AddressRow
 from wirelake.protocols.esnp.layout import (
@@ -46,11 +42,7 @@ from wirelake.protocols.esnp.layout import (
     Version,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.session import (
-    Announced,
-    Answered,
-    CallFailed,
-)
+from wirelake.protocols.esnp.session import Announced, Answered, CallFailed
 from wirelake.protocols.sansio import Role, SessionError
 from wirelake.wire.types import Layout, VarI32
 

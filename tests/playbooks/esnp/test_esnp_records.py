@@ -26,11 +26,7 @@ from wirelake.protocols.esnp.layout import (
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address, addresses
 from wirelake.protocols.esnp.session import Announced, Requested
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Role,
-)
+from wirelake.protocols.sansio import Closed, Failed, Role
 
 RECORDS = {name: line for name, line in lines("records/esnp.jsonl").items() if name[:4] == "tcp_"}
 GO = SessionOptions(dialect="go", trace_name="service(gos)", message_limit=1 << 20)

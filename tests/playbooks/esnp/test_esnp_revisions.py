@@ -27,20 +27,9 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, rule
 
-from wirelake.protocols.esnp.layout import (
-    Data,
-    OpaqueRow,
-    Payload,
-    SessionInfo,
-    Var,
-    VarType,
-)
+from wirelake.protocols.esnp.layout import Data, OpaqueRow, Payload, SessionInfo, Var, VarType
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.session import (
-    Announced,
-    Answered,
-    Traced,
-)
+from wirelake.protocols.esnp.session import Announced, Answered, Traced
 from wirelake.protocols.sansio import Role, SessionError
 
 FRAMES = SessionOptions(revision="frames", legacy_rows=True, trace_name="n")

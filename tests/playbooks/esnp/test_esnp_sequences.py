@@ -24,17 +24,9 @@ from tests.playbooks.esnp.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, rule
 
-from wirelake.protocols.esnp.layout import (
-    Message,
-    Payload,
-    SeqNo,
-)
+from wirelake.protocols.esnp.layout import Message, Payload, SeqNo
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.session import (
-    Announced,
-    Answered,
-    CallFailed,
-)
+from wirelake.protocols.esnp.session import Announced, Answered, CallFailed
 from wirelake.protocols.sansio import Role, SessionError
 
 

@@ -55,11 +55,7 @@ from wirelake.protocols.magline.session import (
     ServerSession,
     Ticket,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 NO_TAG = bytes(16)
 DATA = (Req, Rep, Psh)

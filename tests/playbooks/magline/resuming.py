@@ -7,20 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.playbooks.magline.peer import (
-    ClientPeer,
-    an_ack,
-    new_server,
-    open_server,
-)
+from tests.playbooks.magline.peer import ClientPeer, an_ack, new_server, open_server
 from tests.playbooks.playbook import Emits, EmitsKind, Playbook
 
-from wirelake.protocols.magline.layout import (
-    ErrorNumber,
-    Pin,
-    Pon,
-    Reason,
-)
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
 from wirelake.protocols.magline.session import (
     Established,
     MemoryStore,

@@ -29,12 +29,7 @@ from tests.playbooks.magline.peer import (
 from tests.playbooks.playbook import At, Emits, EmitsKind, Pair, rule
 
 from wirelake.protocols.magline.handshake import Mode
-from wirelake.protocols.magline.layout import (
-    ErrorNumber,
-    Pin,
-    Pon,
-    Reason,
-)
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
 from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,
@@ -57,11 +52,7 @@ from wirelake.protocols.magline.session import (
     ServerSession,
     session_id_of,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 KEYS = [ANONYMOUS, PINNED, SHARED]
 MODES = ["anonymous", "pinned", "psk"]

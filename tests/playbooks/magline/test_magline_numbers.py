@@ -26,13 +26,7 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import PROVEN, At, Emits, EmitsKind, Playbook, rule
 
-from wirelake.protocols.magline.layout import (
-    Ack,
-    ErrorNumber,
-    Pin,
-    Pon,
-    Reason,
-)
+from wirelake.protocols.magline.layout import Ack, ErrorNumber, Pin, Pon, Reason
 from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
 from wirelake.protocols.magline.session import (
     ClientSession,
@@ -48,12 +42,7 @@ from wirelake.protocols.magline.session import (
     ServerKeys,
     ServerSession,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 
 E = ErrorNumber
 

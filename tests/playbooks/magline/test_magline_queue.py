@@ -21,11 +21,7 @@ from tests.playbooks.magline.peer import (
 from tests.playbooks.magline.resuming import UNKNOWN, confirm, first, resuming
 from tests.playbooks.playbook import Emits, EmitsKind, Pair, rule
 
-from wirelake.protocols.magline.layout import (
-    Pin,
-    Pon,
-    Reason,
-)
+from wirelake.protocols.magline.layout import Pin, Pon, Reason
 from wirelake.protocols.magline.limits import ServerOptions
 from wirelake.protocols.magline.session import (
     Authenticated,
@@ -40,12 +36,7 @@ from wirelake.protocols.magline.session import (
     ServerSession,
     session_id_of,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 
 
 def test_nobody_is_identified_before_the_resumption_is_sure() -> None:

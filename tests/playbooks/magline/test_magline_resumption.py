@@ -30,12 +30,7 @@ from tests.playbooks.magline.resuming import UNKNOWN, confirm, first, resuming
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
 from wirelake.protocols.magline.handshake import Mode
-from wirelake.protocols.magline.layout import (
-    ErrorNumber,
-    Pin,
-    Pon,
-    Reason,
-)
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
 from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
 from wirelake.protocols.magline.session import (
     Authenticated,
@@ -57,11 +52,7 @@ from wirelake.protocols.magline.session import (
     Ticket,
     session_id_of,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 HOUR = 3600.0
 

@@ -28,20 +28,8 @@ from tests.playbooks.magline.peer import (
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
 from wirelake.protocols.magline.codec_seed import decode_frame, encode_frame
-from wirelake.protocols.magline.layout import (
-    Ack,
-    ErrorNumber,
-    Frame,
-    Pin,
-    Pon,
-    Reason,
-    Syn,
-)
-from wirelake.protocols.magline.limits import (
-    ClientOptions,
-    ResumptionOptions,
-    ServerOptions,
-)
+from wirelake.protocols.magline.layout import Ack, ErrorNumber, Frame, Pin, Pon, Reason, Syn
+from wirelake.protocols.magline.limits import ClientOptions, ResumptionOptions, ServerOptions
 from wirelake.protocols.magline.session import (
     Authenticated,
     ClientSession,
@@ -61,12 +49,7 @@ from wirelake.protocols.magline.session import (
     ServerSession,
     session_id_of,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 
 ORDER = ServerOptions(order_cmds=(0x10, 0x20))
 SECOND = bytes([8]) * 32

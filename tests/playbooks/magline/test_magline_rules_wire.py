@@ -28,13 +28,7 @@ from tests.playbooks.playbook import At, Emits, EmitsKind, rule
 
 from wirelake.protocols.magline.codec_seed import decode_frame
 from wirelake.protocols.magline.handshake import x25519_public
-from wirelake.protocols.magline.layout import (
-    Ack,
-    ErrorNumber,
-    Pin,
-    Pon,
-    Syn,
-)
+from wirelake.protocols.magline.layout import Ack, ErrorNumber, Pin, Pon, Syn
 from wirelake.protocols.magline.session import (
     Established,
     Finished,
@@ -47,11 +41,7 @@ from wirelake.protocols.magline.session import (
     RequestFailed,
     RequestLost,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, Side
 
 
 @rule("magline.1")

@@ -24,17 +24,8 @@ from tests.playbooks.magline.peer import (
 )
 from tests.playbooks.playbook import At, Emits, EmitsKind, Pair, rule
 
-from wirelake.protocols.magline.layout import (
-    ErrorNumber,
-    Pin,
-    Pon,
-    Reason,
-)
-from wirelake.protocols.magline.limits import (
-    MAX_PINGS,
-    ClientOptions,
-    ServerOptions,
-)
+from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
+from wirelake.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
 from wirelake.protocols.magline.session import (
     Authenticated,
     ClientSession,
@@ -49,12 +40,7 @@ from wirelake.protocols.magline.session import (
     RequestLost,
     ServerSession,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 
 DAY = 24 * 3600.0
 

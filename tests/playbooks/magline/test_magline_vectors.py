@@ -37,13 +37,7 @@ from wirelake.protocols.magline.session import (
     Ticket,
     session_id_of,
 )
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-    Session,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Event, Failed, Session, Side
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "magline.jsonl"
 V: dict[str, dict[str, Any]] = {

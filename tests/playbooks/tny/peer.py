@@ -18,11 +18,7 @@ from wirelake.protocols.tny.layout import Envelope, Message, Mode, Packet, Ping,
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.protocol import PROTOCOL, RELAY
 from wirelake.protocols.tny.session import ClientSession, ServerSession
-from wirelake.protocols.tny.transform import (
-    Dialect,
-    PacketContext,
-    TransformConfig,
-)
+from wirelake.protocols.tny.transform import Dialect, PacketContext, TransformConfig
 
 CODECS: dict[str, Any] = {name: PROTOCOL.codec(name) for name in PROTOCOL.dialects}
 RELAY_CODECS: dict[str, Any] = {name: RELAY.codec(name) for name in RELAY.dialects}

@@ -23,11 +23,7 @@ from wirelake.protocols.tny.layout import (
     TunnelConnected,
     TunnelRelay,
 )
-from wirelake.protocols.tny.limits import (
-    GatewayOptions,
-    RegistryLimits,
-    RelayServerOptions,
-)
+from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
 from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (
     GatewayLink,

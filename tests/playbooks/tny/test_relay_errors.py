@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from tests.playbooks.playbook import Emits, EmitsKind, Eof, rule
-from tests.playbooks.tny.peer import (
-    RELAY_CODECS,
-)
+from tests.playbooks.tny.peer import RELAY_CODECS
 from tests.playbooks.tny.relay_peer import (
     OPENING,
     both_dialects,
@@ -18,11 +16,7 @@ from tests.playbooks.tny.relay_peer import (
 )
 
 from wirelake.conformance.tny import class_of
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, Side
 from wirelake.protocols.tny.layout import RelayPacket
 from wirelake.protocols.tny.relay import ReconnectSchedule
 from wirelake.protocols.tny.transform import Dialect

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Pair, rule
-from tests.playbooks.tny.peer import (
-    EPOCH_MS,
-    RELAY_CODECS,
-    request,
-)
+from tests.playbooks.tny.peer import EPOCH_MS, RELAY_CODECS, request
 from tests.playbooks.tny.relay_peer import (
     GATEWAY,
     ID,
@@ -24,12 +20,7 @@ from tests.playbooks.tny.relay_peer import (
     server_link,
 )
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 from wirelake.protocols.tny.layout import (
     LinkClose,
     LinkOpen,
@@ -43,13 +34,7 @@ from wirelake.protocols.tny.layout import (
     TunnelSwitchLink,
 )
 from wirelake.protocols.tny.limits import RegistryLimits
-from wirelake.protocols.tny.relay import (
-    LinkPinged,
-    LinkPonged,
-    LinkRegistry,
-    LinkUp,
-    ServerLink,
-)
+from wirelake.protocols.tny.relay import LinkPinged, LinkPonged, LinkRegistry, LinkUp, ServerLink
 from wirelake.protocols.tny.transform import Dialect
 
 

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, rule
-from tests.playbooks.tny.peer import (
-    push,
-    request,
-    response,
-    server_book,
-)
+from tests.playbooks.tny.peer import push, request, response, server_book
 from tests.playbooks.tny.relay_peer import (
     CONNECT,
     CONNECTED,
@@ -29,12 +24,7 @@ from tests.playbooks.tny.relay_peer import (
     relayed,
 )
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 from wirelake.protocols.tny.layout import (
     LinkClose,
     TunnelConnect,

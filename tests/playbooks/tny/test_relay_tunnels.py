@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 from tests.playbooks.playbook import Emits, EmitsKind, Pair, rule
-from tests.playbooks.tny.peer import (
-    DIALECTS,
-    EPOCH_MS,
-    RELAY_CODECS,
-    push,
-    request,
-    response,
-)
+from tests.playbooks.tny.peer import DIALECTS, EPOCH_MS, RELAY_CODECS, push, request, response
 from tests.playbooks.tny.relay_peer import (
     CONNECT,
     CONNECTED,
@@ -33,18 +26,8 @@ from tests.playbooks.tny.relay_peer import (
     relayed,
 )
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-    SessionError,
-)
-from wirelake.protocols.tny.layout import (
-    LinkOpen,
-    RelayPacket,
-    TunnelConnect,
-    TunnelDisconnect,
-)
+from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
+from wirelake.protocols.tny.layout import LinkOpen, RelayPacket, TunnelConnect, TunnelDisconnect
 from wirelake.protocols.tny.limits import GatewayOptions, RelayServerOptions
 from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay import (

@@ -19,18 +19,9 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 from wirelake.protocols.tny.layout import Ping, Pong
-from wirelake.protocols.tny.limits import (
-    PAYLOAD_LIMITS,
-    ClientOptions,
-    ServerOptions,
-)
+from wirelake.protocols.tny.limits import PAYLOAD_LIMITS, ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.session import (
     ClientSession,

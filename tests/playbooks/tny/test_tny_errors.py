@@ -24,19 +24,10 @@ from tests.playbooks.tny.peer import (
 )
 
 from wirelake.conformance.tny import class_of
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, Side
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import ResultCode
-from wirelake.protocols.tny.session import (
-    ClientSession,
-    Pushed,
-    ServerSession,
-    Unmatched,
-)
+from wirelake.protocols.tny.session import ClientSession, Pushed, ServerSession, Unmatched
 from wirelake.protocols.tny.transform import Dialect, TransformConfig
 from wirelake.wire.errors import DecodeError
 

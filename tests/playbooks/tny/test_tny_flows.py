@@ -20,12 +20,7 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 from wirelake.protocols.tny.layout import Ping, Pong
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import CLOSING, ResultCode

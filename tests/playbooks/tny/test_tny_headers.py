@@ -25,11 +25,7 @@ from wirelake.protocols.tny.layout import (
 )
 from wirelake.protocols.tny.limits import ServerOptions
 from wirelake.protocols.tny.message import encode_header
-from wirelake.protocols.tny.session import (
-    Replied,
-    Requested,
-    ServerSession,
-)
+from wirelake.protocols.tny.session import Replied, Requested, ServerSession
 from wirelake.protocols.tny.transform import Dialect
 
 MOVE, CHAT = 2002, 3003

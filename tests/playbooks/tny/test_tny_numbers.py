@@ -18,12 +18,7 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 from wirelake.protocols.tny.layout import Ping, Pong
 from wirelake.protocols.tny.limits import LAST_NUMBER, ClientOptions
 from wirelake.protocols.tny.session import (

@@ -24,26 +24,11 @@ from tests.playbooks.tny.peer import (
     server_book,
 )
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import ResultCode
-from wirelake.protocols.tny.session import (
-    ClientSession,
-    Pushed,
-    Replied,
-    Requested,
-    ServerSession,
-)
-from wirelake.protocols.tny.transform import (
-    Dialect,
-    TransformConfig,
-    xor_crypt,
-)
+from wirelake.protocols.tny.session import ClientSession, Pushed, Replied, Requested, ServerSession
+from wirelake.protocols.tny.transform import Dialect, TransformConfig, xor_crypt
 
 MOVE = 2002
 OPTIONS = [

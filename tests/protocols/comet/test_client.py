@@ -6,21 +6,10 @@ What the rules say is in `tests/playbooks/comet`. All tokens and keys are throw-
 from __future__ import annotations
 
 import pytest
-from tests.playbooks.comet.peer import (
-    AUTH,
-    EPH_PRIVATE,
-    HELLO,
-    SECRET,
-)
+from tests.playbooks.comet.peer import AUTH, EPH_PRIVATE, HELLO, SECRET
 from tests.protocols.comet.states import client_in, frame
 
-from wirelake.protocols.comet.layout import (
-    Auth,
-    ExchangeKey,
-    GetTopicList,
-    Heartbeat,
-    MessageAck,
-)
+from wirelake.protocols.comet.layout import Auth, ExchangeKey, GetTopicList, Heartbeat, MessageAck
 from wirelake.protocols.comet.limits import ClientOptions
 from wirelake.protocols.comet.session import ClientSession
 from wirelake.protocols.sansio import SessionError

@@ -5,10 +5,7 @@ What the rules say is in `tests/playbooks/comet`. All tokens and keys are throw-
 
 from __future__ import annotations
 
-from tests.playbooks.comet.peer import (
-    HELLO,
-    VECTORS,
-)
+from tests.playbooks.comet.peer import HELLO, VECTORS
 
 from wirelake.protocols.comet.endpoint import (
     ANSWERS,
@@ -18,11 +15,7 @@ from wirelake.protocols.comet.endpoint import (
     seal,
     with_content,
 )
-from wirelake.protocols.comet.sealing import (
-    ContentOpener,
-    ContentSealer,
-    HipushContent,
-)
+from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
 from wirelake.protocols.comet.session import ClientSession, ServerSession
 from wirelake.protocols.sansio import CLOSED
 

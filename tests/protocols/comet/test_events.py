@@ -5,13 +5,7 @@ What the rules say is in `tests/playbooks/comet`. All tokens and keys are throw-
 
 from __future__ import annotations
 
-from tests.playbooks.comet.peer import (
-    AUTH,
-    EPH_PRIVATE,
-    SECRET,
-    exchange,
-    pair,
-)
+from tests.playbooks.comet.peer import AUTH, EPH_PRIVATE, SECRET, exchange, pair
 
 from wirelake.protocols.comet.layout import Ok, Subscribe
 from wirelake.protocols.comet.session import AuthRequested, Replied

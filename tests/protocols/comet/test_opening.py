@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wirelake.protocols.comet.decryption import Opener
-from wirelake.protocols.comet.layout import (
-    MessageList,
-    Notification,
-    Ok,
-)
+from wirelake.protocols.comet.layout import MessageList, Notification, Ok
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.protocols.comet.sealing import ContentSealer, HipushContent
 from wirelake.wire import DecodeError

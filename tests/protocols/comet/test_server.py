@@ -6,14 +6,7 @@ What the rules say is in `tests/playbooks/comet`. All tokens and keys are throw-
 from __future__ import annotations
 
 import pytest
-from tests.playbooks.comet.peer import (
-    EPH_PRIVATE,
-    HELLO,
-    KEY,
-    SECRET,
-    online_pair,
-    vector,
-)
+from tests.playbooks.comet.peer import EPH_PRIVATE, HELLO, KEY, SECRET, online_pair, vector
 from tests.protocols.comet.states import frame, server_in
 
 from wirelake.protocols.comet.layout import (
@@ -29,18 +22,8 @@ from wirelake.protocols.comet.layout import (
     TopicList,
 )
 from wirelake.protocols.comet.limits import ServerOptions
-from wirelake.protocols.comet.session import (
-    AuthRequested,
-    Beat,
-    Requested,
-    ServerSession,
-)
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.comet.session import AuthRequested, Beat, Requested, ServerSession
+from wirelake.protocols.sansio import Closed, Event, SessionError, Side
 
 
 @pytest.mark.parametrize("state", ["new", "deciding", "authenticated", "keyed"])

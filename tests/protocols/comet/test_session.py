@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.playbooks.comet.peer import (
-    VECTORS,
-    vector,
-)
+from tests.playbooks.comet.peer import VECTORS, vector
 from tests.protocols.comet.states import client_in, server_in
 
 from wirelake.protocols.comet import session

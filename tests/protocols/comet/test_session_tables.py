@@ -9,15 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.playbooks.comet.peer import (
-    AUTH,
-    EPH_PRIVATE,
-    HELLO,
-    LET_IN,
-    SECRET,
-    exchange,
-    vector,
-)
+from tests.playbooks.comet.peer import AUTH, EPH_PRIVATE, HELLO, LET_IN, SECRET, exchange, vector
 from tests.protocols.comet.states import client_in, frame, server_in
 
 from wirelake.protocols.comet.layout import (
@@ -32,11 +24,7 @@ from wirelake.protocols.comet.layout import (
     TopicList,
 )
 from wirelake.protocols.comet.session import ClientSession, ServerSession
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Closed,
-    Role,
-)
+from wirelake.protocols.sansio import CLOSED, Closed, Role
 
 BAD_AUTH = Auth(client_id="", token="x")
 

@@ -12,11 +12,7 @@ from typing import Any, get_args
 import pytest
 
 from wirelake.protocols.esnp import layout, message
-from wirelake.protocols.esnp.address import (
-    Address,
-    format_url,
-    parse_url,
-)
+from wirelake.protocols.esnp.address import Address, format_url, parse_url
 from wirelake.protocols.esnp.basic import BASIC
 from wirelake.protocols.esnp.layout import (
     AddressKind,

@@ -34,12 +34,7 @@ from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.esnp.templates import HeadTemplate
 from wirelake.protocols.esnp.values import var_of
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    Role,
-    SessionError,
-)
+from wirelake.protocols.sansio import Closed, Failed, Role, SessionError
 from wirelake.wire.views.strategy import messages
 
 SERVICE = Address(kind=AddressKind.SERVICE, value="test")

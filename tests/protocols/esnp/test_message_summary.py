@@ -26,11 +26,7 @@ from wirelake.protocols.esnp.layout import (
     Var,
     Version,
 )
-from wirelake.protocols.esnp.message_summary import (
-    MessageSummary,
-    modern,
-    summarize,
-)
+from wirelake.protocols.esnp.message_summary import MessageSummary, modern, summarize
 
 small = st.integers(-3, 9)
 rows: st.SearchStrategy[Any] = st.one_of(

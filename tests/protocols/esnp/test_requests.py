@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.playbooks.esnp.peer import (
-    ASYNC,
-    EVENT,
-    REQUEST,
-    Taking,
-    data,
-    m,
-    mid,
-    raw,
-)
+from tests.playbooks.esnp.peer import ASYNC, EVENT, REQUEST, Taking, data, m, mid, raw
 
 from wirelake.protocols.esnp.layout import Payload, SeqNo
 from wirelake.protocols.esnp.limits import SessionOptions

@@ -27,20 +27,8 @@ from tests.playbooks.esnp.peer import (
 from wirelake.protocols.esnp import session
 from wirelake.protocols.esnp.layout import Payload, SeqNo
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.session import (
-    Announced,
-    Answered,
-    CallFailed,
-    EsnpSession,
-    Requested,
-)
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Closed,
-    Role,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.esnp.session import Announced, Answered, CallFailed, EsnpSession, Requested
+from wirelake.protocols.sansio import CLOSED, Closed, Role, SessionError, Side
 
 HAPPENINGS: dict[str, Callable[[EsnpSession], object]] = {
     "receive request": lambda s: s.receive(raw(m(REQUEST, mid(1))), 0.0),

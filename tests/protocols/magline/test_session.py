@@ -28,14 +28,7 @@ from wirelake.protocols.magline.session import (
     ServerKeys,
     ServerSession,
 )
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Closed,
-    Failed,
-    Role,
-    SessionError,
-    diagram,
-)
+from wirelake.protocols.sansio import CLOSED, Closed, Failed, Role, SessionError, diagram
 from wirelake.wire.errors import CODES, EncodeError
 
 ANONYMOUS = ClientKey(allow_anonymous=True)

@@ -12,13 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.tny.body_codec import (
-    BodyType,
-    BodyValue,
-    Complex,
-    decode_body,
-    encode_body,
-)
+from wirelake.protocols.tny.body_codec import BodyType, BodyValue, Complex, decode_body, encode_body
 from wirelake.wire.errors import DecodeError, EncodeError
 
 RECORDS = Path(__file__).parents[2] / "vectors" / "records" / "tny.jsonl"

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from tests.playbooks.tny.peer import EPOCH_MS, Peer, push, request, response
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Failed,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.session import (

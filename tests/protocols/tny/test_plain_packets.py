@@ -11,11 +11,7 @@ from wirelake.protocols.tny.events import HandedOn, Requested
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import encode_message
-from wirelake.protocols.tny.session import (
-    ClientSession,
-    ServerSession,
-    UserSession,
-)
+from wirelake.protocols.tny.session import ClientSession, ServerSession, UserSession
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 
 KEYS = ("a throw-away key of a test",)

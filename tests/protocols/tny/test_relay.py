@@ -21,15 +21,7 @@ from tests.playbooks.tny.relay_peer import (
 from tests.protocols.tny.vector_views import cases, view, wanted
 
 from wirelake.conformance.tny import class_of
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Closed,
-    Failed,
-    Role,
-    SessionError,
-    Side,
-    diagram,
-)
+from wirelake.protocols.sansio import CLOSED, Closed, Failed, Role, SessionError, Side, diagram
 from wirelake.protocols.tny.layout import (
     LinkClose,
     LinkOpened,

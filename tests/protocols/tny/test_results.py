@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from wirelake.protocols.tny.layout import SUCCESS
-from wirelake.protocols.tny.message import (
-    CLOSING,
-    ResultCode,
-    closes,
-)
+from wirelake.protocols.tny.message import CLOSING, ResultCode, closes
 
 
 def test_the_codes_of_level_error_close_and_no_others() -> None:

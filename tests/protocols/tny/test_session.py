@@ -12,21 +12,8 @@ from tests.playbooks.tny.peer import CODECS, DIALECTS, Peer, filler
 from tests.protocols.tny.vector_views import cases, config_of, view, wanted
 
 from wirelake.conformance.tny import class_of
-from wirelake.protocols.sansio import (
-    CLOSED,
-    Closed,
-    Event,
-    Failed,
-    Role,
-    Session,
-    diagram,
-)
-from wirelake.protocols.tny.layout import (
-    Message,
-    Mode,
-    Ping,
-    Pong,
-)
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Role, Session, diagram
+from wirelake.protocols.tny.layout import Message, Mode, Ping, Pong
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.session import (
     ClientSession,

@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.wire import (
-    DecodeError,
-    EncodeError,
-    Layout,
-    Protocol,
-)
+from wirelake.wire import DecodeError, EncodeError, Layout, Protocol
 from wirelake.wire.declare import build
 from wirelake.wire.types import (
     U8,

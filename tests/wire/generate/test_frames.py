@@ -7,14 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirelake.wire import (
-    DecodeError,
-    EncodeError,
-    Layout,
-    NeedMore,
-    Protobuf,
-    Protocol,
-)
+from wirelake.wire import DecodeError, EncodeError, Layout, NeedMore, Protobuf, Protocol
 from wirelake.wire.declare import DeclarationError
 from wirelake.wire.generate.frames import frame_kind
 from wirelake.wire.types import (

@@ -18,13 +18,7 @@ from wirelake.wire import Layout, Protocol
 from wirelake.wire.declare import DeclarationError
 from wirelake.wire.generate.__main__ import sources, stale
 from wirelake.wire.generate.module import codec_source
-from wirelake.wire.types import (
-    U8,
-    Choice,
-    Length16,
-    Rest,
-    Tag8,
-)
+from wirelake.wire.types import U8, Choice, Length16, Rest, Tag8
 
 SOURCES = sources()
 

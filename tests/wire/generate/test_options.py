@@ -7,13 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirelake.wire import (
-    DecodeError,
-    EncodeError,
-    Layout,
-    NeedMore,
-    Protocol,
-)
+from wirelake.wire import DecodeError, EncodeError, Layout, NeedMore, Protocol
 from wirelake.wire.types import (
     I32LE,
     U8,

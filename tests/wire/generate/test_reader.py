@@ -9,11 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 
-from wirelake.wire import (
-    DecodeError,
-    Layout,
-    Protocol,
-)
+from wirelake.wire import DecodeError, Layout, Protocol
 from wirelake.wire.types import (
     F32,
     F32LE,

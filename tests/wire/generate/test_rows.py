@@ -6,22 +6,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from wirelake.wire import (
-    DecodeError,
-    EncodeError,
-    Layout,
-    NeedMore,
-    Protocol,
-)
-from wirelake.wire.types import (
-    U8,
-    U16,
-    Int,
-    Rest,
-    RowsMark,
-    String8,
-    VarU32,
-)
+from wirelake.wire import DecodeError, EncodeError, Layout, NeedMore, Protocol
+from wirelake.wire.types import U8, U16, Int, Rest, RowsMark, String8, VarU32
 
 
 class Point(Layout):

@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.esnp.layout import (
-    AnyVar,
-    Message,
-    Var,
-)
+from wirelake.protocols.esnp.layout import AnyVar, Message, Var
 from wirelake.wire.declare import DeclarationError
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.generate.single import compile_layout

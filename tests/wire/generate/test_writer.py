@@ -11,11 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.wire import (
-    EncodeError,
-    Layout,
-    Protocol,
-)
+from wirelake.wire import EncodeError, Layout, Protocol
 from wirelake.wire.declare import DeclarationError, build
 from wirelake.wire.types import (
     F32,

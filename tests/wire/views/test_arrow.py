@@ -25,15 +25,7 @@ from wirelake.protocols.tny.protocol import PROTOCOL as TNY_PROTOCOL
 from wirelake.wire import Layout, Protocol
 from wirelake.wire import model as m
 from wirelake.wire.declare import build
-from wirelake.wire.types import (
-    I16LE,
-    U8,
-    U24,
-    U64,
-    Bits4,
-    Choice,
-    Tag8,
-)
+from wirelake.wire.types import I16LE, U8, U24, U64, Bits4, Choice, Tag8
 from wirelake.wire.views import arrow
 from wirelake.wire.views.strategy import messages, values
 

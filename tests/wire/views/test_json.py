@@ -11,19 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from view_cases import CASES, Case, name_of
 
-from wirelake.protocols.comet.layout import (
-    Auth,
-    Heartbeat,
-    Subscribe,
-)
+from wirelake.protocols.comet.layout import Auth, Heartbeat, Subscribe
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET
-from wirelake.protocols.esnp.layout import (
-    Data,
-    Message,
-    OpaqueRow,
-    Var,
-    VarType,
-)
+from wirelake.protocols.esnp.layout import Data, Message, OpaqueRow, Var, VarType
 from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
 from wirelake.protocols.magline.layout import Frame, Pin
 from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
@@ -32,11 +22,7 @@ from wirelake.protocols.tny.protocol import PROTOCOL as TNY
 from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import EncodeError
 from wirelake.wire.declare import build
-from wirelake.wire.views.json import (
-    MaskedError,
-    from_json,
-    to_json,
-)
+from wirelake.wire.views.json import MaskedError, from_json, to_json
 from wirelake.wire.views.strategy import messages
 
 

@@ -14,15 +14,7 @@ from hypothesis import strategies as st
 
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.wire import Layout, Protocol
-from wirelake.wire.types import (
-    U8,
-    Choice,
-    LooseString16,
-    Names,
-    Secret,
-    String8,
-    Tag8,
-)
+from wirelake.wire.types import U8, Choice, LooseString16, Names, Secret, String8, Tag8
 from wirelake.wire.views._yaml import dump
 from wirelake.wire.views.ksy import identifier, kaitai
 

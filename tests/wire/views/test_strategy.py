@@ -11,19 +11,9 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from view_cases import CASES, Case, name_of
 
-from wirelake.protocols.comet.layout import (
-    Auth,
-    MessageAck,
-    Notification,
-)
+from wirelake.protocols.comet.layout import Auth, MessageAck, Notification
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET
-from wirelake.protocols.esnp.layout import (
-    BrokenRow,
-    Data,
-    OpaqueRow,
-    Var,
-    VarType,
-)
+from wirelake.protocols.esnp.layout import BrokenRow, Data, OpaqueRow, Var, VarType
 from wirelake.protocols.esnp.protocol import PROTOCOL as ESNP
 from wirelake.protocols.magline.layout import Frame, Syn
 from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
@@ -31,11 +21,7 @@ from wirelake.protocols.tny.layout import Message, TunnelConnect
 from wirelake.protocols.tny.protocol import PROTOCOL as TNY
 from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire.declare import build
-from wirelake.wire.types import (
-    F32,
-    F64,
-    Layout,
-)
+from wirelake.wire.types import F32, F64, Layout
 from wirelake.wire.views.strategy import messages, values
 
 PATIENT = settings(

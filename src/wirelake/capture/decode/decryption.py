@@ -16,11 +16,7 @@ from wirelake.wire.errors import WireError
 from wirelake.wire.protocol import Protocol as WireProtocol
 
 from ..format.items import Direction
-from .keys import (
-    KeyRing,
-    Keys,
-    Selector,
-)
+from .keys import KeyRing, Keys, Selector
 
 __all__ = ["Opened", "Openings", "Remembered"]
 

@@ -12,12 +12,7 @@ import re
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from wirelake.wire import model as m
-from wirelake.wire.errors import (
-    CODES,
-    DecodeError,
-    NeedMore,
-    WireError,
-)
+from wirelake.wire.errors import CODES, DecodeError, NeedMore, WireError
 from wirelake.wire.model import Direction
 from wirelake.wire.protocol import Protocol
 

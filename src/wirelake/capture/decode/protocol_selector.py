@@ -21,11 +21,7 @@ from wirelake.wire.protocol import Protocol
 
 from ..format.items import Fact
 from ..tcp.connections import LIMIT
-from .framing import (
-    Framing,
-    Good,
-    Need,
-)
+from .framing import Framing, Good, Need
 
 __all__ = [
     "INTRODUCTION",

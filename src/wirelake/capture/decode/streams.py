@@ -21,19 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 from wirelake.wire.errors import WireError
 
 from ..format.limits import FAULT_BYTES
-from ..tcp.assembly import (
-    Conflict,
-    Data,
-    Gap,
-)
-from .framing import (
-    BadFrame,
-    BadHead,
-    Framing,
-    Good,
-    Need,
-    sentence,
-)
+from ..tcp.assembly import Conflict, Data, Gap
+from .framing import BadFrame, BadHead, Framing, Good, Need, sentence
 
 __all__ = [
     "Fault",

@@ -14,17 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from . import constants as f
-from .items import (
-    Direction,
-    Element,
-    Fact,
-    FileFault,
-    Interface,
-    Order,
-    Packet,
-    Secrets,
-    Section,
-)
+from .items import Direction, Element, Fact, FileFault, Interface, Order, Packet, Secrets, Section
 from .limits import FAULT_BYTES, Limits
 
 __all__ = ["Reader", "options"]

@@ -12,22 +12,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from .constants import (
-    PCAP_HEADER_SIZE,
-    PCAP_MAGIC_MICRO,
-    PCAP_MAGIC_NANO,
-    PCAP_RECORD_SIZE,
-)
+from .constants import PCAP_HEADER_SIZE, PCAP_MAGIC_MICRO, PCAP_MAGIC_NANO, PCAP_RECORD_SIZE
 from .files import Feed
-from .items import (
-    Element,
-    Interface,
-    Order,
-    Packet,
-    Section,
-    cut_off,
-    fault_up_to,
-)
+from .items import Element, Interface, Order, Packet, Section, cut_off, fault_up_to
 from .limits import Limits
 
 __all__ = ["MAGICS", "read_pcap"]

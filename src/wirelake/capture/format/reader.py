@@ -14,21 +14,10 @@ import os
 from collections.abc import Callable, Iterator
 
 from .files import Feed, open_feed
-from .items import (
-    Element,
-    Fact,
-    FileFault,
-    Item,
-    Packet,
-    Secrets,
-)
+from .items import Element, Fact, FileFault, Item, Packet, Secrets
 from .limits import FAULT_BYTES, Limits
 from .pcap import MAGICS, read_pcap
-from .pcapng import (
-    BEGINS,
-    read_pcapng,
-    section_order,
-)
+from .pcapng import BEGINS, read_pcapng, section_order
 
 __all__ = ["elements", "knows", "read", "read_bytes"]
 

@@ -36,27 +36,10 @@ from typing import Final
 
 from ..format import constants as f
 from ..format.items import Direction
-from ..format.output import (
-    Output,
-    Sealer,
-    next_sequence,
-)
-from ..format.writer import (
-    PcapngWriter,
-    fact_text,
-    origin_option,
-)
-from ..tcp.synthesis import (
-    ACK,
-    FIN,
-    PSH,
-    SYN,
-)
-from .templates import (
-    Address,
-    Link,
-    Way,
-)
+from ..format.output import Output, Sealer, next_sequence
+from ..format.writer import PcapngWriter, fact_text, origin_option
+from ..tcp.synthesis import ACK, FIN, PSH, SYN
+from .templates import Address, Link, Way
 
 __all__ = ["Address", "Lost", "Recorder"]
 

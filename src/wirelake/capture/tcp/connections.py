@@ -20,11 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from wirelake.records.tunnels import fnv1a_63
 
 from ..format.items import Direction, Segment
-from .assembly import (
-    FIN,
-    RST,
-    SYN,
-)
+from .assembly import FIN, RST, SYN
 
 __all__ = [
     "GRACE_NS",

@@ -27,11 +27,7 @@ import msgspec
 
 from wirelake.wire.protocol import Protocol
 
-from ..decode.conversation import (
-    ConnectionDecoder,
-    Context,
-    TableRow,
-)
+from ..decode.conversation import ConnectionDecoder, Context, TableRow
 from ..decode.decryption import Opened
 from ..decode.keys import KeyRing
 from ..decode.messages import MessageRows

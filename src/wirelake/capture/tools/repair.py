@@ -15,11 +15,7 @@ import msgspec
 from ..format.files import Feed, open_feed
 from ..format.items import FileFault, Packet
 from ..format.limits import Limits
-from ..format.output import (
-    OPEN_SUFFIX,
-    SUFFIX,
-    sync_folder,
-)
+from ..format.output import OPEN_SUFFIX, SUFFIX, sync_folder
 from ..format.pcapng import BEGINS, section_order
 from ..format.reader import elements
 from ..format.writer import PcapngWriter

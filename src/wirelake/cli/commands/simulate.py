@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ..errors import (
-    BAD_DATA,
-    BAD_USAGE,
-    CommandError,
-)
+from ..errors import BAD_DATA, BAD_USAGE, CommandError
 from ..main import COMMANDS
 from ..options.common import CONTEXT
 from ..output.progress import byte_progress, second_progress
@@ -105,10 +101,7 @@ def command(
         live = _simulate_live(to_hub, data, out, seconds, seed, scale)
         click.echo(json_line(live.as_json()) if as_json else _live_text(out, live))
         return
-    from wirelake.traffic import (
-        SimulateError,
-        simulate,
-    )
+    from wirelake.traffic import SimulateError, simulate
 
     chosen = None if protocols is None else tuple(filter(None, protocols.split(",")))
     try:

@@ -17,11 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from ..errors import (
-    BAD_DATA,
-    BAD_USAGE,
-    CommandError,
-)
+from ..errors import BAD_DATA, BAD_USAGE, CommandError
 from .client import tls_context
 
 __all__ = [

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..errors import (
-    BAD_DATA,
-    BAD_USAGE,
-    CommandError,
-)
+from ..errors import BAD_DATA, BAD_USAGE, CommandError
 
 if TYPE_CHECKING:
     import ssl

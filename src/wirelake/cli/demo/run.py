@@ -17,23 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import CommandError
-from .checks import (
-    check_disk,
-    check_empty,
-    check_page,
-    check_ports,
-    check_programs,
-    lock_ports,
-)
+from .checks import check_disk, check_empty, check_page, check_ports, check_programs, lock_ports
 from .display import Display, redirected_stderr
 from .hub import DemoHub, HubWatch, default_ports
 from .lake import FollowingLake
 from .processes import Child, ProcessTree
-from .report import (
-    Findings,
-    find,
-    write_page,
-)
+from .report import Findings, find, write_page
 from .signals import Interrupts, Stopped
 
 __all__ = ["Demo", "Kept", "Options", "run_demo"]

@@ -17,14 +17,7 @@ import click
 
 from wirelake.wire import Protocol
 from wirelake.wire.errors import DecodeError
-from wirelake.wire.types import (
-    I16,
-    U8,
-    Layout,
-    Length16,
-    Magic,
-    String8,
-)
+from wirelake.wire.types import I16, U8, Layout, Length16, Magic, String8
 
 from ..options.common import find_protocol
 

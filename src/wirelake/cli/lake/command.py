@@ -7,12 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ..errors import (
-    BAD_DATA,
-    BAD_USAGE,
-    CommandError,
-    unknown_name,
-)
+from ..errors import BAD_DATA, BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
 from ..options.common import CONTEXT
 

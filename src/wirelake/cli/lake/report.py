@@ -110,11 +110,7 @@ def _write_page(report: Report, path: str) -> None:
 
 
 def _print(report: Report) -> None:
-    from wirelake.tables.report.sheets import (
-        sheets,
-        tiles,
-        time_text,
-    )
+    from wirelake.tables.report.sheets import sheets, tiles, time_text
 
     from ..output.table import print_table
 

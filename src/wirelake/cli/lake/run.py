@@ -132,11 +132,7 @@ def command(
 
 def _settings(reading: Reading, tables: str | None) -> Settings | None:
     """Return the settings of the options; None if all are default, so that a lake keeps its own."""
-    from wirelake.lake.engine.settings import (
-        TABLES,
-        Settings,
-        tables_of,
-    )
+    from wirelake.lake.engine.settings import TABLES, Settings, tables_of
 
     names = None if tables is None else tuple(filter(None, map(str.strip, tables.split(","))))
     if names is not None and not names:

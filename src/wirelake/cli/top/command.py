@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..connect.admin import (
-    AdminHub,
-    admin_hub,
-    admin_options,
-)
+from ..connect.admin import AdminHub, admin_hub, admin_options
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
 from ..options.common import CONTEXT
@@ -22,11 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from .figures import (
-        Figures,
-        History,
-        Sample,
-    )
+    from .figures import Figures, History, Sample
     from .terminal_keys import Keys
     from .view import ViewState
 

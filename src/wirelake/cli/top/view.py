@@ -17,13 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..output.text import duration_text, printable
-from .figures import (
-    Figures,
-    Line,
-    Target,
-    Topic,
-    Trouble,
-)
+from .figures import Figures, Line, Target, Topic, Trouble
 
 __all__ = ["SORT_ORDERS", "ViewState", "next_sort_order", "top_view"]
 

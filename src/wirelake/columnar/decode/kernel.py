@@ -28,11 +28,7 @@ from wirelake.wire.protocol import Protocol
 from .. import jit
 from ..generate.dynamic import STACK
 from ..generate.module import decoders, kernel_source
-from ..generate.plan import (
-    Column,
-    Plan,
-    Table,
-)
+from ..generate.plan import Column, Plan, Table
 from ..jit.options import readonly
 
 __all__ = ["Columns", "Decoder", "Frames", "Kernels", "load"]

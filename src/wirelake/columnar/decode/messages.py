@@ -24,28 +24,11 @@ from wirelake.wire.protocol import Protocol
 from wirelake.wire.walk import offset_in_frame
 
 from ..generate.plan import Choice, Staged
-from ..tcp.pieces import (
-    PLACE,
-    START,
-    TIME,
-    Pieces,
-)
+from ..tcp.pieces import PLACE, START, TIME, Pieces
 from .arrays import Assembler, spread
 from .kernel import Columns, load
-from .meaning import (
-    Coded,
-    Evaluator,
-    Found,
-    array_of,
-    repeated,
-)
-from .sealed_parts import (
-    ConnectionKeys,
-    OpenRow,
-    Sealed,
-    opened_singly,
-    unsealed,
-)
+from .meaning import Coded, Evaluator, Found, array_of, repeated
+from .sealed_parts import ConnectionKeys, OpenRow, Sealed, opened_singly, unsealed
 
 __all__ = [
     "Built",

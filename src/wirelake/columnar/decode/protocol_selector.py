@@ -22,12 +22,7 @@ from ..tcp.frontend import FrontEnd
 from ..tcp.pieces import ARRIVAL, START
 from ..tcp.tracker import both_streams
 from ..tcp.window import DIRECTIONS, Window
-from .coverage import (
-    IGNORED,
-    UNDECIDED,
-    UNSEEN,
-    CoverageCounts,
-)
+from .coverage import IGNORED, UNDECIDED, UNSEEN, CoverageCounts
 from .messages import MessageBuilder
 from .sealed_parts import ConnectionKeys
 

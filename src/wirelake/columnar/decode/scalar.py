@@ -33,12 +33,7 @@ from wirelake.capture.tcp.assembly import Data, Gap
 from wirelake.wire.errors import DecodeError, WireError
 from wirelake.wire.protocol import Protocol
 
-from ..tcp.pieces import (
-    PLACE,
-    START,
-    TIME,
-    Delivered,
-)
+from ..tcp.pieces import PLACE, START, TIME, Delivered
 from ..tcp.window import DIRECTIONS, Window
 from .messages import Slices, pieces_of
 from .sealed_parts import OpenRow

@@ -28,11 +28,7 @@ from wirelake.wire.meaning import CounterCipher
 from wirelake.wire.protocol import Protocol
 
 from ..generate.plan import Binary, Choice
-from ..jit.options import (
-    U,
-    kernel,
-    readonly,
-)
+from ..jit.options import U, kernel, readonly
 from .arrays import Assembler
 from .kernel import Columns
 from .meaning import Found

@@ -10,13 +10,7 @@ from typing import Final
 from wirelake.records.calls import DUPLICATE_WINDOW_NS, EXPIRE_AFTER_NS
 from wirelake.records.engine import EngineLimits
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.options import Int, S, U, inline, kernel
 from .event_arrays import (
     CLIENT,
     CODE,
@@ -62,12 +56,7 @@ from .tables import (
     remove,
     remove_call,
 )
-from .uncertainty import (
-    broken,
-    hides,
-    notice,
-    unsettle,
-)
+from .uncertainty import broken, hides, notice, unsettle
 
 __all__ = [
     "LOST",

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.options import Int, S, U, inline, kernel
 from .event_arrays import (
     ADDRESS,
     BY,
@@ -45,15 +39,7 @@ from .event_arrays import (
     WHOLE,
     EventArrays,
 )
-from .tables import (
-    CLOSED,
-    KNOWN,
-    NO,
-    NOTHING,
-    SIGNED,
-    Tables,
-    free_slot,
-)
+from .tables import CLOSED, KNOWN, NO, NOTHING, SIGNED, Tables, free_slot
 
 __all__ = [
     "begin_row",

@@ -21,11 +21,7 @@ from wirelake.records.rows import Fact
 
 from ..decode.meaning import repeated
 from . import event_arrays as k
-from .event_builder import (
-    Columns,
-    field_of,
-    named,
-)
+from .event_builder import Columns, field_of, named
 from .output import integers
 from .tables import NO, NOTHING
 from .text_codes import Texts, indices_of

@@ -18,11 +18,7 @@ from wirelake.records.protocol_rules import (
     link_protocols,
     rules_of,
 )
-from wirelake.records.rows import (
-    Closed,
-    Fact,
-    Opened,
-)
+from wirelake.records.rows import Closed, Fact, Opened
 
 from . import event_arrays as k
 from .tables import NO

@@ -30,28 +30,11 @@ from wirelake.records.engine import EngineLimits
 from ..pipeline.pipeline import Item
 from . import event_arrays as k
 from .calls import STILL_OPEN, UNKNOWN, expire_idle
-from .delivery_parts import (
-    delivery_faults,
-    delivery_parts,
-    publications,
-)
-from .event_builder import (
-    Columns,
-    Source,
-    id_hash,
-    usable_faults,
-)
-from .kernels import (
-    end,
-    fold,
-    slot_of,
-)
+from .delivery_parts import delivery_faults, delivery_parts, publications
+from .event_builder import Columns, Source, id_hash, usable_faults
+from .kernels import end, fold, slot_of
 from .memory import Memory
-from .output import (
-    calls_batch,
-    connections_batch,
-    sign_ons_batch,
-)
+from .output import calls_batch, connections_batch, sign_ons_batch
 from .pending import PendingEvents, held_sources, of_connections
 from .state import FoldState
 from .tables import KNOWN, NO

@@ -7,19 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
-from .calls import (
-    LOST,
-    end_calls,
-    message_of_call,
-    stream_broke,
-)
+from ..jit.options import Int, S, U, inline, kernel
+from .calls import LOST, end_calls, message_of_call, stream_broke
 from .connections import (
     begin_row,
     count_fault,
@@ -46,15 +35,7 @@ from .event_arrays import (
     WHOLE,
     EventArrays,
 )
-from .tables import (
-    FREE_CALLS,
-    FREE_SLOTS,
-    GAVE_UP,
-    KNOWN,
-    Tables,
-    find_slot,
-    new_slot,
-)
+from .tables import FREE_CALLS, FREE_SLOTS, GAVE_UP, KNOWN, Tables, find_slot, new_slot
 from .uncertainty import unsettle
 
 __all__ = ["end", "fold", "slot_of"]

@@ -10,11 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..jit.options import (
-    S,
-    U,
-    kernel,
-)
+from ..jit.options import S, U, kernel
 from ..state_format import batch_of, check, column, fill
 from .calls import OUTCOMES
 from .tables import (

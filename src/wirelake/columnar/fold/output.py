@@ -13,12 +13,7 @@ from wirelake.records.schema import schema
 
 from ..decode.meaning import Coded
 from .calls import OUTCOMES
-from .tables import (
-    CALL_TEXTS,
-    CONNECTION_TEXTS,
-    NO,
-    NOTHING,
-)
+from .tables import CALL_TEXTS, CONNECTION_TEXTS, NO, NOTHING
 from .text_codes import Texts
 
 __all__ = ["calls_batch", "connections_batch", "integers", "sign_ons_batch"]

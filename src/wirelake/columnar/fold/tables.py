@@ -18,13 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.options import Int, S, U, inline, kernel
 
 __all__ = [
     "ANSWERED",

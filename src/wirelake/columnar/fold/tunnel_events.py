@@ -12,26 +12,13 @@ from numpy.typing import NDArray
 
 from wirelake.records.calls import HARMLESS
 from wirelake.records.cross_connection import CROSSING
-from wirelake.records.protocol_rules import (
-    ADDRESS,
-    PORT,
-    RESULT,
-    ProtocolRules,
-    rules_of,
-)
+from wirelake.records.protocol_rules import ADDRESS, PORT, RESULT, ProtocolRules, rules_of
 from wirelake.records.tunnels import tunnel_of
 
 from ..decode.meaning import repeated
 from ..decode.messages import tunnel_connections
 from . import event_arrays as k
-from .event_builder import (
-    Columns,
-    field_of,
-    from_server,
-    id_hashes,
-    named,
-    numbers_of,
-)
+from .event_builder import Columns, field_of, from_server, id_hashes, named, numbers_of
 from .tables import NO
 from .text_codes import Texts, indices_of
 

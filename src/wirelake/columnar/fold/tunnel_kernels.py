@@ -12,20 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
-from .calls import (
-    LOST,
-    UNKNOWN,
-    end_calls,
-    message_of_call,
-    stream_broke,
-)
+from ..jit.options import Int, S, U, inline, kernel
+from .calls import LOST, UNKNOWN, end_calls, message_of_call, stream_broke
 from .event_arrays import (
     CARRIER,
     CONNECT,

@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from wirelake.records.calls import QUIET_NS
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-)
+from ..jit.options import Int, S, U, inline
 from .event_arrays import PART, REQUEST
-from .tables import (
-    NO,
-    NOTHING,
-    Tables,
-)
+from .tables import NO, NOTHING, Tables
 
 __all__ = ["broken", "hides", "notice", "unsettle"]
 

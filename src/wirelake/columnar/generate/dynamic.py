@@ -11,11 +11,7 @@ from __future__ import annotations
 
 from wirelake.wire import model as m
 
-from .emit import (
-    POSITION,
-    Emitter,
-    Scope,
-)
+from .emit import POSITION, Emitter, Scope
 from .plan import Vars
 
 __all__ = [

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .options import (
-    Int,
-    S,
-    U,
-    inline,
-)
+from .options import Int, S, U, inline
 
 __all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "u8", "u16", "u32"]
 

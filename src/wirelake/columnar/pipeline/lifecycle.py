@@ -14,19 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.tcp.assembly import (
-    FIN,
-    RST,
-    SYN,
-)
+from wirelake.capture.tcp.assembly import FIN, RST, SYN
 from wirelake.records.rows import Closed, Opened
 
-from ..tcp.window import (
-    DIRECTIONS,
-    ENDINGS,
-    Streams,
-    Window,
-)
+from ..tcp.window import DIRECTIONS, ENDINGS, Streams, Window
 
 __all__ = ["Lifecycle"]
 

@@ -12,11 +12,7 @@ from numpy.typing import NDArray
 from wirelake.records.schema import schema
 
 from ..decode.meaning import Coded, repeated
-from ..tcp.window import (
-    DIRECTIONS,
-    NOTES,
-    Window,
-)
+from ..tcp.window import DIRECTIONS, NOTES, Window
 
 __all__ = ["packet_batch"]
 

@@ -30,13 +30,7 @@ from ..decode.coverage import ENTRY, UNSEEN
 from ..decode.scalar import ReaderState
 from ..state_format import StateError, check, column, decode, encode, fill
 from ..tcp import slots
-from ..tcp.state import (
-    FrontState,
-    Restored,
-    RestoredFront,
-    mapped,
-    renumbered,
-)
+from ..tcp.state import FrontState, Restored, RestoredFront, mapped, renumbered
 
 __all__ = ["PipelineState", "RestoredPipeline"]
 

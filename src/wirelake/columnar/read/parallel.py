@@ -21,16 +21,8 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from ..pipeline.pipeline import Item
-from .reader import (
-    PLAIN,
-    ReadOptions,
-    finished,
-)
-from .workers import (
-    FILTERED,
-    Workers,
-    open_windows,
-)
+from .reader import PLAIN, ReadOptions, finished
+from .workers import FILTERED, Workers, open_windows
 
 __all__ = ["SMALL_BYTES", "Faults", "Progress", "read_parallel", "read_windows"]
 

@@ -11,12 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from wirelake.records.protocol_rules import rules_of
-from wirelake.records.rows import (
-    Closed,
-    Event,
-    MessageRow,
-    in_order,
-)
+from wirelake.records.rows import Closed, Event, MessageRow, in_order
 
 __all__ = ["TOGETHER_NS", "ReorderBuffer"]
 

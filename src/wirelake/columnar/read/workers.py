@@ -29,12 +29,7 @@ from wirelake.records.rows import MessageRow
 
 from ..fold.pending import EventList
 from ..pipeline.pipeline import CapturePipeline, Item
-from .reader import (
-    PLAIN,
-    ReadOptions,
-    finished,
-    sources,
-)
+from .reader import PLAIN, ReadOptions, finished, sources
 
 __all__ = ["FILTERED", "Workers", "open_windows"]
 

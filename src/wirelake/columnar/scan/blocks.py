@@ -22,20 +22,8 @@ from numpy.typing import NDArray
 from wirelake.capture.format import constants as fmt
 from wirelake.capture.format.items import Interface
 
-from ..jit.loads import (
-    be32,
-    le32,
-    le64,
-    u8,
-    u16,
-    u32,
-)
-from ..jit.options import (
-    Int,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.loads import be32, le32, le64, u8, u16, u32
+from ..jit.options import Int, U, inline, kernel
 
 __all__ = [
     "BAD",

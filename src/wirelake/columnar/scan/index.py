@@ -19,12 +19,7 @@ from wirelake.capture.format.items import Interface, Order
 from wirelake.capture.format.limits import Limits
 
 from .blocks import TS
-from .scanner import (
-    END,
-    Part,
-    Rows,
-    Scanner,
-)
+from .scanner import END, Part, Rows, Scanner
 
 __all__ = ["END", "Index", "IndexedPart", "Part", "index"]
 

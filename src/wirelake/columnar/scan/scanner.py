@@ -34,11 +34,7 @@ from wirelake.capture.format.items import (
 )
 from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.pcap import MAGICS, read_pcap
-from wirelake.capture.format.pcapng import (
-    BEGINS,
-    read_pcapng,
-    section_order,
-)
+from wirelake.capture.format.pcapng import BEGINS, read_pcapng, section_order
 from wirelake.capture.format.reader import elements, read_bytes
 
 from ..jit.options import readonly

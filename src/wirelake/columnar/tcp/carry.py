@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 
 from ..jit.options import readonly
 from ..state_format import check
-from .pieces import (
-    START,
-    TIME,
-    Pieces,
-    move,
-)
+from .pieces import START, TIME, Pieces, move
 
 __all__ = ["Carry", "CarryState", "joined"]
 

@@ -15,27 +15,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.tcp.assembly import (
-    FIN,
-    RST,
-    SYN,
-)
+from wirelake.capture.tcp.assembly import FIN, RST, SYN
 from wirelake.capture.tcp.connections import GRACE_NS
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
-from ..scan.blocks import (
-    MARK_C2S,
-    MARK_RECORDED,
-    MARK_S2C,
-    RECORDED,
-    TS,
-)
+from ..jit.options import Int, S, U, inline, kernel
+from ..scan.blocks import MARK_C2S, MARK_RECORDED, MARK_S2C, RECORDED, TS
 from ..scan.headers import (
     ACK,
     DST_HIGH,

@@ -25,12 +25,7 @@ from wirelake.capture.format.items import Fact, Secrets
 from wirelake.capture.format.limits import Limits
 from wirelake.capture.tcp.connections import LIMIT
 
-from ..scan.scanner import (
-    FileItem,
-    Part,
-    Rows,
-    Scanner,
-)
+from ..scan.scanner import FileItem, Part, Rows, Scanner
 from ..state_format import batch_of
 from . import slots
 from . import stream_order as order
@@ -38,12 +33,7 @@ from .carry import Carry, joined
 from .gather import Gathered, gather
 from .packets import Packets
 from .reassembly import Patcher
-from .state import (
-    CONNECTION_COLUMNS,
-    STREAM_COLUMNS,
-    FrontState,
-    RestoredFront,
-)
+from .state import CONNECTION_COLUMNS, STREAM_COLUMNS, FrontState, RestoredFront
 from .tracker import Tracker, both_streams
 from .window import Streams, Window
 

@@ -7,13 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.options import Int, S, U, inline, kernel
 from ..scan import blocks
 from ..scan import headers as s
 from ..scan.headers import PAYLOAD, PAYLOAD_BYTES

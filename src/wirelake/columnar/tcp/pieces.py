@@ -17,13 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.options import Int, S, U, inline, kernel
 from ..scan.blocks import TS
 from ..scan.headers import PAYLOAD, PAYLOAD_BYTES
 

@@ -16,13 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.options import Int, S, U, inline, kernel
 
 __all__ = [
     "CLOSED_C2S",

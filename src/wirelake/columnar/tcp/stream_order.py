@@ -12,26 +12,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.tcp.assembly import (
-    FIN,
-    RST,
-    SYN,
-)
+from wirelake.capture.tcp.assembly import FIN, RST, SYN
 
-from ..jit.options import (
-    Int,
-    S,
-    U,
-    inline,
-    kernel,
-)
+from ..jit.options import Int, S, U, inline, kernel
 from ..scan.blocks import TS
-from ..scan.headers import (
-    FLAGS,
-    MISSING,
-    PAYLOAD_BYTES,
-    SEQ,
-)
+from ..scan.headers import FLAGS, MISSING, PAYLOAD_BYTES, SEQ
 
 __all__ = [
     "CLOSED",

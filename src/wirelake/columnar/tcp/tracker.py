@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 from . import slots
 from .flows import assign
 from .packets import Packets
-from .stream_order import (
-    ACTIVE,
-    ENDING,
-    STRANGE,
-    STREAM,
-    follow,
-)
+from .stream_order import ACTIVE, ENDING, STRANGE, STREAM, follow
 
 __all__ = ["Followed", "Tracker", "both_streams"]
 

@@ -12,12 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.format.items import (
-    Direction,
-    Fact,
-    FileFault,
-    Secrets,
-)
+from wirelake.capture.format.items import Direction, Fact, FileFault, Secrets
 from wirelake.capture.tcp.assembly import Conflict
 
 from ..scan import blocks as b
@@ -26,12 +21,7 @@ from ..scan.scanner import FileItem
 from .flows import NOT_OURS
 from .gather import Gathered
 from .packets import Packets
-from .pieces import (
-    ARRIVAL,
-    PLACE,
-    START,
-    TIME,
-)
+from .pieces import ARRIVAL, PLACE, START, TIME
 from .stream_order import ENDINGS
 from .tracker import Tracker
 

@@ -21,23 +21,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from wirelake.records import ENGINES
-from wirelake.records.filter import (
-    Filter,
-    FilterError,
-    compile_filter,
-)
+from wirelake.records.filter import Filter, FilterError, compile_filter
 from wirelake.records.schema import schema
 
 from ..errors import HubError
 from ..observe.live_decoder import KEPT_ROWS, LiveDecoder, LiveTables, shared_decoder
 from ..observe.masked_frames import MaskedFrame, signs_on
-from .http import (
-    JsonResponse,
-    hub_of,
-    known_protocol,
-    known_queries,
-    number,
-)
+from .http import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:
     from ..hub import Hub

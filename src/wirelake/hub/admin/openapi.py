@@ -19,11 +19,7 @@ from wirelake import __version__
 
 from ..config import meanings
 from ..errors import ERRORS
-from .endpoints import (
-    ENDPOINTS,
-    Endpoint,
-    Query,
-)
+from .endpoints import ENDPOINTS, Endpoint, Query
 from .http import JsonResponse
 from .schemas import Refusal
 

@@ -13,13 +13,7 @@ from wirelake import __version__
 
 from ..errors import HubError
 from ..observe.recording import Recording
-from .http import (
-    JsonResponse,
-    hub_of,
-    known_protocol,
-    known_queries,
-    number,
-)
+from .http import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:
     from ..hub import Hub

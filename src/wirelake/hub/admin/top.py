@@ -21,17 +21,8 @@ from wirelake.protocols.hub_calls import HUB_SERVICE
 
 from ..net.table import ClosedConnection
 from ..observe.counters import LatencyHistogram
-from .http import (
-    JsonResponse,
-    hub_of,
-    known_queries,
-    number,
-)
-from .pages import (
-    byte_totals,
-    nested,
-    recording_state,
-)
+from .http import JsonResponse, hub_of, known_queries, number
+from .pages import byte_totals, nested, recording_state
 
 if TYPE_CHECKING:
     from ..hub import Hub

@@ -47,11 +47,7 @@ from wirelake.protocols.esnp.templates import (
 )
 from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH
-from wirelake.protocols.sansio import (
-    Event,
-    Role,
-    SessionError,
-)
+from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import EncodeError
 
 from ..errors import HubError
@@ -59,13 +55,7 @@ from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Publication, Published
 from ..rpc.call_types import DeferredReply
-from ..rpc.services import (
-    Answerer,
-    Call,
-    Reply,
-    Result,
-    Service,
-)
+from ..rpc.services import Answerer, Call, Reply, Result, Service
 
 if TYPE_CHECKING:
     from ..net.context import HubContext

@@ -39,11 +39,7 @@ from ..key_files import read_key, static_key
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Notification
-from ..rpc.services import (
-    Call,
-    Result,
-    json_body,
-)
+from ..rpc.services import Call, Result, json_body
 
 if TYPE_CHECKING:
     import asyncio

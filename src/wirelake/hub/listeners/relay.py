@@ -19,12 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
-from wirelake.protocols.sansio import (
-    Event,
-    Session,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Event, Session, SessionError, Side
 from wirelake.protocols.tny.binding import BINDING, RelaySettings
 from wirelake.protocols.tny.calls import response_to
 from wirelake.protocols.tny.layout import Message, Mode

@@ -24,11 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import msgspec
 
 from wirelake.protocols.hub_calls import AUTH, BY_NUMBER, NOTIFY_NUMBER, notification_json
-from wirelake.protocols.sansio import (
-    Event,
-    Session,
-    SessionError,
-)
+from wirelake.protocols.sansio import Event, Session, SessionError
 from wirelake.protocols.tny.binding import BINDING, TnySettings
 from wirelake.protocols.tny.events import Pushed, Requested
 from wirelake.protocols.tny.fast_path import Answer, Deferred
@@ -45,12 +41,7 @@ from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Notification
-from ..rpc.call_types import (
-    Call,
-    DeferredReply,
-    Result,
-    json_body,
-)
+from ..rpc.call_types import Call, DeferredReply, Result, json_body
 from ..rpc.hub_calls import HubCalls
 from ..rpc.services import Service
 

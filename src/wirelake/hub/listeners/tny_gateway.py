@@ -34,11 +34,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from wirelake.protocols.sansio import (
-    Event,
-    Session,
-    SessionError,
-)
+from wirelake.protocols.sansio import Event, Session, SessionError
 from wirelake.protocols.tny.binding import TnySettings
 from wirelake.protocols.tny.calls import answered_id
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode

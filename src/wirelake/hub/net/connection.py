@@ -44,14 +44,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from wirelake.protocols.hub_calls import HUB_SERVICE
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-    Session,
-    SessionError,
-    Side,
-)
+from wirelake.protocols.sansio import Closed, Event, Failed, Session, SessionError, Side
 
 from ..errors import HubError
 from ..observe.tap import Tap

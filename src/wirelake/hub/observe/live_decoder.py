@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from wirelake.capture.decode.conversation import (
-    ConnectionDecoder,
-    Context,
-    TableRow,
-)
+from wirelake.capture.decode.conversation import ConnectionDecoder, Context, TableRow
 from wirelake.capture.decode.keys import KeyRing
 from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.format.items import Packet, Segment
@@ -28,16 +24,7 @@ from wirelake.capture.tcp.assembly import FIN, SYN
 from wirelake.capture.tcp.connections import Connection as Captured
 from wirelake.capture.tcp.connections import Endpoint
 from wirelake.protocols import registry
-from wirelake.records import (
-    ENGINES,
-    Closed,
-    Event,
-    Fact,
-    FaultRow,
-    MessageRow,
-    Opened,
-    tell,
-)
+from wirelake.records import ENGINES, Closed, Event, Fact, FaultRow, MessageRow, Opened, tell
 from wirelake.records.calls import CallsEngine
 from wirelake.records.rows import fields_of
 

@@ -14,12 +14,7 @@ from typing import Any, Final
 
 from wirelake.protocols import registry
 
-from .services import (
-    Call,
-    Result,
-    ServiceError,
-    Services,
-)
+from .services import Call, Result, ServiceError, Services
 
 __all__ = ["MAX_SLEEP_MS", "demo_services"]
 

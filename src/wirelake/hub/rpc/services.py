@@ -32,14 +32,7 @@ from wirelake.protocols.hub_calls import HUB_SERVICE, RESERVED_NUMBERS
 from ..errors import HubError
 from ..observe.counters import LatencyHistogram
 from .arguments import Arguments, ServiceDefinitionError
-from .call_types import (
-    Answerer,
-    Call,
-    Reply,
-    Result,
-    ServiceError,
-    json_body,
-)
+from .call_types import Answerer, Call, Reply, Result, ServiceError, json_body
 
 __all__ = [
     "Answerer",

@@ -40,19 +40,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from wirelake.columnar.read.reader import (
-    TABLES,
-    ReadOptions,
-    table_schema,
-)
+from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
 from wirelake.protocols import registry
 from wirelake.records.filter_tokens import FilterError, tokens
 
-from .offsets import (
-    Offset,
-    OffsetError,
-    cursors,
-)
+from .offsets import Offset, OffsetError, cursors
 
 __all__ = ["FILES", "OPTIONS", "PAYLOAD", "OptionError", "Pace", "Request", "parse"]
 

@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from wirelake.tables.inputs import (
-    Capture,
-    discover,
-    identified,
-)
+from wirelake.tables.inputs import Capture, discover, identified
 
 __all__ = ["PathError", "captures", "folder"]
 

@@ -17,20 +17,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from wirelake.columnar.pipeline.pipeline import Item
-from wirelake.columnar.read.reader import (
-    DERIVED,
-    finished,
-    open_pipeline,
-    table_schema,
-)
+from wirelake.columnar.read.reader import DERIVED, finished, open_pipeline, table_schema
 from wirelake.tables.inputs import Capture
 
-from .files import (
-    FILE_SCHEMA,
-    Listing,
-    file_rows,
-    listings,
-)
+from .files import FILE_SCHEMA, Listing, file_rows, listings
 from .options import PAYLOAD, Request
 from .pruning import pruned
 

@@ -29,19 +29,10 @@ from pyspark.sql.types import StructType
 from wirelake.columnar.read.reader import table_schema
 
 from ..spark.dataframes import spark_schema
-from .options import (
-    FILES,
-    OptionError,
-    Request,
-    parse,
-)
+from .options import FILES, OptionError, Request, parse
 from .paths import captures
 from .pushdown import conditions
-from .reading import (
-    plan,
-    read_task,
-    whole_schema,
-)
+from .reading import plan, read_task, whole_schema
 from .stream import CaptureStream
 
 __all__ = ["CaptureReader", "PushdownReader", "WirelakeSource"]

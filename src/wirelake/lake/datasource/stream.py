@@ -29,19 +29,10 @@ from pyspark.sql.streaming.datasource import (
 
 from wirelake.columnar.read.reader import DERIVED
 from wirelake.tables.entries import Input
-from wirelake.tables.inputs import (
-    Capture,
-    Watch,
-    admit,
-)
+from wirelake.tables.inputs import Capture, Watch, admit
 from wirelake.tables.snapshot import Snapshot, Source
 
-from .offsets import (
-    Offset,
-    advance,
-    between,
-    cursors,
-)
+from .offsets import Offset, advance, between, cursors
 from .options import OptionError, Request
 from .paths import folder
 from .reading import plan, read_task

@@ -16,25 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..spark.java import (
-    OLDEST,
-    JavaError,
-    find_java,
-)
-from .places import (
-    Check,
-    State,
-    caches,
-    disk,
-    lake_folder,
-    port,
-)
-from .programs import (
-    Failure,
-    spark_trial,
-    warming,
-    worker_python,
-)
+from ..spark.java import OLDEST, JavaError, find_java
+from .places import Check, State, caches, disk, lake_folder, port
+from .programs import Failure, spark_trial, warming, worker_python
 
 __all__ = ["run_checks"]
 

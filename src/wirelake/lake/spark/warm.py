@@ -13,11 +13,7 @@ from pathlib import Path
 
 from wirelake.capture.format.writer import PcapWriter
 from wirelake.capture.record.recorder import Recorder
-from wirelake.capture.tcp.synthesis import (
-    ethernet,
-    ipv4,
-    tcp,
-)
+from wirelake.capture.tcp.synthesis import ethernet, ipv4, tcp
 from wirelake.columnar.decode.kernel import load
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.columnar.read.warm import warm_folds

@@ -14,27 +14,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from wirelake.wire.errors import DecodeError, WireError
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    SessionError,
-    Side,
-    Table,
-)
-from .endpoint import (
-    ANSWERS,
-    BEFORE_AUTH,
-    ENDS,
-    Endpoint,
-    open_content,
-    with_content,
-)
-from .events import (
-    Authenticated,
-    KeyExchanged,
-    Notified,
-    Replied,
-)
+from ..sansio import CLOSED, Role, SessionError, Side, Table
+from .endpoint import ANSWERS, BEFORE_AUTH, ENDS, Endpoint, open_content, with_content
+from .events import Authenticated, KeyExchanged, Notified, Replied
 from .layout import (
     Auth,
     AuthSuccess,
@@ -48,14 +30,7 @@ from .layout import (
 )
 from .limits import ClientOptions, Dialect
 from .protocol import PROTOCOL
-from .sealing import (
-    ContentOpener,
-    HipushContent,
-    Suite,
-    choose_suite,
-    content_key,
-    wrap_secret,
-)
+from .sealing import ContentOpener, HipushContent, Suite, choose_suite, content_key, wrap_secret
 
 __all__ = ["ClientSession"]
 

@@ -10,12 +10,7 @@ from typing import ClassVar, Final
 
 from wirelake.wire.errors import EncodeError
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    Session,
-    SessionError,
-)
+from ..sansio import CLOSED, Role, Session, SessionError
 from .layout import (
     Auth,
     AuthSuccess,
@@ -36,17 +31,9 @@ from .layout import (
     TopicList,
     Unsubscribe,
 )
-from .limits import (
-    SEND_COUNT,
-    SEND_FRAME,
-    Dialect,
-)
+from .limits import SEND_COUNT, SEND_FRAME, Dialect
 from .protocol import PROTOCOL
-from .sealing import (
-    ContentOpener,
-    ContentSealer,
-    HipushContent,
-)
+from .sealing import ContentOpener, ContentSealer, HipushContent
 
 __all__ = [
     "ANSWERS",

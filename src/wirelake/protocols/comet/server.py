@@ -20,33 +20,11 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    SessionError,
-    Side,
-    Table,
-)
-from .arguments import (
-    BAD_ARGUMENTS_REPLY,
-    BAD_KEY_REPLY,
-    check_arguments,
-)
+from ..sansio import CLOSED, Role, SessionError, Side, Table
+from .arguments import BAD_ARGUMENTS_REPLY, BAD_KEY_REPLY, check_arguments
 from .decryption import key_line
-from .endpoint import (
-    ANSWERS,
-    ENDS,
-    REASONS,
-    Endpoint,
-    seal,
-)
-from .events import (
-    Authenticated,
-    AuthRequested,
-    Beat,
-    KeyExchanged,
-    Requested,
-)
+from .endpoint import ANSWERS, ENDS, REASONS, Endpoint, seal
+from .events import Authenticated, AuthRequested, Beat, KeyExchanged, Requested
 from .layout import (
     Auth,
     AuthSuccess,

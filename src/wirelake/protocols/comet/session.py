@@ -14,15 +14,7 @@ from __future__ import annotations
 
 from .client import ClientSession
 from .endpoint import ANSWERS, REASONS
-from .events import (
-    Authenticated,
-    AuthRequested,
-    Beat,
-    KeyExchanged,
-    Notified,
-    Replied,
-    Requested,
-)
+from .events import Authenticated, AuthRequested, Beat, KeyExchanged, Notified, Replied, Requested
 from .server import ServerSession
 
 __all__ = [

@@ -21,27 +21,13 @@ from typing import Any, Final, TypeAlias
 
 from wirelake.wire.errors import DecodeError
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    Side,
-)
-from .layout import (
-    Message,
-    MessageId,
-    Row,
-)
+from ..sansio import CLOSED, Role, Side
+from .layout import Message, MessageId, Row
 from .limits import SessionOptions
 from .message_summary import ASYNC, MessageSummary
 from .replies import reply_to
 from .requests import Requests
-from .templates import (
-    FAST_PATH_BODY,
-    ID_SIZE,
-    FastBody,
-    HeadTemplate,
-    learn_head,
-)
+from .templates import FAST_PATH_BODY, ID_SIZE, FastBody, HeadTemplate, learn_head
 
 __all__ = ["Deferred", "FastHandler", "FastPathRequests"]
 

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE
-from wirelake.wire.meaning import (
-    Equal,
-    HasRow,
-    If,
-    Join,
-    Meaning,
-    Named,
-    RowField,
-    SignOn,
-)
+from wirelake.wire.meaning import Equal, HasRow, If, Join, Meaning, Named, RowField, SignOn
 
 from .layout import AddressKind, FlagType
 

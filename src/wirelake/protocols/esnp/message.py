@@ -18,15 +18,7 @@ from wirelake.wire.errors import DecodeError
 
 from . import layout
 from .address import Address, address_from_pairs
-from .layout import (
-    BrokenRow,
-    Flag,
-    FlagType,
-    Message,
-    OpaqueRow,
-    Row,
-    RowType,
-)
+from .layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Row, RowType
 
 __all__ = [
     "BODY_ROWS",

@@ -20,41 +20,18 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from wirelake.wire.errors import (
-    DecodeError,
-    EncodeError,
-    NeedMore,
-)
+from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    Session,
-    SessionError,
-    Side,
-    Table,
-)
+from ..sansio import CLOSED, Role, Session, SessionError, Side, Table
 from .application import ROW_TYPES
 from .events import Call, Requested
 from .layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Payload, Row, SeqNo
 from .limits import SessionOptions
 from .message import check, ordered
-from .message_summary import (
-    ANSWERS,
-    ASYNC,
-    BODY,
-    TRACE,
-    MessageSummary,
-    modern,
-    summarize,
-)
+from .message_summary import ANSWERS, ASYNC, BODY, TRACE, MessageSummary, modern, summarize
 from .protocol import PROTOCOL
 from .replies import reply_to
-from .sequences import (
-    Numbers,
-    Sequences,
-    in_range,
-)
+from .sequences import Numbers, Sequences, in_range
 
 __all__ = ["Requests"]
 

@@ -20,13 +20,7 @@ from wirelake.wire import runtime as rt
 from wirelake.wire.errors import DecodeError, NeedMore
 
 from . import codec_seed
-from .layout import (
-    Message,
-    RowType,
-    SessionInfo,
-    Var,
-    VarType,
-)
+from .layout import Message, RowType, SessionInfo, Var, VarType
 
 __all__ = ["Router"]
 

@@ -12,12 +12,7 @@ from typing import Any, Final
 
 from wirelake.wire.errors import EncodeError
 
-from .layout import (
-    Data,
-    Row,
-    Var,
-    VarType,
-)
+from .layout import Data, Row, Var, VarType
 
 __all__ = ["data_rows", "value_of", "values_of", "var_of"]
 

@@ -19,21 +19,10 @@ import msgspec
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    SessionError,
-    Side,
-    Table,
-)
+from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .codec_seed import encode_frame
 from .credentials import ClientKey
-from .endpoint import (
-    NO_TAG,
-    REFUSED,
-    Endpoint,
-    Entropy,
-)
+from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
 from .events import (
     Established,
     Ponged,
@@ -44,29 +33,8 @@ from .events import (
     RequestLost,
     Resumed,
 )
-from .handshake import (
-    KEY_SIZE,
-    Mode,
-    bind_syn,
-    client_keys,
-    open_sid,
-    x25519_public,
-)
-from .layout import (
-    Ack,
-    Err,
-    ErrorNumber,
-    Fin,
-    Frame,
-    Pin,
-    Pon,
-    Psh,
-    Reason,
-    Rep,
-    Req,
-    Resume,
-    Syn,
-)
+from .handshake import KEY_SIZE, Mode, bind_syn, client_keys, open_sid, x25519_public
+from .layout import Ack, Err, ErrorNumber, Fin, Frame, Pin, Pon, Psh, Reason, Rep, Req, Resume, Syn
 from .limits import MAX_PINGS, ClientOptions
 from .records import LIFETIME_LIMIT_S
 from .resumption import Ticket, session_id_of

@@ -17,13 +17,7 @@ from typing import NamedTuple
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from .handshake import (
-    KEY_SIZE,
-    Mode,
-    psk_key_id,
-    server_key_id,
-    x25519_public,
-)
+from .handshake import KEY_SIZE, Mode, psk_key_id, server_key_id, x25519_public
 
 __all__ = ["Chosen", "ClientKey", "ServerKeys"]
 

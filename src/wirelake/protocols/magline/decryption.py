@@ -10,18 +10,7 @@ from typing import Any, Final
 
 from wirelake.wire.model import Direction
 
-from .layout import (
-    Ack,
-    Err,
-    Fin,
-    Frame,
-    Pin,
-    Pon,
-    Psh,
-    Rep,
-    Req,
-    Syn,
-)
+from .layout import Ack, Err, Fin, Frame, Pin, Pon, Psh, Rep, Req, Syn
 
 __all__ = ["Opener"]
 

@@ -20,27 +20,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeAlias
 
-from wirelake.wire.errors import (
-    DecodeError,
-    EncodeError,
-    NeedMore,
-)
+from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    Session,
-    SessionError,
-    Side,
-)
+from ..sansio import CLOSED, Role, Session, SessionError, Side
 from .codec_seed import decode_frame, encode_frame
-from .events import (
-    Finished,
-    Refused,
-    is_error_number,
-    is_reason,
-    reason_name,
-)
+from .events import Finished, Refused, is_error_number, is_reason, reason_name
 from .handshake import Mode, SessionKeys
 from .layout import (
     HANDSHAKE_LIMIT,
@@ -58,11 +42,7 @@ from .layout import (
     Syn,
 )
 from .limits import ConnectionOptions
-from .records import (
-    TAG_SIZE,
-    RecordCipher,
-    SeqCounter,
-)
+from .records import TAG_SIZE, RecordCipher, SeqCounter
 
 __all__ = ["ANSWERS", "NO_TAG", "REFUSED", "Endpoint", "Entropy"]
 

@@ -31,11 +31,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from .records import (
-    TAG_SIZE,
-    DirectionKeys,
-    find_option,
-)
+from .records import TAG_SIZE, DirectionKeys, find_option
 
 __all__ = [
     "KEY_SIZE",

@@ -12,11 +12,7 @@ import msgspec
 from wirelake.wire.errors import EncodeError
 
 from .layout import FRAME_LIMIT, HANDSHAKE_LIMIT
-from .records import (
-    DIRECTION_BYTES_LIMIT,
-    LIFETIME_LIMIT_S,
-    SEQ_LIMIT,
-)
+from .records import DIRECTION_BYTES_LIMIT, LIFETIME_LIMIT_S, SEQ_LIMIT
 
 __all__ = [
     "HALF_OPEN_PER_ADDRESS",

@@ -18,21 +18,10 @@ from typing import Any, ClassVar, TypeAlias
 
 from wirelake.wire.errors import DecodeError
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    SessionError,
-    Side,
-    Table,
-)
+from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .codec_seed import encode_frame
 from .credentials import Chosen, ServerKeys
-from .endpoint import (
-    NO_TAG,
-    REFUSED,
-    Endpoint,
-    Entropy,
-)
+from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
 from .events import (
     Authenticated,
     Established,
@@ -55,27 +44,10 @@ from .handshake import (
     verify_binder,
     x25519_public,
 )
-from .layout import (
-    Ack,
-    Err,
-    ErrorNumber,
-    Fin,
-    Frame,
-    Pin,
-    Pon,
-    Psh,
-    Reason,
-    Rep,
-    Req,
-    Syn,
-)
+from .layout import Ack, Err, ErrorNumber, Fin, Frame, Pin, Pon, Psh, Reason, Rep, Req, Syn
 from .limits import ServerOptions
 from .records import LIFETIME_LIMIT_S
-from .resumption import (
-    ResumptionState,
-    ResumptionStore,
-    session_id_of,
-)
+from .resumption import ResumptionState, ResumptionStore, session_id_of
 
 __all__ = ["ServerSession"]
 

@@ -33,13 +33,7 @@ from .events import (
     RequestLost,
     Resumed,
 )
-from .resumption import (
-    MemoryStore,
-    ResumptionState,
-    ResumptionStore,
-    Ticket,
-    session_id_of,
-)
+from .resumption import MemoryStore, ResumptionState, ResumptionStore, Ticket, session_id_of
 from .server import ServerSession
 
 __all__ = [

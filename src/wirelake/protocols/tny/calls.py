@@ -11,12 +11,7 @@ from typing import Final, NamedTuple
 
 from wirelake.wire.errors import DecodeError
 
-from .layout import (
-    HeaderType,
-    Message,
-    Mode,
-    OriginalMessageIdHeader,
-)
+from .layout import HeaderType, Message, Mode, OriginalMessageIdHeader
 from .message import decode_header
 
 __all__ = ["Calls", "answered_id", "response_to"]

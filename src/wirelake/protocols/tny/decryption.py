@@ -15,13 +15,7 @@ from wirelake.wire.model import Direction
 
 from .layout import Envelope, Packet
 from .protocol import PROTOCOL
-from .transform import (
-    MAX_SKIP_STEP,
-    Dialect,
-    PacketCodes,
-    PacketContext,
-    TransformConfig,
-)
+from .transform import MAX_SKIP_STEP, Dialect, PacketCodes, PacketContext, TransformConfig
 
 __all__ = ["Opener"]
 

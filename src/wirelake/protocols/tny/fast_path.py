@@ -17,17 +17,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from wirelake.wire.errors import DecodeError
-from wirelake.wire.runtime import (
-    put_twos64,
-    uvarint,
-    write_uvarint,
-)
+from wirelake.wire.runtime import put_twos64, uvarint, write_uvarint
 
-from ..sansio import (
-    CLOSED,
-    SessionError,
-    Side,
-)
+from ..sansio import CLOSED, SessionError, Side
 from .endpoint import Endpoint
 from .layout import Message
 from .message import ResultCode

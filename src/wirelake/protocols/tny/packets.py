@@ -14,20 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from wirelake.wire.errors import (
-    DecodeError,
-    EncodeError,
-    NeedMore,
-)
+from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
 from ..sansio import SessionError
 from . import codec_seed
 from .layout import Envelope, Message, Packet, PacketType, Ping, Pong
-from .limits import (
-    PAYLOAD_LIMITS,
-    SessionDialect,
-    SessionOptions,
-)
+from .limits import PAYLOAD_LIMITS, SessionDialect, SessionOptions
 from .protocol import PROTOCOL
 from .transform import Dialect, PacketContext
 

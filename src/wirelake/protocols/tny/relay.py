@@ -30,11 +30,7 @@ from .relay_events import (
 )
 from .relay_gateway import GatewayLink, GatewayTunnels
 from .relay_link import RelayLink, link_id
-from .relay_server import (
-    LinkRegistry,
-    ServerLink,
-    ServerTunnel,
-)
+from .relay_server import LinkRegistry, ServerLink, ServerTunnel
 
 __all__ = [
     "GatewayLink",

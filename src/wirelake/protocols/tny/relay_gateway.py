@@ -12,13 +12,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    SessionError,
-    Side,
-    Table,
-)
+from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .layout import (
     LinkOpen,
     LinkOpened,
@@ -42,11 +36,7 @@ from .relay_events import (
     TunnelLost,
     TunnelSwitched,
 )
-from .relay_link import (
-    RelayLink,
-    link_id,
-    receives,
-)
+from .relay_link import RelayLink, link_id, receives
 
 __all__ = ["GatewayLink", "GatewayTunnels"]
 

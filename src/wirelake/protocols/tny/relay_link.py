@@ -24,14 +24,7 @@ from typing import Any, ClassVar, Final
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from ..sansio import (
-    CLOSED,
-    Event,
-    Role,
-    Session,
-    SessionError,
-    Side,
-)
+from ..sansio import CLOSED, Event, Role, Session, SessionError, Side
 from .layout import (
     Arguments,
     LinkClose,
@@ -50,11 +43,7 @@ from .layout import (
 )
 from .limits import LinkOptions
 from .protocol import RELAY
-from .relay_events import (
-    LinkPinged,
-    LinkPonged,
-    TunnelKey,
-)
+from .relay_events import LinkPinged, LinkPonged, TunnelKey
 
 __all__ = ["RelayLink", "link_id", "receives"]
 

@@ -13,14 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..sansio import (
-    CLOSED,
-    Event,
-    Role,
-    SessionError,
-    Side,
-    Table,
-)
+from ..sansio import CLOSED, Event, Role, SessionError, Side, Table
 from .layout import (
     LinkOpen,
     LinkOpened,
@@ -41,11 +34,7 @@ from .relay_events import (
     TunnelOpened,
     TunnelSwitched,
 )
-from .relay_link import (
-    RelayLink,
-    link_id,
-    receives,
-)
+from .relay_link import RelayLink, link_id, receives
 
 __all__ = ["LinkRegistry", "ServerLink", "ServerTunnel"]
 

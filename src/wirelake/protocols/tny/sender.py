@@ -11,27 +11,13 @@ from typing import ClassVar
 
 from wirelake.wire.errors import EncodeError
 
-from ..sansio import (
-    Role,
-    Session,
-    SessionError,
-    Side,
-)
-from .calls import (
-    Calls,
-    answered_id,
-    response_to,
-)
+from ..sansio import Role, Session, SessionError, Side
+from .calls import Calls, answered_id, response_to
 from .events import NumbersLow
 from .layout import Message, Mode
 from .limits import SessionOptions
 from .message import ResultCode
-from .packets import (
-    PING,
-    DialectState,
-    PacketReader,
-    PacketWriter,
-)
+from .packets import PING, DialectState, PacketReader, PacketWriter
 
 __all__ = ["Sender"]
 

@@ -23,13 +23,7 @@ from typing import ClassVar, Final
 
 from wirelake.wire.errors import DecodeError
 
-from ..sansio import (
-    CLOSED,
-    Role,
-    SessionError,
-    Side,
-    Table,
-)
+from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .endpoint import Endpoint, open_state
 from .events import (
     CallFailed,

@@ -19,13 +19,7 @@ import msgspec
 from wirelake.wire.errors import DecodeError, NeedMore
 
 from . import codec_seed
-from .layout import (
-    SUCCESS,
-    Envelope,
-    Message,
-    Mode,
-    Packet,
-)
+from .layout import SUCCESS, Envelope, Message, Mode, Packet
 from .packets import PLAIN
 
 __all__ = [

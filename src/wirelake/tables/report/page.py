@@ -19,13 +19,7 @@ from wirelake.wire.messages import missing_dependency
 
 from .plots import Plot, plots
 from .report import Report
-from .sheets import (
-    Sheet,
-    name_text,
-    sheets,
-    tiles,
-    time_text,
-)
+from .sheets import Sheet, name_text, sheets, tiles, time_text
 
 __all__ = ["PlotlyMissingError", "report_page"]
 

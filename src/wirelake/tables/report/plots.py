@@ -28,12 +28,7 @@ from .axes import (
     truncated,
 )
 from .report import Report
-from .sheets import (
-    bytes_text,
-    duration_text,
-    name_text,
-    topic_text,
-)
+from .sheets import bytes_text, duration_text, name_text, topic_text
 
 __all__ = ["Plot", "plots"]
 

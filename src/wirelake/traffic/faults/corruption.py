@@ -6,13 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from wirelake.capture.decode.framing import (
-    BadFrame,
-    BadHead,
-    Framing,
-    Good,
-    sentence,
-)
+from wirelake.capture.decode.framing import BadFrame, BadHead, Framing, Good, sentence
 from wirelake.wire.errors import WireError
 
 from ..packets.numbers import WIDTHS, Bytes

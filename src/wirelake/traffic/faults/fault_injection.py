@@ -18,12 +18,7 @@ from ..packets.writer import Edits, Style
 from ..scenes.provider import DIRECTIONS
 from ..truth.streams import CapturedStream, StreamFault
 from ..truth.tables import Truth
-from .fault_plan import (
-    KINDS,
-    FaultTarget,
-    InjectedFault,
-    inject,
-)
+from .fault_plan import KINDS, FaultTarget, InjectedFault, inject
 
 __all__ = ["fault_table", "inject_faults"]
 

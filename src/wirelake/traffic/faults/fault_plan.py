@@ -22,18 +22,10 @@ from typing import Final
 import numpy as np
 
 from ..packets.packet_template import Instances, Item
-from ..packets.writer import (
-    Edits,
-    ExtraPacket,
-    Style,
-)
+from ..packets.writer import Edits, ExtraPacket, Style
 from ..scenes.provider import Frame, ProtocolScenes
 from ..truth.messages import FaultRead
-from ..truth.streams import (
-    CapturedStream,
-    StreamFault,
-    captured_stream,
-)
+from ..truth.streams import CapturedStream, StreamFault, captured_stream
 from ..truth.tables import Altered, Copies
 from .corruption import corrupt_body, corrupt_head
 

@@ -22,11 +22,7 @@ from ..plan import SimulateError
 from .connection import ClientConnection
 from .context import RunContext
 from .hub_address import DEADLINE_S
-from .journal import (
-    CallEntry,
-    ConnectionEntry,
-    Journal,
-)
+from .journal import CallEntry, ConnectionEntry, Journal
 from .population import ClientNames, ClientPopulation, Publish, scaled
 from .subscribers import Present, Subscriber, Topics
 

@@ -8,11 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from wirelake.protocols.sansio import (
-    Closed,
-    Event,
-    Failed,
-)
+from wirelake.protocols.sansio import Closed, Event, Failed
 
 from ..plan import SimulateError
 from .hub_address import DEADLINE_S

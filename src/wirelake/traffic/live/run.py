@@ -16,12 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from ..plan import SimulateError
 from .context import RunContext
-from .hub_address import (
-    Admin,
-    HubAddress,
-    add_clients,
-    find_listeners,
-)
+from .hub_address import Admin, HubAddress, add_clients, find_listeners
 from .journal import Journal
 from .population import ClientNames, ClientPopulation, MalformedFrame, populations, scaled
 from .rounds import Rounds

@@ -11,11 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .numbers import (
-    Bytes,
-    Ints,
-    decimal,
-)
+from .numbers import Bytes, Ints, decimal
 
 __all__ = [
     "SERVER",

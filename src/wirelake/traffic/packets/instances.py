@@ -19,19 +19,8 @@ import numpy.typing as npt
 
 from ..scenes.scene import PERIOD_NS
 from . import hosts
-from .numbers import (
-    FORMS,
-    Bytes,
-    Ints,
-    block,
-    decimal,
-    varint6,
-)
-from .packet_template import (
-    Columns,
-    Instances,
-    PacketTemplate,
-)
+from .numbers import FORMS, Bytes, Ints, block, decimal, varint6
+from .packet_template import Columns, Instances, PacketTemplate
 from .sealing import State, resealers
 
 __all__ = ["instantiate"]

@@ -16,17 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..scenes.template import (
-    SceneTemplate,
-    Slot,
-    Stream,
-)
+from ..scenes.template import SceneTemplate, Slot, Stream
 from .numbers import WIDTHS
-from .packet_template import (
-    Columns,
-    Item,
-    PacketTemplate,
-)
+from .packet_template import Columns, Item, PacketTemplate
 
 __all__ = ["build_packet_template"]
 

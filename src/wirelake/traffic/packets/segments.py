@@ -15,19 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from wirelake.capture.tcp.synthesis import (
-    ACK,
-    FIN,
-    PSH,
-    RST,
-    SYN,
-)
+from wirelake.capture.tcp.synthesis import ACK, FIN, PSH, RST, SYN
 
-from ..scenes.scene import (
-    C2S,
-    S2C,
-    SceneEvent,
-)
+from ..scenes.scene import C2S, S2C, SceneEvent
 from .packet_template import SPACING_S
 
 __all__ = ["Segment", "segments_of"]

@@ -12,11 +12,7 @@ import struct
 from typing import Final
 
 from wirelake.capture.format import constants as f
-from wirelake.capture.tcp.synthesis import (
-    SYN,
-    ipv4,
-    tcp,
-)
+from wirelake.capture.tcp.synthesis import SYN, ipv4, tcp
 
 from ..scenes.scene import C2S, SECOND_NS, SceneEvent
 from ..scenes.template import Connection, SceneTemplate

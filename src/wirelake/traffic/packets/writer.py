@@ -19,11 +19,7 @@ import pyarrow as pa
 from ..scenes.template import Connection, SceneTemplate
 from .hosts import address_text
 from .numbers import Bytes
-from .packet_template import (
-    Instances,
-    Item,
-    PacketTemplate,
-)
+from .packet_template import Instances, Item, PacketTemplate
 
 __all__ = ["Edits", "ExtraPacket", "Style", "Written", "write_captures"]
 

@@ -56,14 +56,7 @@ from ..packets.packet_template import PacketTemplate
 from ..packets.sealing import Draw, KeyLogColumns, Resealer, State, StreamColumns
 from .content import sentence
 from .provider import Frame, MessageInfo, ProtocolScenes, Scenario
-from .scene import (
-    C2S,
-    EPOCH_MS,
-    S2C,
-    Actor,
-    Scene,
-    SceneConnection,
-)
+from .scene import C2S, EPOCH_MS, S2C, Actor, Scene, SceneConnection
 
 __all__ = ["SCENES", "phone"]
 

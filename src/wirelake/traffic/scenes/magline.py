@@ -43,13 +43,7 @@ from ..packets.packet_template import PacketTemplate
 from ..packets.sealing import Draw, KeyLogColumns, Resealer, State, StreamColumns
 from .content import blob
 from .provider import Frame, MessageInfo, ProtocolScenes, Scenario
-from .scene import (
-    C2S,
-    S2C,
-    Actor,
-    Scene,
-    SceneConnection,
-)
+from .scene import C2S, S2C, Actor, Scene, SceneConnection
 from .template import Connection
 
 __all__ = ["SCENES", "device"]

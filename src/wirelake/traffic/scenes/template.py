@@ -16,13 +16,7 @@ from dataclasses import dataclass, field
 
 from ..packets.numbers import Numbers
 from .provider import Frame, ProtocolScenes, scenario, scenes_of
-from .scene import (
-    C2S,
-    S2C,
-    Scene,
-    SceneConnection,
-    SceneEvent,
-)
+from .scene import C2S, S2C, Scene, SceneConnection, SceneEvent
 
 __all__ = ["Connection", "SceneTemplate", "Slot", "Stream", "make"]
 

@@ -18,21 +18,8 @@ import numpy.typing as npt
 from ..packets.packet_template import PacketTemplate
 from ..scenes.provider import DIRECTIONS
 from .connections import ConnectionSpan
-from .messages import (
-    FaultRead,
-    ReadMessage,
-    SceneRead,
-    id_cell,
-    text_cell,
-)
-from .rows import (
-    Conn,
-    Pause,
-    Row,
-    Rows,
-    Time,
-    Tunnel,
-)
+from .messages import FaultRead, ReadMessage, SceneRead, id_cell, text_cell
+from .rows import Conn, Pause, Row, Rows, Time, Tunnel
 
 __all__ = ["HARMLESS", "calls"]
 

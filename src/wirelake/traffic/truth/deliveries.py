@@ -10,19 +10,8 @@ import numpy.typing as npt
 from ..packets.packet_template import PacketTemplate
 from ..scenes.scene import C2S, S2C
 from .calls import HARMLESS
-from .messages import (
-    ReadMessage,
-    SceneRead,
-    text_cell,
-)
-from .rows import (
-    Conn,
-    Pause,
-    Published,
-    Row,
-    Rows,
-    Time,
-)
+from .messages import ReadMessage, SceneRead, text_cell
+from .rows import Conn, Pause, Published, Row, Rows, Time
 
 __all__ = ["deliveries"]
 

@@ -8,18 +8,8 @@ from dataclasses import dataclass, field
 from ..packets.numbers import TUNNEL_FORM
 from ..packets.packet_template import PacketTemplate
 from ..scenes.provider import Frame, MessageInfo, scenes_of
-from .rows import (
-    Cell,
-    Conn,
-    Id,
-    Tunnel,
-)
-from .streams import (
-    CapturedStream,
-    StreamFault,
-    captured_stream,
-    read,
-)
+from .rows import Cell, Conn, Id, Tunnel
+from .streams import CapturedStream, StreamFault, captured_stream, read
 
 __all__ = [
     "FaultRead",

@@ -18,12 +18,7 @@ import pyarrow as pa
 from wirelake.records.schema import schema
 
 from ..packets import hosts
-from ..packets.numbers import (
-    FORMS,
-    TUNNEL_FORM,
-    WIDTHS,
-    shown,
-)
+from ..packets.numbers import FORMS, TUNNEL_FORM, WIDTHS, shown
 from ..packets.packet_template import Instances
 
 __all__ = [

@@ -10,11 +10,7 @@ from collections.abc import Callable
 
 from .. import model as m
 from .code import Code, Structs
-from .reader import (
-    Reader,
-    text_lines,
-    varint_lines,
-)
+from .reader import Reader, text_lines, varint_lines
 from .writer import varint_expr
 
 __all__ = ["dynamic_reader", "dynamic_tags", "dynamic_writer"]

@@ -12,19 +12,8 @@ import itertools
 
 from .. import model as m
 from ..declare import DeclarationError
-from .code import (
-    Code,
-    Structs,
-    local,
-)
-from .reader import (
-    Reader,
-    closed_check,
-    const_check,
-    const_type,
-    construct,
-    function_name,
-)
+from .code import Code, Structs, local
+from .reader import Reader, closed_check, const_check, const_type, construct, function_name
 from .writer import Writer
 
 __all__ = ["HeadFrame", "frame_kind", "part_size"]

@@ -11,11 +11,7 @@ from .. import model as m
 from ..declare import DeclarationError
 from ..walk import dynamics, reachable
 from .code import Structs
-from .dynamic import (
-    dynamic_reader,
-    dynamic_tags,
-    dynamic_writer,
-)
+from .dynamic import dynamic_reader, dynamic_tags, dynamic_writer
 from .frames import HeadFrame, frame_kind
 from .options import tag_table
 from .reader import Reader, function_name

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import model as m
-from .code import (
-    Code,
-    format_of,
-    local,
-)
+from .code import Code, format_of, local
 
 if TYPE_CHECKING:
     from .reader import Reader

@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 
 from .. import model as m
 from ..declare import DeclarationError
-from .code import (
-    Code,
-    Structs,
-    format_of,
-    local,
-    nested,
-    order_of,
-    varint_reader,
-)
+from .code import Code, Structs, format_of, local, nested, order_of, varint_reader
 
 __all__ = ["Reader", "function_name"]
 

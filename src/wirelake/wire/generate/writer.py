@@ -12,14 +12,7 @@ from dataclasses import dataclass
 
 from .. import model as m
 from ..declare import DeclarationError
-from .code import (
-    Code,
-    Structs,
-    format_of,
-    local,
-    nested,
-    order_of,
-)
+from .code import Code, Structs, format_of, local, nested, order_of
 from .reader import function_name, in_frame
 
 __all__ = ["Writer"]

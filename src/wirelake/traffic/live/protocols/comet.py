@@ -17,11 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from wirelake.protocols.comet import layout as comet
-from wirelake.protocols.comet.session import (
-    ClientSession,
-    Notified,
-    Replied,
-)
+from wirelake.protocols.comet.session import ClientSession, Notified, Replied
 from wirelake.protocols.sansio import Event, Failed
 
 from ..calling import together
