@@ -15,8 +15,7 @@ from typing import Any, Final
 import dpkt  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from wirelake.capture.decode.decryption import Openings
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.decryption import KeyRing, Openings
 from wirelake.capture.decode.protocol_selector import default_ports
 from wirelake.capture.tcp.connections import Endpoint, connection_id
 from wirelake.protocols import registry

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.format.limits import Limits
+from wirelake.capture.format.constants import Limits
 from wirelake.columnar.scan.blocks import OFFSET
 from wirelake.columnar.scan.scanner import Scanner
 from wirelake.protocols.comet import layout as comet

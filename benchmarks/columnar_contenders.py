@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirelake.columnar.decode.kernel import load
-from wirelake.columnar.generate.dynamic import STACK
+from wirelake.columnar.generate.module import STACK
 from wirelake.columnar.generate.plan import Plan, Staged, Structs
 from wirelake.columnar.jit.options import readonly
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.decryption import KeyRing
 from wirelake.columnar.decode.meaning import Found
 from wirelake.columnar.decode.messages import Slices
 from wirelake.columnar.decode.sealed_parts import ConnectionKeys, unsealed

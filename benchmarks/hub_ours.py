@@ -14,7 +14,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from wirelake.hub.store.accounts import new_token, token_hash
-from wirelake.hub.store.files import connect
+from wirelake.hub.store.migrations import connect
 
 from .hub_servers import Server, started
 

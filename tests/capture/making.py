@@ -9,7 +9,7 @@ from wirelake.capture.format import constants as f
 from wirelake.capture.format.items import Element, FileFault, Packet
 from wirelake.capture.format.reader import read_bytes
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
-from wirelake.capture.tcp.synthesis import ipv4, tcp
+from wirelake.capture.tcp.headers import ipv4, tcp
 
 CLIENT = bytes([10, 0, 0, 9])
 SERVER = bytes([10, 0, 0, 1])

@@ -20,7 +20,7 @@ from typing import Any
 from tests.capture.frames_made import frames
 
 from wirelake.capture.decode.reference import read_tables
-from wirelake.capture.format.output import OPEN_SUFFIX, sealed_files
+from wirelake.capture.format.writer import OPEN_SUFFIX, sealed_files
 from wirelake.capture.record.recorder import Recorder
 
 __all__ = ["FRAME", "LOST", "main"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.items import Direction
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.capture.tcp.synthesis import ACK, FIN, PSH, RST, SYN, ip, tcp
+from wirelake.capture.tcp.headers import ACK, FIN, PSH, RST, SYN, ip, tcp
 
 __all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Call", "Made", "write"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.files import Feed, open_feed
 from wirelake.capture.format.items import FileFault, Packet
-from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import elements, read, read_bytes
 
 from .making import faults, small_pcap, small_pcapng

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.record.recorder import Recorder
-from wirelake.capture.tcp.synthesis import ACK, SYN, ethernet, ipv4, tcp
+from wirelake.capture.tcp.headers import ACK, SYN, ethernet, ipv4, tcp
 from wirelake.capture.tools.info import info
 from wirelake.protocols import registry
 

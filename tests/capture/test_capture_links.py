@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.items import Packet, Segment
-from wirelake.capture.tcp.headers import segment
-from wirelake.capture.tcp.synthesis import (
+from wirelake.capture.tcp.headers import (
     cooked,
     cooked2,
     ethernet,
@@ -19,6 +18,7 @@ from wirelake.capture.tcp.synthesis import (
     ipv6,
     link_layer,
     loopback,
+    segment,
     tcp,
 )
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import FileFault, Interface, Packet, Section
-from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import read_bytes
 
 from .making import faults, packets, small_pcap

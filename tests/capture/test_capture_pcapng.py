@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 
 from wirelake.capture.format import constants as f
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Fact, FileFault, Interface, Packet, Secrets, Section
-from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import read_bytes
 from wirelake.capture.format.writer import Option, PcapngWriter, origin_option
 

@@ -23,8 +23,8 @@ from wirelake.capture.format.items import (
     Section,
     Segment,
 )
-from wirelake.capture.format.output import Output, next_sequence, sealed_files
 from wirelake.capture.format.reader import elements, read
+from wirelake.capture.format.writer import Output, next_sequence, sealed_files
 from wirelake.capture.record.recorder import Recorder
 from wirelake.capture.tcp.headers import segment
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.items import Segment
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
-from wirelake.capture.tcp.headers import segment
-from wirelake.capture.tcp.synthesis import ethernet, ipv4, ipv6, link_layer, tcp
+from wirelake.capture.tcp.headers import ethernet, ipv4, ipv6, link_layer, segment, tcp
 
 from . import tshark
 from .making import CLIENT, SERVER, T0, packets

@@ -15,7 +15,7 @@ from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapngWriter
 from wirelake.capture.record.recorder import Recorder
 from wirelake.capture.tcp.connections import GRACE_NS
-from wirelake.capture.tcp.synthesis import ipv4
+from wirelake.capture.tcp.headers import ipv4
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.protocols.comet.sealing import ContentSealer

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from wirelake.capture.decode import keys as keys_module
-from wirelake.capture.decode.decryption import Opened, Openings
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode import decryption as keys_module
+from wirelake.capture.decode.decryption import KeyRing, Opened, Openings
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent

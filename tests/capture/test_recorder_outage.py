@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from wirelake.capture.format.items import Fact
-from wirelake.capture.format.output import sealed_files
 from wirelake.capture.format.reader import read
+from wirelake.capture.format.writer import sealed_files
 from wirelake.capture.record.recorder import Lost, Recorder
 
 from .making import T0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wirelake.cli.demo.tour import PROTOCOL, SAMPLES, Reading
+from wirelake.cli.demo.report import PROTOCOL, SAMPLES, Reading
 from wirelake.protocols.registry import BUILT_IN
 
 from .conftest import Run

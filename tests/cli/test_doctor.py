@@ -19,10 +19,9 @@ import pytest
 from wirelake.hub.config import Config
 from wirelake.lake.doctor import checks as module
 from wirelake.lake.doctor import places as checkup_places
-from wirelake.lake.doctor import programs as checkup_programs
+from wirelake.lake.doctor import places as checkup_programs
 from wirelake.lake.doctor.checks import run_checks
-from wirelake.lake.doctor.places import Check
-from wirelake.lake.doctor.programs import Failure, spark_trial, warming, worker_python
+from wirelake.lake.doctor.places import Check, Failure, spark_trial, warming, worker_python
 
 from .conftest import Run
 

@@ -12,7 +12,7 @@ import pytest
 from tests.tables.simulated_lake import captures, lake
 
 from wirelake.cli.lake.command import SUBCOMMANDS
-from wirelake.lake.verify.report import Difference, Report
+from wirelake.lake.verify.rows import Difference, Report
 from wirelake.tables.log import Log
 from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake

@@ -10,9 +10,9 @@ import pytest
 
 from wirelake.lake.engine.run import Committed, Outcome
 from wirelake.lake.engine.settings import DECODED, Settings
-from wirelake.tables.entries import FORMAT, Input, Record
 from wirelake.tables.errors import LakeError
 from wirelake.tables.inputs import Capture
+from wirelake.tables.snapshot import FORMAT, Input, Record
 
 from .conftest import Run
 
@@ -133,7 +133,7 @@ def test_a_remote_spark_needs_no_java(
     def none() -> None:
         raise AssertionError
 
-    monkeypatch.setattr("wirelake.lake.spark.java.find_java", none)
+    monkeypatch.setattr("wirelake.lake.spark.session.find_java", none)
     assert run(*ARGS, "--remote", "sc://head:15002").code == 0
     assert engine.asked["lake"] == "lake"
 

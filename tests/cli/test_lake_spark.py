@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wirelake.cli.lake.spark import reason
+from wirelake.cli.lake.run import reason
 
 PYTHON = """
 Traceback (most recent call last):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.cli.output.values import bytes_value, json_text, rows_of, values_of
+from wirelake.cli.output.tree import bytes_value, json_text, rows_of, values_of
 from wirelake.cli.output.writers import write_csv, write_json
 
 PLAIN: dict[pa.DataType, st.SearchStrategy[Any]] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wirelake.cli.top.terminal_keys import terminal_keys
+from wirelake.cli.top.view import terminal_keys
 
 
 @pytest.fixture

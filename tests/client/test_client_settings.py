@@ -9,11 +9,10 @@ import pytest
 
 import wirelake.client
 from wirelake.client import BadCall, CallFailed, ClientError, Result, connect
-from wirelake.client.address import Where, parse_where
+from wirelake.client.connection import notification_of, pushed, refusal_text
 from wirelake.client.dial import Backoff
 from wirelake.client.errors import session_error
-from wirelake.client.json_bodies import notification_of, pushed, refusal_text
-from wirelake.client.settings import make_settings
+from wirelake.client.settings import Where, make_settings, parse_where
 from wirelake.protocols.sansio import SessionError
 
 

@@ -19,7 +19,7 @@ from benchmarks.corpus import corpus
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.capture.tcp import synthesis as make
+from wirelake.capture.tcp import headers as make
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.protocols import registry
 from wirelake.records.schema import schema

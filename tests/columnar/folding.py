@@ -15,7 +15,7 @@ from wirelake.columnar.fold.event_builder import id_hash
 from wirelake.columnar.pipeline.pipeline import CapturePipeline, Item
 from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.read.reader import ReadOptions, finished
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
 
 TABLES = ("calls", "connections", "deliveries", "tunnels")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
-from wirelake.capture.tcp import synthesis as make
+from wirelake.capture.tcp import headers as make
 
 PORTS = {7300: "comet", 7400: "tny"}
 _LINKS = [

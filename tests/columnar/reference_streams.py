@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Item, Packet, Segment
-from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import read
 from wirelake.capture.tcp.assembly import Conflict, Data, Gap, StreamAssembler
 from wirelake.capture.tcp.connections import Connection, ConnectionTable

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wirelake.capture.format import constants as f
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Packet
-from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import read
 from wirelake.capture.format.writer import PcapngWriter
 from wirelake.columnar.scan import blocks as b

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from capture.tcp_made import Call, write
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.reference import read_tables
 from wirelake.columnar.decode.sealed_parts import ConnectionKeys, opened_singly
 from wirelake.columnar.pipeline.pipeline import CapturePipeline

@@ -10,7 +10,7 @@ import pytest
 
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapngWriter
-from wirelake.capture.tcp import synthesis as make
+from wirelake.capture.tcp import headers as make
 
 from .reference_streams import by_front_end, by_reference
 

@@ -12,7 +12,7 @@ from tests.records.scenes import SECOND, ask, closed, fault, message
 
 from wirelake.columnar.fold import Fold, TunnelFold
 from wirelake.columnar.fold.event_builder import id_hash
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.rows import Event, Fact, Opened
 from wirelake.records.tunnels import tunnel_connection
 

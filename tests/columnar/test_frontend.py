@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.format.limits import Limits
+from wirelake.capture.format.constants import Limits
 from wirelake.columnar.tcp.frontend import FrontEnd
 
 from . import made_captures as made

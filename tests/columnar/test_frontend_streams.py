@@ -10,7 +10,7 @@ import pytest
 
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.capture.tcp import synthesis as make
+from wirelake.capture.tcp import headers as make
 from wirelake.columnar.tcp.frontend import FrontEnd
 
 from .reference_streams import Told, by_front_end, by_reference

@@ -16,7 +16,7 @@ from wirelake.columnar.decode.kernel import _helper_version, load
 from wirelake.columnar.generate.__main__ import FOLDER, sources
 from wirelake.columnar.generate.module import decoders, kernel_source
 from wirelake.protocols import registry
-from wirelake.wire.generate.load import cache_folder
+from wirelake.wire.generate.dynamic import cache_folder
 
 
 def test_the_committed_kernels_are_up_to_date() -> None:

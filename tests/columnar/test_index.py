@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wirelake.capture.format.items import Packet
 from wirelake.capture.format.reader import read
-from wirelake.columnar.scan.index import END, Index, index
+from wirelake.columnar.scan.scanner import END, Index, index
 from wirelake.columnar.tcp.frontend import FrontEnd
 
 from . import made_captures as made

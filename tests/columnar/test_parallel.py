@@ -22,7 +22,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wirelake.columnar.read import parallel, workers
+from wirelake.columnar.read import parallel
+from wirelake.columnar.read import parallel as workers
 from wirelake.columnar.read.parallel import read_parallel, read_windows
 from wirelake.columnar.read.reader import TABLES, ReadOptions, read_batches, table_schema
 from wirelake.traffic import simulate

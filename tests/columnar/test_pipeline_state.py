@@ -16,7 +16,7 @@ from tests.columnar.steps import check_steps, split
 
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
-from wirelake.capture.tcp import synthesis as make
+from wirelake.capture.tcp import headers as make
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.tcp.frontend import FrontEnd

@@ -14,7 +14,7 @@ from tests.columnar.steps import check_steps
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapWriter
 from wirelake.capture.record.recorder import Recorder
-from wirelake.capture.tcp import synthesis as make
+from wirelake.capture.tcp import headers as make
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.read.reader import ReadOptions, read_batches

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.capture.format.output import sealed_files
+from wirelake.capture.format.writer import sealed_files
 from wirelake.cli.demo.hub import DemoHub, HubWatch, default_ports
 from wirelake.cli.demo.processes import ProcessTree
 from wirelake.cli.errors import CommandError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from wirelake.cli.demo.signals import Interrupts, Stopped
+from wirelake.cli.demo.processes import Interrupts, Stopped
 
 
 def send(number: int) -> None:

@@ -25,13 +25,12 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.cli.main import main
 from wirelake.client import AuthFailed, connect
 from wirelake.columnar.read.reader import ReadOptions, read_batches
-from wirelake.records.batches import message_rows
 from wirelake.records.calls import CallsEngine
 from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import Engine, tell
-from wirelake.records.rows import Fact, in_order
+from wirelake.records.rows import Fact, in_order, message_rows
 from wirelake.records.schema import schema
-from wirelake.tables import reading
+from wirelake.tables import log as reading
 from wirelake.tables.errors import LakeError
 from wirelake.tables.inputs import discover
 from wirelake.tables.query import open_lake

@@ -14,7 +14,7 @@ from wirelake.columnar.read.reader import ReadOptions, _events, open_pipeline
 from wirelake.columnar.read.reorder_buffer import ReorderBuffer
 from wirelake.records import Closed, ConnectionsEngine, Event, Fact, FaultRow, MessageRow, in_order
 from wirelake.records.connections import ConnectionRow
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.engine import Clients
 from wirelake.records.schema import schema
 

@@ -24,9 +24,9 @@ from wirelake.lake.engine import run
 from wirelake.lake.engine import tasks as planning
 from wirelake.lake.engine.settings import Settings
 from wirelake.lake.engine.step import Step
-from wirelake.records.cross_connection import CROSSING
-from wirelake.tables.entries import AddedFile
+from wirelake.records.deliveries import CROSSING
 from wirelake.tables.log import Log
+from wirelake.tables.snapshot import AddedFile
 
 __all__ = ["run_here", "unlike_engines_here"]
 

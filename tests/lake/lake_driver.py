@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from wirelake.cli.errors import CommandError
-from wirelake.cli.lake.spark import spark_failures
+from wirelake.cli.lake.run import spark_failures
 from wirelake.lake import session
 from wirelake.lake.engine import tasks as planning
 from wirelake.lake.engine.run import Outcome, run

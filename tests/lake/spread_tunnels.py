@@ -26,9 +26,8 @@ from wirelake.columnar.read.reader import ENGINES, ReadOptions, _events, open_pi
 from wirelake.columnar.read.reorder_buffer import ReorderBuffer
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
-from wirelake.records.batches import batch_from_rows
 from wirelake.records.engine import tell
-from wirelake.records.rows import Event, in_order
+from wirelake.records.rows import Event, batch_from_rows, in_order
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log
 

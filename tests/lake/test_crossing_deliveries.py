@@ -20,7 +20,7 @@ from wirelake.lake.engine.cross_connection import (
 )
 from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.records import DeliveriesEngine, Event, tell
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
 
 from .crossing_events import Rows, at_random, captured, folded, frame, in_any_order, rows_of

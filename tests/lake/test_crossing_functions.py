@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from wirelake.lake.spark.views import register_functions
+from wirelake.lake.spark.dataframes import register_functions
 from wirelake.records.schema import schema
-from wirelake.tables.values import var_text
+from wirelake.tables.parquet import var_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

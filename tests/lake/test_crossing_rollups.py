@@ -9,8 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wirelake.lake.engine import rollups
 from wirelake.lake.spark.dataframes import spark_schema
-from wirelake.records.latency_buckets import BUCKETS, bounds, bucket_of
-from wirelake.records.rollups import rollup
+from wirelake.records.rollups import BUCKETS, bounds, bucket_of, rollup
 from wirelake.records.schema import schema
 
 from .crossing_events import Rows, frame, in_any_order, rows_of

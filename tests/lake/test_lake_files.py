@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.capture.tcp.synthesis import ethernet, ipv4, tcp
-from wirelake.lake.datasource.files import FILE_SCHEMA, file_rows, first_ns, listings
+from wirelake.capture.tcp.headers import ethernet, ipv4, tcp
+from wirelake.lake.datasource.paths import FILE_SCHEMA, file_rows, first_ns, listings
 from wirelake.tables.inputs import Capture, discover
 
 HUGE = 1 << 42

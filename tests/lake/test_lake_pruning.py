@@ -16,9 +16,9 @@ from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake import WirelakeSource
 from wirelake.lake.datasource.options import parse
 from wirelake.lake.datasource.paths import captures as found_captures
-from wirelake.lake.datasource.pruning import Range, wanted
-from wirelake.lake.datasource.reading import ReadTask, plan, read_share
+from wirelake.lake.datasource.pushdown import Range, wanted
 from wirelake.lake.datasource.source import PushdownReader
+from wirelake.lake.datasource.stream import ReadTask, plan, read_share
 from wirelake.traffic import simulate
 
 FILES = 24

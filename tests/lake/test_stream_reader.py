@@ -12,9 +12,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from wirelake.columnar.read.reader import DERIVED, ReadOptions, read_batches
 from wirelake.lake import WirelakeSource
-from wirelake.lake.datasource.files import FILE_SCHEMA
 from wirelake.lake.datasource.options import OptionError, parse
-from wirelake.lake.datasource.paths import PathError
+from wirelake.lake.datasource.paths import FILE_SCHEMA, PathError
 from wirelake.lake.datasource.stream import CaptureStream
 
 NOW = 1_800_000_000 * 10**9

@@ -14,7 +14,7 @@ import pytest
 from wirelake.columnar.fold import tunnel_hash
 from wirelake.lake.engine import tunnels as tunnel_events
 from wirelake.lake.engine.tunnels import EventFiles
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.deliveries import CROSSING
 
 SCHEMA = CROSSING["_tunnel_events"]
 

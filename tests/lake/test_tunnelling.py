@@ -10,8 +10,8 @@ import pytest
 from tests.lake.spread_tunnels import SLOT_S, advanced, slots_of, step, unlike_engines_in_time
 
 from wirelake.lake.engine.tunnels import EVENTS, SHARES
-from wirelake.tables.entries import AddedFile
 from wirelake.tables.log import Log
+from wirelake.tables.snapshot import AddedFile
 
 SOAK = pytest.mark.soak
 _START_NS = 1_767_225_600_000_000_000

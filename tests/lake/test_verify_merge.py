@@ -11,9 +11,8 @@ import pytest
 
 from wirelake.lake.engine.settings import Settings
 from wirelake.lake.verify.merge import merge
-from wirelake.lake.verify.report import Difference, Report
-from wirelake.lake.verify.rows import LakeRows, differences
-from wirelake.lake.verify.selection import Selection
+from wirelake.lake.verify.replay import Selection
+from wirelake.lake.verify.rows import Difference, LakeRows, Report, differences
 from wirelake.records import Event, Fact, FaultRow, MessageRow, Opened
 from wirelake.records.schema import schema
 

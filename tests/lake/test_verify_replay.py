@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from wirelake.lake.engine.run import run
-from wirelake.lake.verify.report import Difference, Report
+from wirelake.lake.verify.rows import Difference, Report
 from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate

@@ -34,7 +34,7 @@ def test_unknown_names_name_the_known() -> None:
 
 
 def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring(monkeypatch, thermo="wirelake.cli.demo.tour:PROTOCOL")
+    bring(monkeypatch, thermo="wirelake.cli.demo.report:PROTOCOL")
     assert registry.find("thermo").frame.__name__ == "Reading"
     assert registry.names() == [*BUILT_IN, "thermo"]
 
@@ -43,8 +43,8 @@ def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     ("value", "words"),
     [
         ("no_such_module:PROTOCOL", "does not load: ModuleNotFoundError"),
-        ("wirelake.cli.demo.tour:NOTHING", "does not load: AttributeError"),
-        ("wirelake.cli.demo.tour:Reading", "is not a wirelake.wire.Protocol"),
+        ("wirelake.cli.demo.report:NOTHING", "does not load: AttributeError"),
+        ("wirelake.cli.demo.report:Reading", "is not a wirelake.wire.Protocol"),
         ("wirelake.protocols.comet.protocol:PROTOCOL", "calls itself 'comet'"),
     ],
 )
@@ -65,14 +65,14 @@ def test_a_declaration_without_a_meaning(monkeypatch: pytest.MonkeyPatch) -> Non
         some: Bits3
 
     odd = Protocol(name="odd", title="odd", frame=Odd)
-    monkeypatch.setattr("wirelake.cli.demo.tour.PROTOCOL", odd)
-    bring(monkeypatch, odd="wirelake.cli.demo.tour:PROTOCOL")
+    monkeypatch.setattr("wirelake.cli.demo.report.PROTOCOL", odd)
+    bring(monkeypatch, odd="wirelake.cli.demo.report:PROTOCOL")
     with pytest.raises(BrokenProtocolError, match=r"DeclarationError: .*3 bits"):
         registry.find("odd")
 
 
 def test_built_in_names_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring(monkeypatch, comet="wirelake.cli.demo.tour:PROTOCOL")
+    bring(monkeypatch, comet="wirelake.cli.demo.report:PROTOCOL")
     assert registry.find("comet").frame.__name__ == "Frame"
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.records.latency_buckets import BUCKETS, bounds, bucket_of
+from wirelake.records.rollups import BUCKETS, bounds, bucket_of
 
 MOST = (1 << 63) - 1
 

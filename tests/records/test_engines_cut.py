@@ -8,12 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.records.batches import batch_from_rows
 from wirelake.records.calls import CallsEngine
 from wirelake.records.connections import ConnectionsEngine
 from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import Engine, EngineLimits, tell
-from wirelake.records.rows import Event, Fact, Opened, in_order
+from wirelake.records.rows import Event, Fact, Opened, batch_from_rows, in_order
 from wirelake.records.schema import schema
 from wirelake.records.tunnels import TunnelsEngine, tunnel_connection
 

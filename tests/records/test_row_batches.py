@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols import registry
-from wirelake.records.batches import batch_from_rows, fault_rows
 from wirelake.records.calls import CallsEngine
 from wirelake.records.protocol_rules import rules_of
-from wirelake.records.rows import MessageRow, fields_of, rows_from_batch
+from wirelake.records.rows import (
+    MessageRow,
+    batch_from_rows,
+    fault_rows,
+    fields_of,
+    rows_from_batch,
+)
 from wirelake.records.schema import COMMON, schema
 
 from .scenes import answer, ask, run

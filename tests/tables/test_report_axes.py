@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.tables.report import axes
+from wirelake.tables.report import plots as axes
 
 SECOND = 1_000_000_000
 

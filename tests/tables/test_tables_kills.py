@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.tables.log import Log
-from wirelake.tables.reading import table
+from wirelake.tables.log import Log, table
 from wirelake.tables.writer import Writer
 
 from .killed_writer import main as write

@@ -14,13 +14,12 @@ from wirelake.protocols.esnp.layout import Var, VarType
 from wirelake.records.schema import schema
 from wirelake.records.structs import messages_schema
 from wirelake.tables.errors import LakeError
-from wirelake.tables.log import Log
+from wirelake.tables.log import Log, batches, conform
+from wirelake.tables.parquet import var_text
 from wirelake.tables.paths import PUBLIC_TABLES
 from wirelake.tables.query import open_lake, table
-from wirelake.tables.reading import batches, conform
-from wirelake.tables.values import var_text
 from wirelake.tables.writer import Writer
-from wirelake.wire.views._var_rows import to_var_rows
+from wirelake.wire.views._reader import to_var_rows
 from wirelake.wire.walk import dynamics
 
 from .made_lakes import SECOND, add_rows, call, capture, commit_calls

@@ -6,9 +6,8 @@ import threading
 from pathlib import Path
 
 from wirelake.tables.compact import compact_with
-from wirelake.tables.log import Log
+from wirelake.tables.log import Log, table
 from wirelake.tables.query import open_lake
-from wirelake.tables.reading import table
 from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call

@@ -11,12 +11,10 @@ import pytest
 
 from wirelake.records.schema import VERSION, schema
 from wirelake.tables.check import check
-from wirelake.tables.compact import compact, compact_with, groups
-from wirelake.tables.entries import iso_time
+from wirelake.tables.compact import compact, compact_with, expire, groups
 from wirelake.tables.errors import LakeError
-from wirelake.tables.expire import expire
-from wirelake.tables.log import Log
-from wirelake.tables.reading import table
+from wirelake.tables.log import Log, table
+from wirelake.tables.snapshot import iso_time
 from wirelake.tables.status import status
 from wirelake.tables.writer import Writer
 

@@ -13,9 +13,8 @@ import pytest
 
 from wirelake.tables import cleanup as sweeping
 from wirelake.tables.errors import LakeError
-from wirelake.tables.log import CHECKPOINT_EVERY, FORMAT, Log
+from wirelake.tables.log import CHECKPOINT_EVERY, FORMAT, Log, table
 from wirelake.tables.paths import Layout
-from wirelake.tables.reading import table
 from wirelake.tables.writer import Writer
 
 from .made_lakes import SECOND, Clock, add_rows, call, capture, commit_calls

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wirelake.capture.tcp.connections import Endpoint, connection_id
 from wirelake.records.tunnels import tunnel_connection
-from wirelake.traffic.packets import hosts
+from wirelake.traffic.packets import numbers as hosts
 
 COUNT = np.arange(4_000, dtype=np.uint64) * np.uint64(65_537)
 HOST = np.array([0, 0, 1, 7])

@@ -11,17 +11,15 @@ import pytest
 
 from wirelake.protocols.comet.layout import MessageList, Notification
 from wirelake.protocols.comet.sealing import ContentOpener
-from wirelake.protocols.magline.decryption import Opener
+from wirelake.protocols.magline.records import Opener
 from wirelake.protocols.magline.session import ServerSession
-from wirelake.traffic.packets.instances import instantiate
+from wirelake.traffic.packets.instances import Instances, instantiate
 from wirelake.traffic.packets.numbers import shown
-from wirelake.traffic.packets.packet_template import Instances
 from wirelake.traffic.packets.recorded import RecordedStyle
 from wirelake.traffic.packets.sniffed import SniffedStyle
 from wirelake.traffic.packets.writer import Style
-from wirelake.traffic.scenes.provider import Frame, built_in, scenarios, scenes_of
+from wirelake.traffic.scenes.provider import Frame, built_in, make, scenarios, scenes_of
 from wirelake.traffic.scenes.scene import EPOCH_NS, PERIOD_NS, S2C
-from wirelake.traffic.scenes.template import make
 
 COUNT = 4
 SCENARIOS = (*scenarios(built_in()), "link")

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.traffic.plan import STYLES, SimulateError, parse_size, plan
+from wirelake.traffic.plan import FILES, STYLES, Shard, SimulateError, parse_size, plan
 from wirelake.traffic.scenes.provider import built_in, scenario
-from wirelake.traffic.shard import FILES, Shard
 
 PROTOCOLS = built_in()
 

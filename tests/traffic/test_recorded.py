@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.traffic.packets.hosts import SERVER, address_text
-from wirelake.traffic.packets.instances import instantiate
-from wirelake.traffic.packets.packet_template import Instances
+from wirelake.traffic.packets.instances import Instances, instantiate
+from wirelake.traffic.packets.numbers import SERVER, address_text
 from wirelake.traffic.packets.recorded import RecordedStyle
 from wirelake.traffic.packets.writer import Edits, write_captures
-from wirelake.traffic.scenes.provider import built_in, scenarios
+from wirelake.traffic.scenes.provider import built_in, make, scenarios
 from wirelake.traffic.scenes.scene import EPOCH_NS
-from wirelake.traffic.scenes.template import make
 
 SERVER_TEXT = ".".join(map(str, SERVER))
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from wirelake.traffic.scenes.provider import Frame, MessageInfo
-from wirelake.traffic.scenes.template import Stream
-from wirelake.traffic.truth.streams import CapturedStream, CorruptFrame, StreamRead, read
+from wirelake.traffic.scenes.provider import Frame, MessageInfo, Stream
+from wirelake.traffic.truth.messages import CapturedStream, CorruptFrame, StreamRead, read
 
 SIZES = (10, 20, 30, 40)
 """Four frames, each in a packet of its own."""

@@ -8,9 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from wirelake.traffic.packets.numbers import encode
-from wirelake.traffic.scenes.provider import Frame, built_in, scenario, scenarios
+from wirelake.traffic.scenes.provider import (
+    Frame,
+    SceneTemplate,
+    built_in,
+    make,
+    scenario,
+    scenarios,
+)
 from wirelake.traffic.scenes.scene import C2S
-from wirelake.traffic.scenes.template import SceneTemplate, make
 
 SEEDS = range(10)
 SAID = {

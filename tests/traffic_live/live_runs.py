@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 from tests.hub_raw.hub_process import HubProcess, running_hub
 
-from wirelake.capture.format.output import sealed_files
+from wirelake.capture.format.writer import sealed_files
 from wirelake.columnar.read.reader import ReadOptions, read_batches, table_schema
 from wirelake.traffic.live import HubAddress, LiveSummary, simulate_live
 

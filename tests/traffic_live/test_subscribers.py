@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wirelake.traffic.live.journal import Journal
-from wirelake.traffic.live.subscribers import Subscriber, Topics
+from wirelake.traffic.live.population import Subscriber, Topics
 
 
 def test_the_publisher_first() -> None:

@@ -1,6 +1,6 @@
 """The reference pages on the configuration of a hub and on its error codes.
 
-Both are generated from the code: the structs of `hub/config.py` and `hub/limits.py` with their
+Both are generated from the code: the structs of `hub/config.py` and `hub/config.py` with their
 docstrings, and the table of `hub/errors.py`.
 """
 

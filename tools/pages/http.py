@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from prometheus_client.core import Metric
 
-from wirelake.hub.admin.app import make_app
+from wirelake.hub.admin.app import addresses, document, make_app
 from wirelake.hub.admin.metrics import HubCollector
-from wirelake.hub.admin.openapi import addresses, document
 from wirelake.hub.config import make_config
 from wirelake.hub.hub import Hub
 from wirelake.protocols import registry

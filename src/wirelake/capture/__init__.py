@@ -11,8 +11,8 @@ rows); `record` writes captures, `tools` works on whole files. This is the plain
 The names exported here need msgspec only (and zstandard for files in zstd).
 """
 
+from .format.constants import Limits
 from .format.items import Fact, FileFault, Packet, Secrets, Segment
-from .format.limits import Limits
 from .format.reader import read
 from .record.recorder import Recorder
 from .tcp.headers import segment

@@ -26,6 +26,6 @@ def unknown_name(
     kind: str, name: str, known: Iterable[str], ctx: click.Context | None = None
 ) -> click.UsageError:
     """Return the usage error for a name that is not among the known ones."""
-    from wirelake.wire.messages import unknown  # 0.1 s: only when there is something to report
+    from wirelake.wire.errors import unknown  # 0.1 s: only when there is something to report
 
     return click.UsageError(unknown(kind, name, known), ctx)

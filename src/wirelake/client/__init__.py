@@ -18,7 +18,8 @@ The client knows protocols by their bindings (`wirelake.protocols.binding`); onl
 protocol names it. It does not import the hub.
 """
 
-from .client import Client, connect
+from .client import Client, RpcPool, connect
+from .connection import Notification, Published, Result
 from .errors import (
     AuthFailed,
     BadCall,
@@ -29,9 +30,7 @@ from .errors import (
     Timeout,
     Unsupported,
 )
-from .pool import RpcPool
 from .settings import Settings
-from .values import Notification, Published, Result
 
 __all__ = [
     "AuthFailed",

@@ -30,9 +30,8 @@ from wirelake.protocols.comet.session import ClientSession, KeyExchanged, Notifi
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import WireError
 
-from .connection import ClientConnection
+from .connection import ClientConnection, Notification
 from .errors import AuthFailed, BadCall, CallFailed, ConnectionLost, Refused
-from .values import Notification
 
 __all__ = ["CometConnection"]
 

@@ -36,13 +36,113 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar, Final, Protocol, cast
 
+import msgspec
+
+from wirelake.protocols.hub_calls import AUTH, CALLS, content_fields, content_of
 from wirelake.protocols.sansio import Closed, Event, Failed, Session, SessionError
 
-from .errors import BadCall, ClientError, ConnectionLost, Timeout, Unsupported, session_error
+from .errors import (
+    AuthFailed,
+    BadCall,
+    CallFailed,
+    ClientError,
+    ConnectionLost,
+    Timeout,
+    Unsupported,
+    session_error,
+)
 from .settings import Settings
-from .values import Notification, Published, Result
 
-__all__ = ["ClientConnection", "Owner"]
+__all__ = [
+    "ClientConnection",
+    "Notification",
+    "NumberedConnection",
+    "Owner",
+    "Published",
+    "Result",
+    "body_of",
+    "json_arguments",
+    "notification_of",
+    "number_of",
+    "pushed",
+    "refusal_text",
+]
+
+
+# Values that a client returns: results of calls, notifications, results of publishes.
+
+
+class Result:
+    """The result of a call."""
+
+    __slots__ = ("_data", "_in_body", "body", "message", "traces")
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        data: dict[str, Any] | None = None,
+        *,
+        message: Any = None,
+        traces: tuple[str, ...] = (),
+    ):
+        self.body = body
+        """The bytes: a tny or magline body, the PAYLOAD rows of an ESNP message."""
+        self.message = message
+        """The decoded message, for what is not in body and data."""
+        self.traces = traces
+        """Trace reports of the call (ESNP, `trace=True`)."""
+        self._data = data
+        self._in_body = data is None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The values by name: DATA rows of ESNP, else the body as a JSON object; {} if it is
+        none."""
+        if self._data is None:
+            try:
+                decoded = msgspec.json.decode(self.body)
+            except msgspec.DecodeError:
+                decoded = None
+            self._data = decoded if isinstance(decoded, dict) else {}
+        return self._data
+
+    @property
+    def beside(self) -> bytes:
+        """The bytes beside the values: none, where the values were read from the body."""
+        return b"" if self._in_body and self.data else self.body
+
+    def __repr__(self) -> str:
+        return f"Result(data={self.data!r}, body={len(self.body)} bytes)"
+
+
+class Notification(msgspec.Struct, frozen=True, gc=False):
+    """A notification."""
+
+    id: str
+    """What to acknowledge."""
+    content: bytes
+    """What was published."""
+    ts_ms: int = 0
+    """When, in milliseconds since 1970."""
+    topic: str | None = None
+    """Its topic; None when it is for this client alone, and with comet, which does not send it."""
+    type: int = 0
+    """The publisher's own number."""
+
+    @property
+    def text(self) -> str:
+        """The content as text; bytes that are not valid UTF-8 are escaped."""
+        return self.content.decode("utf-8", "backslashreplace")
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """The result of a publish."""
+
+    id: str
+    """The notification's id."""
+    audience: int
+    """The number of clients that it is for."""
+
 
 _KEEPALIVE_S: Final = 60
 """TCP keepalive of idle connections, so that a dead peer is noticed."""
@@ -349,3 +449,112 @@ class ClientConnection(asyncio.Protocol, ABC):
         """Drop the connection."""
         if self._transport is not None:
             self._transport.abort()
+
+
+# JSON bodies of calls, refusals and pushed notifications (`wirelake.protocols.hub_calls`).
+
+
+def json_arguments(arguments: dict[str, Any]) -> bytes:
+    """The JSON body of a call of the hub."""
+    content = arguments.get("content")
+    if isinstance(content, bytes):
+        others = {key: value for key, value in arguments.items() if key != "content"}
+        arguments = {**others, **content_fields(content)}
+    return msgspec.json.encode(arguments)
+
+
+def body_of(arguments: Any) -> bytes:
+    """The body of a call: bytes unchanged, anything else as JSON."""
+    if arguments is None:
+        return b""
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        return bytes(arguments)
+    try:
+        return msgspec.json.encode(arguments)
+    except (TypeError, ValueError) as error:
+        raise BadCall(f"cannot be encoded as JSON: {error}") from error
+
+
+def refusal_text(body: bytes) -> str:
+    """The text of a refusal: `text` of the hub's JSON, or the body of other servers."""
+    try:
+        data = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        data = None
+    if isinstance(data, dict) and isinstance(data.get("text"), str):
+        return str(data["text"])
+    return body.decode("utf-8", "replace")
+
+
+def pushed(body: bytes) -> Notification | None:
+    """The notification in the JSON body of a push; None when it is invalid."""
+    try:
+        data = msgspec.json.decode(body)
+        return notification_of(data) if isinstance(data, dict) else None
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def notification_of(data: dict[str, Any]) -> Notification:
+    """The notification of decoded fields."""
+    return Notification(
+        id=str(data.get("id", "")),
+        content=content_of(data),
+        ts_ms=int(data.get("ts", 0)),
+        topic=data.get("topic"),
+        type=int(data.get("type", 0)),
+    )
+
+
+# What tny and magline clients have in common: calls by number, with JSON or any bytes as body.
+
+
+class NumberedConnection(ClientConnection):
+    """A connection of a protocol with service numbers."""
+
+    auth_code: int
+    """The code of a wrong id or token."""
+
+    @abstractmethod
+    def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
+        """Send a request; the future has its result."""
+
+    def start_call(
+        self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
+    ) -> asyncio.Future[Result]:
+        """Call a service by its number."""
+        if options:
+            raise Unsupported(f"{self.protocol} has no {next(iter(options))}")
+        return self.send_request(number_of(target), body_of(arguments), timeout_s)
+
+    async def hub_call(
+        self, name: str, arguments: dict[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Call the hub itself, in JSON."""
+        result = await self.send_request(CALLS[name].number, json_arguments(arguments), timeout_s)
+        return result.data
+
+    async def prove(self) -> None:
+        """Sign on, when there is an id."""
+        settings = self.settings
+        if settings.id is None:
+            return
+        who = {"id": settings.id, "token": settings.token}
+        try:
+            await self.hub_call(AUTH.name, who, settings.sign_on_timeout_s)
+        except CallFailed as error:
+            if error.code == self.auth_code:
+                raise AuthFailed(error.code, error.text or "wrong id or token") from error
+            raise
+
+
+def number_of(target: Any) -> int:
+    """The number of a target, as an int or as text such as 1002 or 0x1002."""
+    if isinstance(target, str):
+        try:
+            target = int(target, 0)
+        except ValueError:
+            target = None
+    if not isinstance(target, int) or target < 0:
+        raise BadCall("expected the number of a service, such as 1002 or 0x1002")
+    return target

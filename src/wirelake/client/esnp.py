@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Literal, cast
 
 from wirelake.protocols.esnp.address import address_to_pairs, parse_url
+from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.layout import Address, FlagType, Message, Payload, Row
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
@@ -22,16 +23,13 @@ from wirelake.protocols.esnp.session import (
     Requested,
     Traced,
 )
-from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import WireError
 
-from .connection import ClientConnection
+from .connection import ClientConnection, Result, notification_of
 from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
-from .json_bodies import notification_of
-from .values import Result
 
 __all__ = [
     "EsnpConnection",

@@ -16,8 +16,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from .connection import Notification
 from .errors import ClientError
-from .values import Notification
 
 __all__ = ["REMEMBERED", "Inbox"]
 

@@ -24,13 +24,10 @@ from wirelake.protocols.magline.session import (
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
-from .connection import ClientConnection
+from .connection import ClientConnection, NumberedConnection, Result, pushed
 from .errors import BadCall, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
 from .errors import Refused as NotLetIn
-from .json_bodies import pushed
-from .numbered import NumberedConnection
-from .values import Result
 
 __all__ = ["MaglineConnection"]
 

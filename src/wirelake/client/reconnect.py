@@ -11,11 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeVar
 
-from .connection import ClientConnection
+from .connection import ClientConnection, Notification
 from .dial import Backoff, dial
 from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
 from .settings import Settings
-from .values import Notification
 
 __all__ = ["ReconnectingClient"]
 

@@ -22,12 +22,9 @@ from wirelake.protocols.tny.session import (
     Requested,
 )
 
-from .connection import ClientConnection
+from .connection import ClientConnection, NumberedConnection, Result, pushed, refusal_text
 from .errors import AuthFailed, ClientError, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
-from .json_bodies import pushed, refusal_text
-from .numbered import NumberedConnection
-from .values import Result
 
 __all__ = ["TnyConnection"]
 

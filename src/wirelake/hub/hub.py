@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from .auth import Authority
-from .config import Config
-from .limits import ActiveLimits, Limits
+from .config import ActiveLimits, Config, Limits
 from .listeners import make_listeners
 from .net.context import HubContext
-from .net.deadline_scan import DeadlineScan
 from .net.listener import Listener
 from .net.outbox import Outbox
-from .net.table import ConnectionTable, TrackedConnection
+from .net.table import ConnectionTable, DeadlineScan, TrackedConnection
 from .observe.counters import Counters
 from .observe.tap import Tap
 from .pubsub.topics import Topics

@@ -13,14 +13,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from .latency_buckets import bounds, bucket_of
+__all__ = [
+    "BUCKETS",
+    "INPUTS",
+    "MINUTE_NS",
+    "OUTCOMES",
+    "TALKERS",
+    "bounds",
+    "bucket_of",
+    "minute_of",
+    "rollup",
+]
 
-__all__ = ["INPUTS", "MINUTE_NS", "OUTCOMES", "TALKERS", "minute_of", "rollup"]
+
+# Fixed latency buckets, so that counts can be added exactly.
+
+
+_MAX_INT64: Final = (1 << 63) - 1
+"""The largest latency that a column can hold."""
+
+
+def bucket_of(ns: int) -> int:
+    """Return the bucket number of a latency. Negative latencies are in bucket 0."""
+    n = min(max(ns, 0), _MAX_INT64)
+    if n < 8:
+        return n
+    doublings = n.bit_length() - 1
+    return 8 * (doublings - 2) + ((n >> (doublings - 3)) & 7)
+
+
+BUCKETS: Final = bucket_of(_MAX_INT64) + 1
+"""How many buckets there are."""
+
+
+def bounds(bucket: int) -> tuple[int, int]:
+    """Return the lower and upper bound of a bucket. The last one ends at the maximum int64."""
+    if not 0 <= bucket < BUCKETS:
+        raise ValueError(f"no bucket {bucket}; there are 0 to {BUCKETS - 1}")
+    if bucket < 8:
+        return bucket, bucket + 1
+    shift, eighth = bucket // 8 - 1, bucket % 8
+    return (8 + eighth) << shift, min((9 + eighth) << shift, _MAX_INT64)
+
 
 MINUTE_NS: Final = 60_000_000_000
 TALKERS: Final = 20
 """Connections of each minute in `talker_minutes`."""
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_MIN_INT64: Final = -(1 << 63)
 
 Row = Mapping[str, Any]
 Rows = Iterable[Row]
@@ -59,7 +98,7 @@ def minute_of(ts_ns: int | None) -> int | None:
     if ts_ns is None:
         return None
     found = ts_ns - ts_ns % MINUTE_NS
-    return found if found >= _LEAST else None
+    return found if found >= _MIN_INT64 else None
 
 
 def rollup(table: str, **inputs: Rows) -> list[dict[str, Any]]:
@@ -93,7 +132,7 @@ class _Counts:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for key, sums in self._found.items():
-            fitting = [each if _LEAST <= each <= _MOST else None for each in sums]
+            fitting = [each if _MIN_INT64 <= each <= _MAX_INT64 else None for each in sums]
             yield dict(zip((*self._keys, *self._sums), (*key, *fitting), strict=True))
 
 

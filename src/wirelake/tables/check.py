@@ -16,13 +16,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .entries import AddedFile, read_checkpoint, read_record
 from .errors import DamagedError, LakeError
-from .log import Log
+from .log import Log, batches
 from .parquet import stats
 from .paths import Layout
-from .reading import batches
-from .snapshot import Snapshot
+from .snapshot import AddedFile, Snapshot, read_checkpoint, read_record
 
 __all__ = ["Problem", "check"]
 

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from wirelake.capture.format.output import sync_folder
+from wirelake.capture.format.writer import sync_folder
 
-from .entries import Record, read_record, time_ns_of
 from .paths import Layout
-from .snapshot import Snapshot
+from .snapshot import Record, Snapshot, read_record, time_ns_of
 
 __all__ = [
     "KEPT_COMMITS",

@@ -24,13 +24,12 @@ from typing import Final
 
 import msgspec
 
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Section
-from wirelake.capture.format.limits import Limits
 from wirelake.capture.format.reader import elements, knows
 
-from .entries import Input
 from .errors import LakeError
-from .snapshot import Snapshot, Source
+from .snapshot import Input, Snapshot, Source
 
 __all__ = [
     "LATENESS_S",

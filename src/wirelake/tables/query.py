@@ -29,11 +29,10 @@ import pyarrow as pa
 
 from wirelake.records.schema import schema
 
-from .log import Log
+from .log import Log, files_at, table
+from .parquet import var_text
 from .paths import PUBLIC_TABLES
-from .reading import files_at, table
 from .snapshot import Snapshot
-from .values import var_text
 
 __all__ = ["literal", "open_lake", "read_parquet", "table"]
 

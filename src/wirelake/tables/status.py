@@ -11,11 +11,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from .entries import Record, time_ns_of
 from .inputs import LATENESS_S, SETTLE_S, admit, discover
 from .log import Log
 from .paths import is_public
-from .snapshot import Snapshot
+from .snapshot import Record, Snapshot, time_ns_of
 
 __all__ = ["SourceStatus", "Status", "TableStatus", "WaitingFile", "status"]
 

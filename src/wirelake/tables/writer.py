@@ -37,7 +37,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from wirelake.capture.format.output import sync_folder
+from wirelake.capture.format.writer import sync_folder
 from wirelake.records.schema import VERSION
 
 from .cleanup import (
@@ -49,13 +49,11 @@ from .cleanup import (
     record_of,
     sweep_removed,
 )
-from .entries import FORMAT, AddedFile, Input, Kind, Record, iso_time
 from .errors import LakeError
-from .lock import Lock
 from .log import CHECKPOINT_EVERY, Log
 from .parquet import stats
-from .paths import Layout, table_of
-from .snapshot import Snapshot
+from .paths import Layout, Lock, table_of
+from .snapshot import FORMAT, AddedFile, Input, Kind, Record, Snapshot, iso_time
 
 __all__ = ["Transaction", "Writer"]
 

@@ -27,8 +27,7 @@ from __future__ import annotations
 
 from .plan import STYLES, SimulateError, parse_size
 from .scenes.provider import built_in, names
-from .simulate import simulate
-from .summary import Summary, Target
+from .simulate import Summary, Target, simulate
 
 __all__ = [
     "STYLES",

@@ -14,9 +14,20 @@ A code is stable: tools, tables and peers may rely on it. `CODES` is the one lis
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["CODES", "DecodeError", "EncodeError", "NeedMore", "WireError"]
+__all__ = [
+    "CODES",
+    "DecodeError",
+    "EncodeError",
+    "NeedMore",
+    "WireError",
+    "invalid",
+    "missing_dependency",
+    "unknown",
+]
+
 
 CODES: Final[dict[str, str]] = {
     # -- reading and writing fields -------------------------------------------------------
@@ -129,3 +140,25 @@ class NeedMore(Exception):  # noqa: N818 - it is an answer, not an error
 
     def __str__(self) -> str:
         return f"need at least {self.need} more byte{'s' if self.need != 1 else ''}"
+
+
+# Error texts that several packages share, so that the same mistake reads the same everywhere.
+
+
+def unknown(kind: str, name: object, known: Iterable[object]) -> str:
+    """Return the text for a name that is not among the known ones."""
+    names = [str(each) for each in known]
+    if not names:
+        return f"unknown {kind} {name!r}; there are none"
+    expected = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+    return f"unknown {kind} {name!r}; expected {expected}"
+
+
+def invalid(kind: str, value: object, expected: str) -> str:
+    """Return the text for a value that cannot be parsed or is out of range."""
+    return f"invalid {kind} {value!r}; expected {expected}"
+
+
+def missing_dependency(name: str, extras: str) -> str:
+    """Return the text for a package that is not installed, with the extras that bring it."""
+    return f"missing optional dependency {name}: pip install 'wirelake[{extras}]'"

@@ -132,7 +132,7 @@ class Protocol:
         name = self.dialect(dialect)
         cache: dict[str, ModuleType] = self.__dict__.setdefault("_codecs", {})
         if name not in cache:
-            from .generate.load import load_codec
+            from .generate.dynamic import load_codec
 
             cache[name] = load_codec(self, name)
         return cache[name]

@@ -12,9 +12,8 @@ from tests.hub.admin.asking import asking
 from tests.hub.running import free_config, running
 from tools.pages.http import openapi
 
-from wirelake.hub.admin.app import make_app
+from wirelake.hub.admin.app import addresses, document, make_app
 from wirelake.hub.admin.endpoints import ENDPOINTS
-from wirelake.hub.admin.openapi import addresses, document
 from wirelake.hub.hub import Hub
 
 

@@ -18,7 +18,7 @@ from tests.hub.listeners_comet.phones import Phone
 from tests.hub.talking import dial
 
 from wirelake.capture.decode.reference import read_tables
-from wirelake.capture.format.output import sealed_files
+from wirelake.capture.format.writer import sealed_files
 from wirelake.protocols.comet.layout import AuthSuccess
 from wirelake.protocols.comet.session import ClientSession
 

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from wirelake.hub.listeners.comet import CometForm, message_of
-from wirelake.hub.pubsub.notifications import Notification
-from wirelake.hub.pubsub.numbering import id_of
+from wirelake.hub.pubsub.notifications import Notification, id_of
 from wirelake.protocols.comet.limits import Dialect
 from wirelake.protocols.comet.protocol import PROTOCOL
 

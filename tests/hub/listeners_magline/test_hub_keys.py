@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from wirelake.hub.auth import public_key_of, read_key, static_key
 from wirelake.hub.config import ConfigError
-from wirelake.hub.key_files import public_key_of, read_key, static_key
 
 THROW_AWAY = "0f" * 32
 

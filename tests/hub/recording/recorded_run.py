@@ -20,14 +20,14 @@ from tests.hub.listeners_magline.nodes import node
 from tests.hub.running import Running, running, until
 from tests.hub.talking import Talk, dial
 
-from wirelake.capture.format.output import sealed_files
+from wirelake.capture.format.writer import sealed_files
 from wirelake.hub.observe.live_decoder import LiveDecoder
 from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.comet.layout import GetMessageList, Heartbeat, ReportEnviron
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
-from wirelake.protocols.esnp.values import data_rows
+from wirelake.protocols.esnp.basic import data_rows
 from wirelake.protocols.sansio import Role
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import relay

@@ -17,7 +17,7 @@ from tests.hub.running import running, until
 from tests.hub.talking import dial
 
 from wirelake.capture.decode.reference import read_tables
-from wirelake.capture.format.output import sealed_files
+from wirelake.capture.format.writer import sealed_files
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.sansio import Role
 

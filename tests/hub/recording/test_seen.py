@@ -12,12 +12,12 @@ from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import backend, gateway, links_up, port_of
 from tests.hub.running import running, until
 
-from wirelake.hub.observe.masked_frames import signs_on
+from wirelake.hub.observe.recording import signs_on
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.comet import codec_seed as comet
 from wirelake.protocols.comet.layout import Auth
 from wirelake.protocols.registry import find
-from wirelake.wire.views.spans import trace
+from wirelake.wire.views._trace_layouts import trace
 
 
 def test_a_token_is_zeros_and_the_rest_is_as_it_was() -> None:

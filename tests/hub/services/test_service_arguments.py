@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from wirelake.hub.errors import HubError
-from wirelake.hub.rpc.arguments import Arguments, ServiceDefinitionError, read_arguments
+from wirelake.hub.rpc.call_types import Arguments, ServiceDefinitionError, read_arguments
 from wirelake.hub.rpc.services import Call
 
 CALL = Call("tny", None, b"raw")

@@ -19,9 +19,8 @@ from typing import Any
 import msgspec
 
 from wirelake.hub.auth import Authority
-from wirelake.hub.config import StoreSettings
+from wirelake.hub.config import ActiveLimits, Limits, StoreSettings
 from wirelake.hub.errors import HubError
-from wirelake.hub.limits import ActiveLimits, Limits
 from wirelake.hub.net.outbox import Outbox
 from wirelake.hub.observe.counters import Counters
 from wirelake.hub.observe.tap import Tap

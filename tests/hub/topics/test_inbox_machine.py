@@ -18,8 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from wirelake.hub.pubsub.notifications import Publication, Published
-from wirelake.hub.pubsub.numbering import number_of
+from wirelake.hub.pubsub.notifications import Publication, Published, number_of
 from wirelake.hub.store import add_client
 
 from .desk import Desk, Ear, desk

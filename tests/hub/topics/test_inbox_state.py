@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.hub.pubsub.inbox import MAX_SPANS, Inbox
+from wirelake.hub.pubsub.subscriptions import MAX_SPANS, Inbox
 
 
 def test_handing_in_order_moves_the_cursor_alone() -> None:

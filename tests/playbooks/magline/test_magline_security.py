@@ -36,11 +36,10 @@ from tests.playbooks.magline.peer import (
 from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, Playbook, rule
 
 from wirelake.protocols.magline.codec_seed import decode_frame
-from wirelake.protocols.magline.decryption import Opener
 from wirelake.protocols.magline.handshake import psk_key_id, server_key_id, x25519_public
 from wirelake.protocols.magline.layout import ErrorNumber, Pin, Pon, Reason
 from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
-from wirelake.protocols.magline.records import DIRECTION_BYTES_LIMIT, SEQ_LIMIT
+from wirelake.protocols.magline.records import DIRECTION_BYTES_LIMIT, SEQ_LIMIT, Opener
 from wirelake.protocols.magline.session import (
     ClientKey,
     ClientSession,

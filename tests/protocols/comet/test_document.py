@@ -10,7 +10,7 @@ from wirelake.protocols.comet import layout
 from wirelake.protocols.comet.arguments import check_arguments
 from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.wire.errors import DecodeError, EncodeError
-from wirelake.wire.generate.single import compile_layout
+from wirelake.wire.generate.module import compile_layout
 from wirelake.wire.model import Direction
 from wirelake.wire.types import I16, I32, I64, U8, Boolean, Layout, String16
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.comet.decryption import Opener
 from wirelake.protocols.comet.layout import MessageList, Notification, Ok
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET
-from wirelake.protocols.comet.sealing import ContentSealer, HipushContent
+from wirelake.protocols.comet.sealing import ContentSealer, HipushContent, Opener
 from wirelake.wire import DecodeError
 
 KEY = bytes(range(32))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols.esnp import message
-from wirelake.protocols.esnp import message_summary as summary
+from wirelake.protocols.esnp import message as summary
 from wirelake.protocols.esnp.layout import (
     Address,
     BrokenRow,
@@ -26,7 +26,7 @@ from wirelake.protocols.esnp.layout import (
     Var,
     Version,
 )
-from wirelake.protocols.esnp.message_summary import MessageSummary, modern, summarize
+from wirelake.protocols.esnp.message import MessageSummary, modern, summarize
 
 small = st.integers(-3, 9)
 rows: st.SearchStrategy[Any] = st.one_of(

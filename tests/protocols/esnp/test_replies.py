@@ -19,7 +19,7 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.message import reply
 from wirelake.protocols.esnp.protocol import PROTOCOL
-from wirelake.protocols.esnp.replies import reply_to
+from wirelake.protocols.esnp.requests import reply_to
 from wirelake.wire.views.strategy import messages
 
 EXTRA = (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from wirelake.protocols.magline.credentials import Chosen, ClientKey, ServerKeys
 from wirelake.protocols.magline.handshake import Mode, psk_key_id, server_key_id, x25519_public
+from wirelake.protocols.magline.resumption import Chosen, ClientKey, ServerKeys
 from wirelake.wire.errors import DecodeError, EncodeError
 
 OLD, NEW, PSK = (bytes([n]) * 32 for n in (1, 2, 3))

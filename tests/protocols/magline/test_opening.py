@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.magline.decryption import Opener
 from wirelake.protocols.magline.layout import Ack, Fin, Frame, Pin, Rep, Req
 from wirelake.protocols.magline.protocol import PROTOCOL
-from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
+from wirelake.protocols.magline.records import DirectionKeys, Opener, RecordCipher
 from wirelake.wire import DecodeError
 
 ENC, IV, MAC = bytes(range(32)), bytes(12), bytes(range(32, 64))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from wirelake.protocols.tny.calls import Calls, answered_id
 from wirelake.protocols.tny.layout import Message, Mode, OriginalMessageIdHeader, TracingHeader
-from wirelake.protocols.tny.message import encode_header
+from wirelake.protocols.tny.message import Calls, answered_id, encode_header
 
 
 def original(number: int) -> bytes:

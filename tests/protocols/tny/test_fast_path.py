@@ -8,15 +8,20 @@ from typing import Any
 import pytest
 
 from wirelake.protocols.sansio import Closed, Event, SessionError, Side
-from wirelake.protocols.tny.events import Pushed, Replied, Requested
-from wirelake.protocols.tny.fast_path import Answer, Deferred, FastHandler
+from wirelake.protocols.tny.fast_path import (
+    Answer,
+    Deferred,
+    FastHandler,
+    RequestTemplate,
+    learn_template,
+)
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import LAST_NUMBER, ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.packets import PLAIN
 from wirelake.protocols.tny.protocol import PROTOCOL
+from wirelake.protocols.tny.sender import Pushed, Replied, Requested
 from wirelake.protocols.tny.session import ClientSession, ServerSession
-from wirelake.protocols.tny.templates import RequestTemplate, learn_template
 from wirelake.protocols.tny.transform import TransformConfig
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.protocols.tny.decryption import Opener
 from wirelake.protocols.tny.layout import Envelope, Message, Packet, Ping
 from wirelake.protocols.tny.protocol import PROTOCOL
-from wirelake.protocols.tny.transform import PacketContext, TransformConfig
+from wirelake.protocols.tny.transform import Opener, PacketContext, TransformConfig
 from wirelake.wire import DecodeError
 
 KEYS = {"security_keys": ["one", "two"]}

@@ -16,7 +16,7 @@ from wirelake.protocols.comet import codec_seed
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET
 from wirelake.wire import Layout, Protocol
 from wirelake.wire.generate import module
-from wirelake.wire.generate.load import (
+from wirelake.wire.generate.dynamic import (
     cache_folder,
     load_codec,
     load_source,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wirelake.protocols.esnp.layout import AnyVar, Message, Var
 from wirelake.wire.declare import DeclarationError
 from wirelake.wire.errors import DecodeError, EncodeError
-from wirelake.wire.generate.single import compile_layout
+from wirelake.wire.generate.module import compile_layout
 from wirelake.wire.types import (
     U8,
     U16,

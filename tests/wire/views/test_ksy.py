@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.wire import Layout, Protocol
 from wirelake.wire.types import U8, Choice, LooseString16, Names, Secret, String8, Tag8
-from wirelake.wire.views._yaml import dump
-from wirelake.wire.views.ksy import identifier, kaitai
+from wirelake.wire.views.ksy import dump, identifier, kaitai
 
 ID = re.compile(r"[a-z][a-z0-9_]*")
 PRIMITIVE = re.compile(r"[us][1248](le|be)?|f[48](le|be)|b\d+(le)?|str|bool")

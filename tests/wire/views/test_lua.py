@@ -16,7 +16,7 @@ from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import CODES, Protocol
 from wirelake.wire import model as m
 from wirelake.wire.types import U8, Bytes8, Choice, Layout, Length16, Names, Secret, String8, Tag8
-from wirelake.wire.views._lua_text import (
+from wirelake.wire.views._lua_fields import (
     abbreviation,
     bytes_literal,
     comment,

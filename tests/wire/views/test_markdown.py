@@ -16,7 +16,7 @@ from wirelake.wire import CODES, Layout, Protocol
 from wirelake.wire import model as m
 from wirelake.wire.types import U8, U16, U32LE, Choice, Magic, Names, Secret, String8, Tag8
 from wirelake.wire.views import markdown
-from wirelake.wire.views._formatting import code, hexadecimal, literal, prose, table
+from wirelake.wire.views.describe import code, hexadecimal, literal, prose, table
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 PAGES = markdown.pages()

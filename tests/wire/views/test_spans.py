@@ -17,7 +17,7 @@ from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE
 from wirelake.protocols.tny.protocol import PROTOCOL as TNY
 from wirelake.protocols.tny.protocol import RELAY
 from wirelake.wire import DecodeError, NeedMore
-from wirelake.wire.views.spans import Span, trace
+from wirelake.wire.views._trace_layouts import Span, trace
 from wirelake.wire.views.strategy import messages
 
 VECTORS = Path(__file__).parents[2] / "vectors"

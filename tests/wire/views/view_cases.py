@@ -10,8 +10,8 @@ from view_sink import FIXED, PLAIN, SINK
 from wirelake.protocols.registry import BUILT_IN, find
 from wirelake.wire import DecodeError, NeedMore, Protocol
 from wirelake.wire.model import Direction
+from wirelake.wire.views._trace_layouts import Span, trace
 from wirelake.wire.views.json import to_json
-from wirelake.wire.views.spans import Span, trace
 
 
 class Case(NamedTuple):

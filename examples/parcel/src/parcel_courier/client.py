@@ -6,8 +6,7 @@ import asyncio
 from typing import Any, ClassVar
 
 from wirelake.client import AuthFailed, CallFailed, Notification, Result, Unsupported
-from wirelake.client.connection import ClientConnection
-from wirelake.client.json_bodies import body_of, json_arguments
+from wirelake.client.connection import ClientConnection, body_of, json_arguments
 from wirelake.protocols.sansio import Event, Role, SessionError
 
 from .layout import Answer, Ask, Hello, Notice, Ping, Pong, Status, Welcome

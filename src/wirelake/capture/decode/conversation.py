@@ -15,12 +15,10 @@ from wirelake.wire.protocol import Protocol
 from ..format.items import Direction, Segment
 from ..tcp.assembly import Conflict, Data, Event, Gap, StreamAssembler
 from ..tcp.connections import Connection
-from .coverage import StreamCoverage
-from .decryption import Openings
-from .keys import KeyRing
+from .decryption import KeyRing, Openings
 from .messages import MessageRows
 from .protocol_selector import KnownProtocol, ProtocolChooser, Sniffer
-from .streams import Fault, Frame, FrameReader, Read, conflict_fault, frame_fault
+from .streams import Fault, Frame, FrameReader, Read, StreamCoverage, conflict_fault, frame_fault
 
 __all__ = ["WAITING_LIMIT", "ConnectionDecoder", "Context", "TableRow"]
 

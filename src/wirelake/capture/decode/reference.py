@@ -21,14 +21,14 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from ..format.constants import FAULT_BYTES, Limits
 from ..format.items import Fact, FileFault, Item, Packet, Secrets, Segment
-from ..format.limits import FAULT_BYTES, Limits
 from ..format.reader import read
 from ..tcp.connections import LIMIT, Assigned, Connection, ConnectionTable
 from ..tcp.headers import segment
 from .conversation import ConnectionDecoder, Context, TableRow
+from .decryption import KeyRing
 from .events import Lifecycle
-from .keys import KeyRing
 from .messages import MessageRows
 from .protocol_selector import ProtocolChooser, RecordedProtocols
 

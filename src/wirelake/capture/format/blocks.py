@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from . import constants as f
+from .constants import FAULT_BYTES, Limits
 from .items import Direction, Element, Fact, FileFault, Interface, Order, Packet, Secrets, Section
-from .limits import FAULT_BYTES, Limits
 
 __all__ = ["Reader", "options"]
 

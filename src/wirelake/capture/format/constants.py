@@ -21,6 +21,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+import msgspec
+
 __all__ = [
     "BLOCK_CUSTOM",
     "BLOCK_EPB",
@@ -31,6 +33,7 @@ __all__ = [
     "BLOCK_SPB",
     "BYTE_ORDER_MAGIC",
     "FACT_MAGIC",
+    "FAULT_BYTES",
     "LINK_COOKED",
     "LINK_COOKED2",
     "LINK_ETHERNET",
@@ -61,8 +64,10 @@ __all__ = [
     "PEN",
     "RECORDED_OPTIONS",
     "SECRETS_TYPE",
+    "Limits",
     "pad4",
 ]
+
 
 # -- pcap ----------------------------------------------------------------------------------------
 
@@ -150,3 +155,26 @@ PACKET_LIMIT: Final = 65_536 - 512
 def pad4(size: int) -> int:
     """A size, rounded up to a multiple of four."""
     return (size + 3) & ~3
+
+
+# How much a reader of captures takes at most, each bound with its reason.
+
+
+FAULT_BYTES: Final = 256
+"""How many of the bytes that would not read are kept with a fault: enough to see what they are."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of reading one file."""
+
+    block_bytes: int = 16 << 20
+    """A longer block or record is taken for a wrong length: no packet is that long, and the
+    buffer need never be longer."""
+    interfaces: int = 65_536
+    """Most interfaces of one section: they are all remembered."""
+    bomb_free_bytes: int = 64 << 20
+    """So much may come out of a compressed file whatever its size: zeros compress well."""
+    bomb_ratio: int = 1_000
+    """Beyond that, so many bytes may come out for each one that the compressed file has."""
+    chunk_bytes: int = 1 << 18
+    """How much is read at a time."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from .limits import Limits
+from .constants import Limits
 
 __all__ = ["Ending", "Feed", "open_feed"]
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from .constants import FAULT_BYTES
 from .files import Feed
-from .limits import FAULT_BYTES
 
 __all__ = [
     "Direction",

@@ -10,16 +10,273 @@ nothing is raised but OSError, when a file cannot be opened or read. The rules a
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+import struct
+import sys
+from array import array
 from collections.abc import Callable, Iterator
+from typing import Final
 
+from .blocks import Reader
+from .constants import (
+    BLOCK_SHB,
+    BYTE_ORDER_MAGIC,
+    FAULT_BYTES,
+    PCAP_HEADER_SIZE,
+    PCAP_MAGIC_MICRO,
+    PCAP_MAGIC_NANO,
+    PCAP_RECORD_SIZE,
+    Limits,
+)
 from .files import Feed, open_feed
-from .items import Element, Fact, FileFault, Item, Packet, Secrets
-from .limits import FAULT_BYTES, Limits
-from .pcap import MAGICS, read_pcap
-from .pcapng import BEGINS, read_pcapng, section_order
+from .items import (
+    Element,
+    Fact,
+    FileFault,
+    Interface,
+    Item,
+    Order,
+    Packet,
+    Secrets,
+    Section,
+    cut_off,
+    fault_up_to,
+)
 
-__all__ = ["elements", "knows", "read", "read_bytes"]
+__all__ = [
+    "BEGINS",
+    "MAGICS",
+    "elements",
+    "knows",
+    "read",
+    "read_bytes",
+    "read_pcap",
+    "read_pcapng",
+    "section_order",
+]
+
+
+# Reads pcap: a header, then records. Both byte orders, microseconds and nanoseconds.
+
+
+MAGICS: Final[dict[bytes, tuple[Order, int]]] = {
+    PCAP_MAGIC_MICRO.to_bytes(4, "little"): ("little", 1_000_000),
+    PCAP_MAGIC_MICRO.to_bytes(4, "big"): ("big", 1_000_000),
+    PCAP_MAGIC_NANO.to_bytes(4, "little"): ("little", 1_000_000_000),
+    PCAP_MAGIC_NANO.to_bytes(4, "big"): ("big", 1_000_000_000),
+}
+"""How a file begins, and what that says: byte order, and parts of a second."""
+
+_LINK_MASK: Final = 0x03FF_FFFF
+"""The bits above say how long the checksum at the end of each packet is."""
+
+
+def read_pcap(feed: Feed, limits: Limits) -> Iterator[Element]:
+    """All that is in a file which begins with one of `MAGICS`."""
+    order, per_s = MAGICS[feed.take(0, 4)]
+    if not feed.has(0, PCAP_HEADER_SIZE):
+        yield cut_off(feed, 0)
+        return
+    snap_length, link = struct.unpack_from(_sign(order) + "II", feed.buffer, 16)
+    interface = Interface(0, 0, link & _LINK_MASK, snap_length, per_s)
+    yield Section(0, "pcap", order)
+    yield interface
+    yield from _records(feed, interface, struct.Struct(_sign(order) + "IIII"), limits)
+
+
+def _sign(order: str) -> str:
+    return "<" if order == "little" else ">"
+
+
+def _records(
+    feed: Feed, interface: Interface, head: struct.Struct, limits: Limits
+) -> Iterator[Element]:
+    pos = PCAP_HEADER_SIZE
+    scale = 1_000_000_000 // interface.ticks_per_s
+    while feed.has(pos, PCAP_RECORD_SIZE):
+        seconds, parts, captured, original = head.unpack_from(feed.buffer, pos - feed.base)
+        if captured > limits.block_bytes:
+            start, first = pos, feed.take(pos, 256)
+            pos = _next_chain(feed, pos + 1, interface, head, limits)
+            yield fault_up_to(pos, start, first, f"a record of {captured} bytes")
+            continue
+        data_at = pos + PCAP_RECORD_SIZE
+        if not feed.has(data_at, captured):
+            break
+        ts_ns = seconds * 1_000_000_000 + parts * scale
+        data = feed.take(data_at, captured)
+        yield Packet(ts_ns, pos, data_at, data, original, 0, interface.link)
+        pos = data_at + captured
+        feed.release(pos)
+    if feed.known_end() > pos or feed.ending:
+        yield cut_off(feed, pos)
+
+
+def _next_chain(
+    feed: Feed, pos: int, interface: Interface, head: struct.Struct, limits: Limits
+) -> int:
+    """The next place from `pos` where two plausible records begin, or the end of the file."""
+    likely = _likely(head, limits)
+    while feed.has(pos, PCAP_RECORD_SIZE):
+        window, end = feed.buffer, feed.known_end()
+        for match in likely.finditer(window, pos - feed.base):
+            place = feed.base + match.start()
+            if _plausible_chain(feed, place, interface, head, limits):
+                return place
+            if feed.buffer is not window:
+                pos = place + 1
+                break
+        else:
+            pos = end - PCAP_RECORD_SIZE + 1
+        feed.release(pos)
+    return feed.known_end()
+
+
+def _likely(head: struct.Struct, limits: Limits) -> re.Pattern[bytes]:
+    """Finds the places where the high bytes of both lengths may be right: few of all places."""
+    high = b"[\\x00-\\x%02x]" % min(limits.block_bytes >> 24, 255)
+    if head.format.startswith("<"):
+        return re.compile(b"(?s)(?=.{11}" + high + b".{3}" + high + b")")
+    return re.compile(b"(?s)(?=.{8}" + high + b".{3}" + high + b".{3})")
+
+
+def _plausible_chain(
+    feed: Feed, pos: int, interface: Interface, head: struct.Struct, limits: Limits
+) -> bool:
+    for _ in range(2):
+        if not feed.has(pos, PCAP_RECORD_SIZE):
+            return False
+        _, parts, captured, original = head.unpack_from(feed.buffer, pos - feed.base)
+        if parts >= interface.ticks_per_s:
+            return False
+        if not 0 < captured <= original <= limits.block_bytes:
+            return False
+        pos += PCAP_RECORD_SIZE + captured
+        if not feed.has(pos, 0):
+            return False
+    return True
+
+
+# Reads pcapng: sections of blocks. What the blocks say is in `blocks.py`.
+
+
+BEGINS: Final = BLOCK_SHB.to_bytes(4, "big")
+"""The type of a section header, in either byte order."""
+
+_SMALLEST: Final = 12
+_ORDERS: Final[dict[bytes, Order]] = {
+    BYTE_ORDER_MAGIC.to_bytes(4, "little"): "little",
+    BYTE_ORDER_MAGIC.to_bytes(4, "big"): "big",
+}
+_WORDS: Final = {"little": struct.Struct("<II"), "big": struct.Struct(">II")}
+
+
+def section_order(head: bytes) -> Order | None:
+    """The byte order of a section whose first twelve bytes these are; None when it has none."""
+    return _ORDERS.get(head[8:12])
+
+
+def read_pcapng(feed: Feed, limits: Limits) -> Iterator[Element]:
+    """All that is in a file which begins with a section header in a known byte order."""
+    reader = Reader(section_order(feed.take(0, 12)) or "little", limits)
+    pos = 0
+    while feed.has(pos, _SMALLEST):
+        length, wrong = _length(feed, pos, reader.order, limits)
+        if not wrong and not feed.has(pos, length):
+            break
+        wrong = wrong or _contradicted(feed, pos, length, reader.order)
+        if wrong:
+            start, first = pos, feed.take(pos, FAULT_BYTES)
+            pos = _next_block_chain(feed, pos + 4, reader.order, limits)
+            yield fault_up_to(pos, start, first, wrong)
+            continue
+        begin = pos - feed.base
+        element = reader.block(feed.buffer, begin, begin + length, pos)
+        if element is not None:
+            yield element
+        pos += length
+        feed.release(pos)
+    if feed.known_end() > pos or feed.ending:
+        yield cut_off(feed, pos)
+
+
+def _order_at(feed: Feed, pos: int, order: Order) -> Order | None:
+    """The byte order of a block: its section's, unless it begins one."""
+    begin = pos - feed.base
+    if feed.buffer[begin : begin + 4] == BEGINS:
+        return section_order(feed.buffer[begin : begin + 12])
+    return order
+
+
+def _length(feed: Feed, pos: int, order: Order, limits: Limits) -> tuple[int, str]:
+    """The length of a block, and what is wrong with it, if anything is."""
+    own = _order_at(feed, pos, order)
+    if own is None:
+        return 0, "a section without a byte order"
+    _, length = _WORDS[own].unpack_from(feed.buffer, pos - feed.base)
+    if length < _SMALLEST or length % 4 or length > limits.block_bytes:
+        return length, f"a block of {length} bytes"
+    return length, ""
+
+
+def _contradicted(feed: Feed, pos: int, length: int, order: Order) -> str:
+    """What is wrong with the copy of the length at the end of a block, if anything is."""
+    own = _order_at(feed, pos, order) or order
+    begin, end = pos - feed.base, pos + length - feed.base
+    if feed.buffer[begin + 4 : begin + 8] == feed.buffer[end - 4 : end]:
+        return ""
+    other = int.from_bytes(feed.buffer[end - 4 : end], own)
+    return f"a block of {length} bytes in front, of {other} at its end"
+
+
+def _next_block_chain(feed: Feed, pos: int, order: Order, limits: Limits) -> int:
+    """The next place from `pos`, at each fourth byte, where two plausible blocks begin, or the
+    end of the file."""
+    while feed.has(pos, _SMALLEST):
+        window, end = feed.buffer, feed.known_end()
+        for place in _likely_blocks(window, pos - feed.base, order, limits):
+            at = feed.base + place
+            if _plausible_block_chain(feed, at, order, limits):
+                return at
+            if feed.buffer is not window:
+                pos = at + 4
+                break
+        else:
+            pos += (end - pos - _SMALLEST) // 4 * 4 + 4
+        feed.release(pos)
+    feed.exhaust()
+    return feed.known_end()
+
+
+def _likely_blocks(window: bytes, begin: int, order: Order, limits: Limits) -> Iterator[int]:
+    """Places in a window where a block may begin: where a length could stand that is not yet
+    contradicted, or a section."""
+    count = (len(window) - begin) // 4
+    words = array("I", window[begin : begin + 4 * count])
+    if order != sys.byteorder:
+        words.byteswap()
+    for index, (kind, length) in enumerate(itertools.pairwise(words[:-1])):
+        if kind == BLOCK_SHB:  # whose length may be in the other byte order
+            yield begin + 4 * index
+        elif _SMALLEST <= length <= limits.block_bytes and length % 4 == 0:
+            last = index + length // 4 - 1
+            if last >= count or words[last] == length:
+                yield begin + 4 * index
+
+
+def _plausible_block_chain(feed: Feed, pos: int, order: Order, limits: Limits) -> bool:
+    for _ in range(2):
+        if not feed.has(pos, _SMALLEST):
+            return False
+        order = _order_at(feed, pos, order) or order
+        length, wrong = _length(feed, pos, order, limits)
+        if wrong or not feed.has(pos, length) or _contradicted(feed, pos, length, order):
+            return False
+        pos += length
+    return True
+
 
 _ITEMS = (Packet, Fact, Secrets, FileFault)
 _DEFAULT = Limits()

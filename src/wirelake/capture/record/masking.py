@@ -15,7 +15,7 @@ from wirelake.records.message import Describer
 from wirelake.wire import model as m
 from wirelake.wire.model import Direction
 from wirelake.wire.protocol import Protocol
-from wirelake.wire.views.spans import Span, trace
+from wirelake.wire.views._trace_layouts import Span, trace
 from wirelake.wire.walk import reachable
 
 __all__ = ["Masker"]

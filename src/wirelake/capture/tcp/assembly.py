@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..format.limits import FAULT_BYTES
+from ..format.constants import FAULT_BYTES
 
 __all__ = [
     "FIN",

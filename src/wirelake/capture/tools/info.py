@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from ..decode.protocol_selector import default_ports
+from ..format.constants import Limits
 from ..format.items import Element, Fact, FileFault, Interface, Packet, Secrets, Section, Segment
-from ..format.limits import Limits
 from ..format.reader import elements
 from ..tcp.connections import Connection, ConnectionTable
 from ..tcp.headers import segment

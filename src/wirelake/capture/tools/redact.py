@@ -28,13 +28,13 @@ import msgspec
 from wirelake.wire.protocol import Protocol
 
 from ..decode.conversation import ConnectionDecoder, Context, TableRow
-from ..decode.decryption import Opened
-from ..decode.keys import KeyRing
+from ..decode.decryption import KeyRing, Opened
 from ..decode.messages import MessageRows
 from ..decode.protocol_selector import ProtocolChooser, RecordedProtocols
 from ..decode.streams import Frame
 from ..format import constants as f
 from ..format.blocks import options
+from ..format.constants import Limits
 from ..format.files import Feed, open_feed
 from ..format.items import (
     Direction,
@@ -48,7 +48,6 @@ from ..format.items import (
     Section,
     Segment,
 )
-from ..format.limits import Limits
 from ..format.reader import elements
 from ..format.writer import fact_text
 from ..record.masking import Masker

@@ -12,13 +12,11 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from ..format.constants import Limits
 from ..format.files import Feed, open_feed
 from ..format.items import FileFault, Packet
-from ..format.limits import Limits
-from ..format.output import OPEN_SUFFIX, SUFFIX, sync_folder
-from ..format.pcapng import BEGINS, section_order
-from ..format.reader import elements
-from ..format.writer import PcapngWriter
+from ..format.reader import BEGINS, elements, section_order
+from ..format.writer import OPEN_SUFFIX, SUFFIX, PcapngWriter, sync_folder
 
 __all__ = ["Repair", "repair", "repaired_name"]
 

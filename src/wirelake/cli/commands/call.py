@@ -53,7 +53,7 @@ def command(
     **connection: Any,
 ) -> None:
     """Call a service and print the response."""
-    from wirelake.client.address import parse_where
+    from wirelake.client.settings import parse_where
 
     pairs = name_value_pairs("argument", arguments)
     values = {name: typed_value(text) for name, text in pairs.items()}

@@ -10,8 +10,7 @@ import click
 
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT
-from ..options.reading import Reading, captures, protocol_options
+from ..options.common import CONTEXT, Reading, captures, protocol_options
 from ..output.text import counted, json_line, printable, time_text
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import click
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT
-from ..options.reading import Reading, captures, reading_options
+from ..options.common import CONTEXT, Reading, captures, reading_options
 from ..output.text import counted, printable, time_text
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def command(
         raise click.UsageError(
             f"invalid connection {connection!r}; expected a number from column `connection`"
         )
-    from ..output.values import json_text
+    from ..output.tree import json_text
 
     number = int(connection)
     view = ConversationView(number, fields=fields, as_hex=as_hex)
@@ -101,8 +100,8 @@ def connection_events(
     files: list[str], connection: int, reading: Reading
 ) -> Iterator[ConnectionEvent]:
     """Yield everything about a connection, in order."""
+    from wirelake.columnar.read.parallel import open_windows
     from wirelake.columnar.read.reader import ReadOptions
-    from wirelake.columnar.read.workers import open_windows
 
     options = ReadOptions(
         table="connections",  # its sources are all the sources that mention a connection
@@ -164,7 +163,7 @@ def _window_events(
 
     from wirelake.records.rows import Closed, Opened
 
-    from ..output.values import rows_of
+    from ..output.tree import rows_of
 
     kinds: dict[type, str] = {Opened: "opened", Closed: "closed"}
     order.waiting = {}
@@ -254,7 +253,7 @@ class ConversationView:
                 self._closed = True
                 yield self._line(ts_ns, "─", _close_text(event))
             case _:
-                from ..output.values import json_text
+                from ..output.tree import json_text
 
                 data = json_text(event["data"])
                 yield self._line(ts_ns, "·", f"fact {printable(event['kind'])} {data}")
@@ -287,7 +286,7 @@ class ConversationView:
         yield f"starting {time_text(event['ts_ns'])} UTC"
 
     def _message(self, row: dict[str, Any]) -> Iterator[str]:
-        from ..output.values import json_text
+        from ..output.tree import json_text
 
         way = row["direction"]
         if row["connection"] == self._connection:  # else a message of the link about its tunnel

@@ -51,7 +51,7 @@ class _HubGroup(click.Group):
             name = error.name or ""
             if not name or name.startswith("wirelake"):
                 raise
-            from wirelake.wire.messages import missing_dependency
+            from wirelake.wire.errors import missing_dependency
 
             raise CommandError(missing_dependency(name, _EXTRAS), BAD_USAGE) from error
 

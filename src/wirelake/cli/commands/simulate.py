@@ -13,8 +13,7 @@ import click
 from ..errors import BAD_DATA, BAD_USAGE, CommandError
 from ..main import COMMANDS
 from ..options.common import CONTEXT
-from ..output.progress import byte_progress, second_progress
-from ..output.text import json_line
+from ..output.text import byte_progress, json_line, second_progress
 
 if TYPE_CHECKING:
     from wirelake.traffic import Summary

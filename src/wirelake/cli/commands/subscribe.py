@@ -80,7 +80,7 @@ def _has_inbox(url: str) -> bool:
     An invalid URL is reported later, when it is dialled.
     """
     from wirelake.client import BadCall
-    from wirelake.client.address import parse_where
+    from wirelake.client.settings import parse_where
     from wirelake.protocols import registry
 
     try:

@@ -295,7 +295,7 @@ def _styled(text: str, style: str) -> str:
 def _bytes_lines(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the bytes of each field."""
     from wirelake.protocols.registry import RegistryError, find
-    from wirelake.wire.views.spans import trace
+    from wirelake.wire.views._trace_layouts import trace
 
     from ..output.tree import tree_lines
 

@@ -22,7 +22,7 @@ from ..output.text import counted, json_line
 if TYPE_CHECKING:
     from wirelake.wire.model import Direction
     from wirelake.wire.protocol import Protocol
-    from wirelake.wire.views.spans import Span
+    from wirelake.wire.views._trace_layouts import Span
 
     from .messages import DecodedMessage
 
@@ -70,8 +70,7 @@ def command(
     reveal: bool,
 ) -> int:
     """Decode every message of the input; exit 1 if one of them is invalid."""
-    from .messages import messages_in
-    from .sealed_parts import find_opener
+    from .messages import find_opener, messages_in
 
     chosen = find_protocol(protocol)
     if revision is not None and revision not in chosen.revisions:
@@ -118,7 +117,7 @@ class _Json:
         """Yield the line of a message."""
         from wirelake.wire.views.json import to_json
 
-        from .sealed_parts import opened_json
+        from .messages import opened_json
 
         if decoded.error is not None:
             return
@@ -148,10 +147,10 @@ class _Tree:
 
     def lines(self, decoded: DecodedMessage, data: bytes, opened: dict[str, Any]) -> Iterator[str]:
         """Yield the lines of a message, as far as it can be decoded."""
-        from wirelake.wire.views.spans import trace
+        from wirelake.wire.views._trace_layouts import trace
 
         from ..output.tree import tree_lines
-        from .sealed_parts import opened_json
+        from .messages import opened_json
 
         stages = {name: value for name, value in opened.items() if isinstance(value, bytes)}
         root = trace(self.layout, data, decoded.start, direction=self.direction, stages=stages)

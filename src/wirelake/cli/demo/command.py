@@ -86,7 +86,7 @@ def command(
 ) -> int:
     """Run the demo; return the exit code."""
     if tour:
-        from .tour import tour as lines
+        from .report import tour as lines
 
         for line in lines():
             click.echo(line)
@@ -98,8 +98,8 @@ def command(
 
 
 def _run(options: Options, as_json: bool) -> int:
+    from .processes import Stopped
     from .run import run_demo
-    from .signals import Stopped
 
     try:
         run_demo(

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CommandError
-from ..lake.run import STEP_TEXTS
-from ..lake.spark import reason, spark_failures
+from ..lake.run import STEP_TEXTS, reason, spark_failures
 
 if TYPE_CHECKING:
     from wirelake.lake.engine.run import Committed
@@ -77,7 +76,7 @@ class FollowingLake:
     @property
     def has_all(self) -> bool:
         """Whether it has all complete recordings."""
-        from wirelake.capture.format.output import sealed_files
+        from wirelake.capture.format.writer import sealed_files
 
         return {each.name for each in sealed_files(self._recordings)} <= self._taken
 
@@ -139,7 +138,7 @@ class FollowingLake:
 
     def _warm_up(self, spark: SparkSession) -> None:
         """Read a tiny capture, which starts the workers before the first recording."""
-        from wirelake.lake.spark.warm import sample_protocol, small_captures
+        from wirelake.lake.spark.session import sample_protocol, small_captures
 
         folder = self._scratch / "warm-up"
         folder.mkdir()

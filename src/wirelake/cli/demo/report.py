@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shlex
 import shutil
 import sys
+import textwrap
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple
 
 import click
 
+from wirelake.wire import Protocol
+from wirelake.wire.errors import DecodeError
+from wirelake.wire.types import I16, U8, Layout, Length16, Magic, String8
+
 from ..errors import CommandError
+from ..options.common import find_protocol
 
 if TYPE_CHECKING:
     from wirelake.tables.report.report import Report
+    from wirelake.wire.model import Direction
 
     from .run import Kept
 
 __all__ = [
+    "PROTOCOL",
+    "SAMPLES",
     "Findings",
+    "Reading",
     "commands",
     "find",
     "kept_text",
     "next_text",
     "print_findings",
     "program",
+    "tour",
     "write_page",
 ]
+
 
 _SHEETS: Final = ("protocols", "targets", "topics", "connections", "errors", "faults", "coverage")
 """Parts of the report that are printed; the HTML page has all of them."""
@@ -102,7 +118,7 @@ def print_findings(found: Findings) -> None:
     """Print the report and the result of the comparison."""
     from wirelake.tables.report.sheets import sheets, tiles
 
-    from ..output.table import print_table
+    from ..output.tree import print_table
 
     figures = [text if what == "bytes" else f"{text} {what}" for what, text in tiles(found.report)]
     click.echo(", ".join(figures))
@@ -182,3 +198,128 @@ def program() -> str:
     if beside.exists():
         return shlex.quote(str(beside))
     return f"{shlex.quote(sys.executable)} -m wirelake.cli"
+
+
+# `wirelake demo --tour`: sample messages, without a hub.
+
+
+class Sample(NamedTuple):
+    """A message to show."""
+
+    protocol: str
+    direction: Direction | None
+    title: str
+    data: bytes
+    broken: bool
+    """Whether it does not decode."""
+
+
+def _load_samples() -> tuple[Sample, ...]:
+    text = (resources.files(__package__ or "") / "samples.toml").read_text(encoding="utf-8")
+    return tuple(
+        Sample(
+            each["protocol"],
+            each.get("direction"),
+            each["title"],
+            bytes.fromhex(each["hex"]),
+            each.get("broken", False),
+        )
+        for each in tomllib.loads(text)["sample"]
+    )
+
+
+SAMPLES = _load_samples()
+"""Messages of every built-in protocol."""
+
+
+# -- a custom protocol -----------------------------------------------------------------------
+
+
+class Reading(Layout):
+    """A report of a thermometer."""
+
+    mark: ClassVar[Annotated[bytes, Magic(b"TH")]]
+    """First bytes of a frame."""
+    length: ClassVar[Length16]
+    """Number of bytes that follow."""
+    station: String8
+    """Location of the thermometer."""
+    celsius: I16
+    """Tenths of a degree."""
+    battery: U8 = 100
+    """Charge, in percent."""
+
+
+PROTOCOL = Protocol(name="thermo", title="thermo: a protocol in one class", frame=Reading)
+"""The protocol of the demo."""
+
+_NEXT = """\
+What to try next:
+  wirelake protocols show comet.message      every field of a layout, with its description
+  wirelake decode --help                     decode your own bytes, as a tree or JSON lines
+  wirelake dissector -o wirelake.lua         a Wireshark dissector for all protocols
+  wirelake protocols reference tny           the reference page
+  docs/guides/declare-a-protocol.md          declare your own protocol
+"""
+
+
+def tour() -> Iterator[str]:
+    """Return the tour, line by line."""
+    for part in (_samples, _malformed, _custom):
+        yield from part()
+    yield _NEXT.rstrip()
+
+
+def _title(text: str) -> str:
+    return click.style(f"== {text} ", bold=True) + "=" * max(4, 74 - len(text))
+
+
+def _samples() -> Iterator[str]:
+    for sample in (each for each in SAMPLES if not each.broken):
+        protocol = find_protocol(sample.protocol)
+        yield _title(f"{protocol.name}: {sample.title}")
+        yield from _tree(protocol, sample.data, sample.direction)
+        message, _ = protocol.decode(sample.data, direction=sample.direction)
+        same = protocol.encode(message) == sample.data
+        yield f"encoded again: {len(sample.data)} bytes, {'the same' if same else 'DIFFERENT'}"
+        yield ""
+
+
+def _tree(protocol: Protocol, data: bytes, direction: Direction | None) -> Iterator[str]:
+    from wirelake.wire.views._trace_layouts import trace
+
+    from ..output.tree import tree_lines
+
+    layout = protocol.model()
+    root = trace(layout, data, direction=direction)
+    content = root.find("packet.body.content")
+    if content is not None and isinstance(content.value, bytes):
+        root = trace(layout, data, direction=direction, stages={"content": content.value})
+    yield from tree_lines(root, data)
+
+
+def _malformed() -> Iterator[str]:
+    for sample in (each for each in SAMPLES if each.broken):
+        protocol = find_protocol(sample.protocol)
+        yield _title(f"malformed bytes: {sample.title}")
+        yield from _tree(protocol, sample.data, sample.direction)
+        try:
+            protocol.decode(sample.data, direction=sample.direction)
+        except DecodeError as error:
+            place = f"field {error.field!r}, byte {error.offset}"
+            yield f"decode error: code {error.code!r}, {place}"
+        yield ""
+
+
+def _custom() -> Iterator[str]:
+    yield _title("a custom protocol, declared by one class")
+    yield textwrap.indent(inspect.getsource(Reading).rstrip(), "    ")
+    yield ""
+    reading: Any = Reading(station="roof", celsius=-45)
+    yield f">>> data = PROTOCOL.encode({reading!r})"
+    data = PROTOCOL.encode(reading)
+    yield f">>> data.hex()  # {data.hex()}"
+    yield ">>> PROTOCOL.decode(data).message"
+    yield repr(PROTOCOL.decode(data).message)
+    yield from _tree(PROTOCOL, data, None)
+    yield ""

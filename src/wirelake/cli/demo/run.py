@@ -21,9 +21,8 @@ from .checks import check_disk, check_empty, check_page, check_ports, check_prog
 from .display import Display, redirected_stderr
 from .hub import DemoHub, HubWatch, default_ports
 from .lake import FollowingLake
-from .processes import Child, ProcessTree
+from .processes import Child, Interrupts, ProcessTree, Stopped
 from .report import Findings, find, write_page
-from .signals import Interrupts, Stopped
 
 __all__ = ["Demo", "Kept", "Options", "run_demo"]
 
@@ -150,7 +149,7 @@ class Demo:
         place = options.keep or Path(tempfile.gettempdir())
         check_disk(place, "name another folder with --keep DIR or TMPDIR")
         if not options.any_port:
-            from wirelake.wire.generate.load import cache_folder
+            from wirelake.wire.generate.dynamic import cache_folder
 
             with self._interrupts.held():
                 self._stack.enter_context(lock_ports(cache_folder() / "demo.lock"))
@@ -185,7 +184,7 @@ class Demo:
 
     def _start_lake(self) -> FollowingLake:
         with self._interrupts.held():
-            kernels = Child("kernels", "wirelake.lake.spark.warm", (), self._scratch)
+            kernels = Child("kernels", "wirelake.lake.spark.session", (), self._scratch)
             self._stack.callback(kernels.end)
         # Py4J logs at length when its Java has ended.
         logging.getLogger().addHandler(logging.NullHandler())

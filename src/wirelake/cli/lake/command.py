@@ -72,7 +72,7 @@ class _LakeCommands(click.Group):
             name = error.name or ""
             if not name or name.startswith("wirelake"):
                 raise
-            from wirelake.wire.messages import missing_dependency
+            from wirelake.wire.errors import missing_dependency
 
             raise CommandError(missing_dependency(name, _EXTRAS), BAD_USAGE) from error
         except ValueError as error:

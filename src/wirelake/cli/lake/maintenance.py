@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options.amounts import duration, size
-from ..options.common import CONTEXT
+from ..options.common import CONTEXT, duration, size
 from ..output.text import counted, json_line
 
 if TYPE_CHECKING:
-    from wirelake.tables.entries import Record
+    from wirelake.tables.snapshot import Record
 
 __all__ = ["compact", "expire", "export"]
 
@@ -91,7 +90,7 @@ def compact(lake: str, size_bytes: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def expire(lake: str, older_s: float, as_json: bool) -> None:
     """Remove old data."""
-    from wirelake.tables.expire import expire as work
+    from wirelake.tables.compact import expire as work
 
     record = work(lake, older_s)
     if as_json:

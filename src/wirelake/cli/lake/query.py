@@ -21,18 +21,22 @@ import pyarrow.compute as pc
 from wirelake.records.schema import COMMON, TABLES
 
 from ..errors import BAD_USAGE, CommandError
+from ..options.common import CONTEXT
 from ..output import writers
 from ..output.text import counted, duration_text, printable, time_text
-from ..output.values import json_text, values_of
+from ..output.tree import json_text, values_of
+from ..output.writers import FORMATS, output_format
 
 __all__ = [
     "ResultWriter",
+    "command",
     "query_duckdb",
     "query_spark",
     "text_batch",
     "text_table",
     "unique_names",
 ]
+
 
 _DEFAULT_ROWS: Final = 50
 """Rows of a table without --limit."""
@@ -73,13 +77,13 @@ def query_spark(lake: str, query: str, commit: int | None, writer: ResultWriter)
     """Run a query with Spark; return the exit code."""
     from wirelake.tables.log import Log
 
-    from .spark import LazySession, check_spark, reason
+    from .run import LazySession, check_spark, reason
 
     check_spark("--spark", "DuckDB, the default, does not need it")
     Log(lake).snapshot(commit)  # fail before Spark starts if the lake cannot be opened
     with LazySession("wirelake lake sql", master=None, remote=None, conf={}) as session:
         spark = session.start()
-        from wirelake.lake.spark.views import create_views
+        from wirelake.lake.spark.dataframes import create_views
 
         create_views(spark, lake, commit)
         try:
@@ -344,3 +348,74 @@ def _width(cells: list[str], name: str) -> int:
     from rich.cells import cell_len
 
     return max(map(cell_len, [printable(name), *cells]))
+
+
+# `wirelake lake sql`: queries the tables of a lake.
+
+
+_HELP = """Query a lake with SQL.
+
+QUERY sees committed rows only; - reads it from standard input. It runs in DuckDB in this process,
+or in Spark with --spark. On a terminal, prints the first rows as a table; to a pipe, one JSON
+object per line. Values that were masked when the captures were read stay masked.
+
+\b
+Examples:
+  wirelake lake sql lake/ "FROM lake_tables"
+  wirelake lake sql lake/ "SELECT target, count(*) AS calls, ms(max(latency_ns)) AS worst_ms
+                            FROM calls GROUP BY target ORDER BY worst_ms DESC"
+  wirelake lake sql lake/ "SELECT ns(ts_ns), client FROM messages WHERE name = 'auth'" --limit 0
+  wirelake lake sql lake/ "FROM deliveries WHERE outcome = 'unacked'" --out unacked.parquet
+  wirelake lake sql lake/ - --format csv < query.sql
+
+\b
+Additional tables and functions:
+  lake_tables, lake_files, lake_inputs   contents of the log (not with --spark)
+  ns(t)            nanoseconds since 1970 as a timestamp
+  ms(n)            nanoseconds as milliseconds
+  masked(text)     a secret as *** and its length
+  var_text(v)      an ESNP Var value as text
+"""
+
+
+@click.command(name="sql", help=_HELP, short_help="Query with SQL.", context_settings=CONTEXT)
+@click.argument("lake", metavar="LAKE")
+@click.argument("query", metavar="QUERY")
+@click.option(
+    "--format",
+    "chosen",
+    type=click.Choice(FORMATS),
+    help="Output format.  [default: from the extension; table or json without --out]",
+)
+@click.option(
+    "-o", "--out", "output", metavar="FILE", help="Output file.  [default: standard output]"
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
+)
+@click.option("--commit", type=click.IntRange(min=0), help="Commit to query.  [default: the last]")
+@click.option("--spark", "with_spark", is_flag=True, help="Use Spark instead of DuckDB.")
+@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
+def command(
+    lake: str,
+    query: str,
+    chosen: str | None,
+    output: str | None,
+    limit: int | None,
+    commit: int | None,
+    with_spark: bool,
+    as_json: bool,
+) -> int:
+    """Run a query."""
+    if as_json and chosen not in (None, "json"):
+        raise click.UsageError(f"--json conflicts with --format {chosen}")
+    target = None if output == "-" else output
+    form = output_format("json" if as_json else chosen, target, "--format", "--out")
+    text = sys.stdin.read() if query == "-" else query
+    if not text.strip():
+        raise click.UsageError("empty query")
+
+    run = query_spark if with_spark else query_duckdb
+    return run(lake, text, commit, ResultWriter(form, target, limit))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..options.amounts import TimePoint, time_point
-from ..options.common import CONTEXT
+from ..options.common import CONTEXT, TimePoint, time_point
 
 if TYPE_CHECKING:
     from wirelake.tables.report.report import Report
@@ -112,7 +111,7 @@ def _write_page(report: Report, path: str) -> None:
 def _print(report: Report) -> None:
     from wirelake.tables.report.sheets import sheets, tiles, time_text
 
-    from ..output.table import print_table
+    from ..output.tree import print_table
 
     overview = report.overview
     click.secho(f"{report.lake}, commit {report.commit}", bold=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..options.amounts import duration, size
-from ..options.common import CONTEXT, name_value_pairs
-from ..options.reading import Reading, reading_options
+from ..errors import BAD_USAGE, CommandError
+from ..options.common import CONTEXT, Reading, duration, name_value_pairs, reading_options, size
 from ..output.text import counted, json_line, printable
 
 if TYPE_CHECKING:
@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     from wirelake.lake.engine.settings import Settings
     from wirelake.lake.spark.session import SparkSession
 
-    from .spark import LazySession
 
-__all__ = ["STEP_TEXTS", "RunProgress", "command"]
+__all__ = [
+    "STEP_TEXTS",
+    "LazySession",
+    "RunProgress",
+    "check_spark",
+    "command",
+    "own_interrupts",
+    "reason",
+    "spark_failures",
+]
+
 
 _HELP = """Update a lake: read new captures and bring all tables up to date.
 
@@ -114,7 +123,6 @@ def command(
         raise click.UsageError("--master conflicts with --remote")
     settings_of_spark = name_value_pairs("--conf", conf)
     reading = Reading.of(force_protocol, ports, dialects, keys, reveal)
-    from .spark import LazySession, check_spark, spark_failures
 
     if remote is None:
         check_spark("lake run")
@@ -299,3 +307,89 @@ def _print_files(title: str, files: list[tuple[str, str]]) -> None:
         click.echo(f"    {printable(path)}: {printable(why)}")
     if len(files) > _MAX_FILES:
         click.echo(f"    and {len(files) - _MAX_FILES:,} more")
+
+
+# Spark sessions of commands: started on demand, with failures as one line.
+
+
+_DEBUG: Final = "set WIRELAKE_DEBUG=1 for the traceback"
+_EXTRAS: Final = "cli,lake,java"
+_NAMED: Final = re.compile(r"(?:: |Caused by: )?([\w.$]+(?:Error|Exception): .+)")
+"""The line of a traceback with the exception; Java puts a prefix before it."""
+
+
+def check_spark(what: str, hint: str = "") -> None:
+    """Fail early if Spark or Java is missing. `hint` names an alternative without Spark."""
+    try:
+        from wirelake.lake.spark.session import JavaError, find_java
+    except ImportError as error:
+        from wirelake.wire.errors import missing_dependency
+
+        text = missing_dependency(error.name or "pyspark", _EXTRAS)
+        more = f"; {hint}" if hint else ""
+        raise CommandError(f"{what}: {text}{more}", BAD_USAGE) from error
+    try:
+        find_java()
+    except JavaError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+
+
+class LazySession:
+    """A Spark session that starts on demand and stops when the context ends."""
+
+    def __init__(
+        self, app: str, *, master: str | None, remote: str | None, conf: Mapping[str, str]
+    ):
+        self._app = app
+        self._options: dict[str, Any] = {**conf, "master": master, "remote": remote}
+        self._session: SparkSession | None = None
+
+    def __enter__(self) -> LazySession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.stop()
+
+    def start(self) -> SparkSession:
+        """Start the session."""
+        from wirelake.lake import session
+
+        try:
+            with own_interrupts():
+                self._session = session(self._app, **self._options)
+        except Exception as error:
+            raise CommandError(f"cannot start Spark: {reason(error)}; {_DEBUG}") from error
+        return self._session
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Keep our SIGINT handler: pyspark installs one that calls into the busy JVM and logs pages."""
+    import logging
+    import signal
+
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
+@contextmanager
+def spark_failures() -> Iterator[None]:
+    """Turn failures of Spark into one line; other errors pass."""
+    from wirelake.tables.errors import LakeError
+
+    try:
+        yield
+    except (CommandError, LakeError, OSError):
+        raise
+    except Exception as error:
+        raise CommandError(f"Spark failed: {reason(error)}; {_DEBUG}") from error
+
+
+def reason(error: Any) -> str:
+    """Return the line of an error that has the cause: the last exception of a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [found[1].rstrip(": ") for line in lines if (found := _NAMED.fullmatch(line))]
+    return (named or lines or [type(error).__name__])[-1 if named else 0]

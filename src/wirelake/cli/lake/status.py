@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options.amounts import duration
-from ..options.common import CONTEXT
-from ..output.table import print_table
+from ..options.common import CONTEXT, duration
 from ..output.text import counted, printable
+from ..output.tree import print_table
 
 if TYPE_CHECKING:
     from wirelake.tables.status import Status

@@ -8,13 +8,11 @@ import click
 import msgspec
 
 from ..errors import BAD_DATA
-from ..options.amounts import fraction
-from ..options.common import CONTEXT
-from ..output.progress import spinner
-from ..output.text import counted, json_line, printable
+from ..options.common import CONTEXT, fraction
+from ..output.text import counted, json_line, printable, spinner
 
 if TYPE_CHECKING:
-    from wirelake.lake.verify.report import Report
+    from wirelake.lake.verify.rows import Report
 
 __all__ = ["command"]
 

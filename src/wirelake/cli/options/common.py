@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+from ..errors import BAD_USAGE, CommandError
+from ..output.text import print_notice
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Direction
@@ -15,14 +22,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTEXT",
+    "Reading",
+    "TimePoint",
+    "captures",
     "check_dialect",
     "check_direction",
+    "duration",
     "find_protocol",
+    "fraction",
     "hex_bytes",
     "name_value_pairs",
     "protocol_dialects",
+    "protocol_options",
     "read_input",
+    "reading_options",
+    "size",
+    "time_point",
 ]
+
 
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """click settings of every command."""
@@ -88,3 +105,213 @@ def read_input(file: str | None) -> bytes:
         raise click.UsageError("missing input: give a FILE, or - for standard input")
     data: bytes = sys.stdin.buffer.read()
     return data
+
+
+# Option types: sizes (256MB), durations (30d), times and fractions (1/16).
+
+
+_SIZES: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_TIMES: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_AMOUNT: Final = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[A-Za-z]*)")
+_SECOND: Final = 1_000_000_000
+
+
+def size(text: str) -> int:
+    """Parse a size, such as 256MB, to bytes."""
+    match = _AMOUNT.fullmatch(text.strip())
+    unit = _SIZES.get(match["unit"].upper()) if match else None
+    if match is None or unit is None or not 1 <= float(match["number"]) * unit < math.inf:
+        raise click.BadParameter(f"{text!r}; expected a number with kB, MB or GB, such as 256MB")
+    return int(float(match["number"]) * unit)
+
+
+def duration(text: str) -> float:
+    """Parse a duration, such as 30d, to seconds."""
+    seconds = _seconds(text)
+    if seconds is None:
+        raise click.BadParameter(f"{text!r}; expected seconds, or a number with s, m, h, d or w")
+    return seconds
+
+
+def fraction(text: str) -> int:
+    """Parse 1/N, or 1 for everything, to N."""
+    match = re.fullmatch(r"1/(\d{1,6})|1", text.strip())
+    count = int(match[1] or 1) if match else 0
+    if not count:
+        raise click.BadParameter(f"{text!r}; expected 1 or a fraction such as 1/16")
+    return count
+
+
+@dataclass(frozen=True)
+class TimePoint:
+    """A time, or a duration before the end of the data."""
+
+    ns: int
+    from_end: bool = False
+
+    def at(self, end_ns: int | None) -> int | None:
+        """Return the time in nanoseconds; None if it is relative and there is no data."""
+        if not self.from_end:
+            return self.ns
+        return None if end_ns is None else end_ns - self.ns
+
+
+def time_point(text: str) -> TimePoint:
+    """Parse a time, such as 2026-01-31T12:00, or a duration before the end, such as 2h."""
+    seconds = _seconds(text) if re.search("[a-z]$", text) else None
+    if seconds is not None:
+        return TimePoint(int(seconds * _SECOND), from_end=True)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r}; expected a time in UTC such as 2026-01-31T12:00, or a duration"
+            " before the end such as 2h"
+        ) from None
+    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return TimePoint(round(aware.timestamp() * 1_000_000) * 1_000)
+
+
+def _seconds(text: str) -> float | None:
+    match = _AMOUNT.fullmatch(text.strip())
+    unit = _TIMES.get(match["unit"]) if match else None
+    if match is None or unit is None:
+        return None
+    found = float(match["number"]) * unit
+    return found if math.isfinite(found) else None
+
+
+# Options of commands that read captures: the files, their protocols and keys.
+
+
+_CAPTURE: Final = re.compile(r".+\.(pcap|pcapng|cap)(\.(gz|zst))?", re.IGNORECASE)
+_UNFINISHED: Final = ".open"
+"""Suffix of a file that a recorder is still writing."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How captures are decoded."""
+
+    force_protocol: str | None
+    """Protocol of every connection; None to detect it."""
+    ports: dict[int, str] | None
+    """Protocols by server port; None for the default ones."""
+    dialects: dict[str, str]
+    """Dialects by protocol."""
+    keys: tuple[str, ...] = ()
+    """Key log files."""
+    reveal: bool = False
+    """Whether secrets are shown instead of masked."""
+
+    @classmethod
+    def of(
+        cls,
+        force_protocol: str | None,
+        ports: tuple[str, ...],
+        dialects: tuple[str, ...],
+        keys: tuple[str, ...] = (),
+        reveal: bool = False,
+    ) -> Reading:
+        """Parse the values of the options."""
+        if force_protocol is not None:
+            find_protocol(force_protocol)
+        return cls(force_protocol, _ports(ports), protocol_dialects(dialects), keys, reveal)
+
+
+def protocol_options(command: Command) -> Command:
+    """Add the options `force_protocol`, `ports` and `dialects`."""
+    for option in (
+        click.option(
+            "--as",
+            "force_protocol",
+            metavar="NAME",
+            help="Protocol of every connection, instead of detecting it.",
+        ),
+        click.option(
+            "--port",
+            "ports",
+            multiple=True,
+            metavar="PORT=NAME",
+            help="Protocol of a server port; repeatable.",
+        ),
+        click.option(
+            "--dialect",
+            "dialects",
+            multiple=True,
+            metavar="PROTOCOL=NAME",
+            help="Dialect of a protocol; repeatable.  [default: the first]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def reading_options(command: Command) -> Command:
+    """Add the protocol options, and `keys` and `reveal`."""
+    keys = click.option(
+        "--keys",
+        multiple=True,
+        metavar="FILE",
+        help="Key log for decryption; repeatable.",
+    )
+    reveal = click.option("--reveal", is_flag=True, help="Show secrets.")
+    decorated: Command = keys(reveal(protocol_options(command)))
+    return decorated
+
+
+def captures(paths: Iterable[str]) -> list[str]:
+    """Return the files to read, each once; a folder becomes its captures, sorted by name.
+
+    Prints a notice about unfinished recordings, which are skipped.
+    """
+    files: dict[str, None] = {}
+    for path in paths:
+        if path == "-":
+            raise CommandError(
+                "captures cannot be read from standard input: give a FILE", BAD_USAGE
+            )
+        if not path.isprintable():
+            raise CommandError(
+                f"invalid file name {path!r}; expected printable characters", BAD_USAGE
+            )
+        files |= dict.fromkeys(_in_folder(Path(path)) if Path(path).is_dir() else [path])
+    return list(files)
+
+
+def _in_folder(folder: Path) -> list[str]:
+    names = sorted(each.name for each in folder.iterdir() if each.is_file())
+    unfinished = [
+        name
+        for name in names
+        if name.endswith(_UNFINISHED) and _CAPTURE.fullmatch(name.removesuffix(_UNFINISHED))
+    ]
+    if unfinished:
+        more = f" and {len(unfinished) - 1} more" if len(unfinished) > 1 else ""
+        print_notice(f"skipping unfinished recording {folder / unfinished[0]}{more}")
+    finished = [str(folder / name) for name in names if _CAPTURE.fullmatch(name)]
+    if not finished:
+        raise CommandError(
+            f"{folder}: no captures in this folder; expected *.pcap or *.pcapng, also with .gz or"
+            " .zst",
+            BAD_USAGE,
+        )
+    return finished
+
+
+def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
+    if not given:
+        return None
+    from wirelake.capture.decode.protocol_selector import default_ports
+
+    chosen = default_ports()
+    for text in given:
+        port, separator, name = text.partition("=")
+        if not separator or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+            raise click.UsageError(
+                f"invalid --port {text!r}; expected PORT=NAME, such as 9999=comet"
+            )
+        chosen[int(port)] = find_protocol(name).name
+    return chosen

@@ -6,6 +6,9 @@ Text that came from a peer or a file is escaped, so that it cannot control the t
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,14 @@ from ..errors import BAD_USAGE, CommandError
 
 __all__ = [
     "body_text",
+    "byte_progress",
     "counted",
     "duration_text",
     "json_line",
     "print_notice",
     "printable",
+    "second_progress",
+    "spinner",
     "time_text",
     "write_files",
 ]
@@ -88,3 +94,55 @@ def write_files(folder: str, files: dict[str, str]) -> None:
     for name, text in files.items():
         (root / name).write_text(text, encoding="utf-8")
         click.echo(str(root / name))
+
+
+# Progress on standard error, only when that is a terminal.
+
+
+@contextmanager
+def byte_progress(
+    name: str, *, enabled: bool = True
+) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar of bytes; yields a function that takes bytes done and in total."""
+    if not enabled or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import DownloadColumn, TransferSpeedColumn
+
+    with _bar(name, DownloadColumn(), TransferSpeedColumn()) as update:
+        yield update
+
+
+@contextmanager
+def second_progress(name: str) -> Iterator[Callable[[float, float], None] | None]:
+    """Show a bar of seconds; yields a function that takes seconds passed and in total."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import TextColumn
+
+    with _bar(name, TextColumn("{task.completed:.0f} s")) as update:
+        yield update
+
+
+@contextmanager
+def spinner(name: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner; yields a function that takes what is being done now."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(name) as status:
+        yield lambda what: status.update(f"{name} {what}")
+
+
+@contextmanager
+def _bar(name: str, *columns: Any) -> Iterator[Callable[[float, float], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    shown = (TextColumn(name), BarColumn(), *columns)
+    with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

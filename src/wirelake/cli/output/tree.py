@@ -8,13 +8,28 @@ Secrets are masked both in the bytes and in the value, unless `reveal` is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import click
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from wirelake.wire.views.spans import Span
+from wirelake.wire.views._trace_layouts import Span
 
-__all__ = ["tree_lines"]
+from .text import json_line
+
+__all__ = [
+    "bytes_value",
+    "json_text",
+    "print_table",
+    "rows_of",
+    "tree_lines",
+    "values_of",
+]
+
 
 _MAX_BYTES = 8
 """Bytes shown of a field."""
@@ -119,3 +134,177 @@ def _value_text(value: object) -> str:
 def _error_line(span: Span, depth: int) -> str:
     mark = click.style(f"^ {span.error}", fg="red")
     return f"{'':6}{'':{_BYTES_WIDTH}}{'  ' * depth}{mark}"
+
+
+# A text table that fits the terminal: numbers are never truncated, names may be.
+
+
+_PIPE_WIDTH: Final = 200
+"""Width when the output is not a terminal."""
+_GAP: Final = 2
+"""Characters between two columns."""
+_MIN_NAME_WIDTH: Final = 12
+"""Narrowest column of names."""
+
+
+def print_table(
+    headings: Sequence[str],
+    numbers: Sequence[bool],
+    rows: Sequence[Sequence[str]],
+    minor: Collection[str] = (),
+) -> list[str]:
+    """Print a table and return the columns that did not fit.
+
+    Minor columns are dropped first, starting with the last.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
+    widths = [_width(headings, rows, at) for at in range(len(headings))]
+    shown = _fitting(widths, numbers, [each in minor for each in headings], console.width)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for at, width in shown.items():
+        table.add_column(
+            headings[at],
+            justify="right" if numbers[at] else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=width,
+        )
+    for row in rows:
+        table.add_row(*(Text(row[at]) for at in shown))
+    console.print(table)
+    return [heading for at, heading in enumerate(headings) if at not in shown]
+
+
+def _fitting(
+    widths: Sequence[int], numbers: Sequence[bool], minor: Sequence[bool], room: int
+) -> dict[int, int]:
+    """Return the columns that fit, and their widths."""
+    shown = {
+        at: width if numbers[at] else min(width, _MIN_NAME_WIDTH) for at, width in enumerate(widths)
+    }
+    for at in reversed(range(len(widths))):
+        if _left(shown, room) >= 0:
+            break
+        if minor[at]:
+            del shown[at]
+    for at, narrow in shown.items():  # names share the remaining width
+        shown[at] = min(widths[at], narrow + max(0, _left(shown, room)))
+    return shown
+
+
+def _left(shown: Mapping[int, int], room: int) -> int:
+    return room - sum(shown.values()) - _GAP * (len(shown) - 1)
+
+
+def _width(headings: Sequence[str], rows: Sequence[Sequence[str]], at: int) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, [headings[at], *(row[at] for row in rows)]))
+
+
+# Arrow batches as plain values, for JSON and CSV.
+
+
+_SLICE: Final = 1_024
+"""Rows converted at a time, so that `--limit 10` does not convert a whole batch."""
+_WHITE: Final = str.maketrans("", "", "\t\n\r")
+
+
+def rows_of(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch, with the given columns."""
+    for start in range(0, batch.num_rows, _SLICE):
+        part = batch.slice(start, _SLICE)
+        columns = [
+            (name, pa.types.is_struct(part.column(name).type), values_of(part.column(name)))
+            for name in names
+        ]
+        for at in range(part.num_rows):
+            yield {
+                name: values[at]
+                for name, optional, values in columns
+                if not optional or values[at] is not None
+            }
+
+
+def values_of(array: pa.Array) -> list[Any]:
+    """Return the values of an array; None for null."""
+    if not array.null_count:
+        return _present(array)
+    values: list[Any] = [None] * len(array)
+    for place, value in _indexed(array):
+        values[place] = value
+    return values
+
+
+def bytes_value(data: bytes) -> str | dict[str, str]:
+    """Return bytes as text, or as hexadecimal digits."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
+    return text if text.isprintable() or _printable(text) else {"hex": data.hex()}
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON on one line, with control characters escaped."""
+    import msgspec
+
+    text = msgspec.json.encode(value).decode()
+    return text if text.isprintable() else json_line(value)
+
+
+def _printable(text: str) -> bool:
+    return text.translate(_WHITE).isprintable()
+
+
+def _float(value: float) -> float | dict[str, str]:
+    return value if math.isfinite(value) else {"float": str(value)}
+
+
+def _present(array: pa.Array) -> list[Any]:
+    """Return the values of an array without nulls."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _structs(array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _lists(array)
+    values: list[Any] = array.to_pylist()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return [bytes_value(value) for value in values]
+    if pa.types.is_floating(kind):
+        return [_float(value) for value in values]
+    return values
+
+
+def _indexed(array: pa.Array) -> Iterator[tuple[int, Any]]:
+    """Return the values that are not null, each with its index."""
+    if array.null_count == len(array):
+        return iter(())
+    if not array.null_count:
+        return enumerate(_present(array))
+    places = pc.indices_nonzero(pc.is_valid(array))
+    return zip(places.to_pylist(), _present(pc.take(array, places)), strict=True)
+
+
+def _structs(array: pa.StructArray) -> list[Any]:
+    rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
+    for field, column in zip(array.type, array.flatten(), strict=True):
+        name = field.name
+        for place, value in _indexed(column):
+            rows[place][name] = value
+    return rows
+
+
+def _lists(array: pa.ListArray) -> list[Any]:
+    flat = values_of(array.flatten())
+    found: list[Any] = []
+    start = 0
+    for length in pc.list_value_length(array).to_pylist():
+        found.append(flat[start : start + length])
+        start += length
+    return found

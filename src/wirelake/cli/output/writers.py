@@ -18,21 +18,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import BAD_USAGE, CommandError
-from .values import json_text, rows_of
+from .tree import json_text, rows_of
 
 __all__ = [
+    "FORMATS",
     "SORT_COLUMNS",
     "Windows",
     "output",
+    "output_format",
     "write_arrow",
     "write_csv",
     "write_json",
     "write_parquet",
 ]
+
 
 Windows = Iterable[Iterable[pa.RecordBatch]]
 """The batches of each window of a capture."""
@@ -185,3 +189,39 @@ def output(path: str | None) -> Iterator[BinaryIO]:
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
+
+
+# Output formats of rows, and the file extensions that stand for them.
+
+
+FORMATS: Final = ("table", "json", "csv", "parquet", "arrow")
+"""Every output format."""
+_BINARY: Final = ("parquet", "arrow")
+_EXTENSIONS: Final = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".txt": "table",
+}
+"""Formats by the extension of the output file."""
+
+
+def output_format(
+    chosen: str | None, output: str | None, format_option: str, output_option: str
+) -> str:
+    """Return the chosen format, or the default for the output file, terminal or pipe."""
+    if chosen is None and output is not None:
+        extension = os.path.splitext(output)[1].lower()
+        if extension not in _EXTENSIONS:
+            raise click.UsageError(
+                f"{output}: cannot infer the format; expected an extension of"
+                f" {', '.join(_EXTENSIONS)}, or {format_option}"
+            )
+        chosen = _EXTENSIONS[extension]
+    name = chosen or ("table" if sys.stdout.isatty() else "json")
+    if name in _BINARY and output is None and sys.stdout.isatty():
+        raise click.UsageError(f"{name} cannot be written to a terminal: add {output_option} FILE")
+    return name

@@ -7,9 +7,8 @@ from typing import Any, Final
 import click
 
 from ..main import COMMANDS
-from ..options.common import CONTEXT
-from ..options.reading import Reading, reading_options
-from ..output.formats import FORMATS
+from ..options.common import CONTEXT, Reading, reading_options
+from ..output.writers import FORMATS
 
 __all__ = ["TABLES", "command"]
 

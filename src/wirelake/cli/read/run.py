@@ -24,11 +24,10 @@ from wirelake.columnar.read.reader import ReadOptions, table_schema
 from wirelake.records.filter import FilterError
 
 from ..errors import BAD_USAGE, CommandError
-from ..options.reading import Reading, captures
+from ..options.common import Reading, captures
 from ..output import writers
-from ..output.formats import output_format
-from ..output.progress import byte_progress
-from ..output.text import counted, print_notice
+from ..output.text import byte_progress, counted, print_notice
+from ..output.writers import output_format
 from . import table_view
 
 __all__ = ["FaultCounter", "Request", "run"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
 from ..output.text import duration_text, printable, time_text
-from ..output.values import json_text, values_of
+from ..output.tree import json_text, values_of
 
 __all__ = ["COLUMNS", "DEFAULT_ROWS", "TIMES", "FirstRows", "WrittenTable", "write_table"]
 

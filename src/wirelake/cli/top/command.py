@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from .figures import Figures, History, Sample
-    from .terminal_keys import Keys
-    from .view import ViewState
+    from .view import Keys, ViewState
 
 __all__ = ["command"]
 
@@ -129,8 +128,7 @@ def _watch(hub: AdminHub, interval_s: float) -> None:
     from rich.live import Live
 
     from .figures import History
-    from .terminal_keys import terminal_keys
-    from .view import ViewState
+    from .view import ViewState, terminal_keys
 
     history = History()
     history.add(_sample(hub))  # report errors before switching to the alternate screen

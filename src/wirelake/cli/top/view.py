@@ -7,9 +7,16 @@ protocol  open  opened/s  closed/s   in/s  out/s  calls/s  pushes/s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -19,7 +26,15 @@ from rich.text import Text
 from ..output.text import duration_text, printable
 from .figures import Figures, Line, Target, Topic, Trouble
 
-__all__ = ["SORT_ORDERS", "ViewState", "next_sort_order", "top_view"]
+__all__ = [
+    "SORT_ORDERS",
+    "Keys",
+    "ViewState",
+    "next_sort_order",
+    "terminal_keys",
+    "top_view",
+]
+
 
 SORT_ORDERS: Final = ("p99", "calls/s", "failed")
 """Sort orders of targets."""
@@ -333,3 +348,55 @@ def _bytes(value: float) -> str:
 
 def _time(ns: int | None) -> str:
     return "-" if ns is None else duration_text(ns).replace("us", "µs")
+
+
+# Single key presses from a terminal, without Enter; restores the terminal afterwards.
+
+
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class Keys:
+    """Key presses; none if standard input is not a terminal."""
+
+    def __init__(self, handle: int | None):
+        self._handle = handle
+
+    def wait(self, seconds: float) -> str:
+        """Wait for a key; return an empty string on timeout."""
+        if self._handle is None:
+            time.sleep(max(0.0, seconds))
+            return ""
+        ready, _, _ = select.select([self._handle], [], [], max(0.0, seconds))
+        if not ready:
+            return ""
+        pressed = os.read(self._handle, 64)
+        if not pressed:  # the terminal was closed
+            raise KeyboardInterrupt
+        return pressed[:1].decode("ascii", "replace")
+
+
+@contextmanager
+def terminal_keys() -> Iterator[Keys]:
+    """Read keys unbuffered and without echo; also restores the terminal on SIGTERM."""
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        if not sys.stdin.isatty():
+            yield Keys(None)
+            return
+        import termios
+        import tty
+
+        handle = sys.stdin.fileno()
+        saved = termios.tcgetattr(handle)
+        try:
+            tty.setcbreak(handle)
+            yield Keys(handle)
+        finally:
+            termios.tcsetattr(handle, termios.TCSADRAIN, saved)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate(_: int, __: FrameType | None) -> NoReturn:
+    sys.exit(_TERMINATED)

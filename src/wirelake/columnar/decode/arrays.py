@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wirelake.records.structs import by_kind
 from wirelake.wire.views.arrow import readable
 
-from ..generate.dynamic import INTEGER, REAL32, REAL64
+from ..generate.module import INTEGER, REAL32, REAL64
 from ..generate.plan import (
     Binary,
     Choice,

@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.wire.generate.load import is_committed, load_source
+from wirelake.wire.generate.dynamic import is_committed, load_source
 from wirelake.wire.protocol import Protocol
 
 from .. import jit
-from ..generate.dynamic import STACK
-from ..generate.module import decoders, kernel_source
+from ..generate.module import STACK, decoders, kernel_source
 from ..generate.plan import Column, Plan, Table
 from ..jit.options import readonly
 

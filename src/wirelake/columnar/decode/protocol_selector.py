@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirelake.capture.decode.conversation import WAITING_LIMIT
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.protocol_selector import ProtocolChooser, RecordedProtocols
 from wirelake.wire.protocol import Protocol
 
@@ -22,8 +22,7 @@ from ..tcp.frontend import FrontEnd
 from ..tcp.pieces import ARRIVAL, START
 from ..tcp.tracker import both_streams
 from ..tcp.window import DIRECTIONS, Window
-from .coverage import IGNORED, UNDECIDED, UNSEEN, CoverageCounts
-from .messages import MessageBuilder
+from .messages import IGNORED, UNDECIDED, UNSEEN, CoverageCounts, MessageBuilder
 from .sealed_parts import ConnectionKeys
 
 __all__ = [

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from wirelake.capture.decode.decryption import Openings, Remembered
+from wirelake.capture.decode.decryption import KeyRing, Openings, Remembered
 from wirelake.capture.decode.framing import Framing
-from wirelake.capture.decode.keys import KeyRing
 from wirelake.capture.decode.messages import MessageRows
 from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.decode.streams import (

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.decryption import KeyRing
 from wirelake.records.message import Describer
 from wirelake.wire.errors import WireError
 from wirelake.wire.meaning import CounterCipher

@@ -21,8 +21,7 @@ Nothing here reads captures or knows bytes.
 """
 
 from .fold import Fold
-from .state import FoldState
-from .tunnel_events import events_of_share
-from .tunnels import TunnelFold, tunnel_hash
+from .memory import FoldState
+from .tunnels import TunnelFold, events_of_share, tunnel_hash
 
 __all__ = ["Fold", "FoldState", "TunnelFold", "events_of_share", "tunnel_hash"]

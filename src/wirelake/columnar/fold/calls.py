@@ -5,11 +5,18 @@ See `wirelake.records.calls`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from wirelake.records.calls import DUPLICATE_WINDOW_NS, EXPIRE_AFTER_NS
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.engine import EngineLimits
+from wirelake.records.schema import schema
 
+from ..decode.meaning import Coded
 from ..jit.options import Int, S, U, inline, kernel
 from .event_arrays import (
     CLIENT,
@@ -37,8 +44,11 @@ from .event_arrays import (
     TS,
     EventArrays,
 )
+from .pending import broken, hides, notice, unsettle
 from .tables import (
     ANSWERED,
+    CALL_TEXTS,
+    CONNECTION_TEXTS,
     DONE,
     FREE_CALLS,
     KNOWN,
@@ -47,6 +57,7 @@ from .tables import (
     OPEN,
     ORDER,
     Tables,
+    Texts,
     add_call,
     append,
     count_of,
@@ -56,7 +67,6 @@ from .tables import (
     remove,
     remove_call,
 )
-from .uncertainty import broken, hides, notice, unsettle
 
 __all__ = [
     "LOST",
@@ -66,14 +76,18 @@ __all__ = [
     "UNKNOWN",
     "add_part",
     "asked_call",
+    "calls_batch",
     "complete",
+    "connections_batch",
     "end_call",
     "end_calls",
     "expire_idle",
     "forget_call",
+    "integers",
     "message_of_call",
     "orphan",
     "ready",
+    "sign_ons_batch",
     "stream_broke",
     "unasked_call",
 ]
@@ -454,3 +468,76 @@ def _end_open(t: Tables, slot: Int, call: Int, outcome: Int, cause: Int) -> None
         end_call(t, call, UNKNOWN, hidden)
     else:
         end_call(t, call, outcome, cause)
+
+
+# Final records as batches of `calls`, `connections` and `_sign_ons`.
+
+
+_CALLS: Final = schema("calls")
+_CONNECTIONS: Final = schema("connections")
+_DIRECTIONS: Final = ("c2s", "s2c")
+
+Records = NDArray[Any]
+
+
+def integers(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """A column of numbers, null where they are missing: by default, where they are NOTHING."""
+    absent = values == NOTHING if missing is None else missing
+    return pa.array(values, mask=absent if absent.any() else None)
+
+
+def calls_batch(calls: Records, texts: Texts) -> pa.RecordBatch:
+    """Calls that are final, as rows."""
+    asked, answered = calls["request_ns"], calls["response_ns"]
+    latency = np.where((asked == NOTHING) | (answered == NOTHING), NOTHING, answered - asked)
+    columns = {
+        "direction": Coded(calls["way"].astype(np.int32), _DIRECTIONS).array(),
+        "message_id": integers(calls["message_id"], calls["numbered"] == 0),
+        "outcome": Coded(calls["outcome"].astype(np.int32), OUTCOMES).array(),
+        "latency_ns": integers(latency),
+        "tunnel_link": integers(calls["tunnel_link"], calls["tunnel_link"] == 0),
+    }
+    return _batch(_CALLS, columns, calls, CALL_TEXTS, texts)
+
+
+def connections_batch(connections: Records, texts: Texts) -> pa.RecordBatch:
+    """Connections that are final, as rows; the connection before is for others to find."""
+    columns = {
+        "duration_ns": pa.array(connections["last_ns"] - connections["first_ns"]),
+        "resumed": pa.array(connections["resumed"] == 1, mask=connections["resumed"] < 0),
+        "previous_connection": pa.nulls(len(connections), pa.int64()),
+    }
+    for name in ("client_port", "server_port"):
+        columns[name] = integers(connections[name], connections[name] == NO)
+    return _batch(_CONNECTIONS, columns, connections, CONNECTION_TEXTS, texts)
+
+
+def sign_ons_batch(
+    signed: NDArray[np.int64],
+    connections: NDArray[np.int64],
+    times: NDArray[np.int64],
+    texts: Texts,
+) -> pa.RecordBatch:
+    """Who signed on: the rows of `EventArrays.signed`, and where and when that was."""
+    client, protocol = (texts.array(codes.astype(np.int32)) for codes in signed[1:])
+    arrays = [protocol, client, pa.array(connections), pa.array(times)]
+    return pa.RecordBatch.from_arrays(arrays, schema=CROSSING["_sign_ons"])
+
+
+def _batch(
+    columns: pa.Schema,
+    made: dict[str, pa.Array],
+    records: Records,
+    coded: tuple[str, ...],
+    texts: Texts,
+) -> pa.RecordBatch:
+    """What is not made already is a field of the records: a text or a number."""
+    arrays = []
+    for field in columns:
+        if field.name in made:
+            arrays.append(made[field.name])
+        elif field.name in coded:
+            arrays.append(texts.array(np.ascontiguousarray(records[field.name])))
+        else:
+            arrays.append(integers(np.ascontiguousarray(records[field.name])))
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

@@ -15,16 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.protocol_rules import publication_protocol, rules_of
 from wirelake.records.rows import Fact
 
 from ..decode.meaning import repeated
 from . import event_arrays as k
+from .calls import integers
 from .event_builder import Columns, field_of, named
-from .output import integers
-from .tables import NO, NOTHING
-from .text_codes import Texts, indices_of
+from .tables import NO, NOTHING, Texts, indices_of
 
 __all__ = ["delivery_faults", "delivery_parts", "publications"]
 

@@ -21,8 +21,7 @@ from wirelake.records.protocol_rules import (
 from wirelake.records.rows import Closed, Fact, Opened
 
 from . import event_arrays as k
-from .tables import NO
-from .text_codes import Texts, indices_of
+from .tables import NO, Texts, indices_of
 
 __all__ = [
     "Columns",

@@ -8,7 +8,7 @@
 
 The input are tables as `CapturePipeline` yields them. The output are final rows of `calls` (outside
 of tunnels) and of `connections` (without `previous_connection`), and the cross-connection tables of
-`wirelake.records.cross_connection`.
+`wirelake.records.deliveries`.
 
 The events of a window become arrays (`event_builder.py`). One kernel call goes through all of them
 in the order of time (`kernels.py`), and works on connections and calls that are arrays, too
@@ -29,16 +29,14 @@ from wirelake.records.engine import EngineLimits
 
 from ..pipeline.pipeline import Item
 from . import event_arrays as k
-from .calls import STILL_OPEN, UNKNOWN, expire_idle
+from .calls import STILL_OPEN, UNKNOWN, calls_batch, connections_batch, expire_idle, sign_ons_batch
 from .delivery_parts import delivery_faults, delivery_parts, publications
 from .event_builder import Columns, Source, id_hash, usable_faults
 from .kernels import end, fold, slot_of
-from .memory import Memory
-from .output import calls_batch, connections_batch, sign_ons_batch
+from .memory import FoldState, Memory
 from .pending import PendingEvents, held_sources, of_connections
-from .state import FoldState
 from .tables import KNOWN, NO
-from .tunnel_events import tunnel_rows
+from .tunnels import tunnel_rows
 
 __all__ = ["Fold"]
 

@@ -35,8 +35,8 @@ from .event_arrays import (
     WHOLE,
     EventArrays,
 )
+from .pending import unsettle
 from .tables import FREE_CALLS, FREE_SLOTS, GAVE_UP, KNOWN, Tables, find_slot, new_slot
-from .uncertainty import unsettle
 
 __all__ = ["end", "fold", "slot_of"]
 

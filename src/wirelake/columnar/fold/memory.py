@@ -11,8 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..jit.options import S, U, kernel
-from ..state_format import batch_of, check, column, fill
+from ..state_format import batch_of, check, column, decode, encode, fill
 from .calls import OUTCOMES
+from .pending import PendingEvents
 from .tables import (
     BORN,
     CALL,
@@ -33,14 +34,20 @@ from .tables import (
     ORDER,
     SIGNED,
     Tables,
+    Texts,
     add_call,
     append,
     index_calls,
     index_slots,
 )
-from .text_codes import Texts
 
-__all__ = ["Memory", "Saved"]
+__all__ = [
+    "FoldState",
+    "Memory",
+    "Saved",
+    "TunnelState",
+]
+
 
 _FIRST_ROOM: Final = 1_024
 NEVER: Final = (1 << 63) - 1
@@ -366,3 +373,53 @@ def _link(t: Tables, calls: NDArray[np.int32]) -> None:
         append(t, slot, call, which)
         if which < ORDER:
             add_call(t, slot, call)
+
+
+# What a fold remembers between two steps, by connection, so that shares may change.
+
+
+_FOLD: Final = "fold"
+_TUNNELS: Final = "tunnels"
+
+
+class FoldState(msgspec.Struct, frozen=True):
+    """Given all states of one place in a source, a fold restores the connections of its share."""
+
+    hashes: NDArray[np.int64]
+    """Of each connection: its share is the remainder of this."""
+    memory: Saved
+    pending: list[PendingEvents]
+
+    def to_bytes(self) -> bytes:
+        """Return the state in the file format."""
+        return encode(_FOLD, self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> FoldState:
+        """Return what `to_bytes` was given. Raises StateError, which is a ValueError."""
+        return decode(_FOLD, data, cls)
+
+    def check(self) -> None:
+        """Raise StateError when a number is out of range."""
+        check(len(self.hashes) == self.memory.connections.num_rows, "hashes")
+
+
+class TunnelState(msgspec.Struct, frozen=True):
+    """What the fold of one share of the tunnels remembers."""
+
+    share: int
+    shares: int
+    memory: Saved
+    rows: pa.RecordBatch
+    ended: int
+    """How many tunnels ever ended."""
+    closed_links: NDArray[np.int64]
+
+    def to_bytes(self) -> bytes:
+        """Return the state in the file format."""
+        return encode(_TUNNELS, self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TunnelState:
+        """Return what `to_bytes` was given. Raises StateError, which is a ValueError."""
+        return decode(_TUNNELS, data, cls)

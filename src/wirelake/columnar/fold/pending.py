@@ -16,12 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from wirelake.records.calls import QUIET_NS
 from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import Closed, Fact, Opened
 
+from ..jit.options import Int, S, U, inline
+from .event_arrays import PART, REQUEST
 from .event_builder import Columns, Source
+from .tables import NO, NOTHING, Tables
 
-__all__ = ["EventList", "PendingEvents", "held_sources", "of_connections"]
+__all__ = [
+    "EventList",
+    "PendingEvents",
+    "broken",
+    "held_sources",
+    "hides",
+    "notice",
+    "of_connections",
+    "unsettle",
+]
+
 
 _NOT_WANTED = frozenset({"body", "sealed", "body_bytes", "file", "offset"})
 _FAULTS = ("ts_ns", "connection", "direction", "protocol", "missing_bytes", "code")
@@ -126,3 +140,52 @@ class PendingEvents(msgspec.Struct, frozen=True):
         if self.batch is not None:
             return self.table, self.batch
         return self.table, [] if self.events is None else self.events.events()
+
+
+# When messages of a connection cannot be matched by order, in kernels.
+
+
+@inline
+def broken(t: Tables, slot: Int, way: Int, ts_ns: Int, code: Int) -> None:
+    """Note that messages of a direction may be missing from here on."""
+    found = t.connections[U(slot)]
+    if way:
+        found.broken_s2c_ns, found.broken_s2c = ts_ns, code
+    else:
+        found.broken_c2s_ns, found.broken_c2s = ts_ns, code
+
+
+@inline
+def unsettle(t: Tables, slot: Int, ts_ns: Int) -> None:
+    """Stop matching by order from here on."""
+    found = t.connections[U(slot)]
+    found.unsettled = 1
+    found.quiet_ns = max(S(found.quiet_ns), ts_ns)
+
+
+@inline
+def notice(t: Tables, slot: Int, kind: Int, way: Int, ts_ns: Int) -> None:
+    """Match by order again after a request that follows a quiet time."""
+    found = t.connections[U(slot)]
+    if found.unsettled:
+        settled = False
+        if REQUEST <= kind <= PART:
+            quiet = ts_ns - found.quiet_ns >= QUIET_NS
+            settled = quiet and kind == REQUEST and found.awaited == 0
+            if settled:
+                found.unsettled = 0
+            else:
+                found.quiet_ns = ts_ns
+        if not settled:
+            found.awaited = S(found.awaited) & ~(1 << way)
+
+
+@inline
+def hides(t: Tables, slot: Int, call: Int) -> Int:
+    """Return the code of a fault that may hide the answer of an open call, or NO."""
+    found, place = t.calls[U(call)], t.connections[U(slot)]
+    if found.way:
+        code, ts_ns = S(place.broken_c2s), S(place.broken_c2s_ns)
+    else:
+        code, ts_ns = S(place.broken_s2c), S(place.broken_s2c_ns)
+    return NO if found.request_ns == NOTHING or ts_ns < found.request_ns else code

@@ -9,11 +9,13 @@ A kernel accepts only what the scalar codec accepts, with the same values; a tes
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
 from wirelake.wire import model as m
+from wirelake.wire.generate.code import Code
 from wirelake.wire.generate.frames import part_size
 from wirelake.wire.generate.protobuf import protobuf_keys
 from wirelake.wire.views.arrow import alternative_names
@@ -34,9 +36,62 @@ from .plan import (
     Structs,
     Table,
 )
-from .text import KernelCode
 
-__all__ = ["POSITION", "WAYS", "Emitter", "Scope"]
+__all__ = [
+    "POSITION",
+    "WAYS",
+    "Emitter",
+    "KernelCode",
+    "Scope",
+]
+
+
+# Lines of a kernel: indentation, unsigned constants, and the way out of a slice that is not good.
+
+
+class KernelCode(Code):
+    """A kernel under construction."""
+
+    def __init__(self, indent: int = 0) -> None:
+        super().__init__(indent)
+        self.constants: set[int] = set()
+        self._loops = 0
+        self._names = 0
+
+    def number(self, value: int) -> str:
+        """The name of an unsigned constant."""
+        self.constants.add(value)
+        return f"_{value}"
+
+    def plus(self, name: str, value: int) -> str:
+        """`name + value`, or the name alone."""
+        return f"{name} + {self.number(value)}" if value else name
+
+    def fresh(self, stem: str) -> str:
+        """A variable that nothing else uses."""
+        self._names += 1
+        return f"{stem}_{self._names}"
+
+    def give_up(self) -> None:
+        """Leaves the slice: it is not good, or not what kernels are for."""
+        if self._loops:
+            self("failed = True")
+        self("break")
+
+    def give_up_if(self, test: str) -> None:
+        """Leaves the slice when a test holds."""
+        with self.block(f"if {test}:"):
+            self.give_up()
+
+    @contextmanager
+    def loop(self, head: str) -> Iterator[None]:
+        """A loop inside a slice; giving up inside it leaves the slice as well."""
+        with self.block(head):
+            self._loops += 1
+            yield
+            self._loops -= 1
+        self.give_up_if("failed")
+
 
 _UNSIGNED = {1: "int16", 2: "int32", 3: "int32", 4: "int64", 8: "int64"}
 _SIGNED = {1: "int8", 2: "int16", 3: "int32", 4: "int32", 8: "int64"}
@@ -335,7 +390,7 @@ class Emitter:
             case m.Many():
                 return self.many(name, kind, scope)
             case m.Dynamic():
-                from .dynamic import read_dynamic
+                from .module import read_dynamic
 
                 return read_dynamic(self, name, kind, scope)
             case m.Rows():

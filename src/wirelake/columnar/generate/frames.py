@@ -11,12 +11,11 @@ import pyarrow as pa
 from wirelake.wire import model as m
 from wirelake.wire.generate.code import Structs as StructFormats
 from wirelake.wire.generate.frames import HeadFrame, frame_kind, part_size
-from wirelake.wire.generate.rows import MESSAGE_LIMIT
+from wirelake.wire.generate.reader import MESSAGE_LIMIT
 from wirelake.wire.views.arrow import alternative_names
 
-from .emit import POSITION, Emitter, Scope
+from .emit import POSITION, Emitter, KernelCode, Scope
 from .plan import Binary, Empty, Maybe, Plan, RowList, Shape, Structs, Table
-from .text import KernelCode
 
 __all__ = ["DecodeFrame", "scan_function"]
 

@@ -36,7 +36,7 @@ from numba import njit
 from numba.core import config
 from numpy.typing import NDArray
 
-from wirelake.wire.generate.load import temporary_cache_folder
+from wirelake.wire.generate.dynamic import temporary_cache_folder
 
 __all__ = ["Int", "S", "U", "inline", "kernel", "readonly"]
 

@@ -8,8 +8,8 @@ Regenerate it with `python -m wirelake.columnar.generate`; a test fails if it is
 
 import numpy as np
 
+from wirelake.columnar.jit.intrinsics import utf8
 from wirelake.columnar.jit.options import U, inline, kernel
-from wirelake.columnar.jit.utf8 import utf8
 
 _0 = U(0x0)
 _1 = U(0x1)

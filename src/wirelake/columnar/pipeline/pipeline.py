@@ -22,28 +22,32 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.messages import MessageRows
 from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.decode.streams import Fault, Frame, conflict_fault
 from wirelake.capture.format.items import Direction
 from wirelake.protocols import registry
 
-from ..decode.coverage import IGNORED, UNDECIDED, CoverageCounts, coverage_batch
-from ..decode.messages import Built, Slices, pieces_of
+from ..decode.messages import (
+    IGNORED,
+    UNDECIDED,
+    Built,
+    CoverageCounts,
+    Slices,
+    coverage_batch,
+    pieces_of,
+)
 from ..decode.protocol_selector import ProtocolDecoder, ProtocolSelector
 from ..decode.scalar import Outcome, ResumableReader, Scalar
-from ..jit.memory import keep_memory_flat
+from ..jit.intrinsics import keep_memory_flat
 from ..state_format import batch_of, check, column
+from ..tcp.flows import CONNECTION
 from ..tcp.frontend import WINDOW_BYTES, FrontEnd
 from ..tcp.pieces import Delivered, delivered, order, pieces_in_order
-from ..tcp.slots import CONNECTION
 from ..tcp.window import DIRECTIONS, ENDINGS, Window
-from .faults import FaultRows
-from .lifecycle import Lifecycle
-from .packet_table import packet_batch
 from .state import PipelineState, RestoredPipeline
-from .window_rows import WindowRows, chunks
+from .window_rows import FaultRows, Lifecycle, WindowRows, chunks, packet_batch
 
 __all__ = ["TABLES", "CapturePipeline", "Item"]
 

@@ -23,13 +23,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from wirelake.capture.decode.decryption import Remembered
-from wirelake.capture.decode.keys import Secret
+from wirelake.capture.decode.decryption import Remembered, Secret
 
-from ..decode.coverage import ENTRY, UNSEEN
+from ..decode.messages import ENTRY, UNSEEN
 from ..decode.scalar import ReaderState
 from ..state_format import StateError, check, column, decode, encode, fill
-from ..tcp import slots
+from ..tcp import flows as slots
 from ..tcp.state import FrontState, Restored, RestoredFront, mapped, renumbered
 
 __all__ = ["PipelineState", "RestoredPipeline"]

@@ -6,7 +6,9 @@ of their own; where there are some, all rows of the protocol are put in order on
 
 from __future__ import annotations
 
+import functools
 import itertools
+import socket
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,12 +16,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from wirelake.capture.decode.streams import Fault
+from wirelake.capture.format.constants import FAULT_BYTES
+from wirelake.capture.format.items import FileFault, Secrets
+from wirelake.capture.tcp.assembly import FIN, RST, SYN
+from wirelake.records.rows import Closed, Opened
 from wirelake.records.schema import schema
 
+from ..decode.meaning import Coded, repeated
 from ..decode.messages import Slices
 from ..decode.scalar import Outcome
+from ..tcp.window import DIRECTIONS, ENDINGS, NOTES, Streams, Window
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "WindowRows", "chunks"]
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_ROWS",
+    "FaultRows",
+    "Lifecycle",
+    "WindowRows",
+    "chunks",
+    "packet_batch",
+]
+
 
 BATCH_ROWS: Final = 32_768
 """Rows of a batch, at most."""
@@ -81,3 +99,232 @@ def _in_order(held: list[tuple[pa.RecordBatch, Places]]) -> Iterator[pa.RecordBa
     sequence = np.argsort(np.concatenate([places for _, places in held]), kind="stable")
     whole = table.take(pa.array(sequence)).combine_chunks()
     yield from whole.to_batches(max_chunksize=BATCH_ROWS)
+
+
+# Rows of `packets`, from the arrays of a window.
+
+
+def packet_batch(window: Window) -> pa.RecordBatch:
+    """The packets of a window."""
+    segment = window.note == 0
+    columns = {
+        "ts_ns": pa.array(window.ts_ns),
+        "file": repeated(window.path, len(window)),
+        "offset": pa.array(window.offset),
+        "interface": pa.array(window.interface),
+        "link": pa.array(window.link),
+        "captured_bytes": pa.array(window.captured),
+        "original_bytes": pa.array(window.original),
+        "src": _addresses(window, 0),
+        "src_port": _where(segment, window.src_port),
+        "dst": _addresses(window, 2),
+        "dst_port": _where(segment, window.dst_port),
+        "seq": _where(segment, window.seq),
+        "ack": _where(segment, window.ack),
+        "flags": _where(segment, window.flags),
+        "payload_bytes": _where(segment, window.payload_len),
+        "connection": _where(segment, window.connection),
+        "direction": _direction(window),
+        "note": Coded(window.note.astype(np.int32) - 1, tuple(NOTES[1:])).array(),
+    }
+    found = schema("packets")
+    arrays = [columns[field.name].cast(field.type) for field in found]
+    return pa.RecordBatch.from_arrays(arrays, schema=found)
+
+
+def _where(segment: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
+    return pa.array(values, mask=~segment)
+
+
+def _direction(window: Window) -> pa.Array:
+    codes = window.direction.astype(np.int32)
+    codes[codes >= len(DIRECTIONS)] = -1
+    return Coded(codes, DIRECTIONS).array()
+
+
+def _addresses(window: Window, row: int) -> pa.Array:
+    """Addresses as text, each distinct one made once."""
+    high, low = window.addresses[row], window.addresses[row + 1]
+    keys = np.stack([window.family.astype(np.uint64), high, low], axis=1)
+    distinct, codes = np.unique(keys, axis=0, return_inverse=True)
+    texts: list[str] = []
+    places = np.full(len(distinct), -1, np.int32)
+    for at, (family, upper, lower) in enumerate(distinct.tolist()):
+        if family:
+            places[at] = len(texts)
+            texts.append(_address(int(family), int(upper), int(lower)))
+    return Coded(places[codes.reshape(-1)], tuple(texts)).array()
+
+
+def _address(family: int, high: int, low: int) -> str:
+    if family == 4:
+        return socket.inet_ntop(socket.AF_INET, low.to_bytes(4, "big"))
+    return socket.inet_ntop(socket.AF_INET6, (high << 64 | low).to_bytes(16, "big"))
+
+
+# Rows of `faults`, gathered while a window is read.
+
+
+class FaultRows:
+    """Faults of files and of streams."""
+
+    def __init__(self, files: list[str]):
+        self._files = files
+        self._rows: list[dict[str, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self) -> pa.RecordBatch:
+        """What was gathered since the last call."""
+        rows, self._rows = self._rows, []
+        return pa.RecordBatch.from_pylist(rows, schema=schema("faults"))
+
+    def of_file(self, file: int, fault: FileFault) -> None:
+        """Bytes of a file that would not read."""
+        self._rows.append(
+            {
+                "ts_ns": fault.ts_ns,
+                "file": self._files[file],
+                "offset": fault.offset,
+                "present_bytes": fault.present_bytes,
+                "missing_bytes": 0,
+                "code": fault.code,
+                "detail": fault.detail,
+                "bytes": fault.bytes,
+            }
+        )
+
+    def of_secrets(self, file: int, secrets: Secrets, problem: str) -> None:
+        """A line of keys that is none."""
+        first = secrets.text.encode("utf-8", "surrogateescape")[:FAULT_BYTES]
+        self.of_file(file, FileFault(secrets.offset, 0, "bad_fact", problem, first))
+
+    def of_stream(self, streams: Streams, stream: int, protocol: str | None, fault: Fault) -> None:
+        """Bytes of a stream that would not decode."""
+        self._rows.append(
+            {
+                "ts_ns": fault.place.ts_ns,
+                "file": self._files[fault.place.file],
+                "offset": fault.place.offset,
+                "connection": int(streams.connection[stream]),
+                "direction": DIRECTIONS[int(streams.direction[stream])],
+                "protocol": protocol,
+                "stream_offset": fault.start,
+                "present_bytes": fault.present_bytes,
+                "missing_bytes": fault.missing_bytes,
+                "code": fault.code,
+                "field": fault.field,
+                "detail": fault.detail,
+                "bytes": fault.bytes,
+            }
+        )
+
+
+# When connections begin and end, as events for the engines of `wirelake.records`.
+
+
+_REPLACED: Final = ENDINGS.index("replaced")
+_ADDRESSES: Final = 16_384
+"""Addresses that are kept as text: servers, and clients that come again."""
+_BOTH: Final = 3
+"""FIN was seen in both directions, 1 in c2s and 2 in s2c; or RST was."""
+
+
+class Lifecycle:
+    """Follows connections through the windows."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        """Connections that are open, and the directions in which FIN was seen."""
+
+    def events(self, window: Window, streams: Streams) -> list[Opened | Closed]:
+        """What begins and what ends in a window, in the order of its packets."""
+        found: list[Opened | Closed] = []
+        present, first = np.unique(window.connection, return_index=True)
+        fresh = [
+            at
+            for connection, at in zip(present.tolist(), first.tolist(), strict=True)
+            if connection and connection not in self._known
+        ]
+        opened = dict(zip(fresh, _opened(window, np.array(fresh, np.intp)), strict=True))
+        ending = np.flatnonzero((window.flags & (FIN | RST)) * (window.note == 0))
+        places = np.union1d(np.array(fresh, np.intp), ending)
+        columns = (window.ts_ns, window.connection, window.direction, window.flags)
+        for at, ts_ns, connection, way, flags in zip(
+            places.tolist(), *(column[places].tolist() for column in columns), strict=True
+        ):
+            if at in opened:
+                self._known[connection] = 0
+                found.append(opened[at])
+            if flags & (FIN | RST):
+                found += self._closed(ts_ns, connection, way, flags)
+        found += self._gone(window, streams)
+        return found
+
+    def save(self, connections: list[int]) -> NDArray[np.uint8]:
+        """What is known of connections, as a number for each."""
+        known = self._known.get
+        return np.array([known(each, -1) + 1 for each in connections], np.uint8)
+
+    def restore(self, connections: list[int], saved: list[int]) -> None:
+        """Go on with what `save` gave."""
+        found = zip(connections, saved, strict=True)
+        self._known.update({connection: seen - 1 for connection, seen in found if seen})
+
+    def _closed(self, ts_ns: int, connection: int, way: int, flags: int) -> list[Closed]:
+        seen = self._known.get(connection)
+        if seen is None or seen == _BOTH:
+            return []
+        if flags & RST:
+            self._known[connection] = _BOTH
+            return [Closed(ts_ns, connection, DIRECTIONS[way], "rst")]
+        self._known[connection] = seen | 1 << way
+        if seen | 1 << way != _BOTH:
+            return []
+        return [Closed(ts_ns, connection, DIRECTIONS[1 - way], "fin")]
+
+    def _gone(self, window: Window, streams: Streams) -> list[Closed]:
+        """Forget connections that were dropped; one that began anew is closed by its last packet.
+
+        A connection has two streams. One of them may have ended by FIN before: only the other one
+        says that the connection was replaced.
+        """
+        last_ns: dict[int, int] = {}
+        replaced = set()
+        columns = (streams.connection, streams.ending, streams.last_ns)
+        for connection, ending, last in zip(
+            *(column[window.retired].tolist() for column in columns), strict=True
+        ):
+            last_ns[connection] = max(last, last_ns.get(connection, last))
+            if ending == _REPLACED:
+                replaced.add(connection)
+        return [
+            Closed(last, connection, None, "anew")
+            for connection, last in last_ns.items()
+            if self._known.pop(connection, _BOTH) != _BOTH and connection in replaced
+        ]
+
+
+def _opened(window: Window, places: NDArray[np.intp]) -> Iterator[Opened]:
+    """Connections, by their first packets."""
+    columns = (window.ts_ns, window.connection, window.flags, window.direction, window.family)
+    ends = (*window.addresses, window.src_port, window.dst_port)
+    for ts_ns, connection, flags, way, family, *said in zip(
+        *(column[places].tolist() for column in (*columns, *ends)), strict=True
+    ):
+        source, target = _ip_text(family, *said[0:2]), _ip_text(family, *said[2:4])
+        source_port, target_port = said[4:]
+        whole = bool(flags & SYN)
+        if way == 0:
+            ports = source, source_port, target, target_port
+        else:
+            ports = target, target_port, source, source_port
+        yield Opened(ts_ns, connection, None, *ports, whole)
+
+
+@functools.lru_cache(_ADDRESSES)
+def _ip_text(family: int, high: int, low: int) -> str:
+    if family == 4:
+        return socket.inet_ntop(socket.AF_INET, low.to_bytes(4, "big"))
+    return socket.inet_ntop(socket.AF_INET6, (high << 64 | low).to_bytes(16, "big"))

@@ -11,20 +11,283 @@ connection keep their order.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import queue
+import signal
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
-from typing import Final, TypeAlias
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
-from ..pipeline.pipeline import Item
-from .reader import PLAIN, ReadOptions, finished
-from .workers import FILTERED, Workers, open_windows
+from wirelake.records.protocol_rules import rules_of
+from wirelake.records.rows import MessageRow
 
-__all__ = ["SMALL_BYTES", "Faults", "Progress", "read_parallel", "read_windows"]
+from ..fold.pending import EventList
+from ..pipeline.pipeline import CapturePipeline, Item
+from .reader import PLAIN, ReadOptions, finished, sources
+
+__all__ = [
+    "FILTERED",
+    "SMALL_BYTES",
+    "Faults",
+    "Progress",
+    "Workers",
+    "open_windows",
+    "read_parallel",
+    "read_windows",
+]
+
+
+# The processes behind `parallel.py`: each decodes a share of the connections and sends windows.
+
+
+FILTERED: Final = frozenset(PLAIN) - {"faults"}
+"""Tables whose rows the workers filter. `faults` are not: `on_faults` gets all of them."""
+_AHEAD: Final = 1
+"""Windows that a worker decodes ahead of the reader."""
+_BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
+_ROW_COLUMNS: Final = frozenset(MessageRow.__struct_fields__)
+"""What engines look at of `messages`, apart from the fields of a protocol's struct."""
+
+_Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
+"""The encoded items of a window."""
+
+
+def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterable[Item]]:
+    """Yield the windows of captures, in this process; with all faults, whatever the table."""
+    pipeline = CapturePipeline(
+        files,
+        tables={*sources(options.table), "faults"},
+        ports=options.ports,
+        force_protocol=options.force_protocol,
+        keys=options.keys,
+        dialects=options.dialects,
+        reveal=options.reveal,
+        window_bytes=options.window_bytes,
+        share=options.share,
+        shares=options.shares,
+    )
+    yield from pipeline.windows()
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """An exception as it is sent: one of the classes that callers of `read_parallel` expect."""
+
+    kind: str
+    text: str
+    errno: int | None = None
+    filename: str | None = None
+
+    @staticmethod
+    def of(error: Exception) -> _Failure:
+        """Describe an exception."""
+        match error:
+            case OSError():
+                name = None if error.filename is None else os.fsdecode(error.filename)
+                return _Failure("os", error.strerror or str(error), error.errno, name)
+            case LookupError():
+                return _Failure("lookup", str(error.args[0]) if error.args else "")
+            case ValueError():
+                return _Failure("value", str(error))
+            case _:
+                return _Failure("", f"{type(error).__name__}: {error}")
+
+    def error(self) -> Exception:
+        """Return the exception; OSError chooses its subclass by `errno`."""
+        match self.kind:
+            case "os":
+                if self.errno is None:
+                    return OSError(self.text)
+                return OSError(self.errno, self.text, self.filename)
+            case "lookup":
+                return LookupError(self.text)
+            case "value":
+                return ValueError(self.text)
+            case _:
+                return RuntimeError(self.text)
+
+
+class Workers:
+    """A number of processes that read the same files."""
+
+    def __init__(self, files: Sequence[str], options: ReadOptions, count: int):
+        self._files = files
+        self._options = options
+        self._count = count
+        self._workers: list[_Worker] = []
+
+    def windows(self) -> Generator[Iterator[Item]]:
+        """Yield the merged windows of all workers; each must be exhausted before the next.
+
+        Raises what a worker raised. The workers end with the generator."""
+        try:
+            self._start()
+            while self._has_window():
+                yield self._window()
+        finally:
+            for worker in self._workers:
+                worker.end()
+
+    def _start(self) -> None:
+        # The first process that starts brings this one with it, which unblocks signals.
+        resource_tracker.ensure_running()
+        # A process inherits the signals that are blocked.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for share in range(self._count):
+                options = replace(self._options, share=share, shares=self._count)
+                self._workers.append(_Worker(self._files, options))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _has_window(self) -> bool:
+        more = {worker.has_window() for worker in self._workers}
+        if len(more) > 1:
+            raise RuntimeError("workers cut the capture into different windows")
+        return more.pop()
+
+    def _window(self) -> Iterator[Item]:
+        for worker in self._workers:
+            yield from worker.items()
+
+
+class _Worker:
+    """A worker, seen from the parent."""
+
+    def __init__(self, files: Sequence[str], options: ReadOptions):
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(theirs, files, options), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def has_window(self) -> bool:
+        """Wait for the next window; False after the last."""
+        return self._receive() == _BEGIN
+
+    def items(self) -> Iterator[Item]:
+        """Yield the items of the window."""
+        while (table := self._receive()) != _DONE:
+            data = self._bytes()
+            yield table, _unpacked(table, data)
+
+    def end(self) -> None:
+        """Terminate the process."""
+        self._process.terminate()
+        self._process.join()
+        self._process.close()
+        self._pipe.close()
+
+    def _receive(self) -> str:
+        word = self._bytes().decode()
+        if word == _ERROR:
+            raise msgspec.msgpack.decode(self._bytes(), type=_Failure).error()
+        return word
+
+    def _bytes(self) -> bytes:
+        try:
+            return self._pipe.recv_bytes()
+        except EOFError:
+            self._process.join()
+            raise ChildProcessError(
+                f"a worker ended early, with exit code {self._process.exitcode};"
+                " one process alone needs less memory"
+            ) from None
+
+
+# -- in the worker ---------------------------------------------------------------------------
+
+
+def _work(pipe: Connection, files: Sequence[str], options: ReadOptions) -> None:
+    """The main function of a worker."""
+    outbox: queue.Queue[_Packed | Exception | None] = queue.Queue(_AHEAD)
+    sender = threading.Thread(target=_send, args=(pipe, outbox))
+    sender.start()
+    try:
+        for window in open_windows(files, options):
+            outbox.put([(table, _pack(found)) for table, found in _slim(window, options)])
+        outbox.put(None)
+    except Exception as error:  # whatever it is, the reader raises it
+        outbox.put(error)
+    sender.join()
+
+
+def _send(pipe: Connection, outbox: queue.Queue[_Packed | Exception | None]) -> None:
+    try:
+        while isinstance(window := outbox.get(), list):
+            pipe.send_bytes(_BEGIN.encode())
+            for table, data in window:
+                pipe.send_bytes(table.encode())
+                pipe.send_bytes(data)
+            pipe.send_bytes(_DONE.encode())
+        if window is None:
+            pipe.send_bytes(_END.encode())
+        else:
+            pipe.send_bytes(_ERROR.encode())
+            pipe.send_bytes(msgspec.msgpack.encode(_Failure.of(window)))
+    except OSError:
+        os._exit(1)  # nobody reads any more, and the other thread may wait for room in the outbox
+
+
+def _for_engines(batch: Any) -> Any:
+    """A batch of messages with the columns that engines look at."""
+    protocol = batch.column("protocol")[0].as_py() if batch.num_rows else None
+    fields = {protocol} if protocol is not None and rules_of(protocol).fields else set()
+    return _selected(batch, _ROW_COLUMNS | fields)
+
+
+def _slim(window: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
+    """Yield the items of a window without columns and rows that the reader does not need."""
+    if options.table not in FILTERED:
+        for table, found in window:
+            yield table, _for_engines(found) if table == "messages" else found
+        return
+    items = list(window)
+    yield from (item for item in items if item[0] == "faults")
+    columns = options.columns
+    wanted = None if columns is None else {path.partition(".")[0] for path in columns}
+    for batch in finished(replace(options, columns=None), [items]):
+        yield options.table, _selected(batch, wanted)
+
+
+def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
+    """Some columns of a batch; the structs of other protocols, which are all null, never."""
+    return batch.select(
+        [
+            field.name
+            for field, column in zip(batch.schema, batch.columns, strict=True)
+            if (wanted is None or field.name in wanted)
+            and not (pa.types.is_struct(field.type) and column.null_count == len(column))
+        ]
+    )
+
+
+def _pack(found: Any) -> bytes | pa.Buffer:
+    if isinstance(found, dict):  # `waiting`
+        return msgspec.msgpack.encode(found)
+    if not isinstance(found, pa.RecordBatch):
+        return msgspec.msgpack.encode(EventList.of(found))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, found.schema) as writer:
+        writer.write_batch(found)
+    return sink.getvalue()
+
+
+def _unpacked(table: str, data: bytes) -> Any:
+    if data[:4] == b"\xff\xff\xff\xff":  # an Arrow stream begins so; no map of msgpack does
+        return pa.ipc.open_stream(data).read_next_batch()
+    if table == "waiting":
+        return msgspec.msgpack.decode(data, type=dict[int, int])
+    return msgspec.msgpack.decode(data, type=EventList).events()
+
 
 SMALL_BYTES: Final = 32 << 20
 """Captures of fewer bytes in total are read here: starting a worker would take longer."""

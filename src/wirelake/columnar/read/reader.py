@@ -21,10 +21,9 @@ import pyarrow.compute as pc
 
 from wirelake.protocols import registry
 from wirelake.records import ENGINES
-from wirelake.records.batches import batch_from_rows, fault_rows, message_rows
 from wirelake.records.engine import Engine, tell
 from wirelake.records.filter import compile_filter
-from wirelake.records.rows import Event, Fact, in_order
+from wirelake.records.rows import Event, Fact, batch_from_rows, fault_rows, in_order, message_rows
 from wirelake.records.schema import schema
 
 from ..pipeline.pipeline import CapturePipeline, Item

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from wirelake.records.cross_connection import CROSSING
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.rows import Closed, Opened
 
 from ..fold.calls import expire_idle

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from wirelake.capture.format import constants as fmt
 
-from ..jit.loads import be16, be32, be64, le32, u8
+from ..jit.intrinsics import be16, be32, be64, le32, u8
 from ..jit.options import Int, U, inline, kernel
 from .blocks import CAPTURED, DATA, LINK, ORIGINAL
 

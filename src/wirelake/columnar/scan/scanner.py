@@ -7,6 +7,7 @@ read by the reference's `blocks.Reader`; damage and ends are the reference's too
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from typing import Final, TypeAlias
@@ -20,6 +21,7 @@ from wirelake.capture.format.constants import (
     BYTE_ORDER_MAGIC,
     PCAP_HEADER_SIZE,
     PCAP_RECORD_SIZE,
+    Limits,
 )
 from wirelake.capture.format.items import (
     Element,
@@ -32,17 +34,31 @@ from wirelake.capture.format.items import (
     Section,
     cut_off,
 )
-from wirelake.capture.format.limits import Limits
-from wirelake.capture.format.pcap import MAGICS, read_pcap
-from wirelake.capture.format.pcapng import BEGINS, read_pcapng, section_order
-from wirelake.capture.format.reader import elements, read_bytes
+from wirelake.capture.format.reader import (
+    BEGINS,
+    MAGICS,
+    elements,
+    read_bytes,
+    read_pcap,
+    read_pcapng,
+    section_order,
+)
 
 from ..jit.options import readonly
 from . import blocks as b
-from .blocks import InterfaceTable
-from .sources import Source, resync
+from .blocks import TS, InterfaceTable, Source, resync
 
-__all__ = ["END", "FileItem", "Part", "Rows", "Scanner"]
+__all__ = [
+    "END",
+    "FileItem",
+    "Index",
+    "IndexedPart",
+    "Part",
+    "Rows",
+    "Scanner",
+    "index",
+]
+
 
 _LEAST_PACKET_BYTES: Final = 64
 """A window has room for as many packets as it has pieces of this size: a record with Ethernet, IP
@@ -320,3 +336,57 @@ def _section_header(order: Order) -> bytes:
     """The shortest section header."""
     sign = "<" if order == "little" else ">"
     return struct.pack(sign + "IIIHHqI", BLOCK_SHB, 28, BYTE_ORDER_MAGIC, 1, 0, -1, 28)
+
+
+# An index of a capture: where its windows begin, and what one has to know to begin there.
+
+
+_PART_BYTES: Final = 32 << 20
+_LIMITS: Final = Limits()
+
+
+class IndexedPart(Part, frozen=True):
+    """A part of a file, and what is in it."""
+
+    packets: int
+    first_ns: int | None
+    last_ns: int | None
+    """The earliest and the latest time of its packets; None without packets."""
+
+
+class Index(msgspec.Struct, frozen=True):
+    """The parts of a file, which leave nothing out."""
+
+    path: str
+    parts: list[IndexedPart]
+
+    @property
+    def packets(self) -> int:
+        """Packets of the file."""
+        return sum(part.packets for part in self.parts)
+
+
+def index(
+    path: str | os.PathLike[str], *, part_bytes: int = _PART_BYTES, limits: Limits = _LIMITS
+) -> Index:
+    """The parts of a file, of about `part_bytes` each. Raises OSError when it cannot be read."""
+    name = os.fspath(path)
+    parts: list[IndexedPart] = []
+    scanner = Scanner(name, window_bytes=part_bytes, limits=limits)
+    try:
+        begin = scanner.at, scanner.order, scanner.interfaces
+        for rows in scanner.windows():
+            stop = END if scanner.done else scanner.at
+            parts.append(_part(rows, stop, *begin))
+            begin = scanner.at, scanner.order, scanner.interfaces
+    finally:
+        scanner.close()
+    return Index(name, parts)
+
+
+def _part(
+    rows: Rows, stop: int, offset: int, order: Order, interfaces: tuple[Interface, ...]
+) -> IndexedPart:
+    times = rows.wide[TS, : rows.count]
+    first, last = (int(times.min()), int(times.max())) if rows.count else (None, None)
+    return IndexedPart(offset, stop, order, interfaces, rows.count, first, last)

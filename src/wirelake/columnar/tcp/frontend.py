@@ -21,17 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirelake.capture.decode.protocol_selector import INTRODUCTION
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Fact, Secrets
-from wirelake.capture.format.limits import Limits
 from wirelake.capture.tcp.connections import LIMIT
 
 from ..scan.scanner import FileItem, Part, Rows, Scanner
 from ..state_format import batch_of
-from . import slots
+from . import flows as slots
 from . import stream_order as order
-from .carry import Carry, joined
 from .gather import Gathered, gather
 from .packets import Packets
+from .pieces import Carry, joined
 from .reassembly import Patcher
 from .state import CONNECTION_COLUMNS, STREAM_COLUMNS, FrontState, RestoredFront
 from .tracker import Tracker, both_streams

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from ..jit.options import readonly
 from ..scan.blocks import TS
 from ..scan.headers import PAYLOAD, PAYLOAD_BYTES
-from .carry import Carry
 from .packets import Packets
-from .pieces import ARRIVAL, PLACE, START, TIME, Pieces, copy_bytes, place
+from .pieces import ARRIVAL, PLACE, START, TIME, Carry, Pieces, copy_bytes, place
 from .reassembly import Patch
 
 __all__ = ["Gathered", "Runs", "gather"]

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from ..jit.options import readonly
 from ..state_format import StateError, check, column, fill
-from . import slots
-from .carry import Carry, CarryState
-from .pieces import Pieces
+from . import flows as slots
+from .pieces import Carry, CarryState, Pieces
 from .reassembly import Assembler, AssemblerState
 from .stream_order import STREAM
 from .tracker import both_streams

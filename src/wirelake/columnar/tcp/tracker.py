@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from . import slots
+from . import flows as slots
 from .flows import assign
 from .packets import Packets
 from .stream_order import ACTIVE, ENDING, STRANGE, STREAM, follow

@@ -10,27 +10,178 @@ from __future__ import annotations
 import asyncio
 import hmac
 import importlib
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from wirelake import __version__
 from wirelake.protocols.binding import is_loopback
 
-from ..errors import HubError
+from ..config import meanings
+from ..errors import ERRORS, HubError
 from . import notifications, pages, top
+from .endpoints import ENDPOINTS, Endpoint, Query
 from .http import JsonResponse, error_response
 from .metrics import metrics_page
-from .openapi import openapi_page
+from .schemas import Refusal
 
 if TYPE_CHECKING:
     from ..hub import Hub
 
-__all__ = ["make_app"]
+__all__ = [
+    "addresses",
+    "document",
+    "make_app",
+    "openapi_page",
+]
+
+
+# `GET /v1/openapi.json`: the OpenAPI 3.1 description of the HTTP interface.
+
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+_DOCS: Final = "The same is on the reference page HTTP."
+_TOKEN: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "The content of `admin.token` in the hub's data directory.",
+}
+_ANY: Final = ("internal",)
+"""Errors of every endpoint."""
+
+
+async def openapi_page(request: Request) -> Response:
+    """Answer with the description of this app."""
+    return JsonResponse(document(addresses(request.app.routes)))
+
+
+def addresses(routes: Iterable[BaseRoute]) -> list[tuple[str, str]]:
+    """Return method and path of each route, without the HEAD of every GET."""
+    return [
+        (method, route.path)
+        for route in routes
+        if isinstance(route, Route)
+        for method in sorted((route.methods or set()) - {"HEAD"})
+    ]
+
+
+def document(known: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return the description of these paths."""
+    wanted = set(known)
+    paths: dict[str, dict[str, Any]] = {}
+    for each in ENDPOINTS:
+        if (each.method, each.path) in wanted:
+            paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Wirelake hub",
+            "version": __version__,
+            "summary": "Publish, health, metrics, state.",
+            "description": _DOCS,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "http://127.0.0.1:9680", "description": "The default."}],
+        "paths": paths,
+        "components": {
+            "schemas": _components(),
+            "securitySchemes": {"adminToken": _TOKEN},
+        },
+    }
+
+
+def _operation(each: Endpoint) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": _operation_id(each),
+        "summary": each.summary,
+        # An empty requirement: open endpoints need no token on loopback.
+        "security": [{}, {"adminToken": []}] if each.open else [{"adminToken": []}],
+    }
+    if each.text:
+        found["description"] = each.text
+    parameters = [*map(_place, each.places), *map(_query, each.queries)]
+    if parameters:
+        found["parameters"] = parameters
+    if each.body is not None:
+        content = {"application/json": {"schema": _schema(each.body)}}
+        found["requestBody"] = {"required": True, "content": content}
+    found["responses"] = _responses(each)
+    return found
+
+
+def _operation_id(each: Endpoint) -> str:
+    words = each.path.replace("{", "").replace("}", "").replace(".", "/").split("/")
+    return "_".join([each.method.lower(), *(word for word in words if word)])
+
+
+def _place(place: tuple[str, str]) -> dict[str, Any]:
+    name, meaning = place
+    schema = {"type": "string"}
+    return {"name": name, "in": "path", "required": True, "description": meaning, "schema": schema}
+
+
+def _query(query: Query) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    if query.default is not None:
+        schema = {"type": "integer", "minimum": 0, "maximum": query.most, "default": query.default}
+    return {"name": query.name, "in": "query", "description": query.meaning, "schema": schema}
+
+
+def _responses(each: Endpoint) -> dict[str, Any]:
+    """Return the answer and, by HTTP status, the errors."""
+    schema = {"type": "string"} if each.answer is None else _schema(each.answer)
+    found = {"200": {"description": each.summary, "content": {each.media: {"schema": schema}}}}
+    by_status: dict[int, list[str]] = {}
+    for code in ("auth_required", *each.refusals, *_ANY):
+        by_status.setdefault(ERRORS[code].http, []).append(code)
+    for status, codes in sorted(by_status.items()):
+        words = "; ".join(f"`{code}`: {ERRORS[code].meaning}" for code in codes)
+        content = {"application/json": {"schema": _schema(Refusal)}}
+        found[str(status)] = {"description": words, "content": content}
+    return found
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    (found,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    return found
+
+
+@cache
+def _components() -> dict[str, Any]:
+    """Return the schema of every type, with descriptions of its fields."""
+    kinds = list(_kinds())
+    _, found = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    structs = {each.__name__: each for each in _structs(kinds)}
+    for name, schema in found.items():
+        texts = meanings(structs[name])
+        for field, described in schema["properties"].items():
+            if field in texts:
+                described["description"] = texts[field]
+    return dict(sorted(found.items()))
+
+
+def _kinds() -> Iterator[Any]:
+    for each in ENDPOINTS:
+        yield from (kind for kind in (each.answer, each.body) if kind is not None)
+    yield Refusal
+
+
+def _structs(kinds: Iterable[Any]) -> Iterator[type]:
+    """Yield the structs among these types and in their fields."""
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield kind
+            yield from _structs(field.type for field in msgspec.structs.fields(kind))
+        else:
+            yield from _structs(getattr(kind, "__args__", ()))
+
 
 Page: TypeAlias = Callable[[Request], Awaitable[Response]]
 """Handles a request."""

@@ -26,7 +26,7 @@ from wirelake.records.schema import schema
 
 from ..errors import HubError
 from ..observe.live_decoder import KEPT_ROWS, LiveDecoder, LiveTables, shared_decoder
-from ..observe.masked_frames import MaskedFrame, signs_on
+from ..observe.recording import MaskedFrame, signs_on
 from .http import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ..config import ConfigError
-from ..net.tls import load_certificates, tls_context
+from ..net.listener import load_certificates, tls_context
 from .app import make_app
 
 if TYPE_CHECKING:

@@ -40,9 +40,9 @@ from wirelake.protocols.comet.session import (
 )
 from wirelake.protocols.sansio import Event, SessionError
 
+from ..auth import static_key
 from ..config import ConfigError
 from ..errors import HubError
-from ..key_files import static_key
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Notification

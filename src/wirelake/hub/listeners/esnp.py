@@ -21,10 +21,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.binding import EsnpSettings
-from wirelake.protocols.esnp.events import Announced, Requested
-from wirelake.protocols.esnp.events import Call as Request
-from wirelake.protocols.esnp.fast_path import Deferred
+from wirelake.protocols.esnp.fast_path import (
+    END,
+    DataTemplate,
+    Deferred,
+    HeadTemplate,
+    bytes_of_rows,
+    learn_body,
+)
 from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
@@ -35,17 +41,15 @@ from wirelake.protocols.esnp.layout import (
     Row,
     VarType,
 )
-from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
+from wirelake.protocols.esnp.limits import (
+    UNAUTHENTICATED_LIMIT,
+    Announced,
+    Requested,
+    SessionOptions,
+)
+from wirelake.protocols.esnp.limits import Call as Request
 from wirelake.protocols.esnp.message import kind
 from wirelake.protocols.esnp.session import EsnpSession
-from wirelake.protocols.esnp.templates import (
-    END,
-    DataTemplate,
-    HeadTemplate,
-    bytes_of_rows,
-    learn_body,
-)
-from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import EncodeError

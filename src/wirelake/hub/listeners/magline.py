@@ -34,8 +34,8 @@ from wirelake.protocols.magline.session import (
 )
 from wirelake.protocols.sansio import Event, SessionError
 
+from ..auth import read_key, static_key
 from ..errors import HubError
-from ..key_files import read_key, static_key
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Notification

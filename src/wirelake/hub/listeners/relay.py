@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.sansio import Event, Session, SessionError, Side
 from wirelake.protocols.tny.binding import BINDING, RelaySettings
-from wirelake.protocols.tny.calls import response_to
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import RelayServerOptions
-from wirelake.protocols.tny.message import ResultCode, closes
+from wirelake.protocols.tny.message import ResultCode, closes, response_to
 from wirelake.protocols.tny.relay import (
     LinkRegistry,
     LinkUp,
@@ -42,7 +41,7 @@ from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
-from ..net.pending_flush import PendingFlush
+from ..net.outbox import PendingFlush
 from ..pubsub.notifications import Notification
 from .tny import PushBodies, TnyPeer, epoch_ms, refusal_body
 

@@ -26,13 +26,12 @@ import msgspec
 from wirelake.protocols.hub_calls import AUTH, BY_NUMBER, NOTIFY_NUMBER, notification_json
 from wirelake.protocols.sansio import Event, Session, SessionError
 from wirelake.protocols.tny.binding import BINDING, TnySettings
-from wirelake.protocols.tny.events import Pushed, Requested
-from wirelake.protocols.tny.fast_path import Answer, Deferred
+from wirelake.protocols.tny.fast_path import Answer, Deferred, RequestTemplate
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import ServerOptions
 from wirelake.protocols.tny.message import ResultCode
+from wirelake.protocols.tny.sender import Pushed, Requested
 from wirelake.protocols.tny.session import ServerSession
-from wirelake.protocols.tny.templates import RequestTemplate
 from wirelake.protocols.tny.transform import TransformConfig
 from wirelake.wire.errors import EncodeError
 

@@ -36,10 +36,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from wirelake.protocols.sansio import Event, Session, SessionError
 from wirelake.protocols.tny.binding import TnySettings
-from wirelake.protocols.tny.calls import answered_id
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import GatewayOptions
-from wirelake.protocols.tny.message import ResultCode, closes
+from wirelake.protocols.tny.message import ResultCode, answered_id, closes
 from wirelake.protocols.tny.relay import (
     GatewayLink,
     GatewayTunnels,
@@ -57,7 +56,7 @@ from wirelake.protocols.tny.session import HandedOn, UserSession
 from ..config import Backend, ConfigError
 from ..net.connection import Connection
 from ..net.listener import Listener
-from ..net.pending_flush import PendingFlush
+from ..net.outbox import PendingFlush
 from ..pubsub.notifications import Notification
 from .tny import TnyListener, epoch_ms, server_options
 

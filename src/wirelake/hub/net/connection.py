@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         """Release what the protocol holds for the closed connection."""
 
     def key_log(self) -> dict[str, Any] | None:
-        """The keys that a reader of recordings needs (`wirelake.capture.decode.keys`): {} when the
+        """The keys that a reader of recordings needs (see `capture.decode.decryption`): {} when the
         connection has none, None when it has none yet. Asked when a frame crosses."""
         return {}
 

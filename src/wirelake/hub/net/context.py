@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..auth import Authority
-from ..config import Config
-from ..limits import ActiveLimits, Limits
+from ..config import ActiveLimits, Config, Limits
 from ..observe.counters import Counters
 from ..observe.tap import Tap
 from ..pubsub.topics import Topics
 from ..rpc.hub_calls import HubCalls
 from ..rpc.services import Services
 from ..store import Store
-from .deadline_scan import DeadlineScan
 from .outbox import Outbox
-from .table import ConnectionTable, TrackedConnection
+from .table import ConnectionTable, DeadlineScan, TrackedConnection
 
 __all__ = ["HubContext"]
 

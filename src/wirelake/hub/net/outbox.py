@@ -10,7 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Outbox"]
+__all__ = [
+    "Outbox",
+    "PendingFlush",
+]
 
 
 class _Flushes(Protocol):
@@ -62,3 +65,32 @@ class Outbox:
             waiting, self._waiting = self._waiting, []
             for connection in waiting:
                 connection.flush()
+
+
+# Connections that were given something to say by what happened on another one.
+
+
+class _Reacts(Protocol):
+    def react(self) -> None: ...
+
+
+class PendingFlush:
+    """What has to be looked at when this turn ends."""
+
+    __slots__ = ("_outbox", "_waiting")
+
+    def __init__(self, outbox: Outbox):
+        self._outbox = outbox
+        self._waiting: dict[_Reacts, None] = {}
+
+    def add(self, connection: _Reacts) -> None:
+        """A connection's session has something to say."""
+        if not self._waiting:
+            self._outbox.before(self._react)
+        self._waiting[connection] = None
+
+    def _react(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for connection in waiting:
+                connection.react()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from wirelake.capture.decode.conversation import ConnectionDecoder, Context, TableRow
-from wirelake.capture.decode.keys import KeyRing
+from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.format.items import Packet, Segment
 from wirelake.capture.tcp.assembly import FIN, SYN
@@ -28,8 +28,7 @@ from wirelake.records import ENGINES, Closed, Event, Fact, FaultRow, MessageRow,
 from wirelake.records.calls import CallsEngine
 from wirelake.records.rows import fields_of
 
-from .masked_frames import FramedRows
-from .recording import close_fact, endpoints_of, recorded_id, wire_has_client
+from .recording import FramedRows, close_fact, endpoints_of, recorded_id, wire_has_client
 from .tap import ObservedConnection, Tap
 
 if TYPE_CHECKING:

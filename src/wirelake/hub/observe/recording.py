@@ -13,21 +13,37 @@ is in a fact `lost` of the new file and in the metrics.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from wirelake.capture.decode.messages import MessageRows
+from wirelake.capture.record.masking import Masker
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols import registry
 from wirelake.protocols.sansio import Side
 from wirelake.records.tunnels import tunnel_connection
 
 if TYPE_CHECKING:
+    from wirelake.capture.decode.decryption import Opened
+    from wirelake.capture.decode.protocol_selector import ProtocolChooser
+    from wirelake.capture.decode.streams import Frame
     from wirelake.capture.format.items import Direction
+    from wirelake.wire.protocol import Protocol
 
     from ..config import RecordSettings
     from .tap import ObservedConnection
 
-__all__ = ["Recording", "close_fact", "endpoints_of", "recorded_id", "wire_has_client"]
+__all__ = [
+    "FramedRows",
+    "MaskedFrame",
+    "Recording",
+    "close_fact",
+    "endpoints_of",
+    "recorded_id",
+    "signs_on",
+    "wire_has_client",
+]
+
 
 _log = logging.getLogger(__name__)
 _FLUSH_BYTES: Final = 1 << 15
@@ -212,3 +228,59 @@ def close_fact(connection: ObservedConnection) -> dict[str, str]:
     by_server = (connection.close_side is Side.LOCAL) == (connection.inward == "c2s")
     side = "server" if by_server else "client"
     return {"reason": connection.close_reason, "side": side}
+
+
+# Rows of `messages` together with the bytes of their frames, secrets masked.
+
+
+class MaskedFrame:
+    """The frame of a message."""
+
+    __slots__ = ("_frame", "_masker", "dialect")
+
+    def __init__(self, frame: Frame, masker: Masker, dialect: str):
+        self._frame = frame
+        self._masker = masker
+        self.dialect = dialect
+        """The dialect the frame is encoded in."""
+
+    def masked(self) -> bytes:
+        """Return the bytes, with zeros in place of secret fields."""
+        return self._masker(self._frame.message, self._frame.raw)
+
+
+class FramedRows(MessageRows):
+    """Rows of `messages` with their frame, as `frame`."""
+
+    def __init__(self, chooser: ProtocolChooser, files: list[str]):
+        super().__init__(chooser, files)
+        self._maskers: dict[tuple[str, Direction], Masker] = {}
+
+    def rows(
+        self,
+        protocol: Protocol,
+        frame: Frame,
+        opened: Opened,
+        connection: int,
+        direction: Direction,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the row of a frame and, for a link, that of the message in its tunnel."""
+        own, *carried = super().rows(protocol, frame, opened, connection, direction)
+        if not any(map(signs_on, (own, *carried))):
+            dialect = self.describer(protocol).dialect
+            own["frame"] = MaskedFrame(frame, self._masker(protocol, dialect, direction), dialect)
+        yield own
+        yield from carried
+
+    def _masker(self, protocol: Protocol, dialect: str, direction: Direction) -> Masker:
+        """Return the masker of a protocol; one `FramedRows` is for one dialect."""
+        key = (protocol.name, direction)
+        if key not in self._maskers:
+            self._maskers[key] = Masker(protocol, dialect, direction, content=False)
+        return self._maskers[key]
+
+
+def signs_on(row: Mapping[str, Any]) -> bool:
+    """Return whether a message is a sign-on with credentials."""
+    sign_on = registry.find(row["protocol"]).meaning.sign_on
+    return row["target"] in sign_on.targets

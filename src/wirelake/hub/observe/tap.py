@@ -56,7 +56,7 @@ class Observer(Protocol):
 
     def keys(self, connection: ObservedConnection, line: str) -> None:
         """The keys of a connection are known: a line of a key log
-        (`wirelake.capture.decode.keys`)."""
+        (`wirelake.capture.decode.decryption`)."""
 
     def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
         """A client signed on."""

@@ -13,15 +13,13 @@ from typing import TypeAlias
 
 from wirelake.protocols import registry
 
+from ..config import ActiveLimits
 from ..errors import HubError
-from ..limits import ActiveLimits
 from ..store import Store, SubscriptionRow
-from .delivery import Delivery
-from .fanout import Fanout
+from .delivery import Delivery, Fanout
 from .notifications import check_topics
 from .publishing import Publisher
-from .registry import Registry
-from .subscriptions import Client, Receiver, Subscription, Topic
+from .subscriptions import Client, Receiver, Registry, Subscription, Topic
 
 __all__ = ["Changed", "Subscriber"]
 

@@ -10,12 +10,131 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
-from .inbox import Inbox
+import msgspec
+
+from ..store import ClientRow, Store, SubscriptionRow
 from .notifications import Form, Notification
 
-__all__ = ["Client", "Receiver", "Subscription", "Topic"]
+__all__ = [
+    "MAX_SPANS",
+    "Client",
+    "Inbox",
+    "Receiver",
+    "Registry",
+    "Subscription",
+    "Topic",
+]
+
+
+# Which part of the log one client has received, and what it has not acknowledged.
+
+
+MAX_SPANS: Final = 64
+"""Spans kept per client. Beyond that the oldest is forgotten and counts as not sent: what was
+acknowledged in it is delivered a second time, and nothing is lost."""
+
+
+class Inbox:
+    """The cursor, spans and holes of one client."""
+
+    __slots__ = ("cursor", "holes", "spans")
+
+    def __init__(self, cursor: int = 0):
+        self.cursor = cursor
+        self.spans: list[tuple[int, int]] = []
+        """(after, up to), ascending, beyond the cursor."""
+        self.holes: dict[int, int] = {}
+        """By number: the id of the connection it was pushed on; 0 when that connection is closed,
+        or the client fetched it."""
+
+    @property
+    def top(self) -> int:
+        """The highest number that was sent."""
+        return self.spans[-1][1] if self.spans else self.cursor
+
+    def was_sent(self, number: int) -> bool:
+        """Return whether this number was sent to the client."""
+        if number <= self.cursor:
+            return True
+        at = bisect_left(self.spans, (number,)) - 1
+        return at >= 0 and number <= self.spans[at][1]
+
+    def is_unacked(self, number: int) -> bool:
+        """Return whether the client, if this is addressed to it, has not acknowledged it."""
+        return number in self.holes or not self.was_sent(number)
+
+    def mark_sent(self, number: int) -> None:
+        """Mark this number as sent, and everything between it and what was sent before."""
+        spans = self.spans
+        if not spans:
+            self.cursor = max(self.cursor, number)
+            return
+        at = bisect_left(spans, (number,)) - 1
+        if at >= 0:
+            after, up_to = spans[at]
+            spans[at] = (after, max(up_to, number))
+        else:
+            self.cursor = max(self.cursor, number)
+
+    def start_span(self, number: int) -> None:
+        """Start a span after this number: what waits up to it stays unsent."""
+        if number > self.top:
+            self.spans.append((number, number))
+            while len(self.spans) > MAX_SPANS:
+                after, up_to = self.spans.pop(0)
+                for hole in [each for each in self.holes if after < each <= up_to]:
+                    del self.holes[hole]
+
+    def advance_cursor(self, number: int) -> None:
+        """Mark everything up to this number as sent."""
+        spans = self.spans
+        self.cursor = max(self.cursor, number)
+        while spans and spans[0][0] <= self.cursor:
+            self.cursor = max(self.cursor, spans.pop(0)[1])
+
+    def gaps(self) -> Iterator[tuple[int, int | None]]:
+        """Yield the unsent ranges of the log as (after, up to); the last one has no end."""
+        after = self.cursor
+        for begin, end in self.spans:
+            yield after, begin
+            after = end
+        yield after, None
+
+    def lowest_needed(self) -> int:
+        """Return the lowest number the client may still need."""
+        return min(min(self.holes, default=self.cursor + 1), self.cursor + 1)
+
+    def count_unsent(self, numbers: Sequence[int], start: int = 0) -> int:
+        """Return how many of these ascending numbers beyond `start` were not sent."""
+        count = 0
+        for after, up_to in self.gaps():
+            low = bisect_right(numbers, max(after, start))
+            high = len(numbers) if up_to is None else bisect_right(numbers, up_to)
+            count += max(0, high - low)
+        return count
+
+    # -- on disk -----------------------------------------------------------------------------
+
+    def pack(self) -> bytes:
+        """Encode spans and holes; holes as differences, so that most take two or three bytes."""
+        numbers = sorted(self.holes)
+        holes = [b - a for a, b in zip([0, *numbers], numbers, strict=False)]
+        spans = [pair for pair in self.spans if pair[0] < pair[1]]
+        return msgspec.msgpack.encode((spans, holes))
+
+    @classmethod
+    def unpack(cls, cursor: int, state: bytes) -> Inbox:
+        """Decode what `pack` encoded."""
+        spans, holes = msgspec.msgpack.decode(state, type=tuple[list[tuple[int, int]], list[int]])
+        inbox = cls(cursor)
+        inbox.spans = spans
+        number = 0
+        for step in holes:
+            number += step
+            inbox.holes[number] = 0
+        return inbox
 
 
 class Receiver(Protocol):
@@ -257,3 +376,124 @@ class Client:
             if first and first[0] <= inbox.spans[0][0]:
                 return
             inbox.advance_cursor(inbox.spans[0][0])
+
+
+# All topics and clients in memory, as the store has them.
+
+
+class Registry:
+    """All topics with subscribers, and all clients with topics or connections since the start.
+
+    The number of every stored notification is in memory, eight bytes in the topic or client it is
+    for. So the backlog of a client is known without a query.
+    """
+
+    def __init__(self, store: Store, on_replaced: Callable[[Client], None]):
+        self._store = store
+        self._on_replaced = on_replaced
+        """Called with a client whose id was removed and added again, as another client."""
+        self._next_topic = 1
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_number: dict[int, Topic] = {}
+        self.clients: dict[str, Client] = {}
+        self.clients_by_number: dict[int, Client] = {}
+        self.maybe_unused: dict[Topic, None] = {}
+        """Topics that may have no subscriber any more."""
+        self.deletable: list[int] = []
+        """Rows of the log that no client needs."""
+
+    def load(self) -> None:
+        """Read topics, subscriptions and the index of the log."""
+        for number, name in self._store.topics():
+            self._index_topic(Topic(number, name, stored=True))
+            self._next_topic = max(self._next_topic, number + 1)
+        rows = self._store.subscriptions()
+        wanted = {row.client for row in rows}
+        for client in self._store.clients():
+            if client.number in wanted:
+                self._load_client(client)
+        for row in rows:
+            self._load_subscription(row)
+        self._load_index()
+
+    def _load_subscription(self, row: SubscriptionRow) -> None:
+        topic = self.topics_by_number.get(row.topic)
+        client = self.clients_by_number.get(row.client)
+        if topic is not None and client is not None:
+            subscription = Subscription(topic, row.start, row.ack)
+            topic.subscribers[client] = client.subscriptions[topic.name] = subscription
+
+    def _load_index(self) -> None:
+        private: dict[int, array[int]] = {}
+        for target, number in self._store.index():
+            topic = self.topics_by_number.get(target)
+            if topic is not None:
+                topic.numbers.append(number)
+            else:
+                private.setdefault(target, array("q")).append(number)
+        for topic in self.topics.values():
+            topic.numbers = array("q", sorted(topic.numbers))
+        rows = {-row.number: row for row in self._store.clients()} if private else {}
+        for target, numbers in private.items():
+            row = rows.get(target)
+            if row is None:
+                self.deletable.extend(numbers)
+            else:
+                self._load_client(row).private = array("q", sorted(numbers))
+
+    # -- clients -----------------------------------------------------------------------------
+
+    def client_of(self, row: ClientRow) -> Client:
+        """Return the client of this row."""
+        client = self.clients.get(row.id)
+        if client is not None and client.number == row.number:
+            return client
+        if client is not None:
+            self._on_replaced(client)
+        return self._load_client(row)
+
+    def _load_client(self, row: ClientRow) -> Client:
+        if row.number in self.clients_by_number:
+            return self.clients_by_number[row.number]
+        saved = self._store.inbox(row.number)
+        inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
+        client = Client(row.id, row.number, inbox)
+        self.clients[row.id] = self.clients_by_number[row.number] = client
+        return client
+
+    def forget(self, client: Client) -> None:
+        """Remove a client with its subscriptions and its private notifications."""
+        for each in client.subscriptions.values():
+            each.topic.subscribers.pop(client, None)
+            self.maybe_unused[each.topic] = None
+        client.subscriptions.clear()
+        if client.durable:
+            self.clients.pop(client.id, None)
+            self.clients_by_number.pop(client.number, None)
+        if client.private:
+            self.deletable.extend(client.private)
+            client.private = None
+
+    # -- topics ------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of this name; create it if it does not exist."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = Topic(self._next_topic, name)
+            self._next_topic += 1
+            self._index_topic(topic)
+        return topic
+
+    def _index_topic(self, topic: Topic) -> None:
+        self.topics[topic.name] = self.topics_by_number[topic.number] = topic
+        self.maybe_unused[topic] = None
+
+    def drop_topic(self, topic: Topic) -> None:
+        """Remove a topic without subscribers and with an empty log."""
+        del self.topics[topic.name]
+        del self.topics_by_number[topic.number]
+
+    def new_topics(self, names: Sequence[str]) -> int:
+        """Return how many of these topics do not exist."""
+        return sum(name not in self.topics for name in set(names))

@@ -18,14 +18,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from ..config import ActiveLimits
 from ..errors import HubError
-from ..limits import ActiveLimits
 from ..observe.counters import Counters
 from ..store import Store
 from .delivery import Delivery
 from .publishing import Publisher
-from .registry import Registry
-from .subscriptions import Client, Receiver, Subscription, Topic
+from .subscriptions import Client, Receiver, Registry, Subscription, Topic
 
 __all__ = ["MAX_DEAD_LETTERS", "SWEEP_S", "Sweep"]
 

@@ -15,21 +15,16 @@ from typing import Final
 
 import msgspec
 
+from ..config import ActiveLimits
 from ..errors import HubError
-from ..limits import ActiveLimits
 from ..observe.counters import Counters
 from ..observe.tap import Tap
 from ..store import ClientRow, DeadRow, Store
-from .delivery import Delivery
-from .fanout import Fanout
-from .inbox import Inbox
-from .notifications import Notification, Published
-from .numbering import EPOCH_S, Numbers, id_of, number_of
-from .publish_queue import PublishQueue
-from .publishing import Publisher
-from .registry import Registry
+from .delivery import Delivery, Fanout
+from .notifications import EPOCH_S, Notification, Numbers, Published, id_of, number_of
+from .publishing import Publisher, PublishQueue
 from .subscribing import Subscriber
-from .subscriptions import Client, Receiver
+from .subscriptions import Client, Inbox, Receiver, Registry
 from .sweep import Sweep
 
 __all__ = ["ClientState", "DeadLetter", "TopicState", "Topics"]

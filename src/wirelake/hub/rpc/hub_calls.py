@@ -29,8 +29,7 @@ from ..observe.counters import Counters
 from ..pubsub.notifications import Publication, Published
 from ..pubsub.subscriptions import Receiver
 from ..pubsub.topics import Topics
-from .arguments import read_arguments
-from .call_types import Answerer
+from .call_types import Answerer, read_arguments
 from .services import Services
 
 __all__ = ["Caller", "HubCalls"]

@@ -31,8 +31,16 @@ from wirelake.protocols.hub_calls import HUB_SERVICE, RESERVED_NUMBERS
 
 from ..errors import HubError
 from ..observe.counters import LatencyHistogram
-from .arguments import Arguments, ServiceDefinitionError
-from .call_types import Answerer, Call, Reply, Result, ServiceError, json_body
+from .call_types import (
+    Answerer,
+    Arguments,
+    Call,
+    Reply,
+    Result,
+    ServiceDefinitionError,
+    ServiceError,
+    json_body,
+)
 
 __all__ = [
     "Answerer",

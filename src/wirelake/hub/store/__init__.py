@@ -21,7 +21,6 @@ from pathlib import Path
 
 from ..config import StoreSettings
 from .accounts import add_client, list_clients, remove_client, rotate_client
-from .files import database_path
 from .interface import (
     ClientRow,
     DeadRow,
@@ -33,7 +32,7 @@ from .interface import (
     Store,
     SubscriptionRow,
 )
-from .migrations import StoreError
+from .migrations import StoreError, database_path
 from .sqlite import SqliteStore
 
 __all__ = [

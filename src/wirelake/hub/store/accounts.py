@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from .files import connect
 from .interface import ClientRow
-from .migrations import StoreError
+from .migrations import StoreError, connect
 
 __all__ = [
     "MAX_ID_BYTES",

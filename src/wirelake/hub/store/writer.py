@@ -25,9 +25,8 @@ from queue import SimpleQueue
 from typing import Any, Final, Literal, TypeAlias
 
 from ..errors import HubError
-from .files import connect
 from .interface import Done, KeyRow, LogRow
-from .migrations import StoreError
+from .migrations import StoreError, connect
 
 __all__ = ["Batch", "Work", "Writer", "insert"]
 

@@ -6,8 +6,9 @@ A filter that the language cannot express exactly as Spark means it stays with S
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -22,9 +23,21 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from wirelake.columnar.read.reader import ReadOptions, table_schema
+from wirelake.records import filter_nodes as n
 from wirelake.records.filter import FilterError, compile_filter
+from wirelake.records.schema import schema
+from wirelake.tables.inputs import Capture
 
-__all__ = ["conditions"]
+from .paths import first_ns
+
+__all__ = [
+    "Range",
+    "conditions",
+    "pruned",
+    "wanted",
+]
+
 
 _COMPARISONS: Final[dict[type[Filter], str]] = {
     EqualTo: "==",
@@ -81,3 +94,93 @@ def _literal(value: Any) -> str | None:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     return None
+
+
+# Skip files that cannot have rows in the time range of a filter.
+
+
+_DISORDER_NS: Final = 60 * 10**9
+"""How far packets may be out of order."""
+_WAITING_NS: Final = 60 * 10**9
+"""How long bytes wait for missing ones before them."""
+_TIME: Final = "ts_ns"
+_PRUNED: Final = frozenset({"packets", "messages"})
+_FROM_BEFORE: Final = frozenset({"connection", "direction"})
+"""Columns of a packet that depend on earlier packets."""
+
+
+class Range(NamedTuple):
+    """A time range, both ends included; None is unbounded."""
+
+    begin: int | None = None
+    end: int | None = None
+
+
+def wanted(options: ReadOptions) -> Range:
+    """Return the time range that a filter selects."""
+    if options.filter is None:
+        return Range()
+    whole = schema(options.table, () if options.protocol is None else (options.protocol,))
+    return _bounds(compile_filter(options.filter, whole).condition)
+
+
+def pruned(files: Sequence[Capture], options: ReadOptions) -> list[Capture]:
+    """Return the files of one source that may have rows, in order; at least one."""
+    found = list(files)
+    selected = wanted(options)
+    if options.table not in _PRUNED or selected == Range():
+        return found
+    begins = [first_ns(each.path) for each in found]
+    stop = len(found)
+    if selected.end is not None:
+        latest = selected.end + _DISORDER_NS + _WAITING_NS
+        while stop > 1 and _is_after(begins[stop - 1], latest):
+            stop -= 1
+    start = 0
+    if selected.begin is not None and _is_independent(options) and _is_one_source(found):
+        earliest = selected.begin - _DISORDER_NS
+        while start < stop - 1 and _is_before(begins[start], begins[start + 1], earliest):
+            start += 1
+    return found[start:stop]
+
+
+def _is_after(begins: int | None, latest: int) -> bool:
+    return begins is None or begins > latest
+
+
+def _is_before(begins: int | None, next_begins: int | None, earliest: int) -> bool:
+    """Return whether a file is over because the next one begins before `earliest`."""
+    return begins is None or (next_begins is not None and max(begins, next_begins) < earliest)
+
+
+def _is_one_source(files: Sequence[Capture]) -> bool:
+    """Return whether files follow each other; files named one by one may not."""
+    pairs = list(itertools.pairwise(files))
+    return all(a.source == b.source and a.sequence < b.sequence for a, b in pairs)
+
+
+def _is_independent(options: ReadOptions) -> bool:
+    """Return whether no column depends on earlier packets."""
+    used = {name.split(".")[0] for name in table_schema(options).names}
+    if options.filter is not None:
+        used |= compile_filter(options.filter, schema(options.table)).columns
+    return options.table == "packets" and not used & _FROM_BEFORE
+
+
+def _bounds(condition: n.Condition) -> Range:
+    match condition:
+        case n.All(conditions=parts):
+            found = [_bounds(each) for each in parts]
+            begins = [each.begin for each in found if each.begin is not None]
+            ends = [each.end for each in found if each.end is not None]
+            return Range(max(begins, default=None), min(ends, default=None))
+        case n.Compare(mark=mark, column=column, value=int() as value) if column.name == _TIME:
+            return {
+                "==": Range(value, value),
+                ">": Range(value + 1, None),
+                ">=": Range(value, None),
+                "<": Range(None, value - 1),
+                "<=": Range(None, value),
+            }.get(mark, Range())
+        case _:
+            return Range()

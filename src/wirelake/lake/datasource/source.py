@@ -32,8 +32,7 @@ from ..spark.dataframes import spark_schema
 from .options import FILES, OptionError, Request, parse
 from .paths import captures
 from .pushdown import conditions
-from .reading import plan, read_task, whole_schema
-from .stream import CaptureStream
+from .stream import CaptureStream, plan, read_task, whole_schema
 
 __all__ = ["CaptureReader", "PushdownReader", "WirelakeSource"]
 

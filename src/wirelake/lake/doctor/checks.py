@@ -9,18 +9,34 @@ No check imports what it checks: every check runs, whatever is missing, and says
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ..spark.java import OLDEST, JavaError, find_java
-from .places import Check, State, caches, disk, lake_folder, port
-from .programs import Failure, spark_trial, warming, worker_python
+from ..spark.session import OLDEST, JavaError, find_java, sample_protocol, session, small_captures
+from .places import (
+    Check,
+    Failure,
+    State,
+    caches,
+    disk,
+    lake_folder,
+    port,
+    spark_trial,
+    warming,
+    worker_python,
+)
 
-__all__ = ["run_checks"]
+__all__ = [
+    "run_checks",
+    "trial",
+]
+
 
 _OLDEST_PYTHON: Final = (3, 11)
 
@@ -163,3 +179,25 @@ def _hub_ports() -> dict[int, str]:
         "the hub's configuration"
         for name, port in Config().ports.items()
     }
+
+
+# A small job that exercises everything that reading captures with Spark needs.
+
+
+def trial() -> dict[str, Any]:
+    """Start Spark, read two captures in a worker, and stop it."""
+    with tempfile.TemporaryDirectory(prefix="wirelake-trial-") as folder:
+        small_captures(Path(folder))
+        spark = session("wirelake trial", cores=1)
+        reader = (
+            spark.read.format("wirelake")
+            .option("force_protocol", sample_protocol())
+            .option("columns", "name")
+        )
+        found = {"spark": spark.version, "messages": len(reader.load(folder).collect())}
+        spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(trial()))

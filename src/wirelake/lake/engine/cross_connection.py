@@ -1,7 +1,7 @@
 """The third stage of a step: tables that need more than one connection, made by Spark's JVM.
 
 `deliveries` and the column `previous_connection` of `connections` are the merge step of
-`wirelake.columnar.fold`. The fold of a connection writes parts (`wirelake.records.cross_connection`
+`wirelake.columnar.fold`. The fold of a connection writes parts (`wirelake.records.deliveries`
 has their columns), and everything here is a commutative aggregate of parts by key, so that the rows
 do not depend on the order of files or steps. It runs in the JVM because that is where Spark groups
 and joins without a Python hop: every hop costs about as much as reading the captures again.
@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 
 from wirelake.records.rollups import MINUTE_NS
 from wirelake.records.schema import schema
-from wirelake.tables.entries import AddedFile
+from wirelake.tables.snapshot import AddedFile
 
 from ..spark.dataframes import fitted, read, write_table
 from .rollups import roll_up

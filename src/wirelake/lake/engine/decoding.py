@@ -22,11 +22,10 @@ from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.state_format import NewerStateError, StateError
 from wirelake.columnar.state_format import decode as decode_state
 from wirelake.columnar.state_format import encode as encode_state
-from wirelake.tables.entries import AddedFile
+from wirelake.tables.snapshot import AddedFile
 
-from .outputs import Outputs
-from .settings import Settings, written_tables
-from .watermarks import Latest
+from .settings import Latest, Settings, written_tables
+from .step import Outputs
 
 __all__ = ["FOLDED", "NO_ROOM", "STATE", "DecodeTask", "Decoded", "Failure", "decode"]
 
@@ -84,7 +83,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     shares: int
     written: list[AddedFile] = []
     latest: list[int] = []
-    """The latest times of messages; see `wirelake.lake.engine.watermarks`."""
+    """The latest times of messages; see `wirelake.lake.engine.settings`."""
     failure: Failure | None = None
 
 

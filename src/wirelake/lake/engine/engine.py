@@ -21,19 +21,18 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from wirelake.records.schema import schema
-from wirelake.tables.entries import AddedFile, Input, Record
 from wirelake.tables.errors import DamagedError, LakeError
 from wirelake.tables.parquet import ParquetOut, stats
+from wirelake.tables.snapshot import AddedFile, Input, Record
 from wirelake.tables.writer import Writer
 
 from .cross_connection import merge
 from .decoding import NO_ROOM, STATE, Decoded, DecodeTask, decode
-from .settings import Settings
+from .settings import Reached, Settings, complete_ns, expected_ns, watermark_ns
 from .step import Step
 from .tasks import run_tasks, shares_of
 from .tunnels import EVENTS, SHARES, Tunnelled, TunnelTask, tunnel
 from .tunnels import STATE as TUNNEL_STATE
-from .watermarks import Reached, complete_ns, expected_ns, watermark_ns
 
 __all__ = ["Engine", "OnStep"]
 

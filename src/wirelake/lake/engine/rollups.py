@@ -25,8 +25,8 @@ from pyspark.sql import functions as f
 
 from wirelake.records.rollups import INPUTS, MINUTE_NS, OUTCOMES, TALKERS
 from wirelake.records.schema import schema
-from wirelake.tables.entries import AddedFile
 from wirelake.tables.parquet import ParquetOut
+from wirelake.tables.snapshot import AddedFile
 
 from ..spark.dataframes import added, fitted, read, write
 from .step import Step, overlaps
@@ -50,7 +50,7 @@ def traffic(messages: DataFrame) -> DataFrame:
 
 
 def latency(calls: DataFrame) -> DataFrame:
-    """Return rows of `latency_minutes`; `wirelake.records.latency_buckets` defines the buckets."""
+    """Return rows of `latency_minutes`; `wirelake.records.rollups` defines the buckets."""
     by = (_minute(f.col("response_ns")).alias("minute_ns"), "protocol", "target")
     bucket = _bucket_of(f.col("latency_ns")).alias("bucket")
     found = calls.where(f.col("latency_ns").isNotNull()).groupBy(*by, bucket).agg(
@@ -129,7 +129,7 @@ def _total(name: str) -> Column:
 
 
 def _bucket_of(latency_ns: Column) -> Column:
-    """Return `wirelake.records.latency_buckets.bucket_of` as an expression."""
+    """Return `wirelake.records.rollups.bucket_of` as an expression."""
     n = f.greatest(latency_ns, f.lit(0).cast("long"))
     doublings = f.length(f.bin(n)) - 1
     eighth = f.call_function("shiftright", n, doublings - 3).bitwiseAND(f.lit(7))
@@ -137,7 +137,7 @@ def _bucket_of(latency_ns: Column) -> Column:
 
 
 def _bounds(bucket: Column) -> tuple[Column, Column]:
-    """Return `wirelake.records.latency_buckets.bounds` as expressions."""
+    """Return `wirelake.records.rollups.bounds` as expressions."""
     small, large, shift = bucket < 8, bucket >= 8, f.shiftright(bucket, 3) - 1
     eighths = bucket.bitwiseAND(f.lit(7)).cast("long") + 8
     from_ns = f.when(small, bucket).when(large, f.call_function("shiftleft", eighths, shift))

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
-from wirelake.tables.entries import Input, Record
 from wirelake.tables.inputs import (
     LATENESS_S,
     SETTLE_S,
@@ -21,6 +20,7 @@ from wirelake.tables.inputs import (
     check_readable,
     unchanged,
 )
+from wirelake.tables.snapshot import Input, Record
 from wirelake.tables.writer import Writer
 
 from .engine import Engine, OnStep

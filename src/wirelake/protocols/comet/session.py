@@ -13,8 +13,17 @@ say: it gets `AuthRequested`, `Requested` and `Beat`.
 from __future__ import annotations
 
 from .client import ClientSession
-from .endpoint import ANSWERS, REASONS
-from .events import Authenticated, AuthRequested, Beat, KeyExchanged, Notified, Replied, Requested
+from .endpoint import (
+    ANSWERS,
+    REASONS,
+    Authenticated,
+    AuthRequested,
+    Beat,
+    KeyExchanged,
+    Notified,
+    Replied,
+    Requested,
+)
 from .server import ServerSession
 
 __all__ = [

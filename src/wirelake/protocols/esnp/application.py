@@ -27,7 +27,7 @@ from .layout import FlagType, OpaqueRow
 from .message import Revision, flag_name
 
 if TYPE_CHECKING:
-    from wirelake.wire.generate.single import LayoutCodec
+    from wirelake.wire.generate.module import LayoutCodec
 
 __all__ = ["FIRST_FLAG", "ROW_TYPES", "Application"]
 
@@ -95,6 +95,6 @@ class Application:
 
 @functools.cache
 def _codec(cls: type[Layout]) -> LayoutCodec:
-    from wirelake.wire.generate.single import compile_layout
+    from wirelake.wire.generate.module import compile_layout
 
     return compile_layout(cls)

@@ -3,12 +3,59 @@
 from __future__ import annotations
 
 from wirelake.wire import Protocol
+from wirelake.wire.meaning import Equal, HasRow, If, Join, Meaning, Named, RowField, SignOn
 from wirelake.wire.protocol import Revision
 
-from .layout import FlagType, Message
-from .meaning import MEANING
+from ..hub_calls import AUTH, HUB_SERVICE
+from .layout import AddressKind, FlagType, Message
 
-__all__ = ["PROTOCOL"]
+__all__ = [
+    "MEANING",
+    "PROTOCOL",
+]
+
+
+# What ESNP messages mean: flags say the kind, rows the rest (section 3 of the rules).
+
+
+def _flag(flag: FlagType) -> HasRow:
+    return HasRow("flag", ("value", int(flag)))
+
+
+def _address(kind: AddressKind) -> RowField:
+    return RowField("address", "value", ("kind", int(kind)))
+
+
+_TRACE_INFO = _flag(FlagType.TRACE_INFO)
+_RESP = _flag(FlagType.RESP)
+_REQUEST = _flag(FlagType.REQUEST)
+_INFO = _flag(FlagType.INFO)
+
+_LAST = Equal(RowField("seq_no", "current"), RowField("seq_no", "maximum"))
+_ANSWER = If(HasRow("seq_no"), If(_LAST, "response", "part"), "response")
+_OTHER = If(_REQUEST, "request", If(_INFO, "request", "event"))
+
+MEANING = Meaning(
+    kind=If(_TRACE_INFO, "trace", If(_RESP, _ANSWER, _OTHER)),
+    name=If(
+        _TRACE_INFO,
+        "trace_info",
+        If(
+            _RESP,
+            If(_INFO, "info_response", "response"),
+            If(_REQUEST, "request", If(_INFO, "info", Named({}, "event"))),
+        ),
+    ),
+    message_id=RowField("message_id", "value"),
+    reply_to=RowField("source_message_id", "value"),
+    target=Join("/", _address(AddressKind.SERVICE), _address(AddressKind.OP)),
+    status=If(_TRACE_INFO, None, If(_RESP, If(HasRow("error"), "error", "ok"))),
+    reason=RowField("error", "value"),
+    body_row=RowField("payload", "data"),
+    sign_on=SignOn(targets=(f"{HUB_SERVICE}/{AUTH.name}",)),
+)
+"""What messages of ESNP mean."""
+
 
 PROTOCOL = Protocol(
     name="esnp",

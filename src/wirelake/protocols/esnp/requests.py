@@ -24,16 +24,64 @@ from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
 from ..sansio import CLOSED, Role, Session, SessionError, Side, Table
 from .application import ROW_TYPES
-from .events import Call, Requested
-from .layout import BrokenRow, Flag, FlagType, Message, OpaqueRow, Payload, Row, SeqNo
-from .limits import SessionOptions
-from .message import check, ordered
-from .message_summary import ANSWERS, ASYNC, BODY, TRACE, MessageSummary, modern, summarize
+from .layout import (
+    Address,
+    BrokenRow,
+    Error,
+    Flag,
+    FlagType,
+    Message,
+    MessageId,
+    OpaqueRow,
+    Payload,
+    Row,
+    RowType,
+    SeqNo,
+    SessionInfo,
+    SourceAddress,
+    SourceMessageId,
+)
+from .limits import Call, Requested, SessionOptions
+from .message import ANSWERS, ASYNC, BODY, TRACE, MessageSummary, check, modern, ordered, summarize
 from .protocol import PROTOCOL
-from .replies import reply_to
-from .sequences import Numbers, Sequences, in_range
+from .routing import Numbers, Sequences, in_range
 
-__all__ = ["Requests"]
+__all__ = [
+    "Requests",
+    "reply_to",
+]
+
+
+# The reply to a message, in one pass over its rows.
+
+
+_RESP: Final = Flag(value=FlagType.RESP)
+_COPIED_FLAGS: Final = frozenset({int(FlagType.REQUEST), int(FlagType.INFO)})
+_SESSION_INFO: Final = int(RowType.SESSION_INFO)
+_REST: Final = BODY | {OpaqueRow}
+
+
+def reply_to(message: Message, rows: Iterable[Row] = (), error: str | None = None) -> Message:
+    """Return the answer to a message: what must be carried back, and `rows`."""
+    head: list[Row] = [_RESP] if error is None else [_RESP, Error(value=error)]
+    carried: list[Row] = []
+    rest: list[Row] = []
+    row: Any  # distinguished by its class, looked up once
+    for row in rows:
+        (rest if type(row) in _REST else head).append(row)
+    for row in message.rows:
+        kind = type(row)
+        if kind is MessageId:
+            head.append(SourceMessageId(value=row.value))
+        elif kind is Flag:
+            if row.value in _COPIED_FLAGS:
+                head.append(row)
+        elif kind is SourceAddress:
+            head.append(Address(kind=row.kind, value=row.value))
+        elif kind is SessionInfo or (kind is BrokenRow and row.type == _SESSION_INFO):
+            carried.append(row)
+    return Message(rows=(*head, *carried, *rest))
+
 
 _OPEN: Final[Table] = {
     "open": {

@@ -17,13 +17,12 @@ from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side
 from .address import Address, address_to_pairs, parse_url
-from .events import Announced, Answered, Call, CallFailed, Passed, Requested, Traced
 from .fast_path import FastPathRequests
 from .layout import Address as AddressRow
 from .layout import Flag, FlagType, Message, MessageId, Payload, Row, SeqNo
-from .limits import SessionOptions
-from .message_summary import ANSWERS, MessageSummary, summarize
-from .sequences import Numbers, Sequences, in_range
+from .limits import Announced, Answered, Call, CallFailed, Passed, Requested, SessionOptions, Traced
+from .message import ANSWERS, MessageSummary, summarize
+from .routing import Numbers, Sequences, in_range
 
 __all__ = [
     "Announced",

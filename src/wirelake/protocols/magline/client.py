@@ -21,7 +21,6 @@ from wirelake.wire.errors import DecodeError, EncodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .codec_seed import encode_frame
-from .credentials import ClientKey
 from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
 from .events import (
     Established,
@@ -37,7 +36,7 @@ from .handshake import KEY_SIZE, Mode, bind_syn, client_keys, open_sid, x25519_p
 from .layout import Ack, Err, ErrorNumber, Fin, Frame, Pin, Pon, Psh, Reason, Rep, Req, Resume, Syn
 from .limits import MAX_PINGS, ClientOptions
 from .records import LIFETIME_LIMIT_S
-from .resumption import Ticket, session_id_of
+from .resumption import ClientKey, Ticket, session_id_of
 
 __all__ = ["ClientSession"]
 

@@ -3,11 +3,78 @@
 from __future__ import annotations
 
 from wirelake.wire import Protocol
+from wirelake.wire.meaning import (
+    At,
+    CounterCipher,
+    First,
+    If,
+    Is,
+    KeySelector,
+    Meaning,
+    Named,
+    Resumption,
+    SignOn,
+    Text,
+    Values,
+)
 
-from .layout import Frame
-from .meaning import MEANING
+from ..hub_calls import AUTH
+from .layout import BLOCK_NUMBER_BYTES, IV_BYTES, SEQ_BYTES, Frame, Reason
 
-__all__ = ["PROTOCOL"]
+__all__ = [
+    "MEANING",
+    "PROTOCOL",
+]
+
+
+# What magline frames mean.
+
+
+_OF_CONNECTION = 0
+"""The business command of an error that is about the connection."""
+_BUSINESS = ("req", "rep", "psh")
+
+MEANING = Meaning(
+    kind=First(
+        Named(
+            {
+                "syn": "handshake",
+                "ack": "handshake",
+                "req": "request",
+                "rep": "response",
+                "psh": "push",
+                "pin": "heartbeat",
+                "pon": "heartbeat",
+                "fin": "control",
+            }
+        ),
+        If(Is(At("err.business_cmd"), _OF_CONNECTION), "control", "response"),
+    ),
+    message_id=At("seq"),
+    reply_to=At("reply_to"),
+    target=First(*(Text(At(f"{name}.business_cmd")) for name in (*_BUSINESS, "err"))),
+    status=First(Named({"rep": "ok"}), Text(At("err.error_number"))),
+    reason=Values(
+        At("fin.reason_number"), {int(each): each.name.lower() for each in Reason}, digits=True
+    ),
+    body=tuple(f"{name}.data" for name in _BUSINESS),
+    sealed=tuple(f"{name}.data" for name in _BUSINESS),
+    cipher=CounterCipher(
+        key="enc",
+        iv="iv",
+        mac="mac",
+        number="seq",
+        iv_bytes=IV_BYTES,
+        number_bytes=SEQ_BYTES,
+        block_number_bytes=BLOCK_NUMBER_BYTES,
+    ),
+    key_selector=KeySelector("client_random", "syn.random", hexadecimal=True),
+    sign_on=SignOn(targets=(str(AUTH.number),)),
+    heartbeats=("pin",),
+    resumption=Resumption("syn", "resume.sid"),
+)
+"""What messages of magline mean."""
+
 
 PROTOCOL = Protocol(
     name="magline",
@@ -17,6 +84,6 @@ PROTOCOL = Protocol(
     port=9757,
     binding="wirelake.protocols.magline.binding:BINDING",
     meaning=MEANING,
-    opener="wirelake.protocols.magline.decryption:Opener",
+    opener="wirelake.protocols.magline.records:Opener",
 )
 """magline."""

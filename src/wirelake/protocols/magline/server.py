@@ -20,7 +20,6 @@ from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .codec_seed import encode_frame
-from .credentials import Chosen, ServerKeys
 from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
 from .events import (
     Authenticated,
@@ -47,7 +46,7 @@ from .handshake import (
 from .layout import Ack, Err, ErrorNumber, Fin, Frame, Pin, Pon, Psh, Reason, Rep, Req, Syn
 from .limits import ServerOptions
 from .records import LIFETIME_LIMIT_S
-from .resumption import ResumptionState, ResumptionStore, session_id_of
+from .resumption import Chosen, ResumptionState, ResumptionStore, ServerKeys, session_id_of
 
 __all__ = ["ServerSession"]
 

@@ -14,7 +14,6 @@ Rule and section numbers refer to `docs/decisions/magline.md`.
 from __future__ import annotations
 
 from .client import ClientSession
-from .credentials import ClientKey, ServerKeys
 from .events import (
     Authenticated,
     Established,
@@ -33,7 +32,15 @@ from .events import (
     RequestLost,
     Resumed,
 )
-from .resumption import MemoryStore, ResumptionState, ResumptionStore, Ticket, session_id_of
+from .resumption import (
+    ClientKey,
+    MemoryStore,
+    ResumptionState,
+    ResumptionStore,
+    ServerKeys,
+    Ticket,
+    session_id_of,
+)
 from .server import ServerSession
 
 __all__ = [

@@ -12,12 +12,20 @@ from typing import Any, cast
 from wirelake.wire.errors import DecodeError, NeedMore
 
 from ..sansio import CLOSED, Side
-from .calls import answered_id
-from .events import CallFailed, DialectSeen, Pinged, Ponged, Pushed, Replied, Requested, Unmatched
 from .layout import Message, Mode, Packet, Ping, Pong
-from .message import Header, ResultCode, closes, decode_header
+from .message import Header, ResultCode, answered_id, closes, decode_header
 from .packets import PONG, SKIPPED, TICK_TAIL
-from .sender import Sender
+from .sender import (
+    CallFailed,
+    DialectSeen,
+    Pinged,
+    Ponged,
+    Pushed,
+    Replied,
+    Requested,
+    Sender,
+    Unmatched,
+)
 
 __all__ = ["Endpoint", "open_state"]
 

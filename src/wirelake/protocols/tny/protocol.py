@@ -3,18 +3,98 @@
 from __future__ import annotations
 
 from wirelake.wire import Protocol
+from wirelake.wire.meaning import (
+    At,
+    First,
+    If,
+    Is,
+    Join,
+    Meaning,
+    Name,
+    Named,
+    SignOn,
+    Text,
+    Tunnels,
+    Values,
+)
 
+from ..hub_calls import AUTH
 from .layout import (
+    SUCCESS,
     ForwardHeader,
     Message,
+    Mode,
     OriginalMessageIdHeader,
     Packet,
     RelayPacket,
     TracingHeader,
 )
-from .meaning import MEANING, RELAY_MEANING
 
-__all__ = ["PROTOCOL", "RELAY"]
+__all__ = [
+    "MEANING",
+    "PROTOCOL",
+    "RELAY",
+    "RELAY_MEANING",
+]
+
+
+# What tny messages and relay packets mean.
+
+
+_MODE = Values(At("message.mode"), {int(each): each.name.lower() for each in Mode})
+_IS_RESPONSE = Is(At("message.mode"), int(Mode.RESPONSE))
+
+MEANING = Meaning(
+    kind=First(
+        _MODE,
+        Named({"ping": "heartbeat", "pong": "heartbeat"}, "sealed"),
+    ),
+    name=First(_MODE, Name()),
+    message_id=At("message.id"),
+    reply_to=If(_IS_RESPONSE, At("message.to_message")),
+    target=Text(At("message.protocol")),
+    status=If(
+        _IS_RESPONSE,
+        Values(At("message.code"), {SUCCESS: "ok"}, digits=True),
+    ),
+    body=("message.body",),
+    transformed=("waste", "encrypt", "verify"),
+    sign_on=SignOn(targets=(str(AUTH.number),)),
+    heartbeats=("ping",),
+)
+"""Packets, and messages in tunnels."""
+
+_TUNNELS = Tunnels(
+    protocol="tny",
+    carrier="tunnel_relay",
+    message="message",
+    instance_id="instance_id",
+    tunnel_id="tunnel_id",
+    connect="tunnel_connect",
+    connected="tunnel_connected",
+    disconnect="tunnel_disconnect",
+    others=("tunnel_switch_link",),
+    address="tunnel_connect.ip",
+    port="tunnel_connect.port",
+    accepted="tunnel_connected.result",
+)
+
+RELAY_MEANING = Meaning(
+    kind=Named(
+        {"link_ping": "heartbeat", "link_pong": "heartbeat", _TUNNELS.carrier: "relay"}, "control"
+    ),
+    message_id=At("id"),
+    target=First(
+        *(
+            Join("/", Text(At(f"{name}.instance_id")), Text(At(f"{name}.tunnel_id")))
+            for name in sorted(_TUNNELS.messages)
+        )
+    ),
+    heartbeats=("link_ping",),
+    tunnels=_TUNNELS,
+)
+"""Packets of a link between a gateway and a server."""
+
 
 PROTOCOL = Protocol(
     name="tny",
@@ -25,7 +105,7 @@ PROTOCOL = Protocol(
     port=9610,
     binding="wirelake.protocols.tny.binding:BINDING",
     meaning=MEANING,
-    opener="wirelake.protocols.tny.decryption:Opener",
+    opener="wirelake.protocols.tny.transform:Opener",
 )
 """Packets between a user and a server."""
 

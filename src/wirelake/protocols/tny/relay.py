@@ -16,20 +16,21 @@ Implements §5, §8.7, §8.8 and the relay's part of §11 of the tny rules (`doc
 from __future__ import annotations
 
 from .limits import RECONNECT_DELAYS_S, RegistryLimits
-from .relay_events import (
+from .relay_gateway import GatewayLink, GatewayTunnels
+from .relay_link import (
     LinkPinged,
     LinkPonged,
     LinkUp,
     Relayed,
+    RelayLink,
     TunnelAnswered,
     TunnelClosed,
     TunnelKey,
     TunnelLost,
     TunnelOpened,
     TunnelSwitched,
+    link_id,
 )
-from .relay_gateway import GatewayLink, GatewayTunnels
-from .relay_link import RelayLink, link_id
 from .relay_server import LinkRegistry, ServerLink, ServerTunnel
 
 __all__ = [

@@ -27,16 +27,18 @@ from .layout import (
 )
 from .limits import GATEWAY_TUNNELS, GatewayOptions
 from .message import ResultCode
-from .relay_events import (
+from .relay_link import (
     LinkUp,
     Relayed,
+    RelayLink,
     TunnelAnswered,
     TunnelClosed,
     TunnelKey,
     TunnelLost,
     TunnelSwitched,
+    link_id,
+    receives,
 )
-from .relay_link import RelayLink, link_id, receives
 
 __all__ = ["GatewayLink", "GatewayTunnels"]
 

@@ -25,16 +25,18 @@ from .layout import (
     TunnelSwitchLink,
 )
 from .limits import RegistryLimits, RelayServerOptions
-from .relay_events import (
+from .relay_link import (
     LinkUp,
     Relayed,
+    RelayLink,
     TunnelClosed,
     TunnelKey,
     TunnelLost,
     TunnelOpened,
     TunnelSwitched,
+    link_id,
+    receives,
 )
-from .relay_link import RelayLink, link_id, receives
 
 __all__ = ["LinkRegistry", "ServerLink", "ServerTunnel"]
 

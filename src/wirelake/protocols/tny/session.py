@@ -25,7 +25,11 @@ from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .endpoint import Endpoint, open_state
-from .events import (
+from .fast_path import FastPathRequests
+from .layout import Message, Mode
+from .limits import ClientOptions, ServerOptions
+from .message import CLOSING, ResultCode
+from .sender import (
     CallFailed,
     DialectSeen,
     HandedOn,
@@ -37,10 +41,6 @@ from .events import (
     Requested,
     Unmatched,
 )
-from .fast_path import FastPathRequests
-from .layout import Message, Mode
-from .limits import ClientOptions, ServerOptions
-from .message import CLOSING, ResultCode
 
 __all__ = [
     "SYSTEM_PROTOCOL",

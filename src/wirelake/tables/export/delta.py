@@ -12,9 +12,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
-from ..entries import AddedFile
 from ..errors import LakeError
 from ..parquet import time_columns
+from ..snapshot import AddedFile
 from .export import KEPT_DAYS
 
 __all__ = ["DeltaTarget"]

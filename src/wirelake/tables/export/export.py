@@ -25,14 +25,12 @@ import msgspec
 import pyarrow as pa
 
 from wirelake.records.schema import schema
-from wirelake.wire.messages import missing_dependency, unknown
+from wirelake.wire.errors import missing_dependency, unknown
 
-from ..entries import AddedFile
 from ..errors import LakeError
-from ..log import Log
+from ..log import Log, files_at
 from ..paths import PUBLIC_TABLES
-from ..reading import files_at
-from ..snapshot import Snapshot
+from ..snapshot import AddedFile, Snapshot
 
 __all__ = ["KEPT_DAYS", "ExportedTable", "Format", "Target", "export"]
 

@@ -14,8 +14,8 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 
-from ..entries import AddedFile
 from ..errors import LakeError
+from ..snapshot import AddedFile
 from .export import KEPT_DAYS
 
 __all__ = ["CATALOG", "NAMESPACE", "IcebergTarget"]

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from wirelake.wire.messages import missing_dependency
+from wirelake.wire.errors import missing_dependency
 
 from .plots import Plot, plots
 from .report import Report

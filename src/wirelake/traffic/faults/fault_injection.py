@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wirelake.capture.format.limits import FAULT_BYTES
+from wirelake.capture.format.constants import FAULT_BYTES
 from wirelake.records.schema import schema
 
-from ..packets.packet_template import Instances
+from ..packets.instances import Instances
 from ..packets.writer import Edits, Style
 from ..scenes.provider import DIRECTIONS
-from ..truth.streams import CapturedStream, StreamFault
+from ..truth.messages import CapturedStream, StreamFault
 from ..truth.tables import Truth
 from .fault_plan import KINDS, FaultTarget, InjectedFault, inject
 

@@ -19,12 +19,10 @@ from typing import Any, ClassVar, Final
 from wirelake.protocols.hub_calls import CALLS, HUB_SERVICE
 
 from ..plan import SimulateError
-from .connection import ClientConnection
-from .context import RunContext
+from .connection import ClientConnection, RunContext
 from .hub_address import DEADLINE_S
 from .journal import CallEntry, ConnectionEntry, Journal
-from .population import ClientNames, ClientPopulation, Publish, scaled
-from .subscribers import Present, Subscriber, Topics
+from .population import ClientNames, ClientPopulation, Present, Publish, Subscriber, Topics, scaled
 
 __all__ = [
     "OPERATIONS",

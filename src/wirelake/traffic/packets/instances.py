@@ -11,19 +11,219 @@ order within a scene stays as it was, and every latency differs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from ..scenes.provider import SceneTemplate
 from ..scenes.scene import PERIOD_NS
-from . import hosts
+from . import numbers as hosts
 from .numbers import FORMS, Bytes, Ints, block, decimal, varint6
-from .packet_template import Columns, Instances, PacketTemplate
-from .sealing import State, resealers
 
-__all__ = ["instantiate"]
+__all__ = [
+    "SPACING_S",
+    "Columns",
+    "Draw",
+    "Instances",
+    "Item",
+    "KeyLogColumns",
+    "PacketTemplate",
+    "Resealer",
+    "State",
+    "StreamColumns",
+    "instantiate",
+    "resealers",
+]
+
+
+# A packet template: the packets of a scene template as bytes, and the columns that vary.
+
+
+SPACING_S: Final = 0.000_004
+"""Minimum pause between two payload packets of a connection. Even when shortened, their timestamps
+differ in microseconds, so that the order of packets is the same for every reader."""
+
+Columns: TypeAlias = npt.NDArray[np.int64]
+"""Columns of the matrix: one row for each value, one column number for each of its bytes."""
+
+
+@dataclass(slots=True)
+class Item:
+    """A packet or block of a template; one without bytes only marks a time."""
+
+    at: float
+    data: bytes = b""
+    connection: int = -1
+    direction: int = 0
+    payload: tuple[int, int] = (0, 0)
+    """Range of the stream that it carries."""
+    payload_at: int = 0
+    """Offset of the payload in `data`."""
+    event: int = -1
+    flags: int = 0
+    columns: dict[str, int] = field(default_factory=dict)
+    """Offsets in `data` of values that vary, by what they are."""
+    seq: int = 0
+    """Sequence and acknowledgement number, relative to the first byte after the SYN."""
+    ack: int = 0
+    hidden: bool = False
+    """Whether its bytes stay out of the capture: a key log line for a separate file."""
+
+    @property
+    def is_packet(self) -> bool:
+        """Whether it is a packet of a connection, not a block about one."""
+        return self.flags != 0
+
+
+@dataclass(slots=True)
+class PacketTemplate:
+    """Everything that instantiating needs."""
+
+    template: SceneTemplate
+    items: list[Item]
+    row: Bytes
+    """All items one after the other, each starting at a multiple of four."""
+    starts: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    pauses: npt.NDArray[np.float64]
+    """Pause before each item, in nanoseconds."""
+    ids: dict[str, tuple[Columns, npt.NDArray[np.uint64]]]
+    """Columns of ids by form, and the offset of each in the block of numbers."""
+    times: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
+    """Columns of times by form, and the item whose time each is."""
+    marks: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
+    """Columns of addresses, ports and connection ids, and the connection of each."""
+    numbers: dict[str, tuple[Columns, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+    """Columns of sequence numbers and checksums, the stream or connection of each, and what is
+    added."""
+    at: dict[int, int]
+    """The item of each event."""
+    carriers: list[tuple[list[int], list[int]]]
+    """Items with payload, in order, by connection and direction."""
+
+
+@dataclass(slots=True)
+class Instances:
+    """All instances of one packet template."""
+
+    packets: PacketTemplate
+    rows: Bytes
+    times: npt.NDArray[np.int64]
+    """Capture time of each item, by instance and item."""
+    first: Ints
+    """First number in the block of each instance."""
+    hosts: npt.NDArray[Any]
+    """Client address, by instance and connection."""
+    ports: npt.NDArray[Any]
+    connections: npt.NDArray[np.int64]
+    """Connection ids."""
+    files: npt.NDArray[np.int64]
+    """File of the shard that has each item, by instance and item."""
+    offsets: npt.NDArray[np.int64]
+    """Offset of each item in its file."""
+
+    def only(self, some: list[int]) -> Instances:
+        """Return a selection of the instances."""
+        return Instances(
+            self.packets,
+            self.rows,
+            self.times[some],
+            self.first[some],
+            self.hosts[some],
+            self.ports[some],
+            self.connections[some],
+            self.files[some],
+            self.offsets[some],
+        )
+
+
+# Encrypting instances anew: every instance has its own keys.
+
+
+Draw: TypeAlias = Callable[[int], bytes]
+"""Returns that many random bytes."""
+State: TypeAlias = dict[int, tuple[bytes, bytes]]
+"""Session id and resumption secret of earlier connections of the same instance, by connection."""
+
+
+class Resealer(Protocol):
+    """Encrypts one connection of an instance."""
+
+    def seal(self, row: Bytes, draw: Draw, state: State) -> None:
+        """Encrypt the connection in the row of an instance; its ids are already written."""
+
+
+def resealers(packets: PacketTemplate) -> list[Resealer]:
+    """Return one resealer for each encrypted connection, in order."""
+    made = [
+        connection.scenes.reseal(packets, place)
+        for place, connection in enumerate(packets.template.connections)
+        if connection.scenes.reseal is not None
+    ]
+    return [each for each in made if each is not None]
+
+
+@dataclass(slots=True)
+class StreamColumns:
+    """The column of each byte of a stream, and of its retransmitted copies."""
+
+    columns: npt.NDArray[np.int64]
+    copies: list[tuple[slice, slice]]
+
+    @classmethod
+    def of(cls, packets: PacketTemplate, place: int, direction: int) -> StreamColumns:
+        """Locate one direction of a connection in the rows of a packet template."""
+        stream = packets.template.connections[place].streams[direction]
+        columns = np.full(len(stream.data), -1, np.int64)
+        copies: list[tuple[slice, slice]] = []
+        for n in packets.carriers[place][direction]:
+            start, stop = packets.items[n].payload
+            column = int(packets.starts[n]) + packets.items[n].payload_at
+            if (columns[start:stop] >= 0).any():
+                copies.append((slice(column, column + stop - start), slice(start, stop)))
+            fresh = columns[start:stop] < 0
+            columns[start:stop][fresh] = np.arange(column, column + stop - start)[fresh]
+        return cls(columns, copies)
+
+    def read(self, row: Bytes, start: int, stop: int) -> bytes:
+        """Read bytes of the stream from a row."""
+        return row[self.columns[start:stop]].tobytes()
+
+    def write(self, row: Bytes, start: int, data: bytes) -> None:
+        """Write bytes of the stream to a row."""
+        row[self.columns[start : start + len(data)]] = np.frombuffer(data, np.uint8)
+
+    def repeat(self, row: Bytes) -> None:
+        """Make the retransmitted copies equal to the first."""
+        for columns, positions in self.copies:
+            row[columns] = row[self.columns[positions]]
+
+
+class KeyLogColumns:
+    """The columns of a connection's key log line."""
+
+    def __init__(self, packets: PacketTemplate, place: int):
+        self._at: dict[str, tuple[int, int]] = {}
+        for n, item in enumerate(packets.items):
+            event = packets.template.events[item.event] if item.event >= 0 else None
+            if event is None or event.kind != "keys" or event.connection is None:
+                continue
+            if packets.template.places[event.connection.number] == place:
+                base = int(packets.starts[n])
+                for name, text in json.loads(event.text).items():
+                    at = item.data.index(f'"{name}": "'.encode()) + len(name) + 5
+                    self._at[name] = (base + at, base + at + len(text))
+
+    def write(self, row: Bytes, **keys: bytes) -> None:
+        """Write keys, in hexadecimal, to a row."""
+        for name, key in keys.items():
+            start, stop = self._at[name]
+            row[start:stop] = np.frombuffer(key.hex().encode(), np.uint8)
+
 
 _SPREAD: Final = 0.3
 """How much pauses vary: standard deviation of the logarithm."""

@@ -12,14 +12,13 @@ from typing import Any, Final
 
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapngWriter, fact_text, origin_option
-from wirelake.capture.tcp.synthesis import ACK, FIN, PSH, SYN, ipv4, tcp
+from wirelake.capture.tcp.headers import ACK, FIN, PSH, SYN, ipv4, tcp
 
+from ..scenes.provider import Connection, SceneTemplate
 from ..scenes.scene import C2S, SceneEvent
-from ..scenes.template import Connection, SceneTemplate
-from .hosts import SERVER
-from .numbers import Bytes
-from .packet_template import SPACING_S, Item, PacketTemplate
-from .placement import build_packet_template
+from .instances import SPACING_S, Item, PacketTemplate
+from .numbers import SERVER, Bytes
+from .segments import build_packet_template
 
 __all__ = ["RecordedStyle"]
 

@@ -12,15 +12,13 @@ import struct
 from typing import Final
 
 from wirelake.capture.format import constants as f
-from wirelake.capture.tcp.synthesis import SYN, ipv4, tcp
+from wirelake.capture.tcp.headers import SYN, ipv4, tcp
 
+from ..scenes.provider import Connection, SceneTemplate
 from ..scenes.scene import C2S, SECOND_NS, SceneEvent
-from ..scenes.template import Connection, SceneTemplate
-from .hosts import SERVER
-from .numbers import Bytes
-from .packet_template import Item, PacketTemplate
-from .placement import build_packet_template
-from .segments import Segment, segments_of
+from .instances import Item, PacketTemplate
+from .numbers import SERVER, Bytes
+from .segments import Segment, build_packet_template, segments_of
 
 __all__ = ["SniffedStyle"]
 

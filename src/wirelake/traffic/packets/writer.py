@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..scenes.template import Connection, SceneTemplate
-from .hosts import address_text
-from .numbers import Bytes
-from .packet_template import Instances, Item, PacketTemplate
+from ..scenes.provider import Connection, SceneTemplate
+from .instances import Instances, Item, PacketTemplate
+from .numbers import Bytes, address_text
 
 __all__ = ["Edits", "ExtraPacket", "Style", "Written", "write_captures"]
 

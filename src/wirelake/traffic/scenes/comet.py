@@ -51,12 +51,10 @@ from wirelake.protocols.comet.session import (
 )
 from wirelake.protocols.sansio import Event
 
+from ..packets.instances import Draw, KeyLogColumns, PacketTemplate, Resealer, State, StreamColumns
 from ..packets.numbers import Bytes
-from ..packets.packet_template import PacketTemplate
-from ..packets.sealing import Draw, KeyLogColumns, Resealer, State, StreamColumns
-from .content import sentence
 from .provider import Frame, MessageInfo, ProtocolScenes, Scenario
-from .scene import C2S, EPOCH_MS, S2C, Actor, Scene, SceneConnection
+from .scene import C2S, EPOCH_MS, S2C, Actor, Scene, SceneConnection, sentence
 
 __all__ = ["SCENES", "phone"]
 

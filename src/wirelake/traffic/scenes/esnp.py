@@ -28,14 +28,13 @@ from wirelake.protocols.esnp.layout import (
     XData,
 )
 from wirelake.protocols.esnp.limits import SessionOptions
-from wirelake.protocols.esnp.message_summary import summarize
+from wirelake.protocols.esnp.message import summarize
 from wirelake.protocols.esnp.session import Call, EsnpSession, Requested
 from wirelake.protocols.sansio import Event, Role
 
 from ..packets.numbers import encode_integer
-from .content import blob, sentence
 from .provider import Frame, MessageInfo, ProtocolScenes, Scenario
-from .scene import Actor, Scene, SceneConnection
+from .scene import Actor, Scene, SceneConnection, blob, sentence
 
 __all__ = ["SCENES", "service"]
 

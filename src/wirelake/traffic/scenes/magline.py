@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from wirelake.protocols.magline import layout
-from wirelake.protocols.magline.credentials import ClientKey, ServerKeys
 from wirelake.protocols.magline.handshake import (
     KEY_SIZE,
     SEALED_SID_SIZE,
@@ -25,7 +24,7 @@ from wirelake.protocols.magline.handshake import (
     x25519_shared,
 )
 from wirelake.protocols.magline.records import RecordCipher
-from wirelake.protocols.magline.resumption import MemoryStore
+from wirelake.protocols.magline.resumption import ClientKey, MemoryStore, ServerKeys
 from wirelake.protocols.magline.session import (
     ClientSession,
     Established,
@@ -38,13 +37,10 @@ from wirelake.protocols.magline.session import (
 )
 from wirelake.protocols.sansio import Event
 
+from ..packets.instances import Draw, KeyLogColumns, PacketTemplate, Resealer, State, StreamColumns
 from ..packets.numbers import Bytes
-from ..packets.packet_template import PacketTemplate
-from ..packets.sealing import Draw, KeyLogColumns, Resealer, State, StreamColumns
-from .content import blob
-from .provider import Frame, MessageInfo, ProtocolScenes, Scenario
-from .scene import C2S, S2C, Actor, Scene, SceneConnection
-from .template import Connection
+from .provider import Connection, Frame, MessageInfo, ProtocolScenes, Scenario
+from .scene import C2S, S2C, Actor, Scene, SceneConnection, blob
 
 __all__ = ["SCENES", "device"]
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,33 +37,38 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wirelake.protocols import registry
 from wirelake.wire.model import Direction
 
-from ..packets.numbers import Bytes, encode_integer
-from .scene import Scene
+from ..packets.numbers import Bytes, Numbers, encode_integer
+from .scene import C2S, S2C, Scene, SceneConnection, SceneEvent
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from wirelake.wire.protocol import Protocol
 
-    from ..packets.packet_template import PacketTemplate
-    from ..packets.sealing import Resealer
+    from ..packets.instances import PacketTemplate, Resealer
 
 __all__ = [
     "DIRECTIONS",
     "GROUP",
+    "Connection",
     "Frame",
     "MessageInfo",
     "ProtocolScenes",
     "Scenario",
+    "SceneTemplate",
     "ScenesError",
+    "Slot",
+    "Stream",
     "Tunnelled",
     "built_in",
     "describe_by_meaning",
+    "make",
     "names",
     "scenario",
     "scenarios",
     "scenes_of",
 ]
+
 
 GROUP: Final = "wirelake.traffic"
 """The entry point group."""
@@ -341,3 +347,119 @@ def _loaded(point: EntryPoint) -> tuple[ProtocolScenes, ...]:
     if not scenes or not all(isinstance(each, ProtocolScenes) for each in scenes):
         raise ScenesError(f"{origin}: expected a ProtocolScenes or a tuple of them")
     return scenes
+
+
+# A scene template: a scene that was played once and is ready to be instantiated many times.
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place in a stream where every instance has a value of its own."""
+
+    start: int
+    form: str
+    place: int = -1
+    """Id: its offset in the block of numbers."""
+    event: int = -1
+    """Time: the event whose time it is; -1 for the one that carried these bytes."""
+    is_time: bool = False
+
+
+@dataclass(slots=True)
+class Stream:
+    """One direction of a connection."""
+
+    data: bytes
+    frames: list[Frame]
+    slots: list[Slot] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Connection:
+    """A connection that the tap saw."""
+
+    scene: SceneConnection
+    scenes: ProtocolScenes
+    """The declaration of its protocol."""
+    host: int
+    port: int
+    """Index among the connections of that host."""
+    streams: tuple[Stream, Stream]
+
+    @property
+    def protocol(self) -> str:
+        """The name of its protocol."""
+        return self.scenes.protocol
+
+
+@dataclass(slots=True)
+class SceneTemplate:
+    """A scene that was played."""
+
+    scenario: str
+    seed: str
+    numbers: Numbers
+    connections: list[Connection]
+    events: list[SceneEvent]
+    places: dict[int, int]
+    """Index in `connections`, by the number of the scene's connection."""
+    published: dict[str, int]
+    """The event that published a notification, by its id."""
+
+
+def make(name: str, seed: str) -> SceneTemplate:
+    """Play a scenario and decode what was sent."""
+    rng = random.Random(seed)
+    scene = Scene(rng, Numbers(rng.getrandbits(28)))
+    scenario(name).play(scene)
+    scene.run()
+    events = [each for each in scene.events if each.connection is None or each.connection.captured]
+    published = {
+        each.facts["id"]: n
+        for n, each in enumerate(events)
+        if each.kind == "fact" and each.facts["kind"] == "publish"
+    }
+    ports: dict[int, int] = {}
+    connections: list[Connection] = []
+    places: dict[int, int] = {}
+    for each in scene.connections:
+        if each.captured:
+            port = ports[each.host] = ports.get(each.host, -1) + 1
+            scenes = scenes_of(each.protocol)
+            up, down = (
+                _stream(scenes, direction, bytes(each.streams[direction]), scene.numbers, published)
+                for direction in (C2S, S2C)
+            )
+            places[each.number] = len(connections)
+            connections.append(Connection(each, scenes, each.host, port, (up, down)))
+    return SceneTemplate(name, seed, scene.numbers, connections, events, places, published)
+
+
+def _stream(
+    scenes: ProtocolScenes,
+    direction: int,
+    data: bytes,
+    numbers: Numbers,
+    published: dict[str, int],
+) -> Stream:
+    stream = Stream(data, list(scenes.frames(direction, data)))
+    for frame in stream.frames:
+        _find_slots(stream, frame, numbers, published)
+    return stream
+
+
+def _find_slots(stream: Stream, frame: Frame, numbers: Numbers, published: dict[str, int]) -> None:
+    """Locate the ids and times of a frame; the same id may occur in it twice."""
+    data, stop = stream.data, frame.stop
+    for each in dict.fromkeys(frame.ids):
+        found = numbers.used.get(each)
+        at = data.find(each, frame.start, stop) if found is not None else -1
+        while at >= 0 and found is not None:
+            stream.slots.append(Slot(at, found[0], place=found[1]))
+            at = data.find(each, at + len(each), stop)
+    reached: dict[bytes, int] = {}
+    for form, each, notification in frame.times:
+        at = data.find(each, reached.get(each, frame.start), stop)
+        reached[each] = at + len(each)
+        event = published[notification] if notification else -1
+        stream.slots.append(Slot(at, form, event=event, is_time=True))

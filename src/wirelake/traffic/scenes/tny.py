@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from wirelake.protocols.sansio import Event
 from wirelake.protocols.tny import codec_seed, layout
-from wirelake.protocols.tny.decryption import Opener
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions
 from wirelake.protocols.tny.relay import (
@@ -26,12 +25,12 @@ from wirelake.protocols.tny.relay import (
     TunnelKey,
 )
 from wirelake.protocols.tny.session import ClientSession, Pushed, Replied, Requested, ServerSession
+from wirelake.protocols.tny.transform import Opener
 from wirelake.wire.model import Direction
 
 from ..packets.numbers import TUNNEL_FORM, encode_integer
-from .content import blob
 from .provider import Frame, MessageInfo, ProtocolScenes, Scenario, Tunnelled
-from .scene import EPOCH_MS, Actor, Scene, SceneConnection
+from .scene import EPOCH_MS, Actor, Scene, SceneConnection, blob
 
 __all__ = ["SCENES", "game", "gateway"]
 

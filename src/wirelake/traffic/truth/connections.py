@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from wirelake.capture.tcp.synthesis import FIN, RST, SYN
+from wirelake.capture.tcp.headers import FIN, RST, SYN
 
-from ..packets.hosts import SERVER
-from ..packets.numbers import TUNNEL_FORM
-from ..packets.packet_template import PacketTemplate
+from ..packets.instances import PacketTemplate
+from ..packets.numbers import SERVER, TUNNEL_FORM
 from ..scenes.provider import DIRECTIONS
 from ..scenes.scene import C2S
 from .messages import ReadMessage, SceneRead, text_cell, tunnel_cell

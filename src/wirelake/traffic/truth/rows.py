@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from wirelake.records.schema import schema
 
-from ..packets import hosts
+from ..packets import numbers as hosts
+from ..packets.instances import Instances
 from ..packets.numbers import FORMS, TUNNEL_FORM, WIDTHS, shown
-from ..packets.packet_template import Instances
 
 __all__ = [
     "Address",

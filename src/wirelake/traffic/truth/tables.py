@@ -9,14 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..packets.packet_template import PacketTemplate
+from ..packets.instances import PacketTemplate
 from ..scenes.provider import DIRECTIONS
-from .calls import calls
+from .calls import calls, deliveries
 from .connections import connections, spans, tunnels
-from .deliveries import deliveries
-from .messages import FaultRead, SceneRead, read_scene
+from .messages import CapturedStream, FaultRead, SceneRead, read_scene
 from .rows import Conn, File, Row, Rows, Time
-from .streams import CapturedStream
 
 __all__ = ["TABLES", "Altered", "Copies", "MessageKind", "Truth", "truth_of"]
 

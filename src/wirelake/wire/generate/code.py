@@ -6,10 +6,27 @@ import keyword
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from .. import model as m
 
-__all__ = ["Code", "Structs", "format_of", "local", "nested", "order_of", "varint_reader"]
+if TYPE_CHECKING:
+    from .frames import FrameWriter, HeadFrame
+
+__all__ = [
+    "Code",
+    "Structs",
+    "format_of",
+    "judge_options",
+    "local",
+    "nested",
+    "order_of",
+    "read_options",
+    "tag_table",
+    "varint_reader",
+    "write_options",
+]
+
 
 _LOCALS = (
     "buf pos end limit start stop value rt key items item parts piece tag bits read depth error "
@@ -122,3 +139,159 @@ def varint_reader(kind: m.Varint) -> str:
     if kind.coding == "unsigned":
         return "rt.uvarint" if kind.bits == 64 else f"rt.uvarint{kind.bits}"
     return f"rt.{kind.coding}{kind.bits}"
+
+
+# The option area: a bitmap in the head, then for each set bit a length and a value.
+
+
+def _names(frame: HeadFrame) -> tuple[str, str]:
+    bits, size = frame.layout.find(m.OptionBits), frame.layout.find(m.OptionsLength)
+    assert isinstance(bits, m.OptionBits)
+    assert isinstance(size, m.OptionsLength)
+    return bits.name, size.name
+
+
+def _locals(frame: HeadFrame) -> tuple[str, str]:
+    bits, size = _names(frame)
+    return local(bits), local(size)
+
+
+def tag_table(frame: HeadFrame) -> list[str]:
+    """What a head may say with each tag: constant, forbidden options, limit, body sizes."""
+    assert frame.body is not None
+    assert frame.options is not None
+    lines = [f"{frame.table}_TAGS: dict[int, tuple[int, int, int, int, int]] = {{"]
+    for a in frame.body.alternatives:
+        allowed = sum(f.bit for f in frame.options.fields if a.tag in f.on)
+        known = sum(f.bit for f in frame.options.fields)
+        forbidden = (known | frame.options.critical) & ~allowed
+        least, exact = (a.layout.min_size, a.layout.fixed_size) if frame.body.exact else (0, None)
+        most = exact if exact is not None else -1
+        limit = a.limit if a.limit is not None else -1
+        lines.append(
+            f"    {a.tag}: ({a.const}, {forbidden:#06x}, {limit}, {least}, {most}),  # {a.layout.name}"
+        )
+    return [*lines, "}"]
+
+
+def judge_options(frame: HeadFrame, code: Code) -> None:
+    """Tag, its constant, the option bits, the limit and the body size, in this order."""
+    bits, size = _locals(frame)
+    bits_name, size_name = _names(frame)
+    tag = local(frame.tag_name())
+    assert frame.length is not None
+    length = local(frame.length.name)
+    const = frame.layout.find(m.TagConst)
+    assert isinstance(const, m.TagConst)
+    code(f"rules = {frame.table}_TAGS.get({tag})")
+    with code.block("if rules is None:"):
+        frame.unknown(code, tag)
+    code("const, forbidden, most, least, exact = rules")
+    _refuse(code, frame, f"{local(const.name)} != const", "magic_mismatch", const.name)
+    wrong = f"{size} > {length} or ({bits} == 0) != ({size} == 0)"
+    _refuse(code, frame, wrong, "bad_header", size_name)
+    _refuse(code, frame, f"{bits} & forbidden", "bad_option", bits_name)
+    name = frame.length.name
+    _refuse(code, frame, f"{length} > limit or 0 <= most < {length}", "too_large", name)
+    wrong = f"{length} - {size} < least or 0 <= exact != {length} - {size}"
+    _refuse(code, frame, wrong, "bad_length", name)
+
+
+def _refuse(code: Code, frame: HeadFrame, test: str, error: str, name: str) -> None:
+    with code.block(f"if {test}:"):
+        at = frame.offset_of(name)
+        code(f'raise rt.refuse("{error}", "{frame.label(name)}", pos{f" + {at}" if at else ""})')
+
+
+def read_options(frame: HeadFrame, code: Code) -> list[str]:
+    """Read the option area; `pos` is then where the body begins."""
+    assert frame.options is not None
+    bits, size = _locals(frame)
+    fields = frame.options.fields
+    code(f"pos += {frame.size}")
+    if fields:
+        code(f"{' = '.join(local(f.name) for f in fields)} = None")
+    code(f"{local(frame.options.unknown)}: tuple[Any, ...] = ()")
+    with code.block(f"if {bits}:"):
+        code(f"area = pos + {size}")
+        below = 0
+        for field in sorted(fields, key=lambda f: f.bit):
+            _read_unknown(frame, code, (field.bit - 1) & ~below)
+            with code.block(f"if {bits} & {field.bit:#06x}:"):
+                _read_one(frame, code, field)
+            below = (field.bit << 1) - 1
+        _read_unknown(frame, code, 0xFFFF & ~below)
+        with code.block("if pos != area:"):
+            label = frame.label(_names(frame)[1])
+            code(f'raise rt.refuse("bad_header", "{label}", pos, "bytes left over")')
+    return [f.name for f in fields] + [frame.options.unknown]
+
+
+def _read_unknown(frame: HeadFrame, code: Code, mask: int) -> None:
+    """Read the unknown options of a range of bits, which stand between known ones."""
+    assert frame.options is not None
+    bits, name = _locals(frame)[0], frame.options.unknown
+    mask &= ~frame.options.critical
+    if not mask:
+        return
+    with code.block(f"if {bits} & {mask:#06x}:"):
+        code(
+            f'more, pos = rt.unknown_options(buf, pos, area, {bits} & {mask:#06x}, "{frame.label(name)}")'
+        )
+        code(f"{local(name)} += more")
+
+
+def _read_one(frame: HeadFrame, code: Code, field: m.OptionField) -> None:
+    label = frame.label(field.name)
+    wanted = m.type_size(field.type)[0]
+    code(f'start, pos = rt.option(buf, pos, area, {wanted}, "{label}")')
+    match field.type:
+        case m.Int():
+            signed = ", signed=True" if field.type.signed else ""
+            order = field.type.order
+            code(f'{local(field.name)} = int.from_bytes(buf[start:pos], "{order}"{signed})')
+        case m.Nested():
+            code(f"{local(field.name)}, _ = read_{field.type.layout.name}(buf, start, pos)")
+        case m.Fixed():
+            code(f"{local(field.name)} = buf[start:pos]")
+
+
+def write_options(writer: FrameWriter) -> None:
+    """The option area and its bitmap, from the stored options."""
+    options = writer.frame.options
+    assert options is not None
+    code = writer.code
+    unknown = f"value.{options.unknown}"
+    test = "".join(f"value.{f.name} is None and " for f in options.fields)
+    with code.block(f"if {test}not {unknown}:"):
+        code('options, option_bits = b"", 0')
+    with code.block("else:"):
+        code("found: dict[int, bytes] = {}")
+        for field in options.fields:
+            with code.block(f"if value.{field.name} is not None:"):
+                _write_one(writer, field)
+        known = sum(f.bit for f in options.fields)
+        code(
+            f"rt.add_unknown_options(found, {unknown}, {0xFFFF & ~known & ~options.critical:#06x})"
+        )
+        code("options, option_bits = rt.option_area(found)")
+
+
+def _write_one(writer: FrameWriter, field: m.OptionField) -> None:
+    code, label = writer.code, writer.label(field.name)
+    with code.block(f"if tag not in {field.on}:"):
+        code(f'raise rt.misplaced("{label}", tag)')
+    target = f"found[{field.bit:#06x}]"
+    match field.type:
+        case m.Int():
+            size, signed, order = field.type.size, field.type.signed, field.type.order
+            number = f"value.{field.name}, {size}, {signed}"
+            code(f'{target} = rt.put_int_of({number}, "{label}", "{order}")')
+        case m.Nested():
+            code(f"{target} = write_{field.type.layout.name}(value.{field.name})")
+        case m.Fixed():
+            with code.block(f"if len(value.{field.name}) != {field.type.size}:"):
+                code(
+                    f'raise rt.wrong_size("{label}", "{field.type.size}", len(value.{field.name}))'
+                )
+            code(f"{target} = value.{field.name}")

@@ -308,7 +308,7 @@ class HeadFrame:
         if self.options is None:
             self.check_length(code)
             return
-        from .options import judge_options
+        from .code import judge_options
 
         judge_options(self, code)
 
@@ -353,7 +353,7 @@ class HeadFrame:
     def decode_tail(self, code: Code, stored: list[str], suffix: str) -> None:
         """What follows the length: fields, options, and the body, up to `stop` exactly."""
         if self.options is not None:
-            from .options import read_options
+            from .code import read_options
 
             stored = [*stored, *read_options(self, code)]
         else:
@@ -434,7 +434,7 @@ class FrameWriter(Writer):
         if self.frame.body is not None:
             self.look_up_body()
         if self.frame.options is not None:
-            from .options import write_options
+            from .code import write_options
 
             write_options(self)
         for part in self.layout.parts:

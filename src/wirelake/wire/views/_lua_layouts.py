@@ -10,8 +10,9 @@ from .. import model as m
 from ..generate.code import Structs
 from ..generate.frames import HeadFrame
 from ..walk import inner
-from ._lua_fields import Fields, Types
-from ._lua_text import (
+from ._lua_fields import (
+    Fields,
+    Types,
     abbreviation,
     bytes_literal,
     comment,

@@ -7,14 +7,32 @@ is too short for a run, that is the error, whatever its first values are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .. import model as m
 from ..errors import DecodeError, NeedMore
 from ._reader import Reader
-from ._trace_values import SCALARS, Span, Tracer, head_size, least_after, part_has_secrets, run_size
+from ._trace_values import (
+    SCALARS,
+    Span,
+    Tracer,
+    delimits_itself,
+    head_size,
+    least_after,
+    part_has_secrets,
+    run_size,
+)
 
-__all__ = ["LayoutTracer", "check_value", "judge_options", "read_options", "read_protobuf"]
+__all__ = [
+    "LayoutTracer",
+    "Span",
+    "check_value",
+    "judge_options",
+    "read_options",
+    "read_protobuf",
+    "trace",
+]
 
 
 class LayoutTracer:
@@ -153,7 +171,7 @@ class LayoutTracer:
         plain = self.tracer.stages.get(part.name)
         if part.stage is None or plain is None:
             return
-        from .spans import trace  # the two need each other
+        # the two need each other
 
         span.plaintext = plain
         span.stage = trace(part.stage, plain, direction=self.tracer.direction)
@@ -568,3 +586,37 @@ def _skip_group(reader: Reader, key: int, depth: int) -> None:
                 raise reader.error("reserved_value")
             return
         _skip(reader, inner, depth + 1)
+
+
+# Byte spans: which bytes belong to which field, for trees, hex views and tests.
+
+
+def trace(
+    layout: m.Layout,
+    data: bytes,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    direction: m.Direction | None = None,
+    stages: Mapping[str, bytes] | None = None,
+    limit: int | None = None,
+) -> Span:
+    """Return the tree of spans of what begins at `start`; its `error` says whether reading failed.
+
+    A layout that delimits itself is read from a stream: it stops where it ends, and bytes that are
+    missing are `NeedMore`. Any other layout must fill the bytes up to `stop`. `stages` has the
+    plaintext of fields that hold another layout, by the name of the field.
+    """
+    end = len(data) if stop is None else stop
+    stream = delimits_itself(layout)
+    reader = Reader(data, start, end, is_open=stream)
+    root = Span(layout.name, layout.name, start, start, doc=layout.doc, layout=layout.name)
+    tracer = Tracer(direction, stages, limit)
+    try:
+        read = tracer.layout if stream else tracer.slice
+        root.value = read(layout, reader, root)
+        root.stop = reader.pos
+    except (DecodeError, NeedMore) as error:
+        root.error = error
+        root.stop = root.children[-1].stop if root.children else end
+    return root

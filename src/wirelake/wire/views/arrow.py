@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from .. import model as m
-from ._var_rows import from_var_rows, readable, to_var_rows
+from ._reader import from_var_rows, readable, to_var_rows
 
 if TYPE_CHECKING:
     from ..protocol import Protocol

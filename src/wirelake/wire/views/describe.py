@@ -5,13 +5,173 @@ For the terminal (`wirelake protocols show`) and for tools; `markdown.py` makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .. import model as m
-from ._formatting import size_words, type_words
 
-__all__ = ["FieldWords", "alternatives", "fields"]
+__all__ = [
+    "FieldWords",
+    "alternatives",
+    "anchor",
+    "code",
+    "fields",
+    "hexadecimal",
+    "literal",
+    "prose",
+    "size_words",
+    "table",
+    "type_words",
+]
+
+
+# Words for the reference pages: types, sizes and numbers in English, and Markdown that is safe.
+
+
+_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_SPECIAL = re.compile(r"[\\<>{}\[\]|$`]")
+_LINE_START = re.compile(r"^(\s*)(#{1,6}\s|%|\+\+\+|:::|\(.*\)=)", re.MULTILINE)
+
+
+def prose(text: str) -> str:
+    """Documentation as Markdown: code and emphasis stay, the rest is only text."""
+    parts, last = [], 0
+    for found in _CODE.finditer(text):
+        parts += [_escape(text[last : found.start()]), found[0]]
+        last = found.end()
+    return "".join([*parts, _escape(text[last:])])
+
+
+def _escape(text: str) -> str:
+    text = _SPECIAL.sub(lambda found: "\\" + found[0], text)
+    return _LINE_START.sub(lambda found: f"{found[1]}\\{found[2]}", text)
+
+
+def code(text: str) -> str:
+    """Text between backticks, as many as it takes."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if longest or text != text.strip() else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table. A border inside a cell is escaped, in code too: tables come first."""
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(_cell(cell) for cell in row) + " |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
+
+
+def anchor(*words: str) -> str:
+    """Return the name of a place to link to."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
+
+
+def hexadecimal(number: int) -> str:
+    """0x0A: an even number of digits."""
+    digits = f"{number:X}"
+    return f"0x{digits.zfill(len(digits) + len(digits) % 2)}"
+
+
+def literal(data: bytes) -> str:
+    """Constant bytes: as text where they are text, else as hexadecimal digits."""
+    if data and all(0x21 <= byte < 0x7F for byte in data) and len(data) > 1:
+        return code(data.decode("ascii"))
+    return code(data.hex(" "))
+
+
+# -- types -----------------------------------------------------------------------------------
+
+_CODINGS = {"unsigned": "unsigned", "zigzag": "signed, zigzag", "twos": "signed, two's complement"}
+
+
+def type_words(kind: m.Type) -> str:
+    """What a value is, in words."""
+    match kind:
+        case m.Int():
+            return _int_words(kind)
+        case m.Varint():
+            loose = "; surplus bits are dropped" if kind.loose else ""
+            return f"varint of {kind.bits} bits, {_CODINGS[kind.coding]}{loose}"
+        case m.Float():
+            return f"IEEE 754 number of {8 * kind.size} bits, {kind.order}-endian"
+        case m.Bool():
+            return "boolean: 0 or 1" if kind.strict else "boolean: 0 is false, all else true"
+        case m.Fixed():
+            return f"{kind.size} bytes"
+        case m.Blob():
+            return _blob_words(kind)
+        case m.Nested():
+            return f"layout {code(kind.layout.name)}"
+        case m.Many():
+            end = "to the end" if kind.count is None else f"behind its count ({_short(kind.count)})"
+            return f"list {end}: {type_words(kind.item)}"
+        case m.Dynamic():
+            return f"{code(kind.name)}: a value that says its own type"
+        case m.Rows():
+            return (
+                f"rows to the end row: type ({_short(kind.tag)}), "
+                f"size ({_short(kind.size)}) and that many bytes"
+            )
+
+
+def kind_words(kind: m.DynamicKind) -> str:
+    """What a self-describing value of one kind is, in words."""
+    match kind.type:
+        case None:
+            return "nothing"
+        case m.Pairs():
+            count, key = _short(kind.type.count), type_words(kind.type.key)
+            return f"pairs behind their count ({count}): {key}; then a value of any type"
+        case m.Items():
+            return f"values of any type behind their count ({_short(kind.type.count)})"
+        case _:
+            return type_words(kind.type)
+
+
+def _int_words(kind: m.Int) -> str:
+    sign = "signed" if kind.signed else "unsigned"
+    if kind.size == 1:
+        return f"{sign} byte"
+    return f"{sign} integer of {8 * kind.size} bits, {kind.order}-endian"
+
+
+def _blob_words(kind: m.Blob) -> str:
+    what = {None: "bytes", "strict": "UTF-8 text", "loose": "UTF-8 text, invalid bytes kept"}
+    if kind.length is None:
+        return f"{what[kind.text]}, to the end"
+    return f"{what[kind.text]}, behind its length ({_short(kind.length)})"
+
+
+def _short(kind: m.Int | m.Varint) -> str:
+    """Return a length or a count in few words."""
+    if isinstance(kind, m.Varint):
+        return f"varint {kind.coding} {kind.bits}"
+    if kind.size == 1:
+        return "1 byte"
+    return f"{kind.size} bytes, {kind.order}-endian"
+
+
+def size_words(kind: m.Type) -> str:
+    """How many bytes a value takes; n stands for its content."""
+    match kind:
+        case m.Varint():
+            return f"1–{-(-kind.bits // 7)}"
+        case m.Blob() | m.Many():
+            before = kind.length if isinstance(kind, m.Blob) else kind.count
+            return "n" if before is None else f"{size_words(before)} + n"
+        case m.Dynamic():
+            return f"{kind.tag.size} + n"
+        case _:
+            size, fixed = m.type_size(kind)
+            return str(size) if fixed else "var"
 
 
 @dataclass(frozen=True, slots=True)

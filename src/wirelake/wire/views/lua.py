@@ -22,9 +22,8 @@ from importlib import resources
 from ..errors import CODES
 from ..protocol import Protocol
 from ..walk import dynamics
-from ._lua_fields import Fields, Types
+from ._lua_fields import Fields, Names, Types, abbreviation, comment, first_lines, quote
 from ._lua_layouts import LayoutWriter, shown_by_themselves
-from ._lua_text import Names, abbreviation, comment, first_lines, quote
 
 __all__ = ["dissector"]
 

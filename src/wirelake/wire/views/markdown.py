@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from .. import model as m
 from ..errors import CODES
 from ..walk import dynamics
-from ._formatting import (
+from .describe import (
     anchor,
     code,
     hexadecimal,

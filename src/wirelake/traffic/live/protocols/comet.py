@@ -21,11 +21,18 @@ from wirelake.protocols.comet.session import ClientSession, Notified, Replied
 from wirelake.protocols.sansio import Event, Failed
 
 from ..calling import together
-from ..connection import ClientConnection
-from ..context import RunContext
+from ..connection import ClientConnection, RunContext
 from ..journal import CallEntry, Journal
-from ..population import ClientNames, ClientPopulation, MalformedFrame, Recipient, scaled
-from ..subscribers import Present, Subscriber, Topics
+from ..population import (
+    ClientNames,
+    ClientPopulation,
+    MalformedFrame,
+    Present,
+    Recipient,
+    Subscriber,
+    Topics,
+    scaled,
+)
 
 __all__ = ["ACK_POLICIES", "POPULATIONS", "Phone", "PhoneOwner", "owners"]
 

@@ -27,11 +27,17 @@ from ..calling import (
     stay_s,
     together,
 )
-from ..connection import ClientConnection
-from ..context import RunContext
+from ..connection import ClientConnection, RunContext
 from ..journal import Journal
-from ..population import ClientNames, ClientPopulation, MalformedFrame, scaled
-from ..subscribers import Present, Subscriber, Topics
+from ..population import (
+    ClientNames,
+    ClientPopulation,
+    MalformedFrame,
+    Present,
+    Subscriber,
+    Topics,
+    scaled,
+)
 
 __all__ = ["POPULATIONS", "Gateway", "Player", "TunnelUser"]
 

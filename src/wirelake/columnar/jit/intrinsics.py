@@ -1,0 +1,183 @@
+"""Numbers out of bytes, for kernels: the caller has checked that the bytes are there."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .options import Int, S, U, inline, kernel
+
+__all__ = [
+    "be16",
+    "be32",
+    "be64",
+    "keep_memory_flat",
+    "le16",
+    "le32",
+    "le64",
+    "u8",
+    "u16",
+    "u32",
+    "utf8",
+]
+
+
+Bytes = NDArray[np.uint8]
+
+
+@inline
+def u8(data: Bytes, at: Int) -> Int:
+    """One byte."""
+    return S(data[U(at)])
+
+
+@inline
+def be16(data: Bytes, at: Int) -> Int:
+    """Two bytes, big-endian."""
+    i = U(at)
+    return S(data[i]) << 8 | S(data[i + U(1)])
+
+
+@inline
+def le16(data: Bytes, at: Int) -> Int:
+    """Two bytes, little-endian."""
+    i = U(at)
+    return S(data[i]) | S(data[i + U(1)]) << 8
+
+
+@inline
+def be32(data: Bytes, at: Int) -> Int:
+    """Four bytes, big-endian."""
+    i = U(at)
+    return S(data[i]) << 24 | S(data[i + U(1)]) << 16 | S(data[i + U(2)]) << 8 | S(data[i + U(3)])
+
+
+@inline
+def le32(data: Bytes, at: Int) -> Int:
+    """Four bytes, little-endian."""
+    i = U(at)
+    return S(data[i]) | S(data[i + U(1)]) << 8 | S(data[i + U(2)]) << 16 | S(data[i + U(3)]) << 24
+
+
+@inline
+def be64(data: Bytes, at: Int) -> Int:
+    """Eight bytes, big-endian, as the int64 of the same bits."""
+    return be32(data, at) << 32 | be32(data, at + 4)
+
+
+@inline
+def le64(data: Bytes, at: Int) -> Int:
+    """Eight bytes, little-endian, as the int64 of the same bits."""
+    return le32(data, at) | le32(data, at + 4) << 32
+
+
+@inline
+def u16(data: Bytes, at: Int, big: bool) -> Int:
+    """Two bytes in the byte order that the file has."""
+    return be16(data, at) if big else le16(data, at)
+
+
+@inline
+def u32(data: Bytes, at: Int, big: bool) -> Int:
+    """Four bytes in the byte order that the file has."""
+    return be32(data, at) if big else le32(data, at)
+
+
+# Memory that stays flat: large arrays go back to the system as soon as they are free.
+
+
+_MMAP_THRESHOLD: Final = -3
+"""M_MMAP_THRESHOLD of mallopt."""
+_LARGE_BYTES: Final = 1 << 20
+
+
+@functools.cache
+def keep_memory_flat() -> bool:
+    """Fix the threshold for this process; whether its C library knows such a thing."""
+    try:
+        return bool(ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES))
+    except (AttributeError, OSError):
+        return False
+
+
+# Whether bytes are UTF-8, as Python's strict decoder sees it.
+
+
+_1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(number) for number in range(1, 9))
+
+
+@inline
+def utf8(buf: Any, pos: Any, end: Any) -> Any:
+    """Whether buf[pos:end] is UTF-8: no surrogates, nothing beyond U+10FFFF, no long forms.
+
+    Most texts are short and ASCII. They are judged in place; the others are worth a call.
+    """
+    while end - pos >= _8:
+        if _any_of_eight(buf, pos) >= 0x80:
+            return _beyond_ascii(buf, pos, end)
+        pos += _8
+    while pos < end:
+        if buf[pos] >= 0x80:
+            return _beyond_ascii(buf, pos, end)
+        pos += _1
+    return True
+
+
+@inline
+def _any_of_eight(buf: Any, pos: Any) -> Any:
+    """The bits that any of eight bytes has."""
+    return (
+        buf[pos]
+        | buf[pos + _1]
+        | buf[pos + _2]
+        | buf[pos + _3]
+        | buf[pos + _4]
+        | buf[pos + _5]
+        | buf[pos + _6]
+        | buf[pos + _7]
+    )
+
+
+@kernel
+def _beyond_ascii(buf: Any, pos: Any, end: Any) -> Any:
+    """The same for bytes of which some are not ASCII."""
+    while pos < end:
+        if end - pos >= _8 and _any_of_eight(buf, pos) < 0x80:
+            pos += _8
+            continue
+        first = buf[pos]
+        if first < 0x80:
+            pos += _1
+            continue
+        left = end - pos
+        if first < 0xC2:
+            return False
+        if first < 0xE0:
+            if left < _2 or buf[pos + _1] & 0xC0 != 0x80:
+                return False
+            pos += _2
+        elif first < 0xF0:
+            if left < _3 or buf[pos + _1] & 0xC0 != 0x80 or buf[pos + _2] & 0xC0 != 0x80:
+                return False
+            if first == 0xE0 and buf[pos + _1] < 0xA0:
+                return False
+            if first == 0xED and buf[pos + _1] > 0x9F:
+                return False
+            pos += _3
+        elif first < 0xF5:
+            if left < _4 or buf[pos + _1] & 0xC0 != 0x80:
+                return False
+            if buf[pos + _2] & 0xC0 != 0x80 or buf[pos + _3] & 0xC0 != 0x80:
+                return False
+            if first == 0xF0 and buf[pos + _1] < 0x90:
+                return False
+            if first == 0xF4 and buf[pos + _1] > 0x8F:
+                return False
+            pos += _4
+        else:
+            return False
+    return True
