@@ -112,7 +112,7 @@ def test_secrets_of_captures_are_forgotten_before_key_logs(monkeypatch: pytest.M
 def test_who_opens_what() -> None:
     assert registry.find("esnp").opener is None
     assert registry.find("relay").opener is None
-    assert registry.find("magline").opener.__module__.endswith("magline.decryption")
+    assert registry.find("magline").opener.__module__.endswith("magline.records")
 
 
 # -- comet -----------------------------------------------------------------------------------
