@@ -1,46 +1,41 @@
 """A complete protocol for Wirelake: couriers and their depot.
 
-    layout.py     the bytes of every message
-    meaning.py    what the messages mean, for tables
+    protocol.py   the bytes of every message, what the messages mean, and `PROTOCOL`
+    scenes.py     simulated couriers
     session.py    the connection without I/O, both ends
     listener.py   the hub's side
     client.py     the client's side
 
-`PROTOCOL` is what the entry point names; `BINDING` is how it goes live.
+The entry point `wirelake.protocols` names `PROTOCOL`, which names `BINDING`, which names listener
+and client. The entry point `wirelake.traffic` names `SCENES`. Only the hub imports the listener,
+only a client its connection.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from wirelake.protocols.binding import Auth, Binding, ListenerSettings
-from wirelake.wire import Protocol
 
-from .layout import Frame, Status
-from .meaning import MEANING
+from .protocol import PORT, PROTOCOL, Status
 
 __all__ = ["BINDING", "PROTOCOL", "ParcelSettings"]
-
-_PORT: Final = 9640
-
-PROTOCOL: Final = Protocol(
-    name="parcel",
-    title="parcel: couriers and their depot",
-    frame=Frame,
-    port=_PORT,
-    meaning=MEANING,
-    binding="parcel_courier:BINDING",
-)
 
 
 class ParcelSettings(ListenerSettings, frozen=True, kw_only=True):
     """Parcel tracking, for couriers."""
 
-    port: int = _PORT
+    port: int = PORT
     auth: Auth = "token"
-    """`token`: a connection must say hello first. `none`: no sign-on; loopback only."""
+    """`token`: a connection must sign on first. `none`: no sign-on; loopback only."""
     idle_s: float = 60.0
-    """Close after this time without a frame."""
+    """Close a connection after this time without a frame."""
+
+
+def _topics_fit(topics: Sequence[str]) -> bool:
+    """Return whether a notice can name each of these topics: its length is one byte."""
+    return all(len(topic.encode()) <= 0xFF for topic in topics)
 
 
 BINDING: Final = Binding(
@@ -58,4 +53,5 @@ BINDING: Final = Binding(
         "closing": Status.TRY_LATER,
         "internal": Status.FAILED,
     },
+    topics_fit=_topics_fit,
 )

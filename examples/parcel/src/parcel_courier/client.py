@@ -9,7 +9,7 @@ from wirelake.client import AuthFailed, CallFailed, Notification, Result, Unsupp
 from wirelake.client.connection import ClientConnection, body_of, json_arguments
 from wirelake.protocols.sansio import Event, Role, SessionError
 
-from .layout import Answer, Ask, Hello, Notice, Ping, Pong, Status, Welcome
+from .protocol import Answer, Ask, Hello, Notice, Ping, Pong, Status, Welcome
 from .session import ParcelSession, Received
 
 __all__ = ["ParcelConnection"]

@@ -12,7 +12,7 @@ from wirelake.hub.net.listener import Listener
 from wirelake.protocols.sansio import Event, Role, SessionError
 
 from . import BINDING
-from .layout import Answer, Ask, Hello, Notice, Status, Welcome
+from .protocol import Answer, Ask, Hello, Notice, Status, Welcome
 from .session import ParcelSession, Received
 
 __all__ = ["ParcelConnection", "ParcelListener"]

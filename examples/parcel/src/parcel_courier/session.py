@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Final
 from wirelake.protocols.sansio import Event, Role, Session, SessionError, Side, Table
 from wirelake.wire import DecodeError, EncodeError
 
-from . import PROTOCOL
-from .layout import Bye, Frame, Ping, Pong
+from .protocol import PROTOCOL, Bye, Frame, Ping, Pong
 
 __all__ = ["MAX_FRAME_BYTES", "ParcelSession", "Received"]
 

@@ -1,4 +1,4 @@
-"""Parcel tracking: what a courier's scanner and its depot send each other. Invented for Wirelake.
+"""Parcel tracking: the messages between a courier's scanner and its depot. Invented for Wirelake.
 
 Every message is a frame: two magic bytes, a length, a tag, the sender's message number, the body.
 """
@@ -6,16 +6,34 @@ Every message is a frame: two magic bytes, a length, a tag, the sender's message
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
-from wirelake.wire import Layout
+from wirelake.wire import Layout, Protocol
 from wirelake.wire import types as t
+from wirelake.wire.meaning import At, First, Meaning, Named, SignOn, Values
 
-__all__ = ["Answer", "Ask", "Bye", "Frame", "Hello", "Notice", "Ping", "Pong", "Status", "Welcome"]
+__all__ = [
+    "MEANING",
+    "PORT",
+    "PROTOCOL",
+    "Answer",
+    "Ask",
+    "Bye",
+    "Frame",
+    "Hello",
+    "Notice",
+    "Ping",
+    "Pong",
+    "Status",
+    "Welcome",
+]
+
+PORT: Final = 9640
+"""The usual port of a depot."""
 
 
 class Status(IntEnum):
-    """How a request ended."""
+    """The result of a request."""
 
     OK = 0
     BAD_REQUEST = 1
@@ -51,33 +69,33 @@ class Ask(Layout):
 
 
 class Answer(Layout):
-    """The result of a request."""
+    """The response to a request."""
 
     to: t.U32
     """The number of the request."""
     status: Annotated[t.U8, t.Names(Status)]
-    """How it ended."""
+    """The result."""
     body: t.Bytes16
-    """The result, or the reason as text."""
+    """The returned value, or the reason of a failure as text."""
 
 
 class Notice(Layout):
     """A notification from the depot."""
 
     id: t.String8
-    """What to acknowledge."""
+    """The id of the notification, for the acknowledgement."""
     topic: t.String8
     """Its topic; empty when it is for this courier alone."""
     sent_ms: t.U64
     """When it was published, in milliseconds since 1970."""
     type: t.U8
-    """The publisher's own number."""
+    """A number that the publisher chose."""
     content: t.Bytes16
-    """The content."""
+    """The content of the notification."""
 
 
 class Ping(Layout):
-    """Asks whether the other side is there."""
+    """A heartbeat."""
 
 
 class Pong(Layout):
@@ -91,7 +109,7 @@ class Bye(Layout):
     """The last message of a connection."""
 
     reason: t.String8
-    """Why it ends."""
+    """Why the connection ends."""
 
 
 class Frame(Layout):
@@ -102,7 +120,7 @@ class Frame(Layout):
     length: ClassVar[t.Length32]
     """Bytes that follow."""
     type: ClassVar[t.Tag8]
-    """Which message."""
+    """The type of the message."""
     number: t.U32
     """The sender's number of this message, from 1."""
     body: Annotated[
@@ -110,3 +128,42 @@ class Frame(Layout):
         t.Choice({1: Hello, 2: Welcome, 3: Ask, 4: Answer, 5: Notice, 6: Ping, 7: Pong, 8: Bye}),
     ]
     """The message."""
+
+
+_SIGN_ON = "hello"
+
+MEANING: Final = Meaning(
+    kind=Named(
+        {
+            "hello": "request",
+            "welcome": "response",
+            "ask": "request",
+            "answer": "response",
+            "notice": "push",
+            "ping": "heartbeat",
+            "pong": "heartbeat",
+            "bye": "control",
+        }
+    ),
+    message_id=At("number"),
+    reply_to=First(At("answer.to"), At("welcome.to"), At("pong.to")),
+    target=First(At("ask.target"), Named({"hello": _SIGN_ON})),
+    status=First(
+        Values(At("answer.status"), {each: each.name.lower() for each in Status}, digits=True),
+        Named({"welcome": "ok"}),
+    ),
+    reason=At("bye.reason"),
+    client=At("hello.courier"),
+    body=("ask.body", "answer.body", "notice.content"),
+    sign_on=SignOn(confirmed_by=("welcome",), targets=(_SIGN_ON,)),
+    heartbeats=("ping",),
+)
+
+PROTOCOL: Final = Protocol(
+    name="parcel",
+    title="parcel: couriers and their depot",
+    frame=Frame,
+    port=PORT,
+    meaning=MEANING,
+    binding="parcel_courier:BINDING",
+)
