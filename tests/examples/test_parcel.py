@@ -14,12 +14,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from parcel_courier import PROTOCOL, ParcelSettings
-from parcel_courier.layout import Answer, Ask, Bye, Frame, Notice
+from parcel_courier import BINDING, PROTOCOL, ParcelSettings
+from parcel_courier.protocol import Answer, Ask, Bye, Frame, Notice
 from parcel_courier.session import MAX_FRAME_BYTES, ParcelSession, Received
 from tests.hub.cli.started_hub import HubProcess, eventually, hub_process, wirelake
 from tests.hub.running import running, until
@@ -229,6 +230,35 @@ def test_nobody_need_sign_on_where_the_hub_says_so_and_late_ones_are_closed() ->
             assert it.hub.table.closed_connections[0].reason == "auth_timeout"
 
     asyncio.run(go())
+
+
+def test_what_its_frames_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Content and topics that do not fit are refused while the hub has the listener."""
+    name = "@" + "x" * 255  # a topic may have 256 characters, a notice has room for 255
+    limited = replace(BINDING, max_content_bytes=100)
+
+    async def go(listeners: list[str], **tables: Any) -> list[str]:
+        refused: list[str] = []
+        async with running(clients=["anna"], listeners=listeners, **tables) as it:
+            url = "{}://{}:{}".format(listeners[0], *it.address(listeners[0]))
+            async with connect(url, id="anna", token=it.tokens["anna"]) as anna:
+                for attempt in (anna.subscribe(name), anna.publish(b"x" * 101, topic="@depot")):
+                    try:
+                        await attempt
+                    except CallFailed as error:
+                        refused.append(error.text)
+        return refused
+
+    registry.binding.cache_clear()
+    monkeypatch.setattr("parcel_courier.BINDING", limited)
+    try:
+        assert asyncio.run(go(["esnp"])) == []
+        assert asyncio.run(go(["esnp"], parcel={"port": 0})) == [
+            "topics do not fit the frames of every protocol",
+            "content is 101 bytes; maximum 100",
+        ]
+    finally:
+        registry.binding.cache_clear()
 
 
 # -- the command line ----------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import sys
 import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -92,12 +93,33 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ActiveLimits:
-    """The limits in force. Parts of the hub share one object, whose value a reload replaces."""
+    """The limits in force: those of the configuration, and those of the protocols' frames.
 
-    __slots__ = ("current",)
+    Parts of the hub share one object; a reload replaces `current`. A client may connect with any
+    protocol, so what a notification or a list of topics must fit is what every protocol can send:
+    the built-in ones, and those of other packages that have a listener.
+    """
 
-    def __init__(self, current: Limits):
+    __slots__ = ("_frame_content_bytes", "_topic_checks", "current")
+
+    def __init__(self, current: Limits, protocols: Iterable[str] = tuple(registry.BUILT_IN)):
         self.current = current
+        bindings = [registry.binding(name) for name in protocols]
+        sizes = (each.max_content_bytes for each in bindings)
+        self._frame_content_bytes = min(
+            (size for size in sizes if size is not None), default=sys.maxsize
+        )
+        checks = (each.topics_fit for each in bindings)
+        self._topic_checks = [check for check in checks if check is not None]
+
+    @property
+    def max_content_bytes(self) -> int:
+        """The largest content of a notification: no more than fits the frames of every client."""
+        return min(self.current.content_bytes, self._frame_content_bytes)
+
+    def topics_fit(self, topics: Sequence[str]) -> bool:
+        """Return whether a client can have these topics, whatever protocol it connects with."""
+        return all(fits(topics) for fits in self._topic_checks)
 
 
 class ConfigError(Exception):

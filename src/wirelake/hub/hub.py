@@ -57,7 +57,7 @@ class Hub:
         self.connections: dict[int, TrackedConnection] = {}
         self.listeners: dict[str, Listener] = {}
         self.started_ns = 0
-        self._limits = ActiveLimits(config.limits)
+        self._limits = ActiveLimits(config.limits, config.listeners)
         self._shut = asyncio.Event()
 
     @property

@@ -112,10 +112,12 @@ class Binding:
     """Whether the protocol's own acknowledgements and sign-on are on the wire: every notification
     is acknowledged, and signing on is enough to receive what waits (comet)."""
     max_content_bytes: int | None = None
-    """The largest content of a notification that fits a frame, if that is less than any limit of
-    the hub: what does not fit every client is refused when it is published."""
+    """The largest content of a notification that fits a frame; None when every content that the hub
+    accepts fits. While the hub has a listener of the protocol, larger content is refused when it is
+    published, for all clients."""
     topics_fit: Callable[[Sequence[str]], bool] | None = None
-    """Whether a client can have these topics, where the protocol lists them in one frame."""
+    """Returns whether the protocol can send these topics of one client; None when it always can.
+    While the hub has a listener of the protocol, other topics are refused for all clients."""
     trial_number: int | None = None
     """The number of the first service of a hub for trying out; the others follow."""
     trial_settings: Mapping[str, Any] = field(default_factory=dict)

@@ -14,9 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from wirelake.protocols import registry
-
-from ..config import Limits
+from ..config import ActiveLimits
 from ..errors import HubError
 from ..store import Entry
 
@@ -32,7 +30,6 @@ __all__ = [
     "check_topics",
     "id_of",
     "is_topic_name",
-    "max_content_bytes",
     "notification_of",
     "number_of",
 ]
@@ -103,12 +100,6 @@ _MAX_CHARACTERS: Final = 256
 """Length of a topic name or an idempotency key: the original's limit for topics."""
 _ASCII_TOPIC: Final = re.compile(r"[A-Za-z0-9/_\-@$]{1,256}")
 _PUNCTUATION: Final = frozenset("/_-@$")
-_FITS_ANY_CLIENT: Final = min(
-    each
-    for each in (registry.binding(name).max_content_bytes for name in registry.BUILT_IN)
-    if each is not None
-)
-"""Bytes of content that fit the frames of every client, whatever the configuration allows."""
 _MAX_TTL_S: Final = 10 * 366 * 86_400.0
 
 
@@ -168,19 +159,14 @@ def is_topic_name(text: str) -> bool:
     )
 
 
-def max_content_bytes(limits: Limits) -> int:
-    """Return the largest accepted content: no more than fits the frames of every client."""
-    return min(limits.content_bytes, _FITS_ANY_CLIENT)
-
-
-def check_publication(publication: Publication, limits: Limits, *, known_topic: bool) -> None:
+def check_publication(publication: Publication, limits: ActiveLimits, *, known_topic: bool) -> None:
     """Raise HubError for an invalid request; the name of a known topic is not checked again."""
     topic = publication.topic
     if (topic is None) == (publication.client is None):
         raise HubError("bad_arguments", "expected either topic or client")
     if topic is not None and not known_topic and not is_topic_name(topic):
         raise HubError("bad_arguments", f"invalid topic {topic[:40]!r}")
-    limit = max_content_bytes(limits)
+    limit = limits.max_content_bytes
     if len(publication.content) > limit:
         raise HubError("too_large", f"content is {len(publication.content)} bytes; maximum {limit}")
     if not 0 <= publication.type <= 0xFF:

@@ -28,7 +28,6 @@ from .notifications import (
     Published,
     check_publication,
     id_of,
-    max_content_bytes,
 )
 from .subscriptions import Client, Receiver, Registry, Topic
 
@@ -255,11 +254,7 @@ class Publisher:
         begun_ns = perf_counter_ns()
         try:
             topic = self._registry.topics.get(name)
-            if (
-                self.closed
-                or topic is None
-                or len(content) > max_content_bytes(self._limits.current)
-            ):
+            if self.closed or topic is None or len(content) > self._limits.max_content_bytes:
                 publication = Publication(name, None, content, type, ttl_s=0)
                 topic, client, _ = self._resolve(publication)
                 published = self._queue_transient(publication, topic, client)
@@ -288,7 +283,7 @@ class Publisher:
             raise HubError("closing")
         limits, name = self._limits.current, publication.topic
         topic = None if name is None else self._registry.topics.get(name)
-        check_publication(publication, limits, known_topic=topic is not None)
+        check_publication(publication, self._limits, known_topic=topic is not None)
         client = None if publication.client is None else self._find_client(publication.client)
         return topic, client, limits.ttl_s if publication.ttl_s is None else publication.ttl_s
 

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from wirelake.protocols import registry
-
 from ..config import ActiveLimits
 from ..errors import HubError
 from ..store import Store, SubscriptionRow
@@ -149,8 +147,10 @@ class Subscriber:
         check_topics(names)
         limits = self._limits.current
         wanted = list(dict.fromkeys([*client.subscriptions, *names]))
-        if len(wanted) > limits.subscriptions or not _topics_fit(wanted):
+        if len(wanted) > limits.subscriptions:
             raise HubError("bad_arguments", "too many topics for one client")
+        if not self._limits.topics_fit(wanted):
+            raise HubError("bad_arguments", "topics do not fit the frames of every protocol")
         new = self._registry.new_topics(names)
         if new and len(self._registry.topics) + new > limits.topics:
             raise HubError("too_busy", "too many topics on this hub")
@@ -200,9 +200,3 @@ class Subscriber:
             topic.remove_live(client.receiver)
         self._delivery.drop(client, [each for each in client.inbox.holes if topic.has(each)])
         self._registry.maybe_unused[topic] = None
-
-
-def _topics_fit(topics: Sequence[str]) -> bool:
-    """Whether a client can have these topics, whatever protocol it connects with."""
-    checks = (registry.binding(name).topics_fit for name in registry.BUILT_IN)
-    return all(fits(topics) for fits in checks if fits is not None)
