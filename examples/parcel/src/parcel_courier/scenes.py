@@ -10,11 +10,9 @@ import json
 from functools import partial
 from typing import Any, Final
 
-from wirelake.traffic.scenes.content import sentence
-
 from wirelake.protocols.sansio import Role
 from wirelake.traffic.scenes.provider import ProtocolScenes, Scenario
-from wirelake.traffic.scenes.scene import EPOCH_MS, Actor, Scene
+from wirelake.traffic.scenes.scene import EPOCH_MS, Actor, Scene, sentence
 
 from .protocol import PROTOCOL, Answer, Ask, Hello, Notice, Status, Welcome
 from .session import ParcelSession, Received
