@@ -1,1 +1,1 @@
-"""Bad lines, bad peers, bad disks: what the hub must live with."""
+"""Bad networks, bad peers and full disks: what the hub must survive."""

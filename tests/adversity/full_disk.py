@@ -59,7 +59,7 @@ class HubOnSmallDisk(HubProcess):
             self.data = Path(f"/proc/{self.pid}/root{self._disk}")
 
     def fill(self) -> None:
-        """From now on there is no room."""
+        """Fill the disk."""
         if not self.own_disk:
             database = self.data / "hub.sqlite3-wal"
             self._limit(database.stat().st_size if database.exists() else 4096)
@@ -69,7 +69,7 @@ class HubOnSmallDisk(HubProcess):
                 pass
 
     def clear(self) -> None:
-        """There is room again."""
+        """Free the space."""
         if self.own_disk:
             (self.data / "filler").unlink()
         else:

@@ -86,7 +86,7 @@ _TOO_LARGE = {
 
 
 @pytest.mark.parametrize("listener", sorted(_TOO_LARGE))
-def test_what_is_announced_too_large_is_not_waited_for(hub: HubProcess, listener: str) -> None:
+def test_oversized_length_is_rejected_at_once(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
     line = hub.dial(listener)
     line.send(_TOO_LARGE[listener])
@@ -140,7 +140,7 @@ def test_wrong_order(hub: HubProcess, listener: str) -> None:
     assert sum(counted.failures(listener).values()) == 1
 
 
-def test_what_a_server_says_is_not_for_clients_to_say(hub: HubProcess) -> None:
+def test_server_only_messages_from_a_client_are_rejected(hub: HubProcess) -> None:
     line = RawMagline(hub.dial("magline"))
     line.hello()
     assert line.keys is not None
@@ -151,7 +151,7 @@ def test_what_a_server_says_is_not_for_clients_to_say(hub: HubProcess) -> None:
 
 
 @pytest.mark.parametrize("spoilt", ["hmac", "replay", "reflected"])
-def test_meddling_is_counted(hub: HubProcess, spoilt: str) -> None:
+def test_tampering_is_counted(hub: HubProcess, spoilt: str) -> None:
     counted = Counted(hub)
     name, token = hub.client()
     line = RawMagline(hub.dial("magline"))

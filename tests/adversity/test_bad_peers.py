@@ -25,7 +25,7 @@ from tests.hub_raw.raw_tny import RawTny
 _MB = 1024
 
 
-def test_silent_connections_are_sent_away(hub: HubProcess, bystanders: Bystanders) -> None:
+def test_silent_connections_are_closed(hub: HubProcess, bystanders: Bystanders) -> None:
     counted = Counted(hub)
     listeners = {"comet": 200, "esnp": 200, "tny": 200, "relay": 20, "magline": 20}
     lines = [hub.dial(listener) for listener, count in listeners.items() for _ in range(count)]
@@ -64,7 +64,7 @@ _DRIPPED = {
 
 @pytest.mark.parametrize("listener", sorted(_DRIPPED))
 @pytest.mark.usefixtures("bystanders")
-def test_a_byte_now_and_then(hub: HubProcess, listener: str) -> None:
+def test_slow_senders_are_closed(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
     line = hub.dial(listener)
     with pytest.raises(OSError, match=r"reset|Broken pipe|shut"):  # noqa: PT012
@@ -77,7 +77,7 @@ def test_a_byte_now_and_then(hub: HubProcess, listener: str) -> None:
 
 
 def _deaf(hub: HubProcess, listener: str) -> Line:
-    """A connection whose receiver has hardly any room."""
+    """A connection with a tiny receive buffer."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.connect(hub.addresses[listener])

@@ -41,11 +41,11 @@ def _fill_and_clear(hub: HubOnSmallDisk) -> None:
     def refused() -> bool:
         nonlocal number
         number += 1
-        status, told = _publish(hub, name, number)
+        status, answer = _publish(hub, name, number)
         if status == 200:
-            confirmed.append(told)
+            confirmed.append(answer)
             return False
-        assert (status, told) in {(507, "storage_full"), (503, "storage_failed")}
+        assert (status, answer) in {(507, "storage_full"), (503, "storage_failed")}
         assert status == 507 or not hub.own_disk
         return True
 

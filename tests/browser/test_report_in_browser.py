@@ -17,7 +17,7 @@ from wirelake.tables.report.plots import Plot, plots
 from wirelake.tables.report.report import Report, make_report
 from wirelake.tables.report.sheets import sheets
 
-from .looking import View, view
+from .browser_page import View, view
 
 __all__ = ["captures", "lake"]
 
@@ -65,7 +65,7 @@ def values(plot: Plot, kind: str) -> list[float]:
 # -- at every width, dark and light ----------------------------------------------------------
 
 
-def test_it_says_nothing_and_asks_for_nothing(window: View) -> None:
+def test_no_console_output_and_no_requests(window: View) -> None:
     assert window.said == []
     assert [each for each in window.asked if not each.startswith(("data:", "blob:"))] == [
         window.address
@@ -163,17 +163,15 @@ def test_a_link_leads_to_its_section(browser: Browser, page_file: Path) -> None:
         assert found.said == []
 
 
-def test_figures_are_where_the_pointer_is(
-    browser: Browser, page_file: Path, report: Report
-) -> None:
+def test_hover_shows_the_figures(browser: Browser, page_file: Path, report: Report) -> None:
     with view(browser, page_file) as found:
         bar = found.page.locator("#plot-connections .barlayer .point path").first
         bar.hover(force=True)
-        told = found.page.locator("#plot-connections .hoverlayer .hovertext").first
-        told.wait_for()
+        tooltip = found.page.locator("#plot-connections .hoverlayer .hovertext").first
+        tooltip.wait_for()
         row = report.connections[0]
         wanted = f"{row.protocol}: {row.closed_by_client:,} closed by the client"
-        assert (told.text_content() or "").strip() == wanted
+        assert (tooltip.text_content() or "").strip() == wanted
 
 
 def test_a_change_of_colours_draws_anew(browser: Browser, page_file: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_port_in_use_is_named() -> None:
     check_ports({"comet": port})
 
 
-def test_a_second_demo_is_told_who_is_first(
+def test_a_second_demo_names_the_running_one(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path))
@@ -56,13 +56,13 @@ def test_a_second_demo_is_told_who_is_first(
         pass
 
 
-def test_where_no_lock_can_be_made_there_is_none(tmp_path: Path) -> None:
+def test_demo_runs_without_a_lock_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with lock_ports(tmp_path / "file" / "demo.lock"):
         pass
 
 
-def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_disk(tmp_path / "not" / "yet", "go elsewhere")
     monkeypatch.setattr(demo_checks, "DISK_BYTES", 1 << 62)
     with pytest.raises(CommandError) as found:

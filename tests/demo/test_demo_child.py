@@ -1,4 +1,4 @@
-"""A module that is run for somebody ends with them."""
+"""A child module ends when its parent ends."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import pytest
 from wirelake.cli.demo.display import Display, redirected_stderr
 
 
-def test_a_step_is_a_line_where_nobody_watches() -> None:
+def test_without_a_terminal_each_step_is_a_line() -> None:
     said = io.StringIO()
     display = Display(said)
     with display.shown():
@@ -50,28 +50,28 @@ class Terminal:
         while True:
             try:
                 data = os.read(self._master, 65536)
-            except OSError:  # that is how the end of a terminal is told
+            except OSError:  # a closed terminal reads as an error
                 return
             if not data:
                 return
             self.seen += data
 
 
-def test_on_a_terminal_it_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     display = Display(terminal.stream)
-    told = threading.Event()
+    displayed = threading.Event()
 
     def rows() -> list[tuple[str, str]]:
-        told.set()
+        displayed.set()
         return [("calls", "12 [of] many")]
 
     def work() -> None:
         with display.step("first") as step:
             step.text = "first is done"
         with display.step("second"), display.panel(rows):
-            assert told.wait(60)
+            assert displayed.wait(60)
         with display.step("third"):
             raise ValueError("broken")
 

@@ -45,7 +45,7 @@ def test_it_comes_back_where_it_was(tmp_path: Path) -> None:
         hub.end()
 
 
-def test_its_last_words_are_told(tmp_path: Path) -> None:
+def test_last_error_of_the_hub_is_reported(tmp_path: Path) -> None:
     hub = DemoHub(tmp_path, tmp_path, any_port=True)
     hub.config.write_text("[comet]\nprt = 1\n")
     hub.start()
@@ -67,7 +67,7 @@ def test_its_last_words_are_told(tmp_path: Path) -> None:
         hub.end()
 
 
-def test_it_is_one_of_the_family(tmp_path: Path) -> None:
+def test_hub_is_a_child_of_the_demo(tmp_path: Path) -> None:
     family = ProcessTree()
     hub = DemoHub(tmp_path, tmp_path, any_port=True)
     try:

@@ -34,7 +34,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
     return make
 
 
-def test_a_child_says_lines(tmp_path: Path, module: Callable[[str], str]) -> None:
+def test_child_output_is_read_by_line(tmp_path: Path, module: Callable[[str], str]) -> None:
     code = "import sys, time\nprint('one')\nprint('tw', end='', flush=True)\ntime.sleep(600)\n"
     child = Child("it", module(code), (), tmp_path)
     try:
@@ -47,7 +47,7 @@ def test_a_child_says_lines(tmp_path: Path, module: Callable[[str], str]) -> Non
     assert child.error() == f"exit code {-signal.SIGTERM}"
 
 
-def test_its_error(tmp_path: Path, module: Callable[[str], str]) -> None:
+def test_child_error_is_the_last_line(tmp_path: Path, module: Callable[[str], str]) -> None:
     code = "import sys\nsys.stderr.write('first\\nwirelake: no room\\n\\n')\nsys.exit(2)\n"
     child = Child("it", module(code), (), tmp_path)
     child.wait()
@@ -77,7 +77,7 @@ open(sys.argv[1], "w").write(str(made.pid))
 
 
 @pytest.mark.parametrize("gently", [True, False])
-def test_a_family_has_those_whose_parent_is_gone(tmp_path: Path, gently: bool) -> None:
+def test_orphans_are_found(tmp_path: Path, gently: bool) -> None:
     said = tmp_path / "said"
     with subprocess.Popen(["sleep", "600"]) as before:
         family = ProcessTree()

@@ -1,4 +1,4 @@
-"""A part of the demo that dies is told in one line, and takes everything else with it."""
+"""When a part of the demo dies, one line reports it and the rest ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_its_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
         until(lambda: not demo.members())
 
 
-def test_a_hub_that_dies_is_told(tmp_path: Path) -> None:
+def test_a_dead_hub_is_reported(tmp_path: Path) -> None:
     with started(tmp_path, *SMALL) as demo:
         assert demo.wait_for("starting Spark")
         until(lambda: demo.member(" hub "))
@@ -44,7 +44,7 @@ def test_a_hub_that_dies_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_simulation_that_dies_is_told(tmp_path: Path) -> None:
+def test_a_dead_simulation_is_reported(tmp_path: Path) -> None:
     with started(tmp_path, *SMALL) as demo:
         assert demo.wait_for("simulating traffic")
         until(lambda: demo.member(" simulate "))
@@ -55,7 +55,7 @@ def test_a_simulation_that_dies_is_told(tmp_path: Path) -> None:
     assert demo.out == ""
 
 
-def test_what_was_changed_is_changed_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_settings_are_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))

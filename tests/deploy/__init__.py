@@ -1,1 +1,1 @@
-"""What is in deploy/: it is checked by the tools of those who will read it, and by the hub."""
+"""The files of deploy/, checked with their own tools and with the hub."""

@@ -16,7 +16,7 @@ from wirelake.cli.main import module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-DOORS = ("esnp", "tny", "relay", "magline", "comet", "admin")
+LISTENERS = ("esnp", "tny", "relay", "magline", "comet", "admin")
 CONFIGS = {folder: DEPLOY / folder / "hub.toml" for folder in ("compose", "kubernetes", "systemd")}
 """Configurations that are shipped."""
 IMAGES = {f"wirelake/{name}:{__version__}" for name in ("hub", "lake")}
@@ -48,7 +48,7 @@ def here(config: Path, folder: Path, tls: dict[str, str] | None = None) -> str:
     if tls is not None:
         text = text.replace("/etc/wirelake/tls/tls.crt", tls["certificate"])
         text = text.replace("/etc/wirelake/tls/tls.key", tls["key"])
-    for door in DOORS:
-        text, found = re.subn(rf"(?m)^\[{door}\]$", f"[{door}]\nport = 0", text)
-        text += "" if found else f"\n[{door}]\nport = 0\n"
+    for listener in LISTENERS:
+        text, found = re.subn(rf"(?m)^\[{listener}\]$", f"[{listener}]\nport = 0", text)
+        text += "" if found else f"\n[{listener}]\nport = 0\n"
     return text

@@ -24,7 +24,7 @@ def conforms(path: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def test_it_is_what_the_specification_wants(tmp_path: Path) -> None:
+def test_compose_file_conforms_to_the_schema(tmp_path: Path) -> None:
     assert conforms(FILE)
     wrong = tmp_path / "compose.yaml"
     wrong.write_text(FILE.read_text(encoding="utf-8").replace("read_only:", "readonly:"))
@@ -32,7 +32,7 @@ def test_it_is_what_the_specification_wants(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_services_can_do_little(name: str) -> None:
+def test_services_have_few_privileges(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"]
     assert service["cap_drop"] == ["ALL"]
@@ -42,7 +42,7 @@ def test_services_can_do_little(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_images_are_built_from_files_that_are_there(name: str) -> None:
+def test_build_inputs_exist(name: str) -> None:
     build = SERVICES[name]["build"]
     assert (FILE.parent / build["context"]).resolve() == ROOT
     text = (ROOT / build["dockerfile"]).read_text(encoding="utf-8")
@@ -71,10 +71,10 @@ def test_volumes_are_declared_and_the_lake_reads_what_the_hub_records() -> None:
     assert f"recordings:{folder}:ro" in SERVICES["lake"]["volumes"]
 
 
-def test_ports_are_those_of_open_doors_and_on_loopback() -> None:
+def test_published_ports_are_the_enabled_listeners_on_loopback() -> None:
     config = load_config(CONFIGS["compose"])
-    doors = ("esnp", "tny", "relay", "magline", "comet", "admin")
-    wanted = {config.table(each).port for each in doors if config.table(each).enabled}
+    listeners = ("esnp", "tny", "relay", "magline", "comet", "admin")
+    wanted = {config.table(each).port for each in listeners if config.table(each).enabled}
     published = [each.split(":") for each in SERVICES["hub"]["ports"]]
     assert {host for host, _, _ in published} == {"127.0.0.1"}
     assert {int(outside) for _, outside, _ in published} == wanted
@@ -82,7 +82,7 @@ def test_ports_are_those_of_open_doors_and_on_loopback() -> None:
     assert SERVICES["lake"]["network_mode"] == "none"
 
 
-def test_limits_leave_room_for_connections_and_for_draining() -> None:
+def test_limits_allow_connections_and_draining() -> None:
     config = load_config(CONFIGS["compose"])
     assert SERVICES["hub"]["ulimits"]["nofile"]["hard"] > config.limits.connections
     assert float(SERVICES["hub"]["stop_grace_period"].rstrip("s")) > config.limits.drain_s

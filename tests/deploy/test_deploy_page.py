@@ -18,7 +18,7 @@ def lines() -> list[str]:
     return re.sub(r"\\\n\s*", "", found).splitlines()
 
 
-def test_commands_are_commands_of_wirelake() -> None:
+def test_commands_are_valid() -> None:
     said = [
         options(shlex.split(found[1]))
         for line in lines()
@@ -27,7 +27,7 @@ def test_commands_are_commands_of_wirelake() -> None:
     assert len(said) == 5
 
 
-def test_files_are_there() -> None:
+def test_named_files_exist() -> None:
     named = set(re.findall(r"\bdeploy/[\w./*-]*[\w*/]", PAGE))
     assert len(named) > 8
     for each in named:
@@ -40,6 +40,6 @@ def test_every_folder_is_explained() -> None:
             assert f"`deploy/{each.name}/`" in PAGE
 
 
-def test_what_is_not_run_is_called_so() -> None:
+def test_blocks_not_run_are_marked() -> None:
     assert "shown and not run" in PAGE
     assert not [each for each in blocks(PAGE) if each.language in {"console", "python"}]

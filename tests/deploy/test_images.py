@@ -1,4 +1,4 @@
-"""The Dockerfile: what hadolint says, who runs what, and what the build may see."""
+"""The Dockerfile: hadolint, users, and the build context."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from wirelake.hub.config import Config
 
-from .shipped import DEPLOY, DOORS, ROOT, options
+from .shipped import DEPLOY, LISTENERS, ROOT, options
 
 DOCKERFILE = DEPLOY / "Dockerfile"
 
@@ -35,7 +35,7 @@ def stages() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def test_hadolint_has_nothing_to_say() -> None:
+def test_hadolint_passes() -> None:
     hadolint = Path(sys.executable).parent / "hadolint"
     found = subprocess.run(
         [hadolint, "--no-fail", str(DOCKERFILE)], capture_output=True, text=True, check=True
@@ -43,7 +43,7 @@ def test_hadolint_has_nothing_to_say() -> None:
     assert found.stdout == ""
 
 
-def test_images_are_not_roots() -> None:
+def test_images_do_not_run_as_root() -> None:
     made = stages()
     assert list(made)[-1] == "hub"
     for name in ("hub", "lake"):
@@ -53,7 +53,7 @@ def test_images_are_not_roots() -> None:
         assert words.index("USER") > max(i for i, each in enumerate(words) if each == "COPY")
 
 
-def test_commands_are_commands_of_wirelake() -> None:
+def test_commands_are_valid() -> None:
     made = {name: dict(each) for name, each in stages().items()}
     for name in ("hub", "lake"):
         assert json.loads(made[name]["ENTRYPOINT"]) == ["wirelake"]
@@ -63,15 +63,15 @@ def test_commands_are_commands_of_wirelake() -> None:
         assert all(str(each) in dict(made["runtime"])["RUN"] for each in folders)
 
 
-def test_the_hub_says_how_it_is_and_where_it_listens() -> None:
+def test_hub_image_has_a_health_check_and_exposes_ports() -> None:
     made = dict(stages()["hub"])
     probe = json.loads(made["HEALTHCHECK"].partition("CMD ")[2])
     assert probe == ["python", "/opt/wirelake/health.py", "/healthz"]
     config = Config()
-    assert set(map(int, made["EXPOSE"].split())) == {config.table(each).port for each in DOORS}
+    assert set(map(int, made["EXPOSE"].split())) == {config.table(each).port for each in LISTENERS}
 
 
-def test_what_is_installed_are_extras_that_exist() -> None:
+def test_installed_extras_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for name, wanted in (("hub", {"cli", "hub"}), ("lake", {"cli", "lake", "report", "java"})):
         run = dict(stages()[f"{name}-packages"])["RUN"]
@@ -81,7 +81,7 @@ def test_what_is_installed_are_extras_that_exist() -> None:
         assert wanted <= set(project["optional-dependencies"])
 
 
-def test_the_build_sees_what_it_copies_and_little_else() -> None:
+def test_build_context_is_minimal() -> None:
     lines = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if line and not line.startswith("#")]
     assert lines[0] == "*"

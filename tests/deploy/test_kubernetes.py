@@ -45,12 +45,12 @@ PODS = dict(pods())
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_objects_are_what_kubernetes_wants(version: str) -> None:
+def test_manifests_conform_to_the_schemas(version: str) -> None:
     for each in OBJECTS:
         kubernetes_validate.validate(each, version, strict=True)
 
 
-def test_the_check_can_fail() -> None:
+def test_schema_check_can_fail() -> None:
     wrong = copy.deepcopy(one("StatefulSet", "wirelake-hub"))
     wrong["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -66,7 +66,7 @@ def test_everything_is_applied_but_the_lakes_alternative() -> None:
 
 
 @pytest.mark.parametrize("kind", PODS)
-def test_pods_can_do_little(kind: str) -> None:
+def test_pods_have_few_privileges(kind: str) -> None:
     pod = PODS[kind]["spec"]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -101,7 +101,7 @@ def pods_claims(kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", PODS)
-def test_what_a_pod_refers_to_is_there(kind: str) -> None:
+def test_references_of_pods_exist(kind: str) -> None:
     pod = PODS[kind]["spec"]
     one("ServiceAccount", pod["serviceAccountName"])
     for each in pod["volumes"]:
@@ -116,14 +116,14 @@ def test_secrets_are_named_and_not_shipped() -> None:
     volumes = PODS["StatefulSet"]["spec"]["volumes"]
     named = {each["secret"]["secretName"] for each in volumes if "secret" in each}
     assert named == {"wirelake-tls", "wirelake-admin"}
-    told = (FOLDER / "kustomization.yaml").read_text(encoding="utf-8")
-    assert all(each in told for each in named)
+    text = (FOLDER / "kustomization.yaml").read_text(encoding="utf-8")
+    assert all(each in text for each in named)
 
 
-def test_ports_are_those_of_open_doors() -> None:
+def test_ports_are_the_enabled_listeners() -> None:
     config = load_config(CONFIGS["kubernetes"])
-    doors = ("esnp", "tny", "relay", "magline", "comet", "admin")
-    wanted = {each: config.table(each).port for each in doors if config.table(each).enabled}
+    listeners = ("esnp", "tny", "relay", "magline", "comet", "admin")
+    wanted = {each: config.table(each).port for each in listeners if config.table(each).enabled}
     [hub] = PODS["StatefulSet"]["spec"]["containers"]
     assert {each["name"]: each["containerPort"] for each in hub["ports"]} == wanted
     served = {
@@ -155,7 +155,7 @@ def test_selectors_select_the_pods() -> None:
     assert one("Service", "wirelake-hub-pods")["spec"]["clusterIP"] == "None"
 
 
-def test_probes_ask_where_the_hub_answers() -> None:
+def test_probes_use_the_admin_port() -> None:
     config = load_config(CONFIGS["kubernetes"])
     [hub] = PODS["StatefulSet"]["spec"]["containers"]
     pages = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}

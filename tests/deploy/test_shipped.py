@@ -23,6 +23,6 @@ def test_options_are_those_of_the_real_command() -> None:
         ["lake", "walk"],
     ],
 )
-def test_what_is_no_line_of_a_command_is_refused(words: list[str]) -> None:
+def test_invalid_command_lines_are_rejected(words: list[str]) -> None:
     with pytest.raises(click.UsageError):
         options(words)

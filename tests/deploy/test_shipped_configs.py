@@ -52,7 +52,7 @@ def test_a_hub_starts_records_and_drains(name: str, tmp_path: Path) -> None:
     assert (code, errors) == (0, "")
 
 
-def test_the_probe_says_what_is_wrong(tmp_path: Path) -> None:
+def test_probe_reports_the_problem(tmp_path: Path) -> None:
     with hub_process(tmp_path, config=here(CONFIGS["compose"], tmp_path)) as hub:
         assert "/healthz answers 401" in ask(hub, "/healthz", data=tmp_path)
         assert "/nowhere answers 404" in ask(hub, "/nowhere")
@@ -69,19 +69,19 @@ def test_the_probe_looks_at_the_default_port_and_folder() -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_off_loopback_every_door_wants_a_token(name: str) -> None:
+def test_listeners_off_loopback_require_a_token(name: str) -> None:
     config = load_config(CONFIGS[name])
-    doors = {"esnp", "tny", "magline", "comet", "admin"}
-    outside = {each for each in doors if not is_loopback(config.table(each).host)}
-    assert outside == (set() if name == "systemd" else doors)
+    listeners = {"esnp", "tny", "magline", "comet", "admin"}
+    outside = {each for each in listeners if not is_loopback(config.table(each).host)}
+    assert outside == (set() if name == "systemd" else listeners)
     for each in ("esnp", "tny", "magline"):
         assert config.table(each).auth == "token"
     assert not config.table("magline").anonymous
-    assert all((config.table(each).tls is not None) == (name == "kubernetes") for each in doors)
+    assert all((config.table(each).tls is not None) == (name == "kubernetes") for each in listeners)
 
 
 @pytest.mark.parametrize("name", ["compose", "kubernetes"])
-def test_a_relay_that_is_opened_without_its_gateways_is_refused(name: str, tmp_path: Path) -> None:
+def test_relay_without_gateways_is_rejected(name: str, tmp_path: Path) -> None:
     text = CONFIGS[name].read_text(encoding="utf-8")
     assert not tomllib.loads(text)["relay"]["enabled"]
     file = tmp_path / "hub.toml"
@@ -90,7 +90,7 @@ def test_a_relay_that_is_opened_without_its_gateways_is_refused(name: str, tmp_p
         load_config(file)
 
 
-def test_in_kubernetes_a_door_speaks_tls_and_nothing_else(tmp_path: Path) -> None:
+def test_kubernetes_listeners_accept_only_tls(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path)
     text = here(CONFIGS["kubernetes"], tmp_path, certificate.settings)
     with hub_process(tmp_path, config=text) as hub:
@@ -107,7 +107,7 @@ def test_in_kubernetes_a_door_speaks_tls_and_nothing_else(tmp_path: Path) -> Non
         hub.end()
 
 
-def test_a_token_that_is_mounted_is_the_administrators(tmp_path: Path) -> None:
+def test_mounted_token_is_the_admin_token(tmp_path: Path) -> None:
     """As the Secret of Kubernetes is: a file of somebody else's, which can only be read."""
     data = tmp_path / "data"
     data.mkdir()

@@ -23,7 +23,7 @@ WORST = 2.0
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """The units with a program that is there, for systemd looks whether it is."""
+    """The units with an existing program: systemd checks that it exists."""
     for path in (*FOLDER.glob("*.service"), *FOLDER.glob("*.timer")):
         text = path.read_text(encoding="utf-8").replace(PROGRAM, "/bin/true")
         (tmp_path / path.name).write_text(text, encoding="utf-8")
@@ -43,7 +43,7 @@ def service(name: str) -> dict[str, str]:
     return dict(parser["Service"])
 
 
-def test_systemd_understands_every_line(units: Path) -> None:
+def test_systemd_accepts_every_unit(units: Path) -> None:
     found = analyze("verify", "--man=no", *sorted(units.iterdir()))
     assert (found.returncode, found.stdout + found.stderr) == (0, "")
     wrong = units / "wirelake-hub.service"
@@ -52,14 +52,14 @@ def test_systemd_understands_every_line(units: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_little_is_exposed(name: str, units: Path) -> None:
+def test_exposure_is_low(name: str, units: Path) -> None:
     found = analyze("security", "--offline=true", "--no-pager", units / name)
     [level] = re.findall(r"exposure level for \S+: ([0-9.]+)", found.stdout)
     assert float(level) <= WORST
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_commands_are_commands_of_wirelake_and_write_where_they_may(name: str) -> None:
+def test_commands_are_valid_and_write_to_allowed_paths(name: str) -> None:
     program, *words = shlex.split(service(name)["ExecStart"])
     assert program == PROGRAM
     said = options(words)
@@ -83,13 +83,13 @@ def test_the_hub_drains_reloads_and_has_files_enough() -> None:
     assert found["KillSignal"] == "SIGTERM"
 
 
-def test_a_lake_that_is_told_to_stop_has_its_spark_until_the_step_is_done() -> None:
+def test_stopping_a_lake_keeps_spark_until_the_step_ends() -> None:
     found = service("wirelake-lake-stream.service")
     assert found["KillMode"] == "mixed"
     assert int(found["TimeoutStopSec"]) >= 600
 
 
-def test_the_user_of_the_services_is_made(tmp_path: Path) -> None:
+def test_service_user_is_created(tmp_path: Path) -> None:
     named = {service(each)["User"] for each in SERVICES}
     config = tmp_path / "etc" / "sysusers.d" / "wirelake.conf"
     config.parent.mkdir(parents=True)

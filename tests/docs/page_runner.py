@@ -1,13 +1,13 @@
-"""Does what a page of the documentation says, and fails where the page is not true.
+"""Run the commands and code of a documentation page; fail where the output differs.
 
     python -m tests.docs.page_runner docs/guides/hub.md FOLDER
 
-does it in an empty folder, prints what was typed and what came back, and exits with 1 at the first
-step that is not as the page says. Commands run in a terminal of 100 columns that cannot move its
-cursor, with the `wirelake` of this Python first on the path.
+runs the page in an empty folder, prints each command and its output, and exits with 1 at the first
+step that differs from the page. Commands run in a terminal of 100 columns (TERM=dumb), with the
+`wirelake` of this Python first on the path.
 
-Pages name the usual ports. So that several of them may run at once, `run_page` gives each a network
-of its own where the kernel allows it; elsewhere one waits for the other.
+Pages use the default ports. To run several pages at once, `run_page` gives each its own network
+namespace where the kernel allows it; elsewhere a lock serializes them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PATIENCE_S = 600.0
 _OWN_NETWORK = ("unshare", "--map-root-user", "--net")
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
-# Java that starts quickly: pages ask small questions.
+# Fast JVM start: queries on pages are small.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _KEPT = ("HOME", "USER", "TMPDIR", "JAVA_HOME", "WIRELAKE_CACHE", "NUMBA_CACHE_DIR")
 
 
 class Reader:
-    """Somebody who sits in a folder and does what a page says."""
+    """Executes the steps of a page in a folder."""
 
     def __init__(self, folder: Path, secret: Path) -> None:
         self._folder = folder
@@ -54,7 +54,7 @@ class Reader:
         self._python: Interpreter | None = None
 
     def do(self, step: Step) -> None:
-        """Does one step."""
+        """Execute one step."""
         match step:
             case File():
                 self._write(step)
@@ -79,11 +79,11 @@ class Reader:
         terminal = Terminal(step.command, self._state, environment())
         if step.stays:
             self._running.append(terminal)
-            # What comes next is typed elsewhere, and this one keeps its shell to itself.
+            # The next commands run in another terminal, so they get a new shell state.
             self._state = self._secret / f"state-{step.line}.sh"
             self._new_shell()
             if not any(line.strip() for line in step.output):
-                raise PageError("a command that is left running has to show what it says first")
+                raise PageError("a command left running must show its first output")
             terminal.expect(step.output, PATIENCE_S)
             return
         with ended(terminal):
@@ -98,7 +98,7 @@ class Reader:
                 raise PageError(f"the page shows\n{shown}\n--- and it says\n{said}")
 
     def _new_shell(self) -> None:
-        """A terminal that knows nothing yet."""
+        """Start a fresh shell state."""
         self._state.write_text(f"cd {shlex.quote(str(self._folder))}\n", "utf-8")
 
     def _youngest(self) -> Terminal:
@@ -125,12 +125,12 @@ class Reader:
             raise PageError(f"the page shows\n{shown}\n--- and it prints\n{said}")
 
     def finish(self) -> None:
-        """Ends what is left running, which has to end well."""
+        """End the commands that still run; each must exit with 0."""
         while self._running:
             self._end(self._running[-1])
 
     def close(self) -> None:
-        """Nothing is left afterwards, however it went."""
+        """Kill every process that is left."""
         for terminal in self._running:
             terminal.kill()
         if self._python is not None:
@@ -138,14 +138,14 @@ class Reader:
 
 
 class Heard:
-    """What a process writes, bit by bit."""
+    """The output of a process, read incrementally."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115
         self._heard = 0
 
     def news(self) -> str:
-        """What it wrote since it was last asked; its place in the file is not touched."""
+        """Return the output since the last call; the file position does not change."""
         number = self.file.fileno()
         data = os.pread(number, os.fstat(number).st_size - self._heard, self._heard)
         self._heard += len(data)
@@ -153,7 +153,7 @@ class Heard:
 
 
 class Interpreter:
-    """The Python of a page, in a process of its own."""
+    """The Python interpreter of a page, in a separate process."""
 
     def __init__(self, folder: Path, secret: Path) -> None:
         answers, theirs = os.pipe()
@@ -168,7 +168,7 @@ class Interpreter:
         os.close(theirs)
 
     def run(self, source: str, line: int) -> str:
-        """What a block prints."""
+        """Run a block and return what it prints."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"source": source, "line": line}) + "\n")
         self._process.stdin.flush()
@@ -179,7 +179,7 @@ class Interpreter:
         return printed
 
     def close(self) -> None:
-        """Ends it."""
+        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -194,7 +194,7 @@ class Interpreter:
 
 
 def environment() -> dict[str, str]:
-    """What a reader's shell knows: little, so that pages say what they need."""
+    """Return a minimal environment, so that pages must name what they need."""
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {
@@ -204,7 +204,7 @@ def environment() -> dict[str, str]:
 
 
 def do_page(page: Path, folder: Path) -> None:
-    """Does all that a page says, in a folder; raises PageError with the line that is not true."""
+    """Run a page in a folder; raise PageError with the line that fails."""
     at = 0
     with tempfile.TemporaryDirectory(prefix="wirelake-page-") as secret:
         reader = Reader(folder, Path(secret))
@@ -220,11 +220,11 @@ def do_page(page: Path, folder: Path) -> None:
 
 
 def run_page(page: Path, folder: Path) -> None:
-    """Does what a page says, in a process and if possible in a network of its own."""
+    """Run a page in its own process and, if possible, its own network namespace."""
     with _network() as prefix:
         command = [
             *prefix, sys.executable, "-m", "tests.docs.page_runner", str(page), str(folder),
-            *(["--lonely"] if prefix else []),
+            *(["--new-network"] if prefix else []),
         ]  # fmt: skip
         with subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -241,7 +241,7 @@ def run_page(page: Path, folder: Path) -> None:
 
 @contextmanager
 def _network() -> Iterator[Sequence[str]]:
-    """How to start a process in a network of its own; else an empty prefix, and one at a time."""
+    """Yield the command prefix for a new network namespace, or () under a lock."""
     try:
         able = subprocess.run([*_OWN_NETWORK, "true"], capture_output=True, check=False)
         alone = able.returncode == 0
@@ -256,7 +256,7 @@ def _network() -> Iterator[Sequence[str]]:
 
 
 def _loopback() -> None:
-    """Brings up the loopback of a new network."""
+    """Bring up the loopback interface of a new namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anything:
         fcntl.ioctl(anything, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
@@ -266,13 +266,15 @@ def _tell(text: str) -> None:
 
 
 def main() -> int:
-    """Does a page."""
-    parser = argparse.ArgumentParser(description="Do what a page of the documentation says.")
+    """Run one page."""
+    parser = argparse.ArgumentParser(description="Run a documentation page.")
     parser.add_argument("page", type=Path)
-    parser.add_argument("folder", type=Path, help="an empty folder; made if it is not there")
-    parser.add_argument("--lonely", action="store_true", help="the network is new: bring it up")
+    parser.add_argument("folder", type=Path, help="an empty folder; created if missing")
+    parser.add_argument(
+        "--new-network", action="store_true", help="bring up loopback in a new network namespace"
+    )
     chosen = parser.parse_args()
-    if chosen.lonely:
+    if chosen.new_network:
         _loopback()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen.folder.mkdir(parents=True, exist_ok=True)

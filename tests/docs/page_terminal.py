@@ -1,4 +1,4 @@
-"""A terminal in which one command of a page runs, and what it has said so far."""
+"""A terminal that runs one command of a page and collects its output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["PageError", "Terminal", "ended"]
 
 _ROWS_AND_COLUMNS = struct.pack("HHHH", 50, 100, 0, 0)
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# The variables and the folder of one command are those of the next, as in one shell.
+# Variables and working directory carry over to the next command, as in one shell.
 _SHELL = """
 source "$1"; eval "$2"; code=$?
 { printf 'cd %q\\n' "$PWD"; export -p; } >"$1.new" && mv "$1.new" "$1"
@@ -30,7 +30,7 @@ exit $code
 
 
 class PageError(Exception):
-    """A page that is not true; the text says where and why."""
+    """A page differs from reality; the text gives the line and the difference."""
 
 
 class Terminal:
@@ -56,13 +56,13 @@ class Terminal:
         self._listener.start()
 
     def said(self) -> str:
-        """What it said, as plain text."""
+        """Return the output as plain text."""
         text = _CONTROL.sub("", self._bytes.decode(errors="replace")).replace("\r\n", "\n")
         kept = (line for line in text.splitlines() if "Picked up JDK_JAVA_OPTIONS" not in line)
         return "\n".join(kept)
 
     def expect(self, output: tuple[str, ...], patience_s: float) -> None:
-        """Waits until it has said this, after what it was last waited for."""
+        """Wait for this output after the part that was already matched."""
 
         def done() -> bool:
             return self._over or fits(output, self._news(), whole=False)
@@ -83,7 +83,7 @@ class Terminal:
         return "\n".join(self.said().splitlines()[self._shown :])
 
     def wait(self, patience_s: float) -> int:
-        """How it ended."""
+        """Wait for the end; return the exit code."""
         try:
             code = self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -92,14 +92,14 @@ class Terminal:
         return code
 
     def interrupt(self, patience_s: float) -> int:
-        """Ctrl-C, unless it has ended by itself, and how it ended."""
+        """Send Ctrl-C unless it has ended; return the exit code."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGINT)
         return self.wait(patience_s)
 
     def kill(self) -> None:
-        """Ends it and all that it has started, if anything is left."""
+        """Kill the command and its children, if any are left."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -126,7 +126,7 @@ class Terminal:
 
 @contextmanager
 def ended(terminal: Terminal) -> Iterator[None]:
-    """Nothing of the terminal is left afterwards."""
+    """Kill the terminal on exit."""
     try:
         yield
     finally:

@@ -1,18 +1,18 @@
-"""Pages of the documentation as steps: what a reader would type, and what the page says comes back.
+"""Documentation pages as steps: commands to run and the output to expect.
 
-What a page may hold, and what becomes of it:
+The blocks of a page:
 
-- `console`: a line that begins with `$ ` is typed (one that ends in a backslash goes on); what
-  follows is what comes back. In it `…` stands for any text, alone in a line for any lines. A block
-  without `$ ` is what the command that runs in the other terminal says next.
-- When the words behind such a block speak of *another terminal*, its last command is left running.
-  The words *Ctrl-C ends* end the youngest of those.
+- `console`: a line that begins with `$ ` is run (a trailing backslash continues it); the
+  lines after it are the expected output. `…` matches any text, alone in a line any lines. A block
+  without `$ ` is the next output of the command in the other terminal.
+- If the text after such a block contains *another terminal*, its last command is left running.
+  The words *Ctrl-C ends* interrupt the most recent of those.
 - `python`: run, all blocks of a page in one interpreter, with `await` allowed. A `text` block right
-  behind one is what it prints.
+  after one is the expected output.
 - A block whose first line is a comment with the name of a file is that file; `NAME, continued` is
   more of it.
-- `sh`: commands that are shown and not run. The page has to say so.
-- All other blocks are there to be read.
+- `sh`: commands that are shown and not run. The page must say so.
+- Other blocks are not run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RUN = ("console", "python")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, its lines, where it begins, and the words in front of it."""
+    """A fenced block: language, lines, first line number, and the text before it."""
 
     language: str
     lines: tuple[str, ...]
@@ -43,13 +43,13 @@ class Block:
 
     @property
     def file(self) -> re.Match[str] | None:
-        """The name of the file that it is, if it is one, and whether it is more of it."""
+        """The file name in the first line, if any, and whether the block continues it."""
         return _FILE.match(self.lines[0]) if self.lines else None
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A command, what comes back, and whether it is left running."""
+    """A command, its expected output, and whether it is left running."""
 
     line: int
     command: str
@@ -59,7 +59,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command that was left running says next."""
+    """The next output of a command that was left running."""
 
     line: int
     output: tuple[str, ...]
@@ -67,14 +67,14 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Ctrl-C for the command that was left running last."""
+    """Ctrl-C for the most recent command left running."""
 
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Python, and what it prints."""
+    """Python code and its expected output."""
 
     line: int
     source: str
@@ -83,7 +83,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that the page shows, or more of it."""
+    """A file shown on the page, or a continuation of it."""
 
     line: int
     name: str
@@ -95,7 +95,7 @@ Step = Typed | Said | Ended | Program | File
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced blocks of a page, in their order."""
+    """Return the fenced blocks of a page, in order."""
     found: list[Block] = []
     words: list[str] = []
     heading, fence, language, start = "", "", "", 0
@@ -119,7 +119,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def steps(text: str) -> Iterator[Step]:
-    """What a reader does who does all that the page says."""
+    """Yield the steps of a page, in order."""
     all_blocks = blocks(text)
     for index, block in enumerate(all_blocks):
         if "Ctrl-C ends" in block.words:
@@ -137,7 +137,7 @@ def steps(text: str) -> Iterator[Step]:
 
 
 def _words_behind(all_blocks: list[Block], index: int) -> str:
-    """The words between a block and the next one that is run."""
+    """Return the text between a block and the next one that is run."""
     words = ""
     for block in all_blocks[index + 1 :]:
         words += f"\n{block.words}"
@@ -166,7 +166,7 @@ def _typed(block: Block, stays: bool) -> Iterator[Typed | Said]:
 
 
 def fits(output: tuple[str, ...], said: str, *, whole: bool) -> bool:
-    """Whether a command said what the page shows, or has begun to.
+    """Return whether the output matches the page (a prefix of it, unless `whole`).
 
     Empty lines do not count, and several spaces are as good as one: tables grow with their values.
     """

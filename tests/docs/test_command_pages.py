@@ -23,7 +23,7 @@ def test_every_command_has_a_section_and_a_link() -> None:
     assert [name for name in COMMANDS if f"](#wirelake-{name})" not in pages()["cli.md"]] == []
 
 
-def test_commands_of_groups_are_there() -> None:
+def test_subcommands_are_included() -> None:
     assert {"wirelake lake sql", "wirelake hub init", "wirelake client add"} <= set(sections())
 
 
@@ -36,12 +36,12 @@ def test_every_option_is_in_the_section_of_its_command() -> None:
                     assert name in found[path], (path, name)
 
 
-def test_every_command_says_what_it_does() -> None:
+def test_every_command_has_a_description() -> None:
     for path, text in sections().items():
         words = re.sub(r"```.*?```", "", text, flags=re.DOTALL).strip()
         assert re.match(r"[A-Z]", words), path
 
 
-def test_marks_of_click_are_gone() -> None:
+def test_click_escapes_are_removed() -> None:
     assert "\b" not in pages()["cli.md"]
     assert "wirelake read edge.pcapng\n" in pages()["cli.md"]

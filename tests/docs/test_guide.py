@@ -1,4 +1,4 @@
-"""The guide on declaring a protocol is true: its Python runs, its words are all of them.
+"""The guide on declaring a protocol: its Python runs, and it mentions every type.
 
 All blocks of the guide are one module, whose lines have the numbers that they have in the guide, so
 that a failure points into it.
@@ -60,11 +60,11 @@ def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         del sys.modules[MODULE]
 
 
-def test_it_runs(guide: ModuleType) -> None:
+def test_guide_code_runs(guide: ModuleType) -> None:
     assert guide.message == guide.Order(lamp=True)
 
 
-def test_it_builds_the_example(guide: ModuleType) -> None:
+def test_guide_code_equals_the_example(guide: ModuleType) -> None:
     made = codec_source([guide.PROTOCOL], "seed")
     shipped = codec_source([weather_buoy.layout.PROTOCOL], "seed")
     assert made.replace(MODULE, "weather_buoy.layout") == shipped
@@ -72,20 +72,20 @@ def test_it_builds_the_example(guide: ModuleType) -> None:
     assert docs == [layout.doc for layout in weather_buoy.layout.PROTOCOL.layouts()]
 
 
-def test_it_states_the_size_of_the_example() -> None:
+def test_guide_states_the_size_of_the_example() -> None:
     size = len(Path(str(weather_buoy.layout.__file__)).read_text(encoding="utf-8").splitlines())
     assert f"{size} lines of declaration" in GUIDE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", [GUIDE, CHINESE], ids=["english", "chinese"])
-def test_it_has_every_word(page: Path) -> None:
+def test_guide_mentions_every_type(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    hidden = {"SecretMark"}  # its word is Secret
+    hidden = {"SecretMark"}  # documented as Secret
     words = [word for word in types.__all__ if word not in hidden]
     assert [word for word in words if not re.search(rf"\b{word}\b", text)] == []
 
 
-def test_the_chinese_one_is_the_same() -> None:
+def test_chinese_page_matches() -> None:
     english, chinese = (page.read_text(encoding="utf-8") for page in (GUIDE, CHINESE))
     blocks = [re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (english, chinese)]
     assert blocks[0] == blocks[1]

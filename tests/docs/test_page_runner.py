@@ -1,4 +1,4 @@
-"""The runner of pages fails where a page is not true, and leaves nothing behind."""
+"""The page runner fails where a page is wrong, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ print(x, open("hub.toml").read().split())
 """
 
 
-def test_a_true_page(tmp_path: Path) -> None:
+def test_correct_page_passes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(TRUE, "utf-8")
     run_page(page, tmp_path / "folder")

@@ -1,4 +1,4 @@
-"""How a page is read."""
+"""Splitting a page into steps, and matching output."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_steps_of_a_page() -> None:
         (("a",), "a\nb", False),
     ],
 )
-def test_what_fits(shown: tuple[str, ...], said: str, whole: bool) -> None:
+def test_matching_output(shown: tuple[str, ...], said: str, whole: bool) -> None:
     assert fits(shown, said, whole=whole)
 
 
@@ -96,5 +96,5 @@ def test_what_fits(shown: tuple[str, ...], said: str, whole: bool) -> None:
         ((), "a", True),
     ],
 )
-def test_what_does_not_fit(shown: tuple[str, ...], said: str, whole: bool) -> None:
+def test_differing_output(shown: tuple[str, ...], said: str, whole: bool) -> None:
     assert not fits(shown, said, whole=whole)

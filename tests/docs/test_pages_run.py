@@ -1,8 +1,7 @@
-"""The pages are true: a test types what they say, and compares what comes back.
+"""Run the pages and compare the output with what they show.
 
-`page_runner.py` says how a page is read. A page that goes on from another one is run after it, in
-the same folder. The lake's two pages are run by tests/lake/test_lake_tutorial.py, which also looks
-at the lake that comes out.
+`page_runner.py` says how a page is read. The two pages on the lake are run by
+tests/lake/test_lake_tutorial.py, which also checks the lake.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ RUN_HERE = (
     "hub-security", "own-protocol", "relay", "services", "simulate", "spark",
 )  # fmt: skip
 RUN_WITH_THE_LAKE = ("lake", "lake-operations")
-# Pages with nothing to type, or whose commands want another machine; they say so.
+# Pages without commands, or whose commands need another machine (they say so).
 READ_ONLY = ("deploy", "hub-benchmarks", "index", "performance", "security")
 PAGES = [
     *(GUIDES / f"{name}.md" for name in (*RUN_HERE, *RUN_WITH_THE_LAKE)),
@@ -39,37 +38,37 @@ def not_run(page: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("name", RUN_HERE)
-def test_the_guide_is_true(name: str, tmp_path: Path) -> None:
+def test_guide_runs_as_shown(name: str, tmp_path: Path) -> None:
     run_page(GUIDES / f"{name}.md", tmp_path)
 
 
-def test_the_tutorial_is_true(tmp_path: Path) -> None:
+def test_tutorial_runs_as_shown(tmp_path: Path) -> None:
     run_page(DOCS / "tutorial.md", tmp_path)
 
 
-def test_the_readme_is_true(tmp_path: Path) -> None:
+def test_readme_runs_as_shown(tmp_path: Path) -> None:
     run_page(ROOT / "README.md", tmp_path)
 
 
-def test_no_guide_is_forgotten() -> None:
+def test_every_guide_is_listed() -> None:
     there = {page.stem for page in GUIDES.glob("*.md")}
     assert there <= {*RUN_HERE, *RUN_WITH_THE_LAKE, *READ_ONLY}
 
 
-def test_pages_to_be_read_have_nothing_to_type() -> None:
+def test_read_only_pages_have_no_runnable_blocks() -> None:
     pages = [GUIDES / f"{name}.md" for name in READ_ONLY]
     there = [block for page in pages for block in blocks(page.read_text("utf-8"))]
     assert {block.language for block in there}.isdisjoint({"console", "python"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_it_does_something(page: Path) -> None:
+def test_page_has_a_runnable_step(page: Path) -> None:
     done = list(steps(page.read_text("utf-8")))
     assert any(isinstance(step, Typed | Program) for step in done)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_is_not_run_is_called_so(page: Path) -> None:
+def test_blocks_not_run_are_marked(page: Path) -> None:
     text = " ".join(page.read_text("utf-8").split())
     for block in not_run(page):
         commands = "\n".join(block.lines)
@@ -81,7 +80,7 @@ def test_what_is_not_run_is_called_so(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_command_hides_in_another_block(page: Path) -> None:
+def test_commands_are_in_console_blocks(page: Path) -> None:
     hidden = [
         f"{page.name}:{block.line}"
         for block in blocks(page.read_text("utf-8"))
@@ -92,6 +91,6 @@ def test_no_command_hides_in_another_block(page: Path) -> None:
 
 
 def known_extras() -> set[str]:
-    """What `wirelake[...]` may name."""
+    """Return the extras that `wirelake[...]` may name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return set(project["optional-dependencies"])

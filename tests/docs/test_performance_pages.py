@@ -26,7 +26,7 @@ def all_rules(found: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
-def test_what_is_missed_is_said(path: Path) -> None:
+def test_missed_floors_are_listed(path: Path) -> None:
     text = page()
     for rule in all_rules(json.loads(path.read_text(encoding="utf-8"))):
         word = "holds" if rule["holds"] else "**missed**" if rule["kind"] == "floor" else "not yet"
@@ -42,7 +42,7 @@ def put(root: Path, name: str, record: Any) -> None:
     path.write_text(json.dumps(record), encoding="utf-8")
 
 
-def test_a_record_that_nobody_foresaw_has_its_tables(tmp_path: Path) -> None:
+def test_an_unknown_record_gets_tables(tmp_path: Path) -> None:
     rule = {"kind": "floor", "what": "tea: speed", "wanted": ">= 2000", "found": 1, "holds": False}
     figures = [{"what": "cups", "value": 1234.5, "unit": "1/s"}]
     part = {"title": "tea", "figures": figures, "rules": [rule]}
@@ -54,7 +54,7 @@ def test_a_record_that_nobody_foresaw_has_its_tables(tmp_path: Path) -> None:
     assert "0 of 1" in text
 
 
-def test_columns_are_all_that_any_row_has(tmp_path: Path) -> None:
+def test_columns_are_the_union_over_rows(tmp_path: Path) -> None:
     rows = {"small": {"a": 1.0}, "large": {"b": 2_000_000.0}}
     part = {"title": "rows", "unit": "1/s", "rows": rows}
     put(tmp_path, "benchmarks/results/hub.json", {"results": {"x": part}})
@@ -64,7 +64,7 @@ def test_columns_are_all_that_any_row_has(tmp_path: Path) -> None:
     assert "None." not in text  # nothing was judged
 
 
-def test_without_records_it_says_so(tmp_path: Path) -> None:
+def test_missing_records_are_reported(tmp_path: Path) -> None:
     assert page(tmp_path).count("There are no records.") == 2
 
 

@@ -9,13 +9,13 @@ from benchmarks.performance_pages import ROOT
 from benchmarks.performance_soak import asked, soaks
 
 
-def test_what_is_asked_for_comes_from_the_makefile() -> None:
+def test_requested_counts_come_from_the_makefile() -> None:
     found = asked(ROOT / "Makefile")
     assert found["SOAK_HUB_KILLS"] == 100
     assert asked(ROOT / "nowhere") == {}
 
 
-def test_less_than_asked_for_and_problems_are_seen(tmp_path: Path) -> None:
+def test_shortfalls_and_problems_are_reported(tmp_path: Path) -> None:
     (tmp_path / "soak").mkdir()
     (tmp_path / "Makefile").write_text("SOAK_CUTS ?= 200\nSOAK_KILLS ?= 50\n", encoding="utf-8")
     record = {"cuts": 40, "kills": 52, "problems": ["a row is missing"]}

@@ -21,7 +21,7 @@ def section(heading: str) -> str:
 
 
 @pytest.mark.parametrize("public", PUBLIC, ids=lambda each: each.module)
-def test_every_public_name_is_there(public: Public) -> None:
+def test_every_public_name_is_documented(public: Public) -> None:
     module = importlib.import_module(public.module)
     for name in public.names or module.__all__:
         assert hasattr(module, name)
@@ -29,7 +29,7 @@ def test_every_public_name_is_there(public: Public) -> None:
 
 
 @pytest.mark.parametrize("public", PUBLIC, ids=lambda each: each.module)
-def test_every_method_exists_and_says_what_it_does(public: Public) -> None:
+def test_every_method_exists_and_is_documented(public: Public) -> None:
     module = importlib.import_module(public.module)
     classes = [
         found
@@ -44,19 +44,19 @@ def test_every_method_exists_and_says_what_it_does(public: Public) -> None:
             assert words, (owner, method)
 
 
-def test_arguments_are_there_as_they_are_given() -> None:
+def test_signatures_are_shown() -> None:
     text = section("#### Client.publish")
     assert "async def publish(\n    content: str | bytes,\n    *,\n    topic: str | None" in text
     assert "class RpcPool(url: str, *, size: int = 4, **options: Any)" in section("### RpcPool")
     assert "async def subscribe(*topics: str, ack: bool = True) -> None" in TEXT
 
 
-def test_attributes_have_their_meanings() -> None:
+def test_attributes_are_documented() -> None:
     assert "| `timeout_s = 10.0` | For a reply" in section("### Settings")
     assert "| `body` | The bytes" in section("### Result")
     assert re.search(r"^\| `[^|]*` \|\s*\|$", TEXT, re.MULTILINE) is None
 
 
-def test_every_option_of_the_data_source_is_there() -> None:
+def test_every_data_source_option_is_documented() -> None:
     text = section("## The data source `wirelake`")
     assert set(re.findall(r"`(\w+)`(?=[^|]*\|[^|]*\|\n)", text)) >= set(OPTIONS)

@@ -1,4 +1,4 @@
-"""Both READMEs: the same commands, links that lead somewhere, pictures, figures of the records."""
+"""Both READMEs: same commands, valid links and images, figures that match the records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .pages import blocks
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
 PERFORMANCE = ROOT / "docs" / "guides" / "performance.md"
 MOST_BYTES = 300_000
-# By what the page on performance calls it: what the READMEs say.
+# Name on the performance page: figure in the READMEs.
 RATIOS = {
     "comet decode: speed of Construct": 27,
     "comet decode: speed of Kaitai": 6,
@@ -30,13 +30,13 @@ def commands(page: Path) -> list[tuple[str, ...]]:
     return [each.lines for each in blocks(page.read_text("utf-8")) if each.language == "console"]
 
 
-def test_both_have_the_same_commands() -> None:
+def test_both_readmes_have_the_same_commands() -> None:
     english, chinese = (commands(page) for page in READMES)
     assert english == chinese
     assert len(english) == 3
 
 
-def test_both_have_the_same_sections() -> None:
+def test_both_readmes_have_the_same_sections() -> None:
     english, chinese = (
         len(re.findall("^## ", page.read_text("utf-8"), re.MULTILINE)) for page in READMES
     )
@@ -44,14 +44,14 @@ def test_both_have_the_same_sections() -> None:
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.stem)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8"))
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.stem)
-def test_pictures_are_pictures(page: Path) -> None:
+def test_images_are_small_png_files(page: Path) -> None:
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text("utf-8"))
     assert len(pictures) >= 3
     for picture in pictures:
@@ -61,7 +61,7 @@ def test_pictures_are_pictures(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.stem)
-def test_figures_are_those_of_the_records(page: Path) -> None:
+def test_figures_match_the_records(page: Path) -> None:
     text = page.read_text("utf-8")
     records = PERFORMANCE.read_text("utf-8")
     for what, said in RATIOS.items():

@@ -14,12 +14,12 @@ def test_every_page_is_up_to_date() -> None:
     assert sorted(reference.stale(REFERENCE)) == [], "run: make pages"
 
 
-def test_no_page_is_left_over() -> None:
+def test_no_stale_page_remains() -> None:
     there = {str(path.relative_to(REFERENCE)) for path in REFERENCE.rglob("*") if path.is_file()}
     assert there == {"index.md", *reference.pages()}
 
 
-def test_the_index_leads_to_every_page() -> None:
+def test_index_links_every_page() -> None:
     text = (REFERENCE / "index.md").read_text(encoding="utf-8")
     tops = [name for name in reference.pages() if "/" not in name]
     assert [name for name in tops if f"]({name})" not in text] == []

@@ -1,4 +1,4 @@
-"""What the page on security says of tokens in recordings is true: where they are, and where not.
+"""Where tokens appear in recordings, as the security page states.
 
 When a test here fails because a token is hidden that was not, change the page with it.
 """
@@ -78,7 +78,7 @@ def places(recorded: Recorded, file: Path, *more: str) -> dict[str, list[str]]:
     return found
 
 
-def test_tokens_are_in_messages_except_those_of_comet(recorded: Recorded) -> None:
+def test_messages_contain_tokens_except_comet(recorded: Recorded) -> None:
     assert places(recorded, recorded.file) == {
         "esnp": ["esnp"], "tny": ["body"], "magline": ["body"], "comet": [],
     }  # fmt: skip
@@ -87,13 +87,13 @@ def test_tokens_are_in_messages_except_those_of_comet(recorded: Recorded) -> Non
     assert clear == {"esnp", "tny", "comet"}
 
 
-def test_the_filter_of_the_page_leaves_them_out(recorded: Recorded) -> None:
+def test_documented_filter_excludes_tokens(recorded: Recorded) -> None:
     condition = 'target != "hub/auth" and target != "10"'
     assert f"`{condition}`" in PAGE.read_text(encoding="utf-8")
     assert not any(places(recorded, recorded.file, "--filter", condition).values())
 
 
-def test_only_redacting_bodies_hides_all_of_them(recorded: Recorded, tmp_path: Path) -> None:
+def test_redacting_bodies_removes_all_tokens(recorded: Recorded, tmp_path: Path) -> None:
     left = {}
     for name, options in (("plain", []), ("bodies", ["--bodies"])):
         copy = tmp_path / f"{name}.pcapng"

@@ -25,12 +25,12 @@ def every_session() -> set[type[Session]]:
     return {cls for cls in found if hasattr(cls, "TABLES")}
 
 
-def test_every_session_is_drawn() -> None:
+def test_every_session_has_a_diagram() -> None:
     assert {drawn.load() for drawn in SESSIONS} == every_session()
 
 
 @pytest.mark.parametrize("drawn", SESSIONS, ids=lambda drawn: f"{drawn.protocol} {drawn.end}")
-def test_a_table_is_sound(drawn: Drawn) -> None:
+def test_state_tables_are_consistent(drawn: Drawn) -> None:
     """It begins where it says, leads nowhere else, and every state can be reached and left."""
     cls = drawn.load()
     for table in cls.TABLES.values():
@@ -42,7 +42,7 @@ def test_a_table_is_sound(drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("drawn", SESSIONS, ids=lambda drawn: f"{drawn.protocol} {drawn.end}")
-def test_every_happening_is_on_the_page(drawn: Drawn) -> None:
+def test_every_transition_is_on_the_page(drawn: Drawn) -> None:
     heading = f"### {drawn.protocol}, {drawn.end}\n"
     text = page()
     assert text.count(heading) == 1

@@ -11,7 +11,7 @@ from wirelake.records.schema import COMMON, TABLES, schema
 NAMES = ["messages", *TABLES]
 
 
-def test_every_table_has_a_page_and_a_question() -> None:
+def test_every_table_has_a_page_and_an_example() -> None:
     assert set(pages()) == {"tables.md", *(f"tables/{name}.md" for name in NAMES)}
     assert set(EXAMPLES) == set(ROWS) == set(NAMES)
     assert set(NOTES) <= set(NAMES)
@@ -26,7 +26,7 @@ def test_every_column_is_on_its_page(name: str) -> None:
     assert [each.name for each in columns if f"| `{each.name}` |" not in text] == []
 
 
-def test_every_column_has_a_meaning() -> None:
+def test_every_column_is_documented() -> None:
     for columns in (COMMON, *TABLES.values()):
         for field in columns:
             assert (field.metadata or {}).get(b"doc"), field.name

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from tests.formats.describe import TABLES, described
 from tests.hub.running import DEADLINE_S, Running, running
-from tests.lake.engine_here import run_here
+from tests.lake.local_engine import run_here
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.record.recorder import Recorder

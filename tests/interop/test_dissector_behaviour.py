@@ -78,7 +78,7 @@ def test_secrets_of_protobuf_are_not_shown(tmp_path: Path) -> None:
 # -- ports and directions --------------------------------------------------------------------
 
 
-def test_the_port_tells_who_speaks(tmp_path: Path) -> None:
+def test_port_gives_the_direction(tmp_path: Path) -> None:
     """Type 0 is `auth` towards the server and `ok` from it."""
     payloads = [("c2s", COMET.encode(Auth(client_id="c", token="t"))), ("s2c", COMET.encode(Ok()))]
     script = write_script(tmp_path, [COMET])
@@ -128,7 +128,7 @@ def test_without_reassembly_the_start_is_shown(tmp_path: Path) -> None:
     assert f"length: {len(data) - 2}" in output
 
 
-def test_a_packet_cut_by_thecapture(tmp_path: Path) -> None:
+def test_a_packet_truncated_by_the_capture(tmp_path: Path) -> None:
     data = COMET.encode(Subscribe(topics=("@news", "@sport")))
     file = capture(tmp_path, 9620, [("c2s", data)])
     content = bytearray(file.read_bytes())

@@ -32,7 +32,7 @@ def test_a_protocol_of_a_user(tmp_path: Path) -> None:
     assert compare(tmp_path, THERMO, "seed", streams) == []
 
 
-def test_accidents_of_a_protocol_of_a_user(tmp_path: Path) -> None:
+def test_malformed_messages_of_a_user_protocol(tmp_path: Path) -> None:
     chance = random.Random("accidents of a user")
     frames = [THERMO.encode(message) for message in messages()]
     streams: list[Payloads] = [

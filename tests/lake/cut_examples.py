@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.lake.cut_captures import Piece, arrive, cut, waves
-from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lakes import PLACES, unlike_engines
-from tests.lake.made_tunnels import write_tunnels
+from tests.lake.local_engine import run_here, unlike_engines_here
+from tests.lake.tunnel_captures import write_tunnels
 
 from wirelake.lake.engine import tasks as planning
 from wirelake.lake.engine.run import Outcome, run

@@ -3,10 +3,9 @@
     unshare -rm python -m tests.lake.full_disk ORDER STEP disk      a small disk of its own
     python -m tests.lake.full_disk ORDER STEP limit                 files may not grow, instead
 
-Before the second STEP there is no room left, so the run fails; then there is again, and another one
-goes on.
-Prints a `Told`. The lake is in a folder of its own, which becomes the disk. With the master `here`
-the engine runs without a JVM.
+The disk is full before the second STEP, so the run fails. Then space is freed and another run
+continues. Prints an `Outcome`. The lake is in a folder of its own, which is the disk. With the
+master `here` the engine runs without a JVM.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lake_driver import Order, perform
 from tests.lake.lakes import unlike_engines
+from tests.lake.local_engine import run_here, unlike_engines_here
 
 from wirelake.cli.errors import CommandError
 from wirelake.tables.errors import LakeError
 from wirelake.tables.log import Log
 
-__all__ = ["Told", "command"]
+__all__ = ["Outcome", "command"]
 
 _SIZE = "24m"
 _CHUNK = bytes(4096)
 
 
-class Told(msgspec.Struct):
+class Outcome(msgspec.Struct):
     """What happened."""
 
     error: str
-    """How the run without room ended."""
+    """Error of the run on the full disk."""
     commit: int | None
     """The last commit after that."""
     problems: list[str]
-    """Where the lake differs from its captures after the run with room."""
+    """Differences between the lake and its captures after the second run."""
 
 
 def command(order: Order, step: str) -> list[str]:
@@ -108,7 +107,7 @@ def _run(order: Order, on_step: Callable[[str], None]) -> str:
 
 
 def main(text: str, step: str, how: str) -> None:
-    """Runs without room and with it."""
+    """Run on the full disk, then with free space."""
     order = msgspec.json.decode(text, type=Order)
     lake = Path(order.lake)
     disk = _Disk(lake.parent) if how == "disk" else _Limit()
@@ -126,8 +125,8 @@ def main(text: str, step: str, how: str) -> None:
     again = _run(order, lambda _: None)
     compared = unlike_engines_here if order.master == "here" else unlike_engines
     problems = compared(lake, sorted(Path(order.captures).glob("*.pcap*")), order.keys)
-    told = Told(error, commit, [again, *problems] if again else problems)
-    print(msgspec.json.encode(told).decode())
+    outcome = Outcome(error, commit, [again, *problems] if again else problems)
+    print(msgspec.json.encode(outcome).decode())
 
 
 if __name__ == "__main__":

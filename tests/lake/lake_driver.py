@@ -65,7 +65,7 @@ def perform(order: Order, on_step: Callable[[str], None]) -> Done:
     if order.checkpoint_every is not None:
         setattr(writer, "CHECKPOINT_EVERY", order.checkpoint_every)  # noqa: B010 - it is Final
     with spark_failures():
-        return _told(
+        return _report(
             run(
                 order.lake,
                 order.captures,
@@ -80,7 +80,7 @@ def perform(order: Order, on_step: Callable[[str], None]) -> Done:
         )
 
 
-def _told(outcome: Outcome) -> Done:
+def _report(outcome: Outcome) -> Done:
     return Done(
         commits=outcome.commits,
         refused=[str(each.fault) for each in outcome.refused],

@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 from tests.lake.cut_captures import arrive, cut
 from tests.lake.cut_examples import captures_in, cut_here, tunnels_here
-from tests.lake.killing import killed_at, killed_writing, left_over, started, worker_killed
+from tests.lake.driver_processes import killed_at, killed_writing, left_over, started, worker_killed
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import PLACES, miscounted, unlike_engines
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pyarrow as pa
 from tests.columnar.differential import _Talk
 from tests.lake.cut_captures import _opened
-from tests.lake.engine_here import run_here
 from tests.lake.lakes import counted, differing, rows
-from tests.lake.made_tunnels import write_tunnels
+from tests.lake.local_engine import run_here
+from tests.lake.tunnel_captures import write_tunnels
 
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapWriter
@@ -99,7 +99,7 @@ def advanced(
 def unlike_engines_in_time(lake: Path) -> list[str]:
     """Where tunnels and calls of a lake differ from what the engines make of its captures.
 
-    The engines are told what happened in all sources in the order of time.
+    The engines get the events of all sources in time order.
     """
     sources = Log(lake).snapshot().sources
     events: list[Event] = []

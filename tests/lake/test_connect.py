@@ -10,7 +10,7 @@ from wirelake.lake import session
 from wirelake.lake.spark.session import SessionError
 
 
-def test_a_session_is_here_or_there() -> None:
+def test_connect_and_master_conflict() -> None:
     with pytest.raises(SessionError, match="master conflicts with remote"):
         session(master="local[2]", remote="sc://127.0.0.1:1")
 

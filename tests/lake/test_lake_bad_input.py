@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.lake import full_disk
 from tests.lake.cut_captures import age
-from tests.lake.engine_here import run_here, unlike_engines_here
 from tests.lake.lake_driver import Order
+from tests.lake.local_engine import run_here, unlike_engines_here
 
 from wirelake.lake.engine.run import Outcome, run
 from wirelake.lake.engine.settings import Settings
@@ -123,14 +123,14 @@ def test_a_file_that_cannot_be_read_when_its_turn_has_come(
     assert read == [(str(second),)]
 
 
-def test_what_is_no_file_is_left_alone(folder: Path, tmp_path: Path) -> None:
+def test_non_files_are_ignored(folder: Path, tmp_path: Path) -> None:
     (folder / "tap-a-00000002.pcap").mkdir()
     (folder / "tap-b-00000000.pcap").symlink_to(folder / "nowhere")
     outcome = run_here(tmp_path / "lake", folder)
     assert (outcome.files, outcome.refused, outcome.waiting) == (2, [], [])
 
 
-def test_a_late_file_is_told_once(folder: Path, tmp_path: Path) -> None:
+def test_a_late_file_is_reported_once(folder: Path, tmp_path: Path) -> None:
     first, second = sorted(folder.iterdir())
     aside = first.rename(tmp_path / first.name)
     lake = tmp_path / "lake"
@@ -201,10 +201,10 @@ def test_a_stream_leaves_a_file_that_grows_alone(
 # -- lakes that cannot be written ------------------------------------------------------------------
 
 
-def test_a_second_writer_is_told_who_writes(folder: Path, tmp_path: Path) -> None:
+def test_a_second_writer_sees_who_holds_the_lock(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    told = f"locked by process {os.getpid()} on .* stop it"
-    with Writer(lake, create=Settings().to_record()), pytest.raises(LakeError, match=told):
+    message = f"locked by process {os.getpid()} on .* stop it"
+    with Writer(lake, create=Settings().to_record()), pytest.raises(LakeError, match=message):
         run_here(lake, folder)
     assert run_here(lake, folder).files == 2
 
@@ -236,7 +236,7 @@ def test_settings_are_those_of_the_lake(folder: Path, tmp_path: Path) -> None:
     assert run_here(lake, folder).commits == 0
 
 
-def test_folders_that_are_none(folder: Path, tmp_path: Path) -> None:
+def test_paths_that_are_not_folders(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with pytest.raises(LakeError, match="no such folder of captures"):
         run_here(lake, tmp_path / "nowhere")
@@ -275,8 +275,8 @@ def test_a_disk_that_is_full(
         start_new_session=True,
     )
     assert done.returncode == 0, done.stderr
-    told = msgspec.json.decode(done.stdout, type=full_disk.Told)
-    assert re.match(words, told.error)
-    assert re.search("No space left on device|File too large", told.error)
-    assert told.commit == 1
-    assert told.problems == []
+    outcome = msgspec.json.decode(done.stdout, type=full_disk.Outcome)
+    assert re.match(words, outcome.error)
+    assert re.search("No space left on device|File too large", outcome.error)
+    assert outcome.commit == 1
+    assert outcome.problems == []

@@ -23,7 +23,7 @@ def test_tunnels_that_move_from_link_to_link(tmp_path: Path, seed: int) -> None:
     assert tunnels_here(tmp_path, seed) == []
 
 
-def test_what_is_in_is_all_there_is_at_every_commit(tmp_path: Path) -> None:
+def test_every_commit_is_complete(tmp_path: Path) -> None:
     assert at_every_commit(tmp_path, 1) == []
 
 

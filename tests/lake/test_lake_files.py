@@ -23,7 +23,7 @@ def write(path: Path, *times: int) -> Path:
     return path
 
 
-def test_the_first_packet_tells(tmp_path: Path) -> None:
+def test_first_packet_gives_the_time(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pcap", 7_000, 5_000)
     assert first_ns(path) == 7_000
     packed = tmp_path / "a.pcap.gz"

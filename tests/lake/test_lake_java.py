@@ -67,12 +67,12 @@ def test_an_old_one_on_the_path_is_passed_over(
     assert find_java() == (tmp_path / "bundled" / "bin" / "java", 25)
 
 
-def test_none_at_all_says_what_to_do() -> None:
+def test_missing_java_error_has_a_hint() -> None:
     with pytest.raises(JavaError, match=r"Java not found: install Java 17 .*'wirelake\[java\]'"):
         find_java()
 
 
-def test_none_but_an_old_one_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_an_old_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_path(monkeypatch, fake(tmp_path, "1.8.0_392"))
     with pytest.raises(JavaError, match=r"bin/java is Java 8: install Java 17"):
         find_java()

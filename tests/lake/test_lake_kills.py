@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from tests.lake.cut_captures import arrive, cut
 from tests.lake.cut_examples import captures_in
-from tests.lake.killing import killed_at, killed_writing, left_over, started, worker_killed
+from tests.lake.driver_processes import killed_at, killed_writing, left_over, started, worker_killed
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import PLACES, miscounted, unlike_engines
 

@@ -20,10 +20,10 @@ import pytest
 from pyspark.sql import SparkSession
 from tests import spark_sessions
 from tests.lake import connect_client
-from tests.lake.connecting import connect_server
+from tests.lake.connect_server_process import connect_server
 from tests.lake.cut_captures import age
 from tests.lake.cut_examples import unread
-from tests.lake.killing import started
+from tests.lake.driver_processes import started
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import untrue
 

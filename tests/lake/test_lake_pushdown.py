@@ -94,7 +94,7 @@ def _ordered(value: Any) -> Any:
 
 
 @given(st.lists(filters(), max_size=3), st.lists(ROWS, max_size=5))
-def test_what_is_taken_means_the_same(asked: list[Filter], rows: list[dict[str, Any]]) -> None:
+def test_pushed_filters_keep_their_meaning(asked: list[Filter], rows: list[dict[str, Any]]) -> None:
     taken, rest = conditions(asked, SCHEMA)
     assert len(taken) + len(rest) == len(asked)
     mine = [each for each in asked if not any(each is other for other in rest)]
@@ -104,7 +104,7 @@ def test_what_is_taken_means_the_same(asked: list[Filter], rows: list[dict[str, 
         assert found == [meant(condition, row) for row in rows]
 
 
-def test_the_usual_ones_are_taken() -> None:
+def test_common_filters_are_pushed_down() -> None:
     asked: list[Filter] = [
         IsNotNull(("number",)),
         GreaterThan(("number",), 5),
@@ -124,7 +124,7 @@ def test_the_usual_ones_are_taken() -> None:
     )
 
 
-def test_the_others_are_left_to_spark() -> None:
+def test_other_filters_stay_in_spark() -> None:
     asked: list[Filter] = [
         Not(EqualTo(("number",), 5)),
         EqualNullSafe(("number",), 5),

@@ -42,7 +42,7 @@ def test_python_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings("local[2]")["spark.pyspark.python"] == "/opt/python"
 
 
-def test_pages_are_for_those_who_ask() -> None:
+def test_spark_ui_is_off_by_default() -> None:
     assert settings("local[2]")["spark.ui.enabled"] == "false"
     assert settings("local[2]", ui=True)["spark.ui.enabled"] == "true"
 
@@ -60,7 +60,7 @@ def test_what_needs_no_spark_does_not_import_it() -> None:
     assert found.stdout == "wirelake\n"
 
 
-def test_the_package_has_no_more_than_it_says() -> None:
+def test_package_exports_only_its_public_names() -> None:
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         exec("from wirelake.lake import nothing")
 

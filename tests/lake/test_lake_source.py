@@ -182,14 +182,14 @@ def test_an_error_in_a_worker_says_what_is_wrong(
     assert f"ValueError: {keys}, line 2: not JSON" in failure(load(spark, captures, keys=str(keys)))
 
 
-def test_bad_bytes_are_rows_and_no_failure(spark: SparkSession, tmp_path: Path) -> None:
+def test_bad_bytes_become_rows(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "noise.pcap").write_bytes(b"\x00nothing that is known" * 20)
     assert load(spark, tmp_path).count() == 0
     faults = load(spark, tmp_path, table="faults").collect()
     assert [row.code for row in faults] == ["unknown_file"]
 
 
-def test_bad_bytes_are_a_failure_to_those_who_ask(spark: SparkSession, tmp_path: Path) -> None:
+def test_failfast_raises_on_bad_bytes(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "noise.pcap").write_bytes(b"\x00nothing that is known" * 20)
     said = failure(load(spark, tmp_path, mode="failfast"))
     assert f"FaultError: {tmp_path}/noise.pcap, offset 0: unknown_file" in said

@@ -98,7 +98,7 @@ def admit(lake: Path, path: str) -> None:
         ("traffic_minutes", without_one, "row is missing from the lake"),
     ],
 )
-def test_what_was_altered_is_seen(
+def test_verify_detects_alterations(
     lake: Path,
     faulty: Path,
     tmp_path: Path,

@@ -40,13 +40,13 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_lake_is_true(tutorial: Path) -> None:
+def test_lake_equals_the_truth(tutorial: Path) -> None:
     assert untrue(tutorial / "lake", tutorial / "traffic") == []
     assert b"plotly" in (tutorial / "report.html").read_bytes()
     assert (tutorial / "traffic.html").stat().st_size > 100_000
 
 
-def test_every_question_has_an_answer(tutorial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_query_returns_rows(tutorial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tutorial)
     captures = sorted((tutorial / "captures").glob("*.pcap*"))
     batches = read_batches(captures, ReadOptions(table="packets"))
@@ -58,7 +58,7 @@ def test_every_question_has_an_answer(tutorial: Path, monkeypatch: pytest.Monkey
                 assert found, f"{name}: {example.question}"
 
 
-def test_roll_ups_are_what_their_pages_say(tutorial: Path) -> None:
+def test_rollups_match_their_pages(tutorial: Path) -> None:
     with open_lake(tutorial / "lake") as db:
         for name, made in MADE.items():
             given, wanted = (db.sql(each).to_arrow_table() for each in (f"FROM {name}", made.sql))
@@ -67,7 +67,7 @@ def test_roll_ups_are_what_their_pages_say(tutorial: Path) -> None:
             assert differing(counted(given), counted(wanted), name) == []
 
 
-def test_a_lake_is_looked_after(tutorial: Path, tmp_path: Path) -> None:
+def test_maintenance_commands(tutorial: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
     shutil.copytree(tutorial / "lake", copy / "lake")
@@ -76,6 +76,6 @@ def test_a_lake_is_looked_after(tutorial: Path, tmp_path: Path) -> None:
     run_page(GUIDES / "lake-operations.md", copy)
 
 
-def test_the_chinese_one_is_the_same() -> None:
+def test_chinese_page_matches() -> None:
     english, chinese = (page.read_text("utf-8") for page in (GUIDES / "lake.md", CHINESE))
     assert blocks(chinese) == blocks(english)

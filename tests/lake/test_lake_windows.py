@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.lake.cut_examples import captures_in
-from tests.lake.engine_here import run_here, unlike_engines_here
+from tests.lake.local_engine import run_here, unlike_engines_here
 
 from wirelake.traffic import simulate
 

@@ -83,7 +83,7 @@ def cluster(work: Path) -> Iterator[str]:
 
 
 @pytest.mark.soak
-def test_a_lake_that_two_workers_made_is_true(tmp_path: Path) -> None:
+def test_a_lake_built_by_two_workers_equals_the_truth(tmp_path: Path) -> None:
     captures, lake = tmp_path / "captures", tmp_path / "lake"
     simulate(captures, size="300kB", seed=11, faults=0.003, jobs=1)
     keys = [part for path in sorted(captures.glob("*.keys")) for part in ("--keys", str(path))]

@@ -46,7 +46,7 @@ def test_what_is_there_step_by_step(spark: SparkSession, folder: Path) -> None:
     assert spark.conf.get("spark.sql.streaming.numRecentProgressUpdates") == before
 
 
-def test_it_begins_where_it_is_told(spark: SparkSession, folder: Path) -> None:
+def test_stream_starts_at_the_given_position(spark: SparkSession, folder: Path) -> None:
     steps: list[Mapping[str, int]] = []
     options = {"available_now": True, **NO_WAIT}
     follow(spark, str(folder), steps.append, start={"edge-a": 0}, **options)  # type: ignore[arg-type]

@@ -60,8 +60,6 @@ def test_messages_come_in_batches_and_none_twice(
     assert rows(spark, tmp_path) == sorted(before + wanted(*copies))
 
 
-def test_a_table_with_a_memory_is_refused(
-    spark: SparkSession, captures: Path, tmp_path: Path
-) -> None:
+def test_a_stateful_table_is_rejected(spark: SparkSession, captures: Path, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="use a lake: wirelake lake run"):
         query(spark, captures, tmp_path, table="calls")

@@ -171,7 +171,7 @@ def test_first_ns_is_that_of_the_first_packet(captures: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("table", DERIVED)
-def test_tables_with_a_memory_are_for_a_lake(tmp_path: Path, table: str) -> None:
+def test_stateful_tables_are_rejected_in_a_stream(tmp_path: Path, table: str) -> None:
     with pytest.raises(OptionError, match=f"{table} needs state across files.* wirelake lake run"):
         stream(tmp_path, table=table)
 

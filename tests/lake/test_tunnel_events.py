@@ -30,7 +30,7 @@ def event(
     return {"ts_ns": ts_ns, "rank": rank, "link": link, "number": number, "tunnel": tunnel}
 
 
-def told(tables: Any) -> list[tuple[int, int, int, int]]:
+def read_events(tables: Any) -> list[tuple[int, int, int, int]]:
     """Time, rank, link and the number within its file."""
     return [
         (row["ts_ns"], row["rank"], row["link"], row["number"] % (1 << 40))
@@ -46,7 +46,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("little_room")
 @pytest.mark.parametrize("seed", range(3))
-def test_all_are_told_once_and_in_order(tmp_path: Path, seed: int) -> None:
+def test_events_come_once_and_in_order(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     files: list[list[dict[str, Any]]] = [[], [], []]
     for link in range(9):
@@ -55,25 +55,30 @@ def test_all_are_told_once_and_in_order(tmp_path: Path, seed: int) -> None:
             files[link % 3].append(event(ts_ns, rank=rng.choice([2, 3]), link=link, number=number))
     paths = [write(tmp_path / f"{at}", rows, group=4) for at, rows in enumerate(files)]
     wanted = sorted(
-        told([pa.Table.from_pylist([row for rows in files for row in rows], schema=SCHEMA)])
+        read_events([pa.Table.from_pylist([row for rows in files for row in rows], schema=SCHEMA)])
     )
     given = EventFiles(paths, 0, 1)
-    assert told(given.all()) == wanted
-    assert told(given.until(12)) == [each for each in wanted if each[0] <= 12]
-    assert told(given.after(12)) == [each for each in wanted if each[0] > 12]
+    assert read_events(given.all()) == wanted
+    assert read_events(given.until(12)) == [each for each in wanted if each[0] <= 12]
+    assert read_events(given.after(12)) == [each for each in wanted if each[0] > 12]
 
 
 def test_events_of_a_link_at_one_time_stay_in_the_order_of_files(tmp_path: Path) -> None:
     first = write(tmp_path / "1", [event(7, number=5), event(7, number=6)])
     second = write(tmp_path / "2", [event(7, number=0), event(7, number=1)])
-    assert [each[3] for each in told(EventFiles([first, second], 0, 1).all())] == [5, 6, 0, 1]
+    assert [each[3] for each in read_events(EventFiles([first, second], 0, 1).all())] == [
+        5,
+        6,
+        0,
+        1,
+    ]
 
 
 def test_what_is_late_comes_first(tmp_path: Path) -> None:
     happened = write(tmp_path / "1", [event(1), event(9)])
     provisional = write(tmp_path / "2", [event(2, link=2), event(8, link=2)])
     given = EventFiles([happened, provisional], 0, 1).after(5, late=[provisional])
-    assert [each[0] for each in told(given)] == [2, 8, 9]
+    assert [each[0] for each in read_events(given)] == [2, 8, 9]
 
 
 def test_a_share_has_its_tunnels_and_all_that_happens_to_links(tmp_path: Path) -> None:
@@ -81,10 +86,10 @@ def test_a_share_has_its_tunnels_and_all_that_happens_to_links(tmp_path: Path) -
     path = write(tmp_path / "1", [*rows, event(30, tunnel=None)])
     for share in range(3):
         mine = [number for number in range(20) if tunnel_hash(number) % 3 == share]
-        assert [each[0] for each in told(EventFiles([path], share, 3).all())] == [*mine, 30]
+        assert [each[0] for each in read_events(EventFiles([path], share, 3).all())] == [*mine, 30]
 
 
 def test_there_may_be_nothing(tmp_path: Path) -> None:
-    assert told(EventFiles([], 0, 1).all()) == []
+    assert read_events(EventFiles([], 0, 1).all()) == []
     empty = write(tmp_path / "1", [])
-    assert told(EventFiles([empty], 0, 1).after(3)) == []
+    assert read_events(EventFiles([empty], 0, 1).after(3)) == []

@@ -209,7 +209,7 @@ class CometMachine(RuleBasedStateMachine):
         return not self.up.spoiled and not self.down.spoiled
 
     @invariant()
-    def sessions_keep_their_word(self) -> None:
+    def sessions_stay_consistent(self) -> None:
         self.client_end.check()
         self.server_end.check()
         assert self.server.pending <= MOST
@@ -218,7 +218,7 @@ class CometMachine(RuleBasedStateMachine):
         self.down.load()
 
     @invariant()
-    def only_documented_codes_are_said(self) -> None:
+    def only_documented_codes_are_sent(self) -> None:
         for reply in self.replies():
             assert not isinstance(reply, Error) or reply.error_code in set(ErrorCode)
 
@@ -262,7 +262,7 @@ class CometMachine(RuleBasedStateMachine):
                 self.decide(True)
             if self.to_answer is not None:
                 self.answer(1, False)
-        self.sessions_keep_their_word()
+        self.sessions_stay_consistent()
         self.nothing_is_invented()
         assert self.client.closed == self.server.closed or not self.good
         if self.good and not self.client.closed:

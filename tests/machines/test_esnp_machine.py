@@ -244,7 +244,7 @@ class EsnpMachine(RuleBasedStateMachine):
         return not self.up.spoiled and not self.down.spoiled
 
     @invariant()
-    def sessions_keep_their_word(self) -> None:
+    def sessions_stay_consistent(self) -> None:
         for side in self.sides:
             side.end.check()
             session = side.session
@@ -279,7 +279,7 @@ class EsnpMachine(RuleBasedStateMachine):
             self.hear()
             for who in (0, 1):
                 self.answer(who, 0, [b"at last"], None)
-        self.sessions_keep_their_word()
+        self.sessions_stay_consistent()
         self.nothing_is_lost_invented_or_out_of_order()
         client, server = self.sides
         if self.good:

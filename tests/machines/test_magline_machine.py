@@ -96,7 +96,7 @@ class MaglineMachine(RuleBasedStateMachine):
             happened, connection.server_events = connection.server_events, []
             for event in filter(None, map(lineage, happened)):
                 self.follow(connection, event)
-        # What the store has let go, by age, for room or because it was revoked, waits no more.
+        # Sessions that the store dropped (expired, evicted or revoked) no longer wait.
         alive = {each for each in self.queues if self.store.find(each, self.now) is not None}
         self.queues = {each: queue for each, queue in self.queues.items() if each in alive}
 

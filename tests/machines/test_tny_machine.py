@@ -254,12 +254,12 @@ class TnyMachine(RuleBasedStateMachine):
             (self.down, self.server.sent, self.client.got),
         ):
             if wire.clean:
-                assert got == sent[: len(got)] or self.told(wire, got, sent)
+                assert got == sent[: len(got)] or self.reported(wire, got, sent)
             elif self.covered:
                 left = iter(sent)
                 assert all(self.system(message) or message in left for message in got)
 
-    def told(self, wire: Wire, got: list[Any], sent: list[Any]) -> bool:
+    def reported(self, wire: Wire, got: list[Any], sent: list[Any]) -> bool:
         """Whether what is more is only what a server says of the other direction's faults."""
         own = [message for message in got if not self.system(message)]
         return wire is self.down and own == sent[: len(own)]

@@ -51,7 +51,7 @@ def test_the_wheel_has_every_source_and_nothing_else(names: list[str]) -> None:
     assert inside == wanted
 
 
-def test_the_wheel_has_what_is_no_python(names: list[str]) -> None:
+def test_the_wheel_has_its_data_files(names: list[str]) -> None:
     assert {
         "wirelake/py.typed",
         "wirelake/lake/spark/log4j2.properties",

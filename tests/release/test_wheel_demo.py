@@ -49,7 +49,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
     return Alone(place / "bin", without_java(place / "bin", root / "home"), folder)
 
 
-def test_it_is_the_wheel_that_runs(alone: Alone) -> None:
+def test_the_wheel_runs_not_the_tree(alone: Alone) -> None:
     code = "import wirelake, pyspark_wirelake as p; print(wirelake.__file__, p.__file__)"
     found = run([str(alone.programs / "python"), "-c", code], alone.environment, alone.folder)
     root = str(alone.programs.parent)
@@ -81,6 +81,6 @@ def test_it_reads_bytes_and_writes_files_of_its_own(alone: Alone) -> None:
     assert "[esnp]" in alone.wirelake("hub", "init")
 
 
-def test_what_fails_is_told(alone: Alone) -> None:
+def test_failing_step_is_reported(alone: Alone) -> None:
     with pytest.raises(StepFailedError, match="exit 2"):
         alone.wirelake("nothing")

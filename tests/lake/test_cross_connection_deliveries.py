@@ -23,7 +23,7 @@ from wirelake.records import DeliveriesEngine, Event, tell
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
 
-from .crossing_events import Rows, at_random, captured, folded, frame, in_any_order, rows_of
+from .cross_connection_events import Rows, at_random, captured, folded, frame, in_any_order, rows_of
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND

@@ -28,7 +28,7 @@ def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> 
         (errno.EIO, "is not writable (Input/output error)"),
     ],
 )
-def test_what_is_wrong_with_a_folder_is_said(
+def test_problems_of_a_folder_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
 ) -> None:
     def refuse(**_: object) -> None:
@@ -47,8 +47,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_lake_that_is_not_there_yet_is_looked_for_above(tmp_path: Path) -> None:
-    room, links = lake_folder(tmp_path / "a" / "b")
-    assert room.found.endswith(f"({tmp_path})")
+    space, links = lake_folder(tmp_path / "a" / "b")
+    assert space.found.endswith(f"({tmp_path})")
     assert links == Check("lake: links", "ok", "commits are atomic")
     assert list(tmp_path.iterdir()) == []
 

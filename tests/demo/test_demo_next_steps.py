@@ -1,4 +1,4 @@
-"""What the demo says in the end. That its commands work is in test_demo.py."""
+"""The closing text of the demo; test_demo.py runs the commands in it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route
 
 __all__ = ["View", "view"]
 
-_LOOKING = Path(__file__).with_name("looking.js").read_text("utf-8")
+_SCRIPT = Path(__file__).with_name("browser_page.js").read_text("utf-8")
 
 
 @dataclass
@@ -29,8 +29,8 @@ class View:
     """Whatever it wanted to load."""
 
     def ask(self, question: str) -> Any:
-        """The answer of one of the functions in looking.js."""
-        return self.page.evaluate(f"{_LOOKING}.{question}")
+        """The answer of one of the functions in browser_page.js."""
+        return self.page.evaluate(f"{_SCRIPT}.{question}")
 
 
 @contextmanager

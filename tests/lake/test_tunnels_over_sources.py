@@ -69,7 +69,7 @@ def test_a_source_that_ends_is_not_waited_for(tmp_path: Path) -> None:
     assert min(file.min_ns or 0 for file in events) > _nth(last - 2)
 
 
-def test_what_comes_later_than_allowed_is_told_late_and_does_not_stay(tmp_path: Path) -> None:
+def test_events_beyond_the_lateness_are_late_and_not_kept(tmp_path: Path) -> None:
     rng = random.Random(5)
     slots = slots_of(tmp_path, rng)
     for name in ("gate-b", "gate-c"):

@@ -1,4 +1,4 @@
-"""A lake on a machine with nothing: an emptied environment, no Java on the path.
+"""A lake in an empty environment, without Java on the path.
 
 The captures are those of the example package: its protocol has rows in the lake like any other.
 """

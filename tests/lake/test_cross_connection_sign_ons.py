@@ -13,7 +13,15 @@ from wirelake.lake.engine.cross_connection import _previous, kept_sign_ons, with
 from wirelake.records import Event, tell
 from wirelake.records.schema import schema
 
-from .crossing_events import NotingSignOns, Rows, at_random, captured, frame, in_any_order, rows_of
+from .cross_connection_events import (
+    NotingSignOns,
+    Rows,
+    at_random,
+    captured,
+    frame,
+    in_any_order,
+    rows_of,
+)
 
 HOUR = 3_600_000_000_000
 
@@ -74,7 +82,7 @@ def test_previous(spark: SparkSession) -> None:
     )
 
 
-def test_every_row_is_told_once_with_all_its_columns(spark: SparkSession) -> None:
+def test_every_row_is_emitted_once_with_all_columns(spark: SparkSession) -> None:
     sign_ons = [
         signed_on(1, 7),
         signed_on(5, 8),

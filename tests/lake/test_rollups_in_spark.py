@@ -12,7 +12,7 @@ from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.records.rollups import BUCKETS, bounds, bucket_of, rollup
 from wirelake.records.schema import schema
 
-from .crossing_events import Rows, frame, in_any_order, rows_of
+from .cross_connection_events import Rows, frame, in_any_order, rows_of
 
 MINUTE = 60_000_000_000
 MOST = (1 << 63) - 1

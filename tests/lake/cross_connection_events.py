@@ -151,12 +151,12 @@ def _parts(row: MessageRow, whom: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _publication(event: Fact) -> dict[str, Any]:
     data = event.data
-    told = {key: data.get(key) for key in ("topic", "client")}
+    addressee = {key: data.get(key) for key in ("topic", "client")}
     return {
         "notification": data["id"],
         "ts_ns": event.ts_ns,
         "protocol": data.get("protocol", "comet"),
-        **told,
+        **addressee,
     }
 
 

@@ -1,4 +1,4 @@
-"""A packet with a wild time does not end the other sources, nor what they have under way."""
+"""A packet with a wild timestamp does not end other sources or their open rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from tests.lake.cut_captures import Piece, arrive, cut
 from tests.lake.cut_examples import captures_in
 from tests.lake.lakes import unlike_engines
-from tests.lake.made_tunnels import write_tunnels
 from tests.lake.spread_tunnels import wild
+from tests.lake.tunnel_captures import write_tunnels
 
 from wirelake.lake.engine.run import run
 from wirelake.tables.log import Log
