@@ -170,8 +170,7 @@ def _load(point: EntryPoint) -> Protocol:
     try:
         found = point.load()
         if isinstance(found, Protocol):
-            for dialect in found.dialects:
-                found.layouts(dialect)  # a declaration without a meaning shows here
+            found.check()
     except Exception as error:  # whatever a foreign module raises must not end the program
         what = " ".join(str(error).split()) or "no message"
         raise BrokenProtocolError(

@@ -16,7 +16,8 @@ from typing import Any, Final
 from wirelake.wire import meaning as w
 from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
-from wirelake.wire.views.arrow import alternative_names, readable
+from wirelake.wire.views.arrow import readable
+from wirelake.wire.walk import alternative_names
 
 from .structs import stages, struct_value
 

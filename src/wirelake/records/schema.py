@@ -16,6 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from wirelake.wire.meaning import KINDS
+
 __all__ = ["COMMON", "TABLES", "VERSION", "schema"]
 
 VERSION: Final = 3
@@ -44,11 +46,7 @@ COMMON: Final = _table(
     ("connection", _INT, "Id of the connection, or of the tunnel that carried the message."),
     ("direction", _TEXT, "c2s from the client, s2c from the server."),
     ("protocol", _TEXT, "Name of the protocol."),
-    (
-        "kind",
-        _TEXT,
-        "request, response, part, trace, event, push, handshake, heartbeat, control, relay, sealed",
-    ),
+    ("kind", _TEXT, ", ".join(KINDS)),
     ("name", _TEXT, "Name of the message in its protocol."),
     ("message_id", _INT, "Its id; null where the protocol has none."),
     ("reply_to", _INT, "The id of the message that it answers; null when it says none."),

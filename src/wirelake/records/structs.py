@@ -23,7 +23,8 @@ import pyarrow as pa
 from wirelake.protocols import registry
 from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
-from wirelake.wire.views.arrow import alternative_names, to_record, var_type
+from wirelake.wire.views.arrow import to_record, var_type
+from wirelake.wire.walk import alternative_names
 
 from .schema import COMMON
 

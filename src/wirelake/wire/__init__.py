@@ -7,7 +7,8 @@ Everything about a protocol's bytes is declared once, as layout classes. In read
     model.py     that data; everything else is derived from it; `walk.py` visits it
     generate/    codecs from the model, as Python source; `runtime.py` is what generated code calls
     protocol.py  `Protocol`: a frame, its dialects, its codec
-    meaning.py   what the rest of the package needs to know about a protocol besides its bytes
+    meaning.py   what the rest of the package needs to know about a protocol besides its bytes;
+                 `meaning_rules.py` checks it against the layouts
     errors.py    every error code
     views/       schemas, dissectors, reference pages and test data from the same model
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 __all__ = [
+    "KINDS",
     "At",
     "CounterCipher",
     "Device",
@@ -46,6 +47,21 @@ __all__ = [
     "Tunnels",
     "Values",
 ]
+
+KINDS: Final = (
+    "request",
+    "response",
+    "part",
+    "trace",
+    "event",
+    "push",
+    "handshake",
+    "heartbeat",
+    "control",
+    "relay",
+    "sealed",
+)
+"""Values of the column `kind`. Calls are matched from `request`, `response`, `part` and `trace`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A protocol as a whole: its frame, its dialects, and the codec made from them.
 
 `Protocol` joins a layout and its meaning. The entry point `wirelake.protocols` names one, and every
-tool starts from one. It is cheap to make: layouts are read and codecs loaded on first use.
+tool starts from one. It is cheap to make: layouts are read, checked and codecs loaded on first use.
 """
 
 from __future__ import annotations
@@ -111,6 +111,13 @@ class Protocol:
 
         name = self.dialect(dialect)
         return reachable([self.model(name), *(build(cls, name) for cls in self.more)])
+
+    def check(self) -> None:
+        """Raise DeclarationError when a layout is invalid, or when the meaning does not fit the
+        layouts."""
+        from .meaning_rules import check_meaning
+
+        check_meaning(self)
 
     @functools.cached_property
     def directed(self) -> bool:

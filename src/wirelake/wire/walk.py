@@ -1,4 +1,4 @@
-"""Walks over layouts: which other layouts a layout is made of."""
+"""Walks over layouts: which other layouts a layout is made of, and how they are named in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import model as m
 if TYPE_CHECKING:
     from .protocol import Protocol
 
-__all__ = ["dynamics", "inner", "offset_in_frame", "reachable"]
+__all__ = ["alternative_names", "dynamics", "inner", "offset_in_frame", "reachable"]
 
 
 def inner(layout: m.Layout) -> Iterator[m.Layout]:
@@ -91,3 +91,36 @@ def offset_in_frame(protocol: Protocol, dialect: str, path: str) -> int:
                 raise ValueError(f"{protocol.name}: {path} has no fixed place in the frame")
             offset += size
     return offset
+
+
+def alternative_names(
+    layout: m.Layout | None, alternatives: Iterable[m.Alternative]
+) -> dict[type, str]:
+    """Return the name of each alternative in paths and columns: that of its layout, with a prefix
+    where a field of the layout around it has that name."""
+    taken = {"type", "types", "row", "opaque", "broken"} if layout is None else _own_names(layout)
+    prefix = "row" if layout is None or layout.body is None else layout.body.name
+    names: dict[type, str] = {}
+    for alternative in alternatives:
+        cls = alternative.layout.cls
+        if cls in names:
+            continue
+        name = alternative.layout.name
+        while name in taken:
+            name = f"{prefix}_{name}"
+        taken.add(name)
+        names[cls] = name
+    return names
+
+
+def _own_names(layout: m.Layout) -> set[str]:
+    names: set[str] = set()
+    for part in layout.parts:
+        match part:
+            case m.BitGroup():
+                names |= {bit.name for bit in part.bits}
+            case m.Options():
+                names |= {part.unknown, *(option.name for option in part.fields)}
+            case _:
+                names.add(part.name)
+    return names

@@ -18,7 +18,7 @@ from wirelake.wire import model as m
 from wirelake.wire.generate.code import Code
 from wirelake.wire.generate.frames import part_size
 from wirelake.wire.generate.protobuf import protobuf_keys
-from wirelake.wire.views.arrow import alternative_names
+from wirelake.wire.walk import alternative_names
 
 from .plan import (
     Binary,

@@ -12,7 +12,7 @@ from wirelake.wire import model as m
 from wirelake.wire.generate.code import Structs as StructFormats
 from wirelake.wire.generate.frames import HeadFrame, frame_kind, part_size
 from wirelake.wire.generate.reader import MESSAGE_LIMIT
-from wirelake.wire.views.arrow import alternative_names
+from wirelake.wire.walk import alternative_names
 
 from .emit import POSITION, Emitter, KernelCode, Scope
 from .plan import Binary, Empty, Maybe, Plan, RowList, Shape, Structs, Table

@@ -255,6 +255,7 @@ def load_codec(protocol: Protocol, dialect: str) -> ModuleType:
         return importlib.import_module(f"{package}.codec_{dialect}")
     from .module import codec_source  # the generator, which committed codecs do not need
 
+    protocol.check()
     stem = f"wirelake_codec_{protocol.name.replace('-', '_')}_{dialect}"
     return load_source(stem, codec_source([protocol], dialect))
 

@@ -34,13 +34,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from .. import model as m
+from ..walk import alternative_names
 from ._reader import from_var_rows, readable, to_var_rows
 
 if TYPE_CHECKING:
     from ..protocol import Protocol
 
 __all__ = [
-    "alternative_names",
     "from_var_rows",
     "protocol_schema",
     "readable",
@@ -153,38 +153,6 @@ def _alternative(name: str, alternative: m.Alternative) -> pa.Field:
         section=layout.section,
     )
     return pa.field(name, _struct(layout), nullable=True, metadata=about)
-
-
-def alternative_names(
-    layout: m.Layout | None, alternatives: Iterable[m.Alternative]
-) -> dict[type, str]:
-    """Return the column of each alternative: its name, or with a prefix where that is taken."""
-    taken = {"type", "types", "row", "opaque", "broken"} if layout is None else _own_names(layout)
-    prefix = "row" if layout is None or layout.body is None else layout.body.name
-    names: dict[type, str] = {}
-    for alternative in alternatives:
-        cls = alternative.layout.cls
-        if cls in names:
-            continue
-        name = alternative.layout.name
-        while name in taken:
-            name = f"{prefix}_{name}"
-        taken.add(name)
-        names[cls] = name
-    return names
-
-
-def _own_names(layout: m.Layout) -> set[str]:
-    names: set[str] = set()
-    for part in layout.parts:
-        match part:
-            case m.BitGroup():
-                names |= {bit.name for bit in part.bits}
-            case m.Options():
-                names |= {part.unknown, *(option.name for option in part.fields)}
-            case _:
-                names.add(part.name)
-    return names
 
 
 # -- types -----------------------------------------------------------------------------------
