@@ -37,8 +37,7 @@ async def _come_and_go(protocol: str) -> None:
             for _ in range(3):
                 await _visit(protocol, it.address(protocol), it.tokens["anna"])
             await until(lambda: not it.hub.connections and not it.hub.table.leaving)
-            await asyncio.sleep(0.05)  # transports are let go in later turns
-            assert _left() == []
+            await until(lambda: _left() == [])  # transports are released in later turns
         finally:
             gc.enable()
 

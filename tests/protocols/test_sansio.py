@@ -115,6 +115,31 @@ def test_any_cut_means_the_same(texts: list[bytes], cuts: list[int]) -> None:
     assert one.buffered == 0
 
 
+class Quiet(Small):
+    """Answers without events, unless the frame closes it."""
+
+    def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
+        super()._handle(message, buf, pos, stop)
+        if self.state != CLOSED:
+            self._events.clear()
+
+
+def test_an_exchange_without_events_returns_the_reply() -> None:
+    session = Quiet()
+    assert session.exchange(b"\x02hi\x02yo", 1.0) == said(b"hi", b"yo")
+    assert session.now == 1.0
+    assert session.exchange(b"\x02a", 2.0) == b""
+    assert session.to_send() == b""
+
+
+@pytest.mark.parametrize("data", [b"\x02hi", b"\x01q", b"\x00"])
+def test_an_exchange_with_events_leaves_the_reply_queued(data: bytes) -> None:
+    session, plain = Small(), Small()
+    plain.receive(data, 1.0)
+    assert session.exchange(data, 1.0) is None
+    assert (session.events(), session.to_send()) == (plain.events(), plain.to_send())
+
+
 def test_bytes_that_are_held_are_looked_at_once() -> None:
     """A frame of n bytes, byte by byte, is decoded when it is there, not n times."""
     one = Small()

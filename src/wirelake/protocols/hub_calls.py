@@ -79,15 +79,13 @@ class TopicArguments(_Arguments, frozen=True, kw_only=True):
 
     topic: str | None = None
     topics: tuple[str, ...] = ()
+    """All topics, `topic` included."""
 
     def __post_init__(self) -> None:
-        if not self.names:
+        if self.topic is not None:
+            msgspec.structs.force_setattr(self, "topics", (self.topic, *self.topics))
+        if not self.topics:
             raise ValueError("expected topic or topics")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All topics."""
-        return self.topics if self.topic is None else (self.topic, *self.topics)
 
 
 class SubscribeArguments(TopicArguments, frozen=True, kw_only=True):
@@ -125,15 +123,13 @@ class AckArguments(_Arguments, frozen=True, kw_only=True):
 
     id: str | None = None
     ids: tuple[str, ...] = ()
+    """All ids, `id` included."""
 
     def __post_init__(self) -> None:
-        if not self.every:
+        if self.id is not None:
+            msgspec.structs.force_setattr(self, "ids", (self.id, *self.ids))
+        if not self.ids:
             raise ValueError("expected id or ids")
-
-    @property
-    def every(self) -> tuple[str, ...]:
-        """All ids."""
-        return self.ids if self.id is None else (self.id, *self.ids)
 
 
 # Results are TypedDicts: a plain dict is what the fast paths of the listeners encode directly.

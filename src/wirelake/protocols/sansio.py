@@ -3,6 +3,7 @@
 A shell (a server, a client, a test) owns the socket and the clock and does only this:
 
     session.receive(data, now)        bytes came in
+    session.exchange(data, now)       the same, and what to write if there is no event
     session.receive_eof()             the peer closed its side
     session.on_timer(now)             the time that next_timer() named has come
     session.send(message)             the application says something
@@ -31,6 +32,7 @@ import msgspec
 from wirelake.wire.errors import CODES, DecodeError, NeedMore
 
 __all__ = [
+    "CLOSED",
     "Closed",
     "Event",
     "Failed",
@@ -182,6 +184,22 @@ class Session(ABC):
             buf = bytes(self._held)
             self._held.clear()
             self._parse(buf)
+
+    def exchange(self, data: bytes, now: float) -> bytes | None:
+        """Take bytes from the peer and return what to write; None when there are events.
+
+        One call for a shell whose requests are mostly answered while they are read. With events
+        the bytes stay queued for `to_send`: the application may have to write something before.
+        """
+        self.receive(data, now)
+        if self._events or self.state == CLOSED:
+            return None
+        out = self._out
+        if not out:
+            return b""
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data
 
     def receive_eof(self) -> None:
         """The peer will send no more."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.playbooks.esnp.peer import ASYNC, EVENT, REQUEST, data, m, mid, raw
 
 from wirelake.protocols.esnp import codec_seed
-from wirelake.protocols.esnp.basic import var_of
+from wirelake.protocols.esnp.basic import values_of, var_of
 from wirelake.protocols.esnp.fast_path import Deferred, HeadTemplate
 from wirelake.protocols.esnp.layout import (
     Address,
@@ -52,9 +52,10 @@ class Echo:
             self.session.fast_handler = self._answer
 
     def _answer(
-        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
+        self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any], number: bytes
     ) -> bytes | str | None:
         assert len(number) == 8
+        assert values == values_of(rows)
         if head.op == "later":
             return None
         self.fast_handler += 1
@@ -166,7 +167,7 @@ def test_a_head_that_begins_another() -> None:
 
 def test_an_unanswered_request_keeps_the_order() -> None:
     one = EsnpSession(Role.SERVER)
-    one.fast_handler = lambda _head, rows, _number: one.body_of(rows)
+    one.fast_handler = lambda _head, rows, _values, _number: one.body_of(rows)
     one.receive(request(1), 0.0)
     one.answer(one.events()[0].call)  # type: ignore[attr-defined]
     held = Address(kind=AddressKind.OP, value="held")
@@ -260,7 +261,7 @@ class Putting:
         self.session.to_send()
 
     def _put_off(
-        self, head: HeadTemplate, _rows: tuple[Row, ...], number: bytes
+        self, head: HeadTemplate, _rows: tuple[Row, ...], _values: dict[str, Any], number: bytes
     ) -> Deferred | bytes:
         if not head.concurrent:
             return self.session.body_of(())

@@ -86,7 +86,7 @@ _ID: Final = DataTemplate("id", VarType.LEN_STRING)
 _TOPIC: Final = DataTemplate("topic", VarType.LEN_STRING)
 _TEXT: Final = DataTemplate("content", VarType.LEN_STRING)
 _BYTES: Final = DataTemplate("content", VarType.LEN_BYTES)
-_KEPT_MIDDLES: Final = 1_024
+_KEPT_PREFIXES: Final = 1_024
 
 
 class EsnpForm:
@@ -96,24 +96,27 @@ class EsnpForm:
 
     def __init__(self) -> None:
         self._ts: tuple[int, bytes] = (0, _tail(0, 0))
-        self._middles: dict[tuple[str | None, int, bool], bytes] = {}
+        self._prefixes: dict[tuple[int, str | None, int, bool], tuple[bytes, bytes]] = {}
 
     def encode(self, notification: Notification) -> bytes:
         """The event."""
         content, id_text = notification.content, notification.id.encode()
-        like = notification.topic, len(content), _is_text(content)
-        middle = self._middles.get(like) or self._middle(*like)
+        like = len(id_text), notification.topic, len(content), _is_text(content)
+        before_id, before_content = self._prefixes.get(like) or self._learn_prefixes(*like)
         rest = self._rest(notification)
-        return b"".join((_HEAD, _ID.prefix(len(id_text)), id_text, middle, content, rest))
+        return b"".join((before_id, id_text, before_content, content, rest))
 
-    def _middle(self, topic: str | None, size: int, is_text: bool) -> bytes:
-        """What is between the id and the content: the same for all of a topic and a size."""
+    def _learn_prefixes(
+        self, id_size: int, topic: str | None, size: int, is_text: bool
+    ) -> tuple[bytes, bytes]:
+        """The bytes before the id and before the content: the same for a topic and these sizes."""
         name = b"" if topic is None else _TOPIC.row(topic.encode())
-        middle = name + (_TEXT if is_text else _BYTES).prefix(size)
-        if len(self._middles) >= _KEPT_MIDDLES:
-            self._middles.clear()
-        self._middles[topic, size, is_text] = middle
-        return middle
+        content = (_TEXT if is_text else _BYTES).prefix(size)
+        if len(self._prefixes) >= _KEPT_PREFIXES:
+            self._prefixes.clear()
+        found = _HEAD + _ID.prefix(id_size), name + content
+        self._prefixes[id_size, topic, size, is_text] = found
+        return found
 
     def _rest(self, notification: Notification) -> bytes:
         if notification.type:
@@ -284,7 +287,7 @@ class EsnpConnection(Connection):
     # -- requests ----------------------------------------------------------------------------
 
     def _answer_fast_path(
-        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
+        self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any], number: bytes
     ) -> bytes | str | Deferred | None:
         """Answer a plain request while it is parsed.
 
@@ -294,13 +297,13 @@ class EsnpConnection(Connection):
         service = head.target
         if service is None:
             service = head.target = self._fast_path_target(head)
+            head.needs_values = service is True or (service is not False and service.takes_values)
         if service is False:
             return None
         if service is True:
-            return self._ask_hub(head, rows, number)
+            return self._ask_hub(head, rows, values, number)
         call = EsnpCall("esnp", self, payload_of(rows), rows) if service.wants_call else None
-        outcome = service.now(call, values_of(rows) if service.takes_values else {})
-        return self._body_of(head, outcome)
+        return self._body_of(head, service.now(call, values))
 
     def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
         """A plain service, True for a frequent hub call, False for the ordinary path."""
@@ -310,9 +313,8 @@ class EsnpConnection(Connection):
         return service if service is not None and service.immediate else False
 
     def _ask_hub(
-        self, head: HeadTemplate, rows: tuple[Row, ...], number: bytes
+        self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any], number: bytes
     ) -> bytes | str | Deferred | None:
-        values = values_of(rows)
         if head.op == PUBLISH.name:
             if not head.concurrent and values.get("ttl_s") != 0:
                 # Without FLAG_ASYNC answers keep their order, and a durable publish waits for the

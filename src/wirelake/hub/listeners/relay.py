@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
-from wirelake.protocols.sansio import Event, Session, SessionError, Side
+from wirelake.protocols.sansio import CLOSED, Event, Session, SessionError, Side
 from wirelake.protocols.tny.binding import BINDING, RelaySettings
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import RelayServerOptions
@@ -63,10 +63,15 @@ class _End:
     """What a tunnel has in place of a session: its link's session does the work."""
 
     buffered: ClassVar[int] = 0
-    __slots__ = ("closed",)
+    __slots__ = ("state",)
 
     def __init__(self) -> None:
-        self.closed = False
+        self.state = "open"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the tunnel is closed."""
+        return self.state == CLOSED
 
 
 class Tunnel(TnyPeer):
@@ -121,7 +126,7 @@ class Tunnel(TnyPeer):
         """The tunnel is closed."""
         if self.session.closed:
             return
-        self.session.closed = True
+        self.session.state = CLOSED
         self.link = None
         if not self.close_reason:
             self.close_reason, self.close_side = reason, side

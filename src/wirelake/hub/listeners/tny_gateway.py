@@ -88,6 +88,7 @@ class User(Connection):
     """One client of the gateway."""
 
     protocol: ClassVar[str] = "tny"
+    shares_sessions: ClassVar[bool] = True
 
     __slots__ = (
         "_asked",
@@ -292,6 +293,7 @@ class LinkConnection(Connection):
     """One link to a backend."""
 
     protocol: ClassVar[str] = "relay"
+    shares_sessions: ClassVar[bool] = True
     inward: ClassVar[Direction] = "s2c"
     outward: ClassVar[Direction] = "c2s"
 

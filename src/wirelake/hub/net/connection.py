@@ -44,7 +44,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from wirelake.protocols.hub_calls import HUB_SERVICE
-from wirelake.protocols.sansio import Closed, Event, Failed, Session, SessionError, Side
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Session, SessionError, Side
 
 from ..errors import HubError
 from ..observe.tap import Tap
@@ -77,6 +77,9 @@ class Connection(asyncio.Protocol):
     """Whether the setting `auth` is applied here: with "none" a connection belongs to an anonymous
     client at once, with "token" it is closed when it has not signed on after `Limits.auth_s`.
     Protocols whose session does that itself (magline, comet) leave it off."""
+    shares_sessions: ClassVar[bool] = False
+    """Whether bytes received here can make other sessions send something (gateway and links):
+    `react` then runs after every read, not only for events."""
     acks_all: ClassVar[bool] = False
     """Whether the protocol itself acknowledges every notification (comet)."""
     inward: ClassVar[Direction] = "c2s"
@@ -270,17 +273,20 @@ class Connection(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         session = self.session
-        if session.closed:
+        if session.state == CLOSED:
             return
         self.in_bytes += len(data)
         self._out = [] if self._out is None else self._out
         outbox = self.hub.outbox
         outbox.held = True
         try:
-            session.receive(data, self.hub.loop.time())
+            reply = session.exchange(data, self.hub.loop.time())
             if (tap := self.hub.tap).active:
                 self._tap_in(tap, data)
-            self._react()
+            if reply:
+                self.write(reply)
+            if reply is None or self.shares_sessions:
+                self._react()
         finally:
             outbox.held = False
             self.flush()
@@ -307,7 +313,7 @@ class Connection(asyncio.Protocol):
         data = session.to_send()
         if data:
             self.write(data)
-        if session.closed and self._leaving is None and not self.transport.is_closing():
+        if session.state == CLOSED and self._leaving is None and not self.transport.is_closing():
             self._leave()
 
     def _leave(self) -> None:
@@ -442,7 +448,7 @@ class Connection(asyncio.Protocol):
     @property
     def open(self) -> bool:
         """Whether something can still be sent."""
-        return self.session is not None and not self.session.closed
+        return self.session is not None and self.session.state != CLOSED
 
     def end(self, reason: str) -> None:
         """Close the connection with the protocol's closing message."""

@@ -118,14 +118,12 @@ class HubCalls:
     # -- topics ------------------------------------------------------------------------------
 
     def _subscribe(self, connection: Caller, given: SubscribeArguments, answer: Answerer) -> None:
-        names = given.names
-        done = self._changed("subscribe", names, answer)
-        self._topics.subscribe(connection, names, given.ack, done)
+        done = self._changed("subscribe", given.topics, answer)
+        self._topics.subscribe(connection, given.topics, given.ack, done)
 
     def _unsubscribe(self, connection: Caller, given: TopicArguments, answer: Answerer) -> None:
-        names = given.names
-        done = self._changed("unsubscribe", names, answer)
-        self._topics.unsubscribe(connection, names, done)
+        done = self._changed("unsubscribe", given.topics, answer)
+        self._topics.unsubscribe(connection, given.topics, done)
 
     def _changed(
         self, call: str, names: Sequence[str], answer: Answerer
@@ -178,6 +176,6 @@ class HubCalls:
 
     def _ack(self, connection: Caller, given: AckArguments, answer: Answerer) -> None:
         begun_ns = perf_counter_ns()
-        acked = self._topics.ack(connection, given.every)
+        acked = self._topics.ack(connection, given.ids)
         self._latency["ack"].record(begun_ns)
         answer(AckResult(acked=acked))

@@ -25,6 +25,7 @@ import msgspec
 from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, Side
+from .basic import values_of
 from .codec_seed import encode_message
 from .layout import (
     Address,
@@ -232,6 +233,8 @@ class HeadTemplate(msgspec.Struct, gc=False, eq=False):
     """Offset of the body."""
     target: Any = None
     """For the application: the service at this address."""
+    needs_values: bool = True
+    """For the application: whether the handler reads the values of the DATA rows."""
     fast_body: FastBody | None = None
     """For the application: the template of a repeated body, and its handler."""
     learned: int = 0
@@ -282,9 +285,10 @@ class Deferred(Enum):
 
 
 FastHandler: TypeAlias = Callable[
-    [HeadTemplate, tuple[Row, ...], bytes], bytes | str | Deferred | None
+    [HeadTemplate, tuple[Row, ...], dict[str, Any], bytes], bytes | str | Deferred | None
 ]
-"""Answers a request, given its head, the rows of its body, and its id as bytes.
+"""Answers a request, given its head, the rows of its body, their values by name (empty unless
+`HeadTemplate.needs_values`), and its id as bytes.
 
 Returns the body of the reply (`FastPathRequests.body_of`), the text of an error, or `Deferred` if
 the head is concurrent. None means that the handler did nothing: the request becomes an event.
@@ -361,7 +365,9 @@ class FastPathRequests(Requests):
         for row in rows:
             if type(row) not in FAST_PATH_BODY:
                 return 0
-        return stop if self._answered(head, number, self.fast_handler(head, rows, number)) else 0
+        values = values_of(rows) if head.needs_values else {}
+        body = self.fast_handler(head, rows, values, number)
+        return stop if self._answered(head, number, body) else 0
 
     def _answer_known_body(
         self, head: HeadTemplate, fast_body: FastBody, buf: bytes, pos: int, number: bytes
@@ -385,7 +391,9 @@ class FastPathRequests(Requests):
             self._deferred += 1
             self._ids.add(int.from_bytes(number, "big"))
         else:
-            self._write(self._fast_path_reply(head, number, body))
+            data = self._fast_path_reply(head, number, body)
+            self._out.append(data)
+            self.sent_bytes += len(data)
         return True
 
     def _refused(self, number: bytes) -> bool:
