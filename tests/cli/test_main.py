@@ -37,6 +37,21 @@ def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
         assert "Example" in found.out
 
 
+def test_help_of_commands_loads_no_slow_package() -> None:
+    program = (
+        "import sys; from wirelake.cli.lake.command import SUBCOMMANDS;"
+        "from wirelake.cli.main import COMMANDS, main;"
+        "every = [[name] for name in COMMANDS] + [['lake', name] for name in SUBCOMMANDS];"
+        "assert not any(main([*each, '--help']) for each in every);"
+        "slow = {'numba', 'numpy', 'pyarrow', 'duckdb', 'pyspark', 'rich'};"
+        "sys.stderr.write(' '.join(sorted(slow & set(sys.modules))))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stderr == ""
+
+
 @pytest.mark.parametrize("subcommand", ["show", "reference", "ksy"])
 def test_every_subcommand_has_help_with_an_example(run: Run, subcommand: str) -> None:
     found = run("protocols", subcommand, "--help")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from wirelake.cli.output.tree import print_table
+from wirelake.cli.output.text import print_table
 
 from .test_read_terminal import ESCAPES
 

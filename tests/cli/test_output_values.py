@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.cli.output.tree import bytes_value, json_text, rows_of, values_of
-from wirelake.cli.output.writers import write_csv, write_json
+from wirelake.cli.output.rows import bytes_value, rows_of, values_of, write_csv, write_json
+from wirelake.cli.output.text import json_text
 
 PLAIN: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(1 << 63), (1 << 63) - 1),

@@ -20,7 +20,7 @@ import click
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
 from ..options.common import CONTEXT, Reading, captures, reading_options
-from ..output.text import counted, printable, time_text
+from ..output.text import counted, json_text, printable, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,8 +69,6 @@ def command(
         raise click.UsageError(
             f"invalid connection {connection!r}; expected a number from column `connection`"
         )
-    from ..output.tree import json_text
-
     number = int(connection)
     view = ConversationView(number, fields=fields, as_hex=as_hex)
     empty = True
@@ -163,7 +161,7 @@ def _window_events(
 
     from wirelake.records.rows import Closed, Opened
 
-    from ..output.tree import rows_of
+    from ..output.rows import rows_of
 
     kinds: dict[type, str] = {Opened: "opened", Closed: "closed"}
     order.waiting = {}
@@ -253,8 +251,6 @@ class ConversationView:
                 self._closed = True
                 yield self._line(ts_ns, "─", _close_text(event))
             case _:
-                from ..output.tree import json_text
-
                 data = json_text(event["data"])
                 yield self._line(ts_ns, "·", f"fact {printable(event['kind'])} {data}")
 
@@ -286,8 +282,6 @@ class ConversationView:
         yield f"starting {time_text(event['ts_ns'])} UTC"
 
     def _message(self, row: dict[str, Any]) -> Iterator[str]:
-        from ..output.tree import json_text
-
         way = row["direction"]
         if row["connection"] == self._connection:  # else a message of the link about its tunnel
             self._messages[way] += 1

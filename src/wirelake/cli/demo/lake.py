@@ -138,7 +138,7 @@ class FollowingLake:
 
     def _warm_up(self, spark: SparkSession) -> None:
         """Read a tiny capture, which starts the workers before the first recording."""
-        from wirelake.lake.spark.session import sample_protocol, small_captures
+        from wirelake.lake.spark.warm import sample_protocol, small_captures
 
         folder = self._scratch / "warm-up"
         folder.mkdir()

@@ -118,7 +118,7 @@ def print_findings(found: Findings) -> None:
     """Print the report and the result of the comparison."""
     from wirelake.tables.report.sheets import sheets, tiles
 
-    from ..output.tree import print_table
+    from ..output.text import print_table
 
     figures = [text if what == "bytes" else f"{text} {what}" for what, text in tiles(found.report)]
     click.echo(", ".join(figures))

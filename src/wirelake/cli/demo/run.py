@@ -184,7 +184,7 @@ class Demo:
 
     def _start_lake(self) -> FollowingLake:
         with self._interrupts.held():
-            kernels = Child("kernels", "wirelake.lake.spark.session", (), self._scratch)
+            kernels = Child("kernels", "wirelake.lake.spark.warm", (), self._scratch)
             self._stack.callback(kernels.end)
         # Py4J logs at length when its Java has ended.
         logging.getLogger().addHandler(logging.NullHandler())

@@ -21,15 +21,11 @@ import pyarrow.compute as pc
 from wirelake.records.schema import COMMON, TABLES
 
 from ..errors import BAD_USAGE, CommandError
-from ..options.common import CONTEXT
-from ..output import writers
-from ..output.text import counted, duration_text, printable, time_text
-from ..output.tree import json_text, values_of
-from ..output.writers import FORMATS, output_format
+from ..output import rows as output
+from ..output.text import counted, duration_text, json_text, printable, time_text
 
 __all__ = [
     "ResultWriter",
-    "command",
     "query_duckdb",
     "query_spark",
     "text_batch",
@@ -147,7 +143,7 @@ def _table(writer: ResultWriter, schema: pa.Schema, batches: Iterator[pa.RecordB
     table = pa.Table.from_batches(held, schema)
     width = None if writer.output is not None else terminal_width()
     text, hidden = text_table(table, width)
-    with writers.output(writer.output) as stream:
+    with output.output(writer.output) as stream:
         stream.write(text.encode())
     rows = counted(count, "row")
     if count > table.num_rows:
@@ -163,7 +159,7 @@ def _text(
     batches: Iterator[pa.RecordBatch],
     write: Callable[..., int],
 ) -> None:
-    with writers.output(writer.output) as stream:
+    with output.output(writer.output) as stream:
         plain = (text_batch(each) for each in batches)
         count = write([plain], stream, schema.names, None, writer.max_rows)
     writer.report(count)
@@ -176,7 +172,7 @@ def _columnar(
     write: Callable[..., int],
 ) -> None:
     try:
-        with writers.output(writer.output) as stream:
+        with output.output(writer.output) as stream:
             count = write([batches], stream, schema, writer.max_rows)
     except pa.ArrowNotImplementedError as error:
         raise CommandError(
@@ -187,10 +183,10 @@ def _columnar(
 
 _FORMATS: Final[dict[str, Callable[[ResultWriter, pa.Schema, Iterator[pa.RecordBatch]], None]]] = {
     "table": _table,
-    "json": partial(_text, write=writers.write_json),
-    "csv": partial(_text, write=writers.write_csv),
-    "parquet": partial(_columnar, write=writers.write_parquet),
-    "arrow": partial(_columnar, write=writers.write_arrow),
+    "json": partial(_text, write=output.write_json),
+    "csv": partial(_text, write=output.write_csv),
+    "parquet": partial(_columnar, write=output.write_parquet),
+    "arrow": partial(_columnar, write=output.write_arrow),
 }
 
 
@@ -310,7 +306,7 @@ def _rich_text(text: str) -> Any:
 def _cells(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = _plain(column.combine_chunks())
-        yield name, [_cell(name, value) for value in values_of(array)]
+        yield name, [_cell(name, value) for value in output.values_of(array)]
 
 
 def _cell(name: str, value: Any) -> str:
@@ -348,74 +344,3 @@ def _width(cells: list[str], name: str) -> int:
     from rich.cells import cell_len
 
     return max(map(cell_len, [printable(name), *cells]))
-
-
-# `wirelake lake sql`: queries the tables of a lake.
-
-
-_HELP = """Query a lake with SQL.
-
-QUERY sees committed rows only; - reads it from standard input. It runs in DuckDB in this process,
-or in Spark with --spark. On a terminal, prints the first rows as a table; to a pipe, one JSON
-object per line. Values that were masked when the captures were read stay masked.
-
-\b
-Examples:
-  wirelake lake sql lake/ "FROM lake_tables"
-  wirelake lake sql lake/ "SELECT target, count(*) AS calls, ms(max(latency_ns)) AS worst_ms
-                            FROM calls GROUP BY target ORDER BY worst_ms DESC"
-  wirelake lake sql lake/ "SELECT ns(ts_ns), client FROM messages WHERE name = 'auth'" --limit 0
-  wirelake lake sql lake/ "FROM deliveries WHERE outcome = 'unacked'" --out unacked.parquet
-  wirelake lake sql lake/ - --format csv < query.sql
-
-\b
-Additional tables and functions:
-  lake_tables, lake_files, lake_inputs   contents of the log (not with --spark)
-  ns(t)            nanoseconds since 1970 as a timestamp
-  ms(n)            nanoseconds as milliseconds
-  masked(text)     a secret as *** and its length
-  var_text(v)      an ESNP Var value as text
-"""
-
-
-@click.command(name="sql", help=_HELP, short_help="Query with SQL.", context_settings=CONTEXT)
-@click.argument("lake", metavar="LAKE")
-@click.argument("query", metavar="QUERY")
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice(FORMATS),
-    help="Output format.  [default: from the extension; table or json without --out]",
-)
-@click.option(
-    "-o", "--out", "output", metavar="FILE", help="Output file.  [default: standard output]"
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
-)
-@click.option("--commit", type=click.IntRange(min=0), help="Commit to query.  [default: the last]")
-@click.option("--spark", "with_spark", is_flag=True, help="Use Spark instead of DuckDB.")
-@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
-def command(
-    lake: str,
-    query: str,
-    chosen: str | None,
-    output: str | None,
-    limit: int | None,
-    commit: int | None,
-    with_spark: bool,
-    as_json: bool,
-) -> int:
-    """Run a query."""
-    if as_json and chosen not in (None, "json"):
-        raise click.UsageError(f"--json conflicts with --format {chosen}")
-    target = None if output == "-" else output
-    form = output_format("json" if as_json else chosen, target, "--format", "--out")
-    text = sys.stdin.read() if query == "-" else query
-    if not text.strip():
-        raise click.UsageError("empty query")
-
-    run = query_spark if with_spark else query_duckdb
-    return run(lake, text, commit, ResultWriter(form, target, limit))

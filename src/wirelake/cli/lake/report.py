@@ -96,7 +96,7 @@ def _report(lake: str, since: TimePoint | None, until: TimePoint | None, top: in
 def _write_page(report: Report, path: str) -> None:
     from wirelake.tables.report.page import PlotlyMissingError, report_page
 
-    from ..output.writers import output
+    from ..output.rows import output
 
     try:
         text = report_page(report)
@@ -111,7 +111,7 @@ def _write_page(report: Report, path: str) -> None:
 def _print(report: Report) -> None:
     from wirelake.tables.report.sheets import sheets, tiles, time_text
 
-    from ..output.tree import print_table
+    from ..output.text import print_table
 
     overview = report.overview
     click.secho(f"{report.lake}, commit {report.commit}", bold=True)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..options.common import CONTEXT, duration
-from ..output.text import counted, printable
-from ..output.tree import print_table
+from ..output.text import counted, print_table, printable
 
 if TYPE_CHECKING:
     from wirelake.tables.status import Status

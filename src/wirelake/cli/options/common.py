@@ -1,8 +1,18 @@
-"""Settings, arguments and checks that most commands share."""
+"""Options that several commands share: their types, checks and help.
+
+- Protocols, dialects and directions; NAME=VALUE pairs; input from a file or standard input.
+- Option types: sizes (256MB), durations (30d), times, fractions (1/16).
+- `reading_options`, `Reading` and `captures`, for commands that read captures.
+- `output_format`, for commands that write rows.
+
+Everything here is needed for `--help`, so packages that take long to import are imported in
+functions.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTEXT",
+    "FORMATS",
     "Reading",
     "TimePoint",
     "captures",
@@ -32,6 +43,7 @@ __all__ = [
     "fraction",
     "hex_bytes",
     "name_value_pairs",
+    "output_format",
     "protocol_dialects",
     "protocol_options",
     "read_input",
@@ -107,8 +119,7 @@ def read_input(file: str | None) -> bytes:
     return data
 
 
-# Option types: sizes (256MB), durations (30d), times and fractions (1/16).
-
+# -- option types ------------------------------------------------------------------------------
 
 _SIZES: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _TIMES: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -181,8 +192,7 @@ def _seconds(text: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
-# Options of commands that read captures: the files, their protocols and keys.
-
+# -- captures ----------------------------------------------------------------------------------
 
 _CAPTURE: Final = re.compile(r".+\.(pcap|pcapng|cap)(\.(gz|zst))?", re.IGNORECASE)
 _UNFINISHED: Final = ".open"
@@ -315,3 +325,38 @@ def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
             )
         chosen[int(port)] = find_protocol(name).name
     return chosen
+
+
+# -- output formats ----------------------------------------------------------------------------
+
+FORMATS: Final = ("table", "json", "csv", "parquet", "arrow")
+"""Every output format."""
+_BINARY: Final = ("parquet", "arrow")
+_EXTENSIONS: Final = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".txt": "table",
+}
+"""Formats by the extension of the output file."""
+
+
+def output_format(
+    chosen: str | None, output: str | None, format_option: str, output_option: str
+) -> str:
+    """Return the chosen format, or the default for the output file, terminal or pipe."""
+    if chosen is None and output is not None:
+        extension = os.path.splitext(output)[1].lower()
+        if extension not in _EXTENSIONS:
+            raise click.UsageError(
+                f"{output}: cannot infer the format; expected an extension of"
+                f" {', '.join(_EXTENSIONS)}, or {format_option}"
+            )
+        chosen = _EXTENSIONS[extension]
+    name = chosen or ("table" if sys.stdout.isatty() else "json")
+    if name in _BINARY and output is None and sys.stdout.isatty():
+        raise click.UsageError(f"{name} cannot be written to a terminal: add {output_option} FILE")
+    return name

@@ -1,10 +1,8 @@
 """What commands print and write.
 
-- `text`: numbers, times, JSON lines and notices; escapes text from peers.
+- `text`: values, JSON lines, notices, tables and progress bars; escapes text from peers.
 - `tree`: the fields of a message with their bytes.
-- `table`: a text table that fits the terminal.
-- `formats`, `values`, `writers`: rows as JSON, CSV, Parquet or Arrow.
-- `progress`: progress bars on a terminal.
+- `rows`: rows of Arrow batches as JSON, CSV, Parquet or Arrow.
 
-`values` and `writers` import pyarrow; the others are light enough for `--help`.
+Only `rows` imports pyarrow; the others are light enough for `--help`.
 """

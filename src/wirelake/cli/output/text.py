@@ -1,17 +1,19 @@
-"""Numbers, times, bytes and JSON as text on a terminal.
+"""Text on a terminal: values, JSON lines, notices, tables and progress bars.
 
-Text that came from a peer or a file is escaped, so that it cannot control the terminal.
+Text that came from a peer or a file is escaped, so that it cannot control the terminal. Progress
+goes to standard error, and only if that is a terminal. pyarrow is not imported here, and rich only
+when something is drawn: every command imports this module, also for `--help`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -23,7 +25,9 @@ __all__ = [
     "counted",
     "duration_text",
     "json_line",
+    "json_text",
     "print_notice",
+    "print_table",
     "printable",
     "second_progress",
     "spinner",
@@ -79,6 +83,14 @@ def json_line(data: Any) -> str:
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
+def json_text(value: Any) -> str:
+    """Return a value as JSON on one line, with control characters escaped."""
+    import msgspec
+
+    text = msgspec.json.encode(value).decode()
+    return text if text.isprintable() else json_line(value)
+
+
 def print_notice(text: str) -> None:
     """Print a notice on standard error; it may have several lines."""
     lines = (printable(line) for line in text.split("\n"))
@@ -96,7 +108,77 @@ def write_files(folder: str, files: dict[str, str]) -> None:
         click.echo(str(root / name))
 
 
-# Progress on standard error, only when that is a terminal.
+# -- tables ------------------------------------------------------------------------------------
+
+_PIPE_WIDTH: Final = 200
+"""Width when the output is not a terminal."""
+_GAP: Final = 2
+"""Characters between two columns."""
+_MIN_NAME_WIDTH: Final = 12
+"""Narrowest column of names."""
+
+
+def print_table(
+    headings: Sequence[str],
+    numbers: Sequence[bool],
+    rows: Sequence[Sequence[str]],
+    minor: Collection[str] = (),
+) -> list[str]:
+    """Print a table and return the columns that did not fit.
+
+    Minor columns are dropped first, starting with the last.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
+    widths = [_width(headings, rows, at) for at in range(len(headings))]
+    shown = _fitting(widths, numbers, [each in minor for each in headings], console.width)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for at, width in shown.items():
+        table.add_column(
+            headings[at],
+            justify="right" if numbers[at] else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=width,
+        )
+    for row in rows:
+        table.add_row(*(Text(row[at]) for at in shown))
+    console.print(table)
+    return [heading for at, heading in enumerate(headings) if at not in shown]
+
+
+def _fitting(
+    widths: Sequence[int], numbers: Sequence[bool], minor: Sequence[bool], room: int
+) -> dict[int, int]:
+    """Return the columns that fit, and their widths."""
+    shown = {
+        at: width if numbers[at] else min(width, _MIN_NAME_WIDTH) for at, width in enumerate(widths)
+    }
+    for at in reversed(range(len(widths))):
+        if _left(shown, room) >= 0:
+            break
+        if minor[at]:
+            del shown[at]
+    for at, narrow in shown.items():  # names share the remaining width
+        shown[at] = min(widths[at], narrow + max(0, _left(shown, room)))
+    return shown
+
+
+def _left(shown: Mapping[int, int], room: int) -> int:
+    return room - sum(shown.values()) - _GAP * (len(shown) - 1)
+
+
+def _width(headings: Sequence[str], rows: Sequence[Sequence[str]], at: int) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, [headings[at], *(row[at] for row in rows)]))
+
+
+# -- progress ----------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -24,10 +24,9 @@ from wirelake.columnar.read.reader import ReadOptions, table_schema
 from wirelake.records.filter import FilterError
 
 from ..errors import BAD_USAGE, CommandError
-from ..options.common import Reading, captures
-from ..output import writers
+from ..options.common import Reading, captures, output_format
+from ..output import rows as output
 from ..output.text import byte_progress, counted, print_notice
-from ..output.writers import output_format
 from . import table_view
 
 __all__ = ["FaultCounter", "Request", "run"]
@@ -151,7 +150,7 @@ class _Job:
         return self.request.limit or None
 
     @contextmanager
-    def windows(self, options: ReadOptions) -> Iterator[writers.Windows]:
+    def windows(self, options: ReadOptions) -> Iterator[output.Windows]:
         """Read the captures, with a progress bar."""
         with byte_progress("read", enabled=self.show_progress) as progress:
             windows = read_windows(
@@ -174,11 +173,11 @@ class _Job:
 def _text(job: _Job, write: Callable[..., int]) -> bool:
     """Write rows one by one."""
     names = table_schema(job.options).names
-    sort_column = writers.SORT_COLUMNS.get(job.options.table)
+    sort_column = output.SORT_COLUMNS.get(job.options.table)
     options = job.options
     if sort_column is not None and sort_column not in names:
         options = replace(options, columns=(*names, sort_column))
-    with writers.output(job.request.output) as stream, job.windows(options) as windows:
+    with output.output(job.request.output) as stream, job.windows(options) as windows:
         count = write(windows, stream, names, sort_column, job.limit)
     return job.report(count)
 
@@ -186,7 +185,7 @@ def _text(job: _Job, write: Callable[..., int]) -> bool:
 def _columnar(job: _Job, write: Callable[..., int]) -> bool:
     """Write whole batches."""
     schema = table_schema(job.options)
-    with writers.output(job.request.output) as stream, job.windows(job.options) as windows:
+    with output.output(job.request.output) as stream, job.windows(job.options) as windows:
         count = write(windows, stream, schema, job.limit)
     return job.report(count)
 
@@ -204,7 +203,7 @@ def _table(job: _Job) -> bool:
             for batch in window:
                 first.add(batch)
     rows = first.table()
-    with writers.output(job.request.output) as stream:
+    with output.output(job.request.output) as stream:
         written = table_view.write_table(stream, rows, names, _width(job.request))
     count = counted(first.count, "row")
     if first.count > rows.num_rows:
@@ -224,10 +223,10 @@ def _width(request: Request) -> int | None:
 
 _FORMATS: Final[dict[str, Callable[[_Job], bool]]] = {
     "table": _table,
-    "json": partial(_text, write=writers.write_json),
-    "csv": partial(_text, write=writers.write_csv),
-    "parquet": partial(_columnar, write=writers.write_parquet),
-    "arrow": partial(_columnar, write=writers.write_arrow),
+    "json": partial(_text, write=output.write_json),
+    "csv": partial(_text, write=output.write_csv),
+    "parquet": partial(_columnar, write=output.write_parquet),
+    "arrow": partial(_columnar, write=output.write_arrow),
 }
 
 

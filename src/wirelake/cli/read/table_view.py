@@ -12,8 +12,8 @@ import click
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
-from ..output.text import duration_text, printable, time_text
-from ..output.tree import json_text, values_of
+from ..output.rows import values_of
+from ..output.text import duration_text, json_text, printable, time_text
 
 __all__ = ["COLUMNS", "DEFAULT_ROWS", "TIMES", "FirstRows", "WrittenTable", "write_table"]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..spark.session import OLDEST, JavaError, find_java, sample_protocol, session, small_captures
+from ..spark.session import OLDEST, JavaError, find_java, session
 from .places import (
     Check,
     Failure,
@@ -186,6 +186,9 @@ def _hub_ports() -> dict[int, str]:
 
 def trial() -> dict[str, Any]:
     """Start Spark, read two captures in a worker, and stop it."""
+    # Imported here: it needs numba, which the checks must be able to find missing.
+    from ..spark.warm import sample_protocol, small_captures
+
     with tempfile.TemporaryDirectory(prefix="wirelake-trial-") as folder:
         small_captures(Path(folder))
         spark = session("wirelake trial", cores=1)

@@ -227,8 +227,8 @@ def worker_python(limit_s: float) -> str:
 def warming(limit_s: float) -> str:
     """Compile all kernels, or load them from the cache."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "wirelake.lake.spark.session"]
-    advice = "run `python -m wirelake.lake.spark.session` to see why; check the free memory"
+    command = [sys.executable, "-m", "wirelake.lake.spark.warm"]
+    advice = "run `python -m wirelake.lake.spark.warm` to see why; check the free memory"
     _output(command, limit_s, "kernels do not compile", advice)
     return f"ready in {time.monotonic() - began:.0f} s"
 

@@ -31,7 +31,7 @@ def preload(worker: str) -> None:
         importlib.import_module(
             "pandas"
         )  # else pyarrow imports it with the first conversion: 0.3 s
-        importlib.import_module("wirelake.lake.spark.session").warm()
+        importlib.import_module("wirelake.lake.spark.warm").warm()
     gc.collect()
     gc.freeze()  # loaded objects are permanent: keep them out of collections
 

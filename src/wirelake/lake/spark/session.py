@@ -13,7 +13,6 @@ pyspark is imported when a session is started, not before.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import os
@@ -27,13 +26,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from wirelake.capture.format.writer import PcapWriter
-from wirelake.capture.record.recorder import Recorder
-from wirelake.capture.tcp.headers import ethernet, ipv4, tcp
-from wirelake.columnar.decode.kernel import load
-from wirelake.columnar.read.reader import ReadOptions, read_batches
-from wirelake.columnar.read.warm import warm_folds
-from wirelake.protocols import registry
 from wirelake.wire.generate.dynamic import cache_folder
 
 if TYPE_CHECKING:
@@ -47,11 +39,8 @@ __all__ = [
     "find_java",
     "java_home",
     "reason",
-    "sample_protocol",
     "session",
     "settings",
-    "small_captures",
-    "warm",
 ]
 
 
@@ -305,46 +294,3 @@ def reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     messages = [found["message"] for line in lines if (found := _RAISED.fullmatch(line))]
     return messages[-1] if messages else "".join(lines[:1])
-
-
-# Load everything that reading captures needs, so that no task has to.
-
-
-def warm() -> None:
-    """Call the kernels of every protocol and of the fold; read a small capture of each format."""
-    for protocol in registry.load_all()[0]:
-        # A protocol that does not compile fails where it is read, with its name.
-        with contextlib.suppress(Exception):
-            load(protocol).warm()
-    warm_folds()
-    with tempfile.TemporaryDirectory(prefix="wirelake-warm-") as folder:
-        for path in small_captures(Path(folder)):
-            for _ in read_batches([path], ReadOptions(force_protocol=sample_protocol())):
-                pass
-
-
-def sample_protocol() -> str:
-    """Return the protocol of `small_captures`: the first whose frame needs no arguments."""
-    for protocol in registry.load_all()[0]:
-        if len(protocol.frame.__struct_defaults__) == len(protocol.frame.__struct_fields__):
-            return protocol.name
-    raise LookupError("no protocol has a frame without required fields")
-
-
-def small_captures(folder: Path) -> list[Path]:
-    """Write a capture of each format into a folder, with one message in each."""
-    protocol = registry.find(sample_protocol())
-    frame = protocol.encode(protocol.frame())
-    recorder = Recorder(folder, source="warm")
-    recorder.open(1, ("10.0.0.1", 50_000), ("10.0.0.2", 80), protocol.name, 0)
-    recorder.record(1, "c2s", frame, 0)
-    recorder.close(1, 0, "eof")
-    recorder.stop()
-    with (folder / "warm.pcap").open("wb") as out:
-        segment = tcp(50_000, 80, payload=frame)
-        PcapWriter(out).packet(0, ethernet(ipv4(bytes(4), bytes(4), segment)))
-    return sorted(folder.glob("*.pcap*"))
-
-
-if __name__ == "__main__":
-    warm()

@@ -1,4 +1,4 @@
-"""Writers of rows: JSON lines, CSV, Parquet and Arrow, to a file or standard output.
+"""Rows of Arrow batches as plain values, and their writers: JSON lines, CSV, Parquet and Arrow.
 
 JSON and CSV sort the rows of each window of a capture by time or file offset; Parquet and Arrow
 keep them as they were decoded, protocol by protocol, because sorting would need all columns in one
@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import heapq
 import io
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,19 +19,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import BAD_USAGE, CommandError
-from .tree import json_text, rows_of
+from .text import json_text
 
 __all__ = [
-    "FORMATS",
     "SORT_COLUMNS",
     "Windows",
+    "bytes_value",
     "output",
-    "output_format",
+    "rows_of",
+    "values_of",
     "write_arrow",
     "write_csv",
     "write_json",
@@ -46,7 +47,7 @@ SORT_COLUMNS: Final = {"messages": "ts_ns", "packets": "offset"}
 _LINES_PER_WRITE: Final = 256
 
 
-# -- text ------------------------------------------------------------------------------------
+# -- lines: JSON and CSV -----------------------------------------------------------------------
 
 
 def write_json(
@@ -125,7 +126,7 @@ def _write_lines(lines: Iterator[str], stream: BinaryIO) -> int:
     return count
 
 
-# -- columns ---------------------------------------------------------------------------------
+# -- batches: Parquet and Arrow ----------------------------------------------------------------
 
 
 def write_parquet(windows: Windows, stream: BinaryIO, schema: pa.Schema, limit: int | None) -> int:
@@ -164,7 +165,7 @@ def _limited(windows: Windows, limit: int | None) -> Iterator[pa.RecordBatch]:
                 return
 
 
-# -- files -----------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -191,37 +192,95 @@ def output(path: str | None) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-# Output formats of rows, and the file extensions that stand for them.
+# -- values ------------------------------------------------------------------------------------
+
+_SLICE: Final = 1_024
+"""Rows converted at a time, so that `--limit 10` does not convert a whole batch."""
+_WHITE: Final = str.maketrans("", "", "\t\n\r")
 
 
-FORMATS: Final = ("table", "json", "csv", "parquet", "arrow")
-"""Every output format."""
-_BINARY: Final = ("parquet", "arrow")
-_EXTENSIONS: Final = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".txt": "table",
-}
-"""Formats by the extension of the output file."""
+def rows_of(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch, with the given columns."""
+    for start in range(0, batch.num_rows, _SLICE):
+        part = batch.slice(start, _SLICE)
+        columns = [
+            (name, pa.types.is_struct(part.column(name).type), values_of(part.column(name)))
+            for name in names
+        ]
+        for at in range(part.num_rows):
+            yield {
+                name: values[at]
+                for name, optional, values in columns
+                if not optional or values[at] is not None
+            }
 
 
-def output_format(
-    chosen: str | None, output: str | None, format_option: str, output_option: str
-) -> str:
-    """Return the chosen format, or the default for the output file, terminal or pipe."""
-    if chosen is None and output is not None:
-        extension = os.path.splitext(output)[1].lower()
-        if extension not in _EXTENSIONS:
-            raise click.UsageError(
-                f"{output}: cannot infer the format; expected an extension of"
-                f" {', '.join(_EXTENSIONS)}, or {format_option}"
-            )
-        chosen = _EXTENSIONS[extension]
-    name = chosen or ("table" if sys.stdout.isatty() else "json")
-    if name in _BINARY and output is None and sys.stdout.isatty():
-        raise click.UsageError(f"{name} cannot be written to a terminal: add {output_option} FILE")
-    return name
+def values_of(array: pa.Array) -> list[Any]:
+    """Return the values of an array; None for null."""
+    if not array.null_count:
+        return _present(array)
+    values: list[Any] = [None] * len(array)
+    for place, value in _indexed(array):
+        values[place] = value
+    return values
+
+
+def bytes_value(data: bytes) -> str | dict[str, str]:
+    """Return bytes as text, or as hexadecimal digits."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
+    return text if text.isprintable() or _printable(text) else {"hex": data.hex()}
+
+
+def _printable(text: str) -> bool:
+    return text.translate(_WHITE).isprintable()
+
+
+def _float(value: float) -> float | dict[str, str]:
+    return value if math.isfinite(value) else {"float": str(value)}
+
+
+def _present(array: pa.Array) -> list[Any]:
+    """Return the values of an array without nulls."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _structs(array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _lists(array)
+    values: list[Any] = array.to_pylist()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return [bytes_value(value) for value in values]
+    if pa.types.is_floating(kind):
+        return [_float(value) for value in values]
+    return values
+
+
+def _indexed(array: pa.Array) -> Iterator[tuple[int, Any]]:
+    """Return the values that are not null, each with its index."""
+    if array.null_count == len(array):
+        return iter(())
+    if not array.null_count:
+        return enumerate(_present(array))
+    places = pc.indices_nonzero(pc.is_valid(array))
+    return zip(places.to_pylist(), _present(pc.take(array, places)), strict=True)
+
+
+def _structs(array: pa.StructArray) -> list[Any]:
+    rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
+    for field, column in zip(array.type, array.flatten(), strict=True):
+        name = field.name
+        for place, value in _indexed(column):
+            rows[place][name] = value
+    return rows
+
+
+def _lists(array: pa.ListArray) -> list[Any]:
+    flat = values_of(array.flatten())
+    found: list[Any] = []
+    start = 0
+    for length in pc.list_value_length(array).to_pylist():
+        found.append(flat[start : start + length])
+        start += length
+    return found
