@@ -10,8 +10,8 @@ import pytest
 
 from wirelake.lake.engine.run import Committed, Outcome
 from wirelake.lake.engine.settings import DECODED, Settings
-from wirelake.tables.errors import LakeError
 from wirelake.tables.inputs import Capture
+from wirelake.tables.paths import LakeError
 from wirelake.tables.snapshot import FORMAT, Input, Record
 
 from .conftest import Run

@@ -30,9 +30,9 @@ from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import Engine, tell
 from wirelake.records.rows import Fact, in_order, message_rows
 from wirelake.records.schema import schema
-from wirelake.tables import log as reading
-from wirelake.tables.errors import LakeError
+from wirelake.tables import parquet as reading
 from wirelake.tables.inputs import discover
+from wirelake.tables.paths import LakeError
 from wirelake.tables.query import open_lake
 
 HERE = Path(__file__).parent / "release-0.1.0"

@@ -24,8 +24,8 @@ from tests.lake.lakes import unlike_engines
 from tests.lake.local_engine import run_here, unlike_engines_here
 
 from wirelake.cli.errors import CommandError
-from wirelake.tables.errors import LakeError
 from wirelake.tables.log import Log
+from wirelake.tables.paths import LakeError
 
 __all__ = ["Outcome", "command"]
 

@@ -22,7 +22,7 @@ from wirelake.lake import session
 from wirelake.lake.engine import tasks as planning
 from wirelake.lake.engine.run import Outcome, run
 from wirelake.tables import writer
-from wirelake.tables.errors import LakeError
+from wirelake.tables.paths import LakeError
 
 __all__ = ["Done", "Order", "perform"]
 

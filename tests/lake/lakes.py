@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from wirelake.columnar.read.reader import ReadOptions, read_batches, table_schema
 from wirelake.records.rollups import INPUTS, rollup
 from wirelake.records.schema import schema
-from wirelake.tables import log as reading
+from wirelake.tables import parquet as reading
 from wirelake.tables.query import open_lake
 
 TRUE_TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "coverage")

@@ -23,8 +23,8 @@ from tests.lake.local_engine import run_here, unlike_engines_here
 
 from wirelake.lake.engine.run import Outcome, run
 from wirelake.lake.engine.settings import Settings
-from wirelake.tables.errors import LakeError
 from wirelake.tables.log import Log
+from wirelake.tables.paths import LakeError
 from wirelake.tables.query import open_lake
 from wirelake.tables.writer import Writer
 from wirelake.traffic import simulate

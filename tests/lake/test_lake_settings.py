@@ -8,7 +8,7 @@ import pytest
 
 from wirelake.lake.engine.decoding import DecodeTask, decode
 from wirelake.lake.engine.settings import DECODED, TABLES, Settings, tables_of
-from wirelake.tables.errors import LakeError
+from wirelake.tables.paths import LakeError
 
 
 def test_tables_come_with_what_they_are_made_of() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from wirelake.lake.spark.dataframes import register_functions
 from wirelake.records.schema import schema
-from wirelake.tables.parquet import var_text
+from wirelake.tables.query import var_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from wirelake.records.schema import schema
-from wirelake.tables.log import Input, Record
 from wirelake.tables.parquet import ParquetOut
+from wirelake.tables.snapshot import Input, Record
 from wirelake.tables.writer import Transaction, Writer
 
 SECOND = 1_000_000_000

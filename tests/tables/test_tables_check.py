@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from wirelake.tables.check import Problem, check
-from wirelake.tables.errors import LakeError
 from wirelake.tables.log import Log
+from wirelake.tables.paths import LakeError
 from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call, capture, commit_calls, write_rows

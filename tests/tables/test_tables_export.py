@@ -13,11 +13,10 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from wirelake.records.schema import schema
-from wirelake.tables.compact import compact
-from wirelake.tables.errors import LakeError
 from wirelake.tables.export.export import ExportedTable, Format, export
-from wirelake.tables.log import conform, table
-from wirelake.tables.paths import PUBLIC_TABLES
+from wirelake.tables.maintenance import compact
+from wirelake.tables.parquet import conform, table
+from wirelake.tables.paths import PUBLIC_TABLES, LakeError
 from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call, commit_calls

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from wirelake.capture import Recorder
-from wirelake.tables.errors import LakeError
 from wirelake.tables.inputs import (
     Admission,
     Capture,
@@ -19,6 +18,7 @@ from wirelake.tables.inputs import (
     discover,
     unchanged,
 )
+from wirelake.tables.paths import LakeError
 from wirelake.tables.snapshot import Snapshot, Source
 
 from .made_lakes import SECOND

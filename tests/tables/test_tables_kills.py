@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.tables.log import Log, table
+from wirelake.tables.log import Log
+from wirelake.tables.parquet import table
 from wirelake.tables.writer import Writer
 
 from .killed_writer import main as write

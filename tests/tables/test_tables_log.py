@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from wirelake.records.schema import VERSION
-from wirelake.tables.errors import LakeError
-from wirelake.tables.log import FORMAT, AddedFile, Log, Record
-from wirelake.tables.snapshot import iso_time, time_ns_of
+from wirelake.tables.log import Log
+from wirelake.tables.paths import LakeError
+from wirelake.tables.snapshot import FORMAT, AddedFile, Record, iso_time, time_ns_of
 
 from .made_lakes import capture
 

@@ -13,11 +13,10 @@ from wirelake.protocols import registry
 from wirelake.protocols.esnp.layout import Var, VarType
 from wirelake.records.schema import schema
 from wirelake.records.structs import messages_schema
-from wirelake.tables.errors import LakeError
-from wirelake.tables.log import Log, batches, conform
-from wirelake.tables.parquet import var_text
-from wirelake.tables.paths import PUBLIC_TABLES
-from wirelake.tables.query import open_lake, table
+from wirelake.tables.log import Log
+from wirelake.tables.parquet import batches, conform, table
+from wirelake.tables.paths import PUBLIC_TABLES, LakeError
+from wirelake.tables.query import open_lake, var_text
 from wirelake.tables.writer import Writer
 from wirelake.wire.views._reader import to_var_rows
 from wirelake.wire.walk import dynamics

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from wirelake.tables.compact import compact_with
-from wirelake.tables.log import Log, table
+from wirelake.tables.log import Log
+from wirelake.tables.maintenance import compact_with
+from wirelake.tables.parquet import table
 from wirelake.tables.query import open_lake
 from wirelake.tables.writer import Writer
 

@@ -11,9 +11,10 @@ import pytest
 
 from wirelake.records.schema import VERSION, schema
 from wirelake.tables.check import check
-from wirelake.tables.compact import compact, compact_with, expire, groups
-from wirelake.tables.errors import LakeError
-from wirelake.tables.log import Log, table
+from wirelake.tables.log import Log
+from wirelake.tables.maintenance import compact, compact_with, expire, groups
+from wirelake.tables.parquet import table
+from wirelake.tables.paths import LakeError
 from wirelake.tables.snapshot import iso_time
 from wirelake.tables.status import status
 from wirelake.tables.writer import Writer

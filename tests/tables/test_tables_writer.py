@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from wirelake.tables import cleanup as sweeping
-from wirelake.tables.errors import LakeError
-from wirelake.tables.log import CHECKPOINT_EVERY, FORMAT, Log, table
-from wirelake.tables.paths import Layout
+from wirelake.tables.log import CHECKPOINT_EVERY, Log
+from wirelake.tables.parquet import table
+from wirelake.tables.paths import LakeError, Layout
+from wirelake.tables.snapshot import FORMAT
 from wirelake.tables.writer import Writer
 
 from .made_lakes import SECOND, Clock, add_rows, call, capture, commit_calls

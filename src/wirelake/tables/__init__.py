@@ -6,12 +6,12 @@
 
 Read it in this order:
 
-- `paths`, `entries`, `snapshot`, `log`: the folder of a lake, the records of its log, and the state
-  at a commit.
-- `lock`, `writer`, `cleanup`: how a commit is made, and what happens after a kill.
+- `paths`, `snapshot`, `log`: the folder of a lake and its errors, the records of the log and the
+  state at a commit, the log itself.
+- `cleanup`, `writer`: how a commit is made, and what happens after a kill.
 - `inputs`: which captures are read next.
-- `parquet`, `reading`, `query`, `values`: files to rows.
-- `status`, `check`: reports about a lake. `compact`, `expire`: its maintenance.
+- `parquet`, `query`: files to rows, as Arrow batches and in DuckDB.
+- `status`, `check`: reports about a lake. `maintenance`: compaction and expiry.
 - `report`: traffic, latency and errors. `export`: Delta Lake and Iceberg.
 
 It may import `capture` (section headers of recordings), `records` (schemas) and what is below, but

@@ -16,10 +16,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import DamagedError, LakeError
-from .log import Log, batches
-from .parquet import stats
-from .paths import Layout
+from .log import Log
+from .parquet import batches, stats
+from .paths import DamagedError, LakeError, Layout
 from .snapshot import AddedFile, Snapshot, read_checkpoint, read_record
 
 __all__ = ["Problem", "check"]
@@ -99,6 +98,8 @@ def _log_problem(code: str, path: Path, detail: str) -> Problem:
 
 def _contents(snapshot: Snapshot) -> tuple[object, ...]:
     """Return the contents of a snapshot, without empty tables."""
+    # A table whose files were all removed is an empty dict when records are applied one by one,
+    # and does not occur in a checkpoint.
     files = {table: list(files.values()) for table, files in snapshot.tables.items() if files}
     inputs = {source: each.inputs for source, each in snapshot.sources.items()}
     return files, inputs, snapshot.settings
@@ -106,6 +107,7 @@ def _contents(snapshot: Snapshot) -> tuple[object, ...]:
 
 def _checkpoint_problems(log: Log) -> Iterator[Problem]:
     """Yield checkpoints that are unreadable or differ from the records."""
+    # One replay serves all checkpoints: they are sorted, and each continues where the last stopped.
     records, checkpoints = log.layout.logged()
     replayed = Snapshot()
     for number in checkpoints:

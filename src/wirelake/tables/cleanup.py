@@ -47,6 +47,8 @@ def forward(
     layout: Layout, record: Record, on_step: Callable[[str], None], *, sync: bool = False
 ) -> None:
     """Move the files of a commit from staging to their final places. It may be repeated."""
+    # A rename for each table instead of one for each file: a dozen of them, however large the
+    # commit, and a reader finds all files of a table in one place or in the other.
     staging = layout.staging / record.staging
     for table in staged_tables(record):
         on_step(f"forward:{table}")
@@ -73,6 +75,7 @@ def finish_staging(layout: Layout) -> None:
     if not layout.staging.is_dir():
         return
     for path in sorted(layout.staging.iterdir()):
+        # A kill may have come after `_delete` renamed a folder and before it looked for the record.
         own = path.with_name(path.name.removeprefix(_DELETING))
         if (record := record_of(layout, own.name)) is not None:
             path.rename(own)
@@ -84,7 +87,7 @@ def finish_staging(layout: Layout) -> None:
 
 def record_of(layout: Layout, staging: str) -> Record | None:
     """Return the record that names a staging folder; None if it was not committed."""
-    number = staging.split("-", 1)[0]
+    number = staging.split("-", 1)[0]  # see `Transaction.id`
     if not number.isdecimal():
         return None
     try:
@@ -129,6 +132,8 @@ def sweep_removed(
     """Delete files that were removed long enough ago; return the bytes freed."""
     freed = 0
     for each in list(snapshot.removed.values()):
+        # Both bounds: by time for readers that take long, by commits for lakes that commit rarely
+        # (`docs/concepts/lake.md`, *How a commit is made*).
         recent = now_ns - time_ns_of(each.time) < keep_s * 1e9
         if recent or snapshot.commit - each.commit < keep_commits:
             continue

@@ -28,7 +28,7 @@ from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Section
 from wirelake.capture.format.reader import elements, knows
 
-from .errors import LakeError
+from .paths import LakeError
 from .snapshot import Input, Snapshot, Source
 
 __all__ = [
@@ -114,6 +114,8 @@ class Watch:
         if not self._folder.is_dir():
             raise LakeError(f"{self._folder}: no such folder of captures")
         captures = [self._capture(*each) for each in _files(self._folder)]
+        # A stream lists the folder at each trigger. Only files that are new or were written to are
+        # opened; those that are gone are forgotten.
         origins = self._origins
         self._origins = {
             key: origins[key] for each in captures if (key := (each.path, each.mtime_ns)) in origins
@@ -297,6 +299,9 @@ class _Queue:
 
     def _is_consumed(self, capture: Capture) -> bool:
         """Return whether it was read or refused before; a file that grew since is refused."""
+        # By source, sequence and file name, not by folder: it may have been moved. A file of
+        # another size is not consumed, but its sequence is, so `admitted` refuses it as late: what
+        # was read of it is in the tables, and the rest cannot be folded after its successors.
         known = self._source.known(capture.sequence, capture.name)
         return known is not None and (known.fault is not None or known.bytes == capture.bytes)
 
@@ -310,13 +315,15 @@ class _Queue:
         return f"sequence {capture.sequence - 1} is missing"
 
     def _is_next(self, sequence: int) -> bool:
+        # Numbers in names may be dates (20240131) or times. They have gaps by nature, so a file
+        # must not wait for the number before it.
         if self._last is None or self._first is None:
             return sequence <= 1 or sequence > _MAX_GAP
         return (
             sequence == self._last + 1
             or sequence - self._last > _MAX_GAP
-            or self._first
-            > _MAX_GAP  # dates: files an hour apart may differ by less than a million
+            # The first one tells: dates of files an hour apart may differ by less than a million.
+            or self._first > _MAX_GAP
         )
 
 
@@ -328,6 +335,7 @@ def _limit(
     full = False
     chosen: list[Capture] = []
     for each in _oldest_first(candidates):
+        # Once full, always full: a smaller file further on may come after one that waits.
         full = full or (max_files is not None and files >= max_files)
         full = full or (max_bytes is not None and files > 0 and bytes_ + each.bytes > max_bytes)
         if full:

@@ -1,28 +1,29 @@
-"""Paths in the folder of a lake (`docs/concepts/lake.md`, section *The log*).
+"""The folder of a lake: paths in it, and the errors of whoever opens it.
 
-layout = Layout("lake")
-layout.record(7)                              # lake/_log/00000000000000000007.json
-layout.resolve("calls/7/a.parquet", record)   # its place, or still in staging
+    layout = Layout("lake")
+    layout.record(7)                              # lake/_log/00000000000000000007.json
+    layout.resolve("calls/7/a.parquet", record)   # its place, or still in staging
+
+`docs/concepts/lake.md`, section *The log*, shows the folder. Errors:
+
+    LakeError           a lake cannot be opened, read or written
+      DamagedError      ... because a file of the log or of the state cannot be used
+      NewerError        ... because a newer version of wirelake wrote it
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
-import socket
 from pathlib import Path
 from typing import Final, Protocol
 
-import msgspec
-
-from .errors import LakeError
-
 __all__ = [
     "PUBLIC_TABLES",
+    "DamagedError",
+    "LakeError",
     "Layout",
-    "Lock",
+    "NewerError",
     "Staged",
     "commit_of",
     "is_public",
@@ -38,6 +39,18 @@ PUBLIC_TABLES: Final = (
 
 _RECORD: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.json")
+
+
+class LakeError(ValueError):
+    """A lake cannot be opened, read or written; the message says why, and what to do."""
+
+
+class DamagedError(LakeError):
+    """A file of the log or of the state cannot be used."""
+
+
+class NewerError(LakeError):
+    """A newer version of wirelake wrote the lake."""
 
 
 class Staged(Protocol):
@@ -98,13 +111,15 @@ class Layout:
 
     def resolve(self, path: str, record: Staged) -> Path:
         """Return where a file is now: at its final path, or still in staging."""
+        # The log is committed before files are moved to their places, so both places are right. In
+        # this order, because a file only ever moves from staging to its place.
         place = self.place(path)
         if place.exists():
             return place
         staged = self.staged(record.staging, path) if record.staging else place
         if staged.exists():
             return staged
-        if place.exists():  # it was moved between the two checks
+        if place.exists():  # moved between the two checks
             return place
         raise LakeError(f"{place}: missing; the log lists this file")
 
@@ -112,57 +127,3 @@ class Layout:
 def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:
     found = (pattern.fullmatch(name) for name in names)
     return sorted(int(match[1]) for match in found if match)
-
-
-# The writer lock of a lake: `flock` on a file that names its holder.
-
-
-_UNSUPPORTED: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL})
-
-
-class _Holder(msgspec.Struct):
-    """The process that holds a lock."""
-
-    pid: int
-    host: str
-    since: str
-
-
-class Lock:
-    """The lock of a lake."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._file: int | None = None
-
-    def take(self, since: str) -> None:
-        """Take the lock. Raises LakeError if another process holds it."""
-        opened = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(opened)
-            raise LakeError(
-                f"{self._path.parent}: {self._holder()}; wait for it or stop it"
-            ) from None
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                os.close(opened)
-                raise
-        self._file = opened
-        os.ftruncate(opened, 0)
-        os.pwrite(opened, msgspec.json.encode(_Holder(os.getpid(), socket.gethostname(), since)), 0)
-
-    def release(self) -> None:
-        """Release the lock."""
-        if self._file is not None:
-            os.ftruncate(self._file, 0)
-            os.close(self._file)
-            self._file = None
-
-    def _holder(self) -> str:
-        try:
-            holder = msgspec.json.decode(self._path.read_bytes(), type=_Holder)
-        except (OSError, msgspec.MsgspecError):
-            return "locked by another process"
-        return f"locked by process {holder.pid} on {holder.host} since {holder.since}"

@@ -18,23 +18,28 @@ Nothing is loaded from the network: DuckDB may neither install nor load extensio
 
 from __future__ import annotations
 
+import functools
+import json
+import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import msgspec
 import pyarrow as pa
 
+from wirelake.protocols import registry
 from wirelake.records.schema import schema
+from wirelake.wire import model as m
 
-from .log import Log, files_at, table
-from .parquet import var_text
+from .log import Log
+from .parquet import files_at
 from .paths import PUBLIC_TABLES
 from .snapshot import Snapshot
 
-__all__ = ["literal", "open_lake", "read_parquet", "table"]
+__all__ = ["literal", "open_lake", "read_parquet", "var_text"]
 
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,
@@ -74,6 +79,8 @@ def open_lake(root: str | os.PathLike[str], commit: int | None = None) -> duckdb
 
 
 def _create_view(db: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
+    # The empty table comes first: `union all by name` takes order and types of columns from it, so
+    # that a view has all columns of this version whatever its files have.
     parts = []
     if name in PUBLIC_TABLES:
         _create_table(db, f"{_EMPTY}.{name}", schema(name).empty_table())
@@ -85,6 +92,7 @@ def _create_view(db: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]
 
 def read_parquet(paths: Iterable[Path]) -> str:
     """Return the SQL that reads files, with columns matched by name."""
+    # Without Hive partitioning: a lake below a folder such as `site=a` would get a column `site`.
     named = ", ".join(literal(str(each).translate(_GLOB)) for each in paths)
     return f"read_parquet([{named}], union_by_name = true, hive_partitioning = false)"
 
@@ -98,6 +106,73 @@ def _create_table(db: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> N
     db.register("wirelake_given", rows)
     db.execute(f"create table {name} as select * from wirelake_given")
     db.unregister("wirelake_given")
+
+
+# -- self-describing values --------------------------------------------------------------------
+
+_UNSIGNED: Final = (1 << 64) - 1
+
+
+def var_text(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a value; an invalid value is shown as far as possible."""
+    inside: list[list[str]] = [[] for _ in nodes]
+    text = "null"
+    # Backwards: children come after their parent, so their text is ready when it is reached.
+    for place in range(len(nodes) - 1, -1, -1):
+        node = nodes[place]
+        text = _node_text(node, inside[place][::-1])
+        parent = node["parent"]
+        if parent is not None and 0 <= parent < place:
+            name = node["name"]
+            inside[parent].append(text if name is None else f"{_quoted(name)}: {text}")
+    return text
+
+
+@functools.cache
+def _kinds() -> Mapping[int, object]:
+    return registry.value_types()
+
+
+def _node_text(node: Mapping[str, Any], inside: list[str]) -> str:
+    match _kinds().get(node["type"]):
+        case m.Pairs():
+            return f"{{{', '.join(inside)}}}"
+        case m.Items():
+            return f"[{', '.join(inside)}]"
+        case m.Bool():
+            return "true" if node["int"] else "false"
+        case m.Float():
+            return _float_text(node["float"])
+        case m.Varint(bits=64, signed=False) if node["int"] is not None:
+            return str(node["int"] & _UNSIGNED)
+        case _:
+            return _scalar_text(node)
+
+
+def _scalar_text(node: Mapping[str, Any]) -> str:
+    if node["text"] is not None:
+        return _quoted(node["text"])
+    if node["bytes"] is not None:
+        return _bytes_text(bytes(node["bytes"]))
+    return "null" if node["int"] is None else str(node["int"])
+
+
+def _float_text(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return json.dumps({"float": str(value)})
+    return json.dumps(value)
+
+
+def _bytes_text(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return json.dumps({"hex": data.hex()})
+    return _quoted(text) if text.isprintable() else json.dumps({"hex": data.hex()})
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 # -- the log -----------------------------------------------------------------------------------

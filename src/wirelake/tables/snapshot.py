@@ -1,4 +1,12 @@
-"""The state of a lake at a commit: files by table, inputs by source, settings."""
+"""The entries of a log, and the state of a lake at a commit that they add up to.
+
+A `Record` says what one commit added, removed and consumed; a `Checkpoint` has the sum of all
+records up to a commit. Both are JSON (`docs/concepts/lake.md`, *The log*). A `Snapshot` applies
+them one after the other: files by table, inputs by source, settings.
+
+Fields with their default are left out of the JSON. A step may add hundreds of files, and most of
+them have no protocol, source or share.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +19,7 @@ import msgspec
 
 from wirelake.records.schema import VERSION
 
-from .errors import DamagedError, NewerError
-from .paths import commit_of, is_public, table_of
+from .paths import DamagedError, NewerError, commit_of, is_public, table_of
 
 __all__ = [
     "FORMAT",
@@ -31,8 +38,7 @@ __all__ = [
 ]
 
 
-# The entries of the log: records with their files and inputs, and checkpoints.
-
+# -- entries of the log ------------------------------------------------------------------------
 
 FORMAT: Final = 1
 """Version of the log format; a higher one is refused."""
@@ -145,6 +151,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _decoded(path: Path, kind: type[_T]) -> _T:
     data = path.read_bytes()
     try:
+        # The versions first: the fields of a newer format would look like damage.
         version = msgspec.json.decode(data, type=_Version)
         _check(version, path)
         return msgspec.json.decode(data, type=kind)
@@ -177,7 +184,9 @@ def time_ns_of(text: str) -> int:
     return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1) * 1_000
 
 
-_LATE = "late_file"
+# -- the state at a commit ---------------------------------------------------------------------
+
+_LATE: Final = "late_file"
 
 
 class Source:
@@ -197,6 +206,8 @@ class Source:
         """Add a consumed capture."""
         self.inputs.append(consumed)
         self._known[consumed.sequence, consumed.name] = consumed
+        # A late file never had its turn. One that had vanished or could not be opened had it: its
+        # successors need not wait for it.
         if consumed.fault == _LATE:
             return
         self._sequences.add(consumed.sequence)
@@ -267,6 +278,8 @@ class Snapshot:
             self.settings = record.settings
         self._consume(record.inputs)
         for path in record.remove:
+            # A removed file stays on disk for readers of earlier snapshots. `removed` remembers it
+            # until `sweep_removed` may delete it; a checkpoint carries that list on.
             if self.tables.get(table_of(path), {}).pop(path, None) is not None:
                 self.removed[path] = Removed(path, record.commit, record.time)
         self._add(record.add)

@@ -19,7 +19,8 @@ from .snapshot import Record, Snapshot, time_ns_of
 __all__ = ["SourceStatus", "Status", "TableStatus", "WaitingFile", "status"]
 
 _LAST_COMMITS = 10
-"""Commits that the speed is computed from."""
+"""Commits that the speed is computed from: recent enough for "now", enough to smooth small steps,
+which take 5 s whatever their size."""
 
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):

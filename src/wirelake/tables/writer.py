@@ -28,14 +28,19 @@ commit is made*):
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import secrets
 import shutil
+import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from wirelake.capture.format.writer import sync_folder
 from wirelake.records.schema import VERSION
@@ -49,16 +54,15 @@ from .cleanup import (
     record_of,
     sweep_removed,
 )
-from .errors import LakeError
 from .log import CHECKPOINT_EVERY, Log
 from .parquet import stats
-from .paths import Layout, Lock, table_of
+from .paths import LakeError, Layout, table_of
 from .snapshot import FORMAT, AddedFile, Input, Kind, Record, Snapshot, iso_time
 
 __all__ = ["Transaction", "Writer"]
 
 OnStep = Callable[[str], None]
-_INTERNAL_NAMES = frozenset({"_log", "_staging", "_lock"})
+_INTERNAL_NAMES: Final = frozenset({"_log", "_staging", "_lock"})
 """What a run that was killed before its first commit may leave in the folder."""
 
 
@@ -97,8 +101,9 @@ class Writer:
         self._checkpointed = -1
 
     def __enter__(self) -> Writer:
-        exists = self.log.exists()
-        if not exists:
+        # Before anything is created: a mistyped path must not become a lake, and a folder of
+        # something else must not get a lock file.
+        if not self.log.exists():
             self._check_new()
         self.layout.log.mkdir(parents=True, exist_ok=True)
         self._lock.take(iso_time(self.clock()))
@@ -119,6 +124,8 @@ class Writer:
 
     def begin(self) -> Transaction:
         """Begin the next commit, after finishing the previous one if an error interrupted it."""
+        # A full disk may stop `forward` halfway. The commit counts, but its files would stay in
+        # staging, where readers look for files of the last commit only.
         if self.snapshot.staging and (self.layout.staging / self.snapshot.staging).is_dir():
             finish_staging(self.layout)
         return Transaction(self)
@@ -132,6 +139,8 @@ class Writer:
 
     def checkpoint(self) -> None:
         """Write a checkpoint."""
+        # Removed files that are gone need not be remembered; without this the list would grow with
+        # the age of the lake.
         removed = self.snapshot.removed
         self.snapshot.removed = {
             path: each for path, each in removed.items() if self.layout.place(path).exists()
@@ -175,6 +184,8 @@ class Transaction:
         self._writer = writer
         self.number = writer.snapshot.commit + 1
         """Number of the commit."""
+        # The number leads from a staging folder to its record without reading the log. The random
+        # part keeps two writers apart where locks do not work: both may prepare this commit.
         self.id = f"{self.number}-{secrets.token_hex(3)}"
         self.folder = writer.layout.staging / self.id
         """Its staging folder."""
@@ -282,6 +293,9 @@ class Transaction:
             self._collect()
             on_step("record")
             record = self._record(kind, figures or {}, settings)
+            # In the staging folder, not in the log: where locks do not work, another writer that
+            # takes this folder for a dead one renames it first (`cleanup._delete`). Then the link
+            # below fails, instead of committing files that are about to be deleted.
             part = self.folder / "record.json"
             writer.log.prepare(record, part)
             on_step("link")
@@ -289,6 +303,7 @@ class Transaction:
         except BaseException:
             self.abort()
             raise
+        # Committed: from here on errors must not delete staging, and everything can be repeated.
         self._done = True
         writer.applied(record)
         forward(writer.layout, record, on_step, sync=writer.fsync)
@@ -312,6 +327,8 @@ class Transaction:
 
     def _collect(self) -> None:
         """Move the files of tasks to where readers of the commit look for them in staging."""
+        # Only what the driver was told of: failed, repeated and speculative tasks leave files in
+        # `work` that nobody names, and they are deleted with it.
         layout, sync = self._writer.layout, self._writer.fsync
         folders = set()
         for file, added in self._added.values():
@@ -342,3 +359,62 @@ class Transaction:
             staging=self.id,
             figures=dict(figures),
         )
+
+
+# -- the lock ----------------------------------------------------------------------------------
+
+_UNSUPPORTED: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL})
+
+
+class _Holder(msgspec.Struct):
+    """The process that holds a lock."""
+
+    pid: int
+    host: str
+    since: str
+
+
+class Lock:
+    """The lock of a lake: `flock` on a file that names its holder.
+
+    The kernel releases it when its process ends, however that ends: a killed run never has to be
+    unlocked by hand.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._file: int | None = None
+
+    def take(self, since: str) -> None:
+        """Take the lock. Raises LakeError if another process holds it."""
+        opened = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(opened)
+            raise LakeError(
+                f"{self._path.parent}: {self._holder()}; wait for it or stop it"
+            ) from None
+        except OSError as error:
+            # Some network file systems have no locks. There the link of the record still lets only
+            # one of two writers win; the other has worked in vain.
+            if error.errno not in _UNSUPPORTED:
+                os.close(opened)
+                raise
+        self._file = opened
+        os.ftruncate(opened, 0)
+        os.pwrite(opened, msgspec.json.encode(_Holder(os.getpid(), socket.gethostname(), since)), 0)
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = None
+
+    def _holder(self) -> str:
+        try:
+            holder = msgspec.json.decode(self._path.read_bytes(), type=_Holder)
+        except (OSError, msgspec.MsgspecError):
+            return "locked by another process"
+        return f"locked by process {holder.pid} on {holder.host} since {holder.since}"

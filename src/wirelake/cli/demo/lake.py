@@ -98,7 +98,7 @@ class FollowingLake:
             self.is_ready.set()
             return session[0]
 
-        from wirelake.tables.errors import LakeError
+        from wirelake.tables.paths import LakeError
 
         try:
             with spark_failures():

@@ -85,7 +85,7 @@ class _LakeCommands(click.Group):
 
 def _command_error(error: ValueError) -> Exception:
     """Return a `CommandError` for an error of a lake; other errors are bugs and stay."""
-    from wirelake.tables.errors import DamagedError, LakeError
+    from wirelake.tables.paths import DamagedError, LakeError
 
     if not isinstance(error, LakeError):
         return error

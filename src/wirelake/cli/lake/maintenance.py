@@ -63,7 +63,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def compact(lake: str, size_bytes: int, as_json: bool) -> None:
     """Merge small files."""
-    from wirelake.tables.compact import compact as work
+    from wirelake.tables.maintenance import compact as work
 
     record = work(lake, size_bytes=size_bytes)
     if as_json:
@@ -90,7 +90,7 @@ def compact(lake: str, size_bytes: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def expire(lake: str, older_s: float, as_json: bool) -> None:
     """Remove old data."""
-    from wirelake.tables.compact import expire as work
+    from wirelake.tables.maintenance import expire as work
 
     record = work(lake, older_s)
     if as_json:

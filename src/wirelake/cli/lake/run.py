@@ -378,7 +378,7 @@ def own_interrupts() -> Iterator[None]:
 @contextmanager
 def spark_failures() -> Iterator[None]:
     """Turn failures of Spark into one line; other errors pass."""
-    from wirelake.tables.errors import LakeError
+    from wirelake.tables.paths import LakeError
 
     try:
         yield

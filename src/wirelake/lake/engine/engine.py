@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from wirelake.records.schema import schema
-from wirelake.tables.errors import DamagedError, LakeError
 from wirelake.tables.parquet import ParquetOut, stats
+from wirelake.tables.paths import DamagedError, LakeError
 from wirelake.tables.snapshot import AddedFile, Input, Record
 from wirelake.tables.writer import Writer
 

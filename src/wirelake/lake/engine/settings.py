@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from wirelake.tables.errors import LakeError
+from wirelake.tables.paths import LakeError
 
 __all__ = [
     "DECODED",

@@ -22,10 +22,9 @@ from pyspark.sql.types import StructType
 from wirelake.protocols import registry
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
-from wirelake.tables.errors import LakeError
 from wirelake.tables.log import Log
 from wirelake.tables.parquet import stats
-from wirelake.tables.paths import PUBLIC_TABLES
+from wirelake.tables.paths import PUBLIC_TABLES, LakeError
 from wirelake.tables.snapshot import AddedFile, Snapshot
 from wirelake.wire import model as m
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirelake.records.schema import schema
-from wirelake.tables.log import Log, file_batches, files_at
+from wirelake.tables.log import Log
+from wirelake.tables.parquet import file_batches, files_at
 from wirelake.tables.snapshot import Snapshot
 
 __all__ = [

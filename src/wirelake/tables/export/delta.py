@@ -1,4 +1,7 @@
-"""Tables of a lake as Delta tables (package `deltalake`)."""
+"""Tables of a lake as Delta tables (package `deltalake`).
+
+Files are added by their metadata alone: `write_deltalake` would read every row and write it again.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
-from ..errors import LakeError
 from ..parquet import time_columns
+from ..paths import LakeError
 from ..snapshot import AddedFile
 from .export import KEPT_DAYS
 
@@ -62,6 +65,7 @@ class DeltaTarget:
             for path, file in add
         ]
         actions += [RemoveAction(name, True, now_ms) for name in remove]
+        # The commit is recorded in the same transaction, so a killed export leaves both or neither.
         properties = CommitProperties(
             custom_metadata={"wirelake.commit": str(commit)},
             app_transactions=[Transaction(_APPLICATION, commit)],
@@ -73,11 +77,13 @@ class DeltaTarget:
     def clean(self) -> None:
         """Delete files that were removed long ago."""
         self._delta.update_incremental()
+        # Seven days are also the shortest time that Delta accepts without an override.
         self._delta.vacuum(KEPT_DAYS * 24, dry_run=False)
 
     def _stats(self, file: AddedFile) -> str:
         """Return the statistics for file skipping: rows, and times if there is one time column."""
         statistics: dict[str, Any] = {"numRecords": file.rows}
+        # With several time columns, `min_ns` and `max_ns` are of all of them: no bounds of one.
         times = time_columns(self._table)
         if len(times) == 1 and file.min_ns is not None:
             statistics["minValues"] = {times[0]: file.min_ns}

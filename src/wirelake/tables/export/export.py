@@ -27,9 +27,9 @@ import pyarrow as pa
 from wirelake.records.schema import schema
 from wirelake.wire.errors import missing_dependency, unknown
 
-from ..errors import LakeError
-from ..log import Log, files_at
-from ..paths import PUBLIC_TABLES
+from ..log import Log
+from ..parquet import files_at
+from ..paths import PUBLIC_TABLES, LakeError
 from ..snapshot import AddedFile, Snapshot
 
 __all__ = ["KEPT_DAYS", "ExportedTable", "Format", "Target", "export"]
@@ -117,6 +117,8 @@ def _format(name: str) -> _Make:
 def _export(
     log: Log, snapshot: Snapshot, target: Target, table: str, folder: Path
 ) -> ExportedTable:
+    # Links first, then the transaction, then deletion: killed in between, an export leaves files
+    # that no table names, and the next one continues.
     data = folder / table
     files = {_exported_name(each): each for each in snapshot.files(table)}
     present = target.names()

@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 
-from ..errors import LakeError
+from ..paths import LakeError
 from ..snapshot import AddedFile
 from .export import KEPT_DAYS
 
@@ -49,6 +49,8 @@ class IcebergTarget:
         with found.transaction() as change:
             with change.update_schema() as update:
                 update.union_by_name(columns)
+            # Iceberg finds columns by field ids, which our files do not have: the name mapping
+            # gives every column of a file its id.
             mapping = change.table_metadata.schema().name_mapping.model_dump_json()
             if found.properties.get(TableProperties.DEFAULT_NAME_MAPPING) != mapping:
                 change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})

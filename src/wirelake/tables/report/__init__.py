@@ -3,6 +3,8 @@
 - `queries`: the SQL, in DuckDB's dialect.
 - `report`: runs the queries; a `Report` is plain data, the same for terminal, JSON and HTML.
 - `sheets`: the lists of a report as tables of text, for terminal and HTML.
-- `axes`, `plots`: the plots, as data for plotly.js.
+- `plots`: the plots, as data for plotly.js.
 - `page`: the HTML page; its CSS and JavaScript are in `page_assets`.
+
+Only `page` needs an optional package (plotly), and imports it when a page is written.
 """

@@ -114,6 +114,7 @@ def _plotly() -> str:
     except ImportError as error:
         raise PlotlyMissingError from error
     text: str = get_plotlyjs()
+    # The text is embedded in a script element, which `</script` in a string would end.
     return text.replace("</script", "<\\/script")
 
 

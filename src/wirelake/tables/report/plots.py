@@ -36,8 +36,7 @@ __all__ = [
 ]
 
 
-# Axes and labels of the plots of a report.
-
+# -- axes and labels ---------------------------------------------------------------------------
 
 DATES: Final = {"type": "date"}
 """Time axis."""
@@ -123,6 +122,8 @@ def truncated(text: str, width: int) -> str:
     """Return at most `width` characters of a text."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
+
+# -- plots -------------------------------------------------------------------------------------
 
 _COLOURS: Final = 8
 """Number of colours for protocols in the page."""
@@ -225,6 +226,8 @@ def _latency(report: Report) -> Plot:
     """Return a heat map of calls by time and latency, with the lines of two percentiles."""
     if not report.latency:
         return Plot("latency", "", [])
+    # Cells are half a doubling high and counts are drawn by their logarithm: latencies and counts
+    # both spread over several powers of ten.
     spans = sorted({(cell.from_ns, cell.below_ns) for cell in report.latency_cells})
     spans = _fill_gaps(spans)
     starts = list(

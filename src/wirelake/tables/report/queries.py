@@ -186,6 +186,8 @@ def _percentiles(keys: Sequence[str], source: str) -> str:
     is below the upper edge, and at most the sum of latencies minus the lower edge for each other
     call. The second bound is exact for a bucket with one call, which the last one often is.
     """
+    # Sums before windows: buckets of many minutes have the same edges, so they merge exactly, and
+    # the window functions see at most one row for each key and bucket.
     by = ", ".join(keys)
     found = ", ".join(
         f"least(arg_min(from_ns + (below_ns - from_ns) * ({p} * total / 100 - (upto - calls))"
@@ -232,6 +234,7 @@ def _buckets(keys: str, table: str, condition: str) -> str:
 def targets(scope: Scope) -> str:
     """Query the slowest targets by p99."""
     source = f"FROM latency_minutes WHERE {scope.contains('minute_ns')}"
+    # Protocol and target may be null; a join by `=` would lose the errors of such calls.
     return f"""
         WITH latencies AS ({_percentiles(("protocol", "target"), source)}), wrong AS (
             SELECT protocol, target, sum(errors) FILTER (what = 'failed') AS failed,
@@ -285,6 +288,7 @@ def latency_cells(scope: Scope) -> str:
 
 def topics(scope: Scope) -> str:
     """Query the topics with the most unacknowledged deliveries."""
+    # Counts come from the roll-up; latencies are in no roll-up, so they are put into buckets here.
     figures = ("sent", "acked", "unacked", "unknown", "unsent", "orphans", "sends")
     sums = ", ".join(f"sum({each})::BIGINT AS {each}" for each in figures)
     delivered = _buckets("protocol, topic", "deliveries", scope.contains(_DELIVERY_TIME))
@@ -350,6 +354,7 @@ def errors(scope: Scope) -> str:
 def error_steps(scope: Scope) -> str:
     """Query errors by step."""
     if not scope.by_minute:
+        # As in the roll-up: a failure happens when it is answered, a loss has only its request.
         time = "CASE WHEN outcome = 'failed' THEN response_ns ELSE request_ns END"
         return f"""
             SELECT {scope.step_of("ts_ns")} AS start_ns, what, count(*) AS errors

@@ -45,7 +45,8 @@ _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1440, 10_080)
 _MAX_POINTS: Final = 180
 """Points of a series; more cannot be distinguished on a screen."""
 _MAX_MINUTES_BY_SECOND: Final = 3
-"""Duration up to which a step is one second."""
+"""Duration up to which a step is one second: 180 points again. Such a series reads the tables
+themselves, which is affordable only for a few minutes."""
 _SECOND_NS: Final = 1_000_000_000
 
 
@@ -297,6 +298,7 @@ def make_report(
     `since_ns` is rounded down and `until_ns` up to whole minutes. `top` limits the lists by target,
     topic, client, error and connection.
     """
+    # Whole minutes, because most counts come from roll-ups by minute: half a minute has none.
     scope = Scope(_floor(since_ns), _ceiling(until_ns), top=top)
     overview = _rows(db, queries.overview(scope), Overview)[0]
     scope = scope.with_step(_step(overview))

@@ -56,7 +56,7 @@ class Comparison:
 
 def compare(lake: Path, truth: Path) -> Comparison:
     """Compare a lake with the truth in a folder. Raises SimulateError."""
-    from wirelake.tables.errors import LakeError
+    from wirelake.tables.paths import LakeError
     from wirelake.tables.query import open_lake
 
     try:

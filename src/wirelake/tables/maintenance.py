@@ -1,6 +1,7 @@
-"""Merges small files into larger ones.
+"""Maintenance of a lake: merging small files, and removing old data.
 
     compact("lake", size_bytes=256 << 20)
+    expire("lake", older_than_s=30 * 86_400)
 
 A streaming run adds a few files with each step. Compaction merges final files of the same table and
 protocol into files of about one size, sorted by time. Roll-ups are merged by day, and only when
@@ -25,10 +26,8 @@ import pyarrow as pa
 from wirelake.records.schema import schema
 
 from .cleanup import KEPT_COMMITS, KEPT_S
-from .errors import LakeError
-from .log import conform
-from .parquet import ParquetOut, time_columns
-from .paths import PUBLIC_TABLES, is_public
+from .parquet import ParquetOut, conform, time_columns
+from .paths import PUBLIC_TABLES, LakeError, is_public
 from .query import literal, read_parquet
 from .snapshot import AddedFile, Record, Snapshot, read_record, time_ns_of
 from .writer import Writer
@@ -46,7 +45,7 @@ __all__ = [
 SIZE_BYTES: Final = 256 << 20
 """Default target size: large enough for Spark and DuckDB to scan well."""
 _MEMORY: Final = "512MB"
-"""Memory limit of the sort."""
+"""Memory limit of the sort, which may run on the machine of a hub; beyond it DuckDB spills."""
 _BATCH_ROWS: Final = 16_384
 _DAY_NS: Final = 86_400 * 1_000_000_000
 _TIES: Final = ("connection", "offset")
@@ -122,15 +121,16 @@ def groups(
 def _sized(files: list[AddedFile], size_bytes: int) -> Iterator[list[AddedFile]]:
     """Yield runs of small files, in order of time, that together reach the target size."""
     part: list[AddedFile] = []
-    held = 0
+    part_bytes = 0
     for each in sorted(files, key=_time_order):
+        # Not merged again: a large file would be rewritten for each small one that arrives.
         if each.bytes > size_bytes // 2:
             continue
-        if held + each.bytes > size_bytes:
+        if part_bytes + each.bytes > size_bytes:
             yield part
-            part, held = [], 0
+            part, part_bytes = [], 0
         part.append(each)
-        held += each.bytes
+        part_bytes += each.bytes
     yield part
 
 
@@ -138,6 +138,8 @@ def _days(files: list[AddedFile]) -> Iterator[list[AddedFile]]:
     """Yield the files of each day except the last."""
     by_day: dict[int, list[AddedFile]] = {}
     for each in sorted(files, key=_time_order):
+        # A file over midnight stays alone: in either day's file it would widen the times of that
+        # file, which a step compares to find the minutes that it recounts.
         if each.min_ns is not None and each.max_ns is not None:
             day = each.min_ns // _DAY_NS
             if each.max_ns // _DAY_NS == day:
@@ -164,7 +166,9 @@ def _merge(group: Group, sources: list[Path], target: Path, work: Path) -> None:
     with duckdb.connect(":memory:") as db, ParquetOut(target, columns) as out:
         db.execute(f"set memory_limit = '{_MEMORY}'; set threads = 2")
         db.execute("set temp_directory = " + literal(work))
+        # Rows are ordered below; keeping the order of the files as well only takes memory.
         db.execute("set preserve_insertion_order = false")
+        # Columns that an older version lacked become null, in the order of this version.
         db.register("wirelake_columns", columns.empty_table())
         rows = db.sql(
             f"select * from wirelake_columns union all by name from {read_parquet(sources)}"
@@ -180,7 +184,7 @@ def _order(table: str, columns: pa.Schema) -> str:
     return ", ".join([f"coalesce({', '.join(times)})", *times, *ties])
 
 
-# Removes old data: files of tables, and records of the log.
+# -- expiry ------------------------------------------------------------------------------------
 
 
 def expire(
@@ -197,12 +201,16 @@ def expire(
     before_ns = clock() - int(older_than_s * 1e9)
     with Writer(root, clock=clock) as writer:
         record = _drop(writer, chosen, before_ns)
+        # Records of the last hour stay, as removed files do: a reader of an earlier snapshot needs
+        # both.
         _truncate_log(writer, min(before_ns, clock() - int(KEPT_S * 1e9)))
         return record
 
 
 def _drop(writer: Writer, tables: frozenset[str], before_ns: int) -> Record | None:
     """Remove old files in one commit."""
+    # State stays whatever its age, and provisional files are replaced by the next step: without
+    # either a lake could not go on. Inputs stay in the log, so expired captures are not read again.
     old = [
         each
         for each in writer.snapshot.all_files()
@@ -239,6 +247,7 @@ def _truncate_log(writer: Writer, before_ns: int) -> None:
         return
     last = writer.snapshot.commit
     writer.checkpoint()
+    # Read back before anything is deleted: from here on the checkpoint is the only truth.
     if log.snapshot().to_checkpoint() != writer.snapshot.to_checkpoint():
         raise LakeError(f"{layout.checkpoint(last)}: the new checkpoint differs from the records")
     for number in old:
