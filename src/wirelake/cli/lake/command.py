@@ -30,7 +30,7 @@ Examples:
 SUBCOMMANDS: Final = {
     "run": "run.command",
     "status": "status.command",
-    "sql": "query.command",
+    "sql": "sql.command",
     "report": "report.command",
     "verify": "verify.command",
     "compact": "maintenance.compact",
