@@ -8,8 +8,8 @@ and joins without a Python hop: every hop costs about as much as reading the cap
 
 What is repeated here of "Deliveries" and "Connections" in `docs/concepts/matching.md` is the key
 of a delivery, its outcome, and the order of sign-ons. The engines of `wirelake.records` see events
-one by one and cannot be shared. `tests/lake/test_crossing_deliveries.py` and
-`test_crossing_sign_ons.py` compare the two on random events.
+one by one and cannot be shared. `tests/lake/test_cross_connection_deliveries.py` and
+`test_cross_connection_sign_ons.py` compare the two on random events.
 
 A table that nothing in the step has touched costs nothing.
 """

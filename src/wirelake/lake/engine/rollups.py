@@ -5,7 +5,7 @@ their rows. All roll-ups of a step are counted in one Spark job: a job costs mos
 start, whatever it counts. The result is small and is written here, one file for each hour, together
 with the minutes of that hour which the step did not touch.
 
-`wirelake.records.rollups` is the plain definition; `tests/lake/test_crossing_rollups.py` compares
+`wirelake.records.rollups` is the plain definition; `tests/lake/test_rollups_in_spark.py` compares
 the two, and so does `lake verify`.
 """
 
