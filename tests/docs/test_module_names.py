@@ -20,8 +20,8 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 FOLDERS = (ROOT, ROOT / "src/wirelake", ROOT / "src/wirelake/protocols", ROOT / "src/wirelake/hub")
-# Not Python: a Wireshark protocol, an Iceberg table and an Iceberg property.
-OTHER = re.compile(r"wirelake\.(weather|calls|commit)\b")
+# Not Python: a Wireshark protocol, an Iceberg table and property, a file.
+OTHER = re.compile(r"wirelake\.(weather|calls|commit|lua)\b")
 
 
 def dotted(text: str) -> Iterator[str]:
