@@ -1,7 +1,7 @@
-"""`python -m benchmarks.performance_pages docs/guides [--check]`: the page on performance.
+"""Generate the performance page: `python -m benchmarks.performance_pages docs/guides [--check]`.
 
-Every figure on it comes from the records of runs, `benchmarks/results/*.json` and `soak/*.json`;
-what a record does not have is not on the page, and a part that is new gets a table of its own.
+Every figure comes from a record, `benchmarks/results/*.json` or `soak/*.json`. A new part of a
+record gets a table without a change here.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .performance_texts import HEAD, HOW, NO_RULES, PARTS, RECORDS, SOAK
 __all__ = ["FILE", "main", "page"]
 
 FILE: Final = "performance.md"
-"""The name of the page."""
+"""File name of the page."""
 ROOT: Final = Path(__file__).parents[1]
-"""Where the records are."""
+"""Root of the repository."""
 
 _WORDS: Final = {"wirelake": "codec", "wirelake_protocol": "through `Protocol`"}
 Record = Mapping[str, Any]
 
 
 def page(root: Path = ROOT) -> str:
-    """The whole page, from the records below a folder."""
+    """Return the page for the records below a folder."""
     records = _read(root / "benchmarks" / "results", RECORDS)
     parts = [HEAD, *_verdict(records)]
     for name, record in records.items():
@@ -42,7 +42,7 @@ def page(root: Path = ROOT) -> str:
 
 
 def _read(folder: Path, order: Mapping[str, object]) -> dict[str, Record]:
-    """The records of a folder: those that are known first, in their order."""
+    """Return the records of a folder, known ones first, in their order."""
     names = sorted(path.stem for path in folder.glob("*.json"))
     ranks = {name: at for at, name in enumerate(order)}
     names.sort(key=lambda name: ranks.get(name, len(ranks)))
@@ -53,7 +53,7 @@ def _read(folder: Path, order: Mapping[str, object]) -> dict[str, Record]:
 
 
 def _rules_of(record: Record) -> list[dict[str, Any]]:
-    """Every floor and aim of a record, those of its parts included."""
+    """Return every floor and aim of a record and its parts."""
     found = list(record.get("rules", ()))
     for part in record.get("results", {}).values():
         if isinstance(part, dict):
@@ -62,7 +62,7 @@ def _rules_of(record: Record) -> list[dict[str, Any]]:
 
 
 def _verdict(records: Mapping[str, Record]) -> Iterator[str]:
-    """How much holds, and by name all that does not."""
+    """Yield the counts, and a row for each floor and aim not reached."""
     judged = [(name, rule) for name, record in records.items() for rule in _rules_of(record)]
     if not judged:
         yield NO_RULES
@@ -79,7 +79,7 @@ def _verdict(records: Mapping[str, Record]) -> Iterator[str]:
         if not missed:
             yield "None.\n"
             continue
-        yield "| what | wanted | found | record |\n|---|---|---|---|"
+        yield "| measurement | required | measured | record |\n|---|---|---|---|"
         for name, rule in missed:
             found = number(rule["found"])
             yield f"| {rule['what']} | {bound(rule['wanted'])} | {found} | `{name}.json` |"
@@ -94,7 +94,7 @@ def _share(rules: Iterator[dict[str, Any]]) -> str:
 def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
     if not rules:
         return
-    yield "| | what | wanted | found | |\n|---|---|---|---|---|"
+    yield "| | measurement | required | measured | |\n|---|---|---|---|---|"
     for rule in rules:
         word = "holds" if rule["holds"] else "**missed**" if rule["kind"] == "floor" else "not yet"
         cells = (rule["kind"], rule["what"], bound(rule["wanted"]), number(rule["found"]), word)
@@ -148,7 +148,7 @@ def _part(key: str, part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _timings(results: Mapping[str, Any]) -> Iterator[str]:
-    """Protocols with operations with contenders: one table, the best round of each."""
+    """Yield one table of the best rounds, by protocol, operation and contender."""
     rows: dict[str, dict[str, float]] = {}
     for protocol, part in results.items():
         operations = part.get("timings", part)
@@ -160,7 +160,7 @@ def _timings(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sessions(results: Mapping[str, Any]) -> Iterator[str]:
-    """Protocols with conversations, each with a summary by depth."""
+    """Yield one table by protocol, conversation and depth."""
     rows: dict[str, dict[str, float]] = {}
     for protocol, part in results.items():
         for conversation, found in part.items():
@@ -191,7 +191,7 @@ def _best(timings: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _table(corner: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A table whose columns are all that any row has."""
+    """Yield a table whose columns are the union over its rows."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     yield f"| {corner} | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}"
     for name, row in rows.items():
@@ -201,7 +201,7 @@ def _table(corner: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def number(value: Any) -> str:
-    """A figure with as many digits as mean something."""
+    """Format a figure with its significant digits."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return str(value)
     if isinstance(value, int) or abs(value) >= 1_000:
@@ -210,7 +210,7 @@ def number(value: Any) -> str:
 
 
 def bound(text: str) -> str:
-    """A bound with signs that are read at a glance, and thousands apart."""
+    """Format a bound with ≥, ≤ and thousands separators."""
     shown = text.replace(">=", "≥").replace("<=", "≤")
     return re.sub(r"\d{4,}", lambda found: f"{int(found[0]):,}", shown)
 
@@ -219,11 +219,11 @@ def bound(text: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the page, or with --check says whether it is out of date."""
+    """Write the page, or with --check report whether it is out of date."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.performance_pages", description=main.__doc__
     )
-    parser.add_argument("folder", type=Path, help="where the page is, such as docs/guides")
+    parser.add_argument("folder", type=Path, help="folder of the page, such as docs/guides")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
     options = parser.parse_args(arguments)
     path: Path = options.folder / FILE

@@ -35,10 +35,10 @@ def soaks(root: Path) -> Iterator[str]:
     if not counts:
         yield "There are no records.\n"
         return
-    yield "| record | what | asked for | recorded | found wrong |\n|---|---|---|---|---|"
+    yield "| record | check | requested | recorded | problems |\n|---|---|---|---|---|"
     for each in counts:
         goal = wanted.get(each.variable)
-        less = " (**less**)" if goal is not None and each.done < goal else ""
+        less = " (**fewer**)" if goal is not None and each.done < goal else ""
         shown = "" if goal is None else f"{goal:,}"
         name = f"`soak/{each.record}.json`"
         yield f"| {name} | {each.what} | {shown} | {each.done:,}{less} | {each.wrong:,} |"
@@ -71,7 +71,7 @@ def _counts(path: Path) -> Iterator[_Count]:
 def _words(found: dict[str, Any]) -> str:
     if "executions" in found:
         return "fuzzed inputs of the codec"
-    return "inputs to sessions" if "inputs" in found else "spoilt messages, kernel against codec"
+    return "inputs to sessions" if "inputs" in found else "corrupted messages, kernel against codec"
 
 
 def _kills(name: str, record: dict[str, Any]) -> Iterator[_Count]:
@@ -80,11 +80,11 @@ def _kills(name: str, record: dict[str, Any]) -> Iterator[_Count]:
         yield _Count(name, "interrupts of the demo", "SOAK_INTERRUPTS", record["times"], problems)
     if isinstance(record.get("kills"), int):
         yield _Count(name, "kills of a lake's run", "SOAK_KILLS", record["kills"], problems)
-        yield _Count(name, "cuts of its input", "SOAK_CUTS", record.get("cuts", 0), problems)
+        yield _Count(name, "splits of its input", "SOAK_CUTS", record.get("cuts", 0), problems)
     parts = (
         ("kills", "kills", "kills of a hub", "SOAK_HUB_KILLS"),
         ("silence", "connections", "silent connections", "SOAK_SILENT"),
-        ("memory", "connects", "connections that come and go", "SOAK_CONNECTS"),
+        ("memory", "connects", "short-lived connections", "SOAK_CONNECTS"),
     )
     for part, key, words, variable in parts:
         found = record.get(part)

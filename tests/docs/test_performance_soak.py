@@ -21,7 +21,7 @@ def test_shortfalls_and_problems_are_reported(tmp_path: Path) -> None:
     record = {"cuts": 40, "kills": 52, "problems": ["a row is missing"]}
     (tmp_path / "soak" / "lake.json").write_text(json.dumps(record), encoding="utf-8")
     text = "\n".join(soaks(tmp_path))
-    assert "| cuts of its input | 200 | 40 (**less**) | 1 |" in text
+    assert "| splits of its input | 200 | 40 (**fewer**) | 1 |" in text
     assert "| kills of a lake's run | 50 | 52 | 1 |" in text
 
 
