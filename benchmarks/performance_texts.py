@@ -41,8 +41,8 @@ make pages         this page, from the new records
 ```
 
 Each part is a module with its own options: `.venv/bin/python -m benchmarks.lake --help`. Run
-nothing else at the same time; other load affects every figure. The records contain versions and settings,
-and only the architecture of the machine.
+nothing else at the same time; other load affects every figure. The records contain versions
+and settings, and only the architecture of the machine.
 """
 
 RECORDS: Final = {
