@@ -305,6 +305,9 @@ def test_the_command_line_with_a_hub_that_records(tmp_path: Path) -> None:
             assert '"c"' in called.stdout
             pinged = wirelake("ping", url, "--count", "2", "--interval", "0", "--json")
             assert len(pinged.stdout.splitlines()) == 2, pinged.stderr
+            other = wirelake("client", "add", "ben", "--data", str(hub.data)).stdout.strip()
+            auth = wirelake("call", f"{url}/hub/auth", "id=ben", f"token={other}")
+            assert auth.returncode == 0, auth.stderr
             sent = wirelake("publish", url, "--client", "anna", "parcel 7", *sign_on)
             assert sent.returncode == 0, sent.stderr
             args = ("subscribe", url, "@depot", "--count", "1", "--json", *sign_on)
@@ -316,7 +319,9 @@ def test_the_command_line_with_a_hub_that_records(tmp_path: Path) -> None:
         assert "parcel" in top.stdout, top.stderr
         assert "test/add" in top.stdout
         assert hub.end()[0] == 0
+    assert any(row["target"] == "hub/auth" for row in tailed)
     assert token not in json.dumps(tailed)
+    assert other not in json.dumps(tailed)
     _recorded(record, token)
 
 

@@ -1,14 +1,14 @@
 """A complete protocol for Wirelake: couriers and their depot.
 
-    protocol.py   the bytes of every message, what the messages mean, and `PROTOCOL`
+    protocol.py   the bytes of every message, their meaning, and `PROTOCOL`
+    session.py    a connection without I/O, both ends
     scenes.py     simulated couriers
-    session.py    the connection without I/O, both ends
-    listener.py   the hub's side
-    client.py     the client's side
+    __init__.py   `BINDING`: settings, listener, client, error numbers
+    listener.py   the hub's side of a connection
+    client.py     the client's side of a connection
 
-The entry point `wirelake.protocols` names `PROTOCOL`, which names `BINDING`, which names listener
-and client. The entry point `wirelake.traffic` names `SCENES`. Only the hub imports the listener,
-only a client its connection.
+Two entry points name `PROTOCOL` and `SCENES`. `PROTOCOL` names `BINDING`, which names listener and
+client as text: a reader of captures imports neither, and a client does not import the hub.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ from wirelake.protocols.sansio import Event, Role, SessionError
 from .protocol import Answer, Ask, Hello, Notice, Ping, Pong, Status, Welcome
 from .session import ParcelSession, Received
 
-__all__ = ["ParcelConnection"]
-
 _IDLE_S = 60.0
 
 

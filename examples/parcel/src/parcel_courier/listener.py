@@ -15,8 +15,6 @@ from . import BINDING
 from .protocol import Answer, Ask, Hello, Notice, Status, Welcome
 from .session import ParcelSession, Received
 
-__all__ = ["ParcelConnection", "ParcelListener"]
-
 
 class ParcelConnection(Connection):
     """A courier's connection."""

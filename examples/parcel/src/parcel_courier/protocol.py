@@ -12,22 +12,6 @@ from wirelake.wire import Layout, Protocol
 from wirelake.wire import types as t
 from wirelake.wire.meaning import At, First, Meaning, Named, SignOn, Values
 
-__all__ = [
-    "MEANING",
-    "PORT",
-    "PROTOCOL",
-    "Answer",
-    "Ask",
-    "Bye",
-    "Frame",
-    "Hello",
-    "Notice",
-    "Ping",
-    "Pong",
-    "Status",
-    "Welcome",
-]
-
 PORT: Final = 9640
 """The usual port of a depot."""
 
@@ -130,8 +114,6 @@ class Frame(Layout):
     """The message."""
 
 
-_SIGN_ON = "hello"
-
 MEANING: Final = Meaning(
     kind=Named(
         {
@@ -147,7 +129,7 @@ MEANING: Final = Meaning(
     ),
     message_id=At("number"),
     reply_to=First(At("answer.to"), At("welcome.to"), At("pong.to")),
-    target=First(At("ask.target"), Named({"hello": _SIGN_ON})),
+    target=First(At("ask.target"), Named({"hello": "hello"})),
     status=First(
         Values(At("answer.status"), {each: each.name.lower() for each in Status}, digits=True),
         Named({"welcome": "ok"}),
@@ -155,7 +137,7 @@ MEANING: Final = Meaning(
     reason=At("bye.reason"),
     client=At("hello.courier"),
     body=("ask.body", "answer.body", "notice.content"),
-    sign_on=SignOn(confirmed_by=("welcome",), targets=(_SIGN_ON,)),
+    sign_on=SignOn(confirmed_by=("welcome",), targets=("hello", "hub/auth")),
     heartbeats=("ping",),
 )
 

@@ -17,8 +17,6 @@ from wirelake.traffic.scenes.scene import EPOCH_MS, Actor, Scene, sentence
 from .protocol import PROTOCOL, Answer, Ask, Hello, Notice, Status, Welcome
 from .session import ParcelSession, Received
 
-__all__ = ["SCENES", "courier"]
-
 _IDLE_S: Final = 60.0
 
 

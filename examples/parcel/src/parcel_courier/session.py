@@ -13,8 +13,6 @@ from wirelake.wire import DecodeError, EncodeError
 
 from .protocol import PROTOCOL, Bye, Frame, Ping, Pong
 
-__all__ = ["MAX_FRAME_BYTES", "ParcelSession", "Received"]
-
 MAX_FRAME_BYTES: Final = 65_536
 """The largest frame; two fields of 16 bits and their lengths fit."""
 _ANYBODY: Final = ("Ping", "Pong", "Bye")
