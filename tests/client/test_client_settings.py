@@ -108,12 +108,12 @@ def test_waits_double_up_to_a_limit() -> None:
     for number, wait in enumerate(waits):
         most = min(0.1 * 2.0 ** min(number, 60), 30.0)
         assert most / 2 <= wait <= most
-    backoff.lived(0.5)
+    backoff.lasted(0.5)
     assert backoff.next() >= 15
     backoff.at_once()
     assert backoff.next() == 0
     assert backoff.next() >= 15
-    backoff.lived(60.0)
+    backoff.lasted(60.0)
     assert backoff.next() <= 0.1
     assert len({round(wait, 6) for wait in waits[20:]}) > 10, "left to chance"
 

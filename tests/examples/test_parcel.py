@@ -195,7 +195,7 @@ def test_calls_topics_and_refusals() -> None:
                 (notice,) = [each async for each in _first(anna)]
                 assert (notice.topic, notice.content, notice.type) == ("@depot", b"\xfe", 3)
                 await anna.ack(notice)
-                await until(lambda: it.hub.counts.calls["parcel", "ok"] >= 5)
+                await until(lambda: it.hub.counters.calls["parcel", "ok"] >= 5)
             with pytest.raises(AuthFailed):
                 async with connect(url, id="anna", token="wrong", reconnect=False):
                     pass

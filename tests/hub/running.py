@@ -2,7 +2,7 @@
 
     async with running(clients=["alice"], listeners=["comet"], comet={"push_after": "list"}) as it:
         reader, writer = await asyncio.open_connection(*it.address("comet"))
-        it.tokens["alice"]; it.hub.counts ...
+        it.tokens["alice"]; it.hub.counters ...
 
 Tables of the configuration are given by name, as dicts; what a table does not say has its default,
 except that every port is 0.

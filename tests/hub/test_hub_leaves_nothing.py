@@ -36,7 +36,7 @@ async def _come_and_go(protocol: str) -> None:
         try:
             for _ in range(3):
                 await _visit(protocol, it.address(protocol), it.tokens["anna"])
-            await until(lambda: not it.hub.connections and not it.hub.table.leaving)
+            await until(lambda: not it.hub.connections and not it.hub.table.lingering)
             await until(lambda: _left() == [])  # transports are released in later turns
         finally:
             gc.enable()

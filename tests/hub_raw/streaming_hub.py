@@ -34,4 +34,4 @@ async def broken() -> AsyncIterator[dict[str, int]]:
 
 if __name__ == "__main__":
     config, data = sys.argv[1:]
-    run_hub(load_config(config), data, services, say=partial(print, flush=True))
+    run_hub(load_config(config), data, services, print_line=partial(print, flush=True))

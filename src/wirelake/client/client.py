@@ -98,7 +98,7 @@ class Client(ReconnectingClient):
         async def send(connection: ClientConnection, _: float) -> None:
             connection.announce(target, arguments)
 
-        await self._once(None, send)
+        await self._request_once(None, send)
 
     async def stream(
         self, target: str, arguments: Any = None, *, timeout_s: float | None = None
@@ -114,7 +114,7 @@ class Client(ReconnectingClient):
 
     async def ping(self, *, timeout_s: float | None = None) -> float:
         """Send a heartbeat; return the time until its reply, in seconds."""
-        return await self._once(timeout_s, lambda connection, _: connection.ping())
+        return await self._request_once(timeout_s, lambda connection, _: connection.ping())
 
     # -- topics ------------------------------------------------------------------------------
 
@@ -124,21 +124,21 @@ class Client(ReconnectingClient):
         With `ack` a notification is sent again until it is acknowledged; without, it counts as
         delivered when the server has written it. comet always acknowledges.
         """
-        _some(topics)
+        _check_names(topics)
         before = dict(self._topics)
         self._topics.update(dict.fromkeys(topics, ack))
         try:
-            await self._again(lambda connection, left: connection.subscribe(topics, ack, left))
+            await self._retry(lambda connection, left: connection.subscribe(topics, ack, left))
         except (CallFailed, BadCall):
             self._topics = before
             raise
 
     async def unsubscribe(self, *topics: str) -> None:
         """End subscriptions."""
-        _some(topics)
+        _check_names(topics)
         for topic in topics:
             self._topics.pop(topic, None)
-        await self._again(lambda connection, left: connection.unsubscribe(topics, left))
+        await self._retry(lambda connection, left: connection.unsubscribe(topics, left))
 
     async def publish(
         self,
@@ -164,8 +164,8 @@ class Client(ReconnectingClient):
         if type:
             arguments["type"] = type
         if id is not None:
-            return await self._again(lambda connection, left: connection.publish(arguments, left))
-        return await self._once(
+            return await self._retry(lambda connection, left: connection.publish(arguments, left))
+        return await self._request_once(
             None, lambda connection, limit: connection.publish(arguments, limit)
         )
 
@@ -184,14 +184,14 @@ class Client(ReconnectingClient):
     async def ack(self, *what: Notification | str) -> None:
         """Acknowledge notifications: the server does not send them again."""
         ids = [each.id if isinstance(each, Notification) else each for each in what]
-        _some(ids)
+        _check_names(ids)
         self._inbox.acking(ids)
-        await self._again(lambda connection, left: connection.ack(ids, left))
+        await self._retry(lambda connection, left: connection.ack(ids, left))
         self._inbox.acked(ids)
 
     async def fetch(self) -> list[Notification]:
         """Unacknowledged notifications, oldest first (comet only)."""
-        return await self._once(None, lambda connection, _: connection.fetch())
+        return await self._request_once(None, lambda connection, _: connection.fetch())
 
     # -- called by the connection ------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Client(ReconnectingClient):
             _log.info("cannot acknowledge %s yet: %s", number, error)
 
 
-def _some(given: Iterable[str]) -> None:
+def _check_names(given: Iterable[str]) -> None:
     names = list(given)
     if not names or not all(isinstance(each, str) and each for each in names):
         raise BadCall("expected at least one name, and no empty ones")

@@ -36,7 +36,9 @@ from .errors import AuthFailed, BadCall, CallFailed, ConnectionLost, Refused
 __all__ = ["CometConnection"]
 
 _KEY: Final = "key"
-_WRONG: Final = frozenset({int(ErrorCode.TOKEN_ILLEGAL), int(ErrorCode.CLIENT_NOT_FOUND)})
+_WRONG_CREDENTIALS: Final = frozenset(
+    {int(ErrorCode.TOKEN_ILLEGAL), int(ErrorCode.CLIENT_NOT_FOUND)}
+)
 
 
 class CometConnection(ClientConnection):
@@ -70,7 +72,7 @@ class CometConnection(ClientConnection):
                 raise Refused("bad_key", self._no_key()) from error
             raise
         except CallFailed as error:
-            wrong = error.code in _WRONG
+            wrong = error.code in _WRONG_CREDENTIALS
             raise (AuthFailed if wrong else Refused)(error.code, error.text) from error
         assert isinstance(reply, AuthSuccess)
         if self._key_offered(reply.encrypt_key):

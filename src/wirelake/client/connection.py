@@ -534,7 +534,7 @@ class NumberedConnection(ClientConnection):
         result = await self.send_request(CALLS[name].number, json_arguments(arguments), timeout_s)
         return result.data
 
-    async def prove(self) -> None:
+    async def sign_on_with_token(self) -> None:
         """Sign on, when there is an id."""
         settings = self.settings
         if settings.id is None:

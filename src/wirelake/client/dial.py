@@ -40,7 +40,7 @@ class Backoff:
         self._attempt += 1
         return wait * random.uniform(0.5, 1.0)
 
-    def lived(self, seconds: float) -> None:
+    def lasted(self, seconds: float) -> None:
         """Note how long a connection lasted."""
         if seconds >= _STEADY_S:
             self._attempt = 0

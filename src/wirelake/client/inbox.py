@@ -26,43 +26,43 @@ REMEMBERED: Final = 10_000
 
 
 class Inbox:
-    """Notifications that the application has not taken yet."""
+    """Notifications that the application has not iterated yet."""
 
     def __init__(self, limit: int, fetch: Callable[[], None], ack_again: Callable[[str], None]):
         self.limit = limit
-        self.taken = False
+        self.iterated = False
         """Whether the application iterates over notifications."""
         self._fetch = fetch
         self._ack_again = ack_again
         self._queue: deque[Notification] = deque()
-        self._held: deque[Notification] = deque()
+        self._pushed: deque[Notification] = deque()
         self._page: set[str] = set()
-        self._behind = False
+        self._has_backlog = False
         self._fetching = False
         self._known: OrderedDict[str, bool] = OrderedDict()
         self._more = asyncio.Event()
-        self._over = False
+        self._finished = False
         self._error: ClientError | None = None
 
     @property
     def full(self) -> bool:
         """Whether more notifications wait than allowed."""
-        return len(self._queue) + len(self._held) >= self.limit
+        return len(self._queue) + len(self._pushed) >= self.limit
 
     # -- the connection's side ---------------------------------------------------------------
 
     def connected(self, fetches: bool) -> None:
         """Start with a new connection; where the protocol `fetches`, fetch what waits."""
         self._page.clear()
-        self._behind = fetches
+        self._has_backlog = fetches
         self._fetching = False
-        if self.taken:
+        if self.iterated:
             self._next_page()
 
     def pushed(self, notification: Notification) -> None:
         """Take a pushed notification."""
-        if self._behind:
-            self._held.append(notification)
+        if self._has_backlog:
+            self._pushed.append(notification)
             self._more.set()
         else:
             self._add(notification)
@@ -73,8 +73,8 @@ class Inbox:
         page = list(page)
         self._page = {each.id for each in page}
         if not page:
-            self._behind = False
-            self._let_out()
+            self._has_backlog = False
+            self._release_pushed()
         for each in page:
             self._add(each)
 
@@ -86,9 +86,9 @@ class Inbox:
 
     def end(self, error: ClientError | None) -> None:
         """End the iteration."""
-        self._over = True
+        self._finished = True
         self._error = error
-        self._let_out()
+        self._release_pushed()
         self._more.set()
 
     def acked(self, ids: Iterable[str]) -> None:
@@ -100,13 +100,13 @@ class Inbox:
             self._next_page()
 
     def _next_page(self) -> None:
-        if self._behind and not self._fetching and self.taken:
+        if self._has_backlog and not self._fetching and self.iterated:
             self._fetching = True
             self._fetch()
 
-    def _let_out(self) -> None:
-        while self._held:
-            self._add(self._held.popleft())
+    def _release_pushed(self) -> None:
+        while self._pushed:
+            self._add(self._pushed.popleft())
 
     def _add(self, notification: Notification) -> None:
         known = self._known.get(notification.id)
@@ -132,19 +132,19 @@ class Inbox:
 
     async def take(self) -> Notification | None:
         """The next notification; None when the client is closed."""
-        if not self.taken:
-            self.taken = True
+        if not self.iterated:
+            self.iterated = True
             self._next_page()
         while not self._queue:
-            if self._held and not self._fetching:
-                self._let_out()
+            if self._pushed and not self._fetching:
+                self._release_pushed()
                 continue
             error = self._error
-            if error is not None and not self._over:
+            if error is not None and not self._finished:
                 self._error = None
             if error is not None:
                 raise error
-            if self._over:
+            if self._finished:
                 return None
             self._more.clear()
             await self._more.wait()

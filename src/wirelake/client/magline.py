@@ -27,7 +27,7 @@ from wirelake.wire.errors import EncodeError
 from .connection import ClientConnection, NumberedConnection, Result, pushed
 from .errors import BadCall, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
-from .errors import Refused as NotLetIn
+from .errors import Refused as HandshakeRefused
 
 __all__ = ["MaglineConnection"]
 
@@ -47,10 +47,10 @@ class MaglineConnection(NumberedConnection):
         """Whether the session was resumed."""
         self.signed_on = False
         """Whether the session that a ticket would resume is signed on."""
-        self.spoilt = False
+        self.cannot_resume = False
         """Whether the next attempt must not resume."""
         self._refused: int | None = None
-        if isinstance(previous, MaglineConnection) and not previous.spoilt:
+        if isinstance(previous, MaglineConnection) and not previous.cannot_resume:
             self.signed_on = previous.signed_on
             return previous.session.again(now)
         settings = self.settings
@@ -72,7 +72,7 @@ class MaglineConnection(NumberedConnection):
 
     def begin(self) -> None:
         """Send SYN, or reSYN."""
-        self._shaken: asyncio.Future[None] = self.wait_for(_HANDSHAKE)
+        self._handshake: asyncio.Future[None] = self.wait_for(_HANDSHAKE)
         self.session.connect()
 
     async def sign_on(self) -> None:
@@ -81,19 +81,21 @@ class MaglineConnection(NumberedConnection):
         A resumed session that was signed on stays signed on.
         """
         try:
-            await self._shaken
+            await self._handshake
         except ConnectionLost as error:
             if self._refused is not None:
-                raise NotLetIn(self._refused, _why(self._refused)) from error
+                raise HandshakeRefused(self._refused, _error_name(self._refused)) from error
             if self.reason.startswith("handshake_failed"):
-                raise NotLetIn("handshake_failed", "the server has another key") from error
+                raise HandshakeRefused("handshake_failed", "the server has another key") from error
             raise
         if self.resumed and self.signed_on:
             return
         try:
-            await self.prove()
+            await self.sign_on_with_token()
         except Failure:
-            self.spoilt = self.resumed  # the session may be signed on already: it cannot be twice
+            self.cannot_resume = (
+                self.resumed
+            )  # the session may be signed on already: it cannot be twice
             raise
         self.signed_on = True
 
@@ -125,7 +127,7 @@ class MaglineConnection(NumberedConnection):
             case Replied(seq=seq, data=data):
                 self.answer(seq, Result(data))
             case RequestFailed(seq=seq, error_number=number):
-                self.fail(seq, Failure(number, _why(number)))
+                self.fail(seq, Failure(number, _error_name(number)))
             case RequestLost(seq=seq, code=code):
                 lost = Timeout("no reply in time")
                 ended = ConnectionLost("the connection ended before the reply arrived")
@@ -144,7 +146,7 @@ class MaglineConnection(NumberedConnection):
                 self._refused = number
 
 
-def _why(number: int) -> str:
+def _error_name(number: int) -> str:
     """The name of an error number."""
     try:
         return ErrorNumber(number).name.lower().replace("_", " ")

@@ -31,7 +31,7 @@ class ReconnectingClient(ABC):
         """The number of connections made so far."""
         self._connection: ClientConnection | None = None
         self._last: ClientConnection | None = None
-        self._over: ClientError | None = None
+        self._finished: ClientError | None = None
         self._changed = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -93,7 +93,7 @@ class ReconnectingClient(ABC):
     async def close(self) -> None:
         """Close the connection; pending calls fail."""
         supervisor = self._supervisor
-        self._finish(ConnectionLost("the client is closed"), told=False)
+        self._finish(ConnectionLost("the client is closed"), report=False)
         tasks = [*self._tasks, *([supervisor] if supervisor is not None else [])]
         for task in tasks:
             task.cancel()
@@ -134,7 +134,7 @@ class ReconnectingClient(ABC):
             if not self.settings.reconnect:
                 self._finish(lost)
                 return
-            backoff.lived(connection.loop.time() - began)
+            backoff.lasted(connection.loop.time() - began)
             found = await self._connect_until(backoff)
             if found is None:
                 return
@@ -154,17 +154,17 @@ class ReconnectingClient(ABC):
                 if resumes and self._last is not None and not _resumes(self._last):
                     backoff.at_once()  # the server has dropped the session: connect without it
 
-    def _finish(self, error: ClientError, *, told: bool = True) -> None:
-        self._over = self._over or error
+    def _finish(self, error: ClientError, *, report: bool = True) -> None:
+        self._finished = self._finished or error
         self._connection = None
-        self.on_finished(error if told else None)
+        self.on_finished(error if report else None)
         self._changed.set()
 
     async def _ready(self, deadline: float) -> ClientConnection:
         """The connection, or the next one if it is made before the deadline."""
         while True:
-            if self._over is not None:
-                raise self._over
+            if self._finished is not None:
+                raise self._finished
             connection = self._connection
             if connection is not None and connection.open:
                 return connection
@@ -188,7 +188,7 @@ class ReconnectingClient(ABC):
             raise BadCall("timeout_s: expected more than 0")
         return timeout_s
 
-    async def _once(
+    async def _request_once(
         self, timeout_s: float | None, ask: Callable[[ClientConnection, float], Awaitable[T]]
     ) -> T:
         """Make one attempt."""
@@ -196,7 +196,7 @@ class ReconnectingClient(ABC):
         deadline = asyncio.get_running_loop().time() + limit
         return await _within(deadline, ask(await self._ready(deadline), limit))
 
-    async def _again(self, ask: Callable[[ClientConnection, float], Awaitable[T]]) -> T:
+    async def _retry(self, ask: Callable[[ClientConnection, float], Awaitable[T]]) -> T:
         """Repeat an idempotent request until there is a reply."""
         deadline = asyncio.get_running_loop().time() + self.settings.timeout_s
         while True:
@@ -205,7 +205,7 @@ class ReconnectingClient(ABC):
             try:
                 return await _within(deadline, ask(connection, left))
             except ConnectionLost:
-                if not self.settings.reconnect or self._over is not None:
+                if not self.settings.reconnect or self._finished is not None:
                     raise
 
     def _spawn(self, work: Awaitable[None]) -> None:

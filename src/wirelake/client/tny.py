@@ -57,7 +57,7 @@ class TnyConnection(NumberedConnection):
 
     async def sign_on(self) -> None:
         """Call protocol 10, when there is an id."""
-        await self.prove()
+        await self.sign_on_with_token()
 
     @property
     def awaiting_reply(self) -> bool:

@@ -2,7 +2,7 @@
 
     hub = Hub(config, data="hub-data")
     await hub.start()          all listeners are open
-    await hub.serve()          until SIGTERM, or `hub.shut()`
+    await hub.serve()          until SIGTERM, or `hub.request_stop()`
     await hub.stop()
 
 Everything runs in one event loop; only the store's writer has its own thread. The parts get what
@@ -53,12 +53,12 @@ class Hub:
         self.services = services or Services()
         self.service = self.services.service
         """Decorator that makes a function a service: `@hub.service("test", "add", tny=1002)`."""
-        self.counts = Counters()
+        self.counters = Counters()
         self.connections: dict[int, TrackedConnection] = {}
         self.listeners: dict[str, Listener] = {}
         self.started_ns = 0
         self._limits = ActiveLimits(config.limits, config.listeners)
-        self._shut = asyncio.Event()
+        self._stop_requested = asyncio.Event()
 
     @property
     def limits(self) -> Limits:
@@ -88,7 +88,12 @@ class Hub:
             raise
 
     def _build(self) -> HubContext:
-        loop, limits, counts, connections = self.loop, self._limits, self.counts, self.connections
+        loop, limits, counters, connections = (
+            self.loop,
+            self._limits,
+            self.counters,
+            self.connections,
+        )
         outbox, deadlines = Outbox(loop), DeadlineScan(loop)
         self.store = open_store(self.config.store, self.data, loop)
         self.tap = Tap(loop, connections)
@@ -96,31 +101,31 @@ class Hub:
             self.store,
             loop,
             limits,
-            counts,
+            counters,
             self.tap,
             connections,
-            outbox.before,
+            outbox.before_flush,
             server=self.config.store.server,
         )
         self.table = ConnectionTable(
-            connections, loop, limits, counts, self.tap, self.topics, deadlines
+            connections, loop, limits, counters, self.tap, self.topics, deadlines
         )
         self.authority = Authority(
-            self.store, self.topics, counts, connections, loop.time, self.table.signed_on
+            self.store, self.topics, counters, connections, loop.time, self.table.signed_on
         )
         return HubContext(
             config=self.config,
             data=self.data,
             loop=loop,
             active_limits=limits,
-            counts=counts,
+            counters=counters,
             store=self.store,
             outbox=outbox,
             deadlines=deadlines,
             tap=self.tap,
             topics=self.topics,
             services=self.services,
-            calls=HubCalls(self.topics, self.authority, self.services, counts),
+            calls=HubCalls(self.topics, self.authority, self.services, counters),
             authority=self.authority,
             connections=connections,
             table=self.table,
@@ -140,11 +145,11 @@ class Hub:
 
     async def serve(self) -> None:
         """Wait for `shut`."""
-        await self._shut.wait()
+        await self._stop_requested.wait()
 
-    def shut(self) -> None:
+    def request_stop(self) -> None:
         """Let `serve` return."""
-        self._shut.set()
+        self._stop_requested.set()
 
     async def drain(self) -> None:
         """Accept no connections, let running calls finish, then close all connections."""
@@ -157,7 +162,7 @@ class Hub:
         for connection in tuple(self.connections.values()):
             connection.end("shutdown")
         until = self.loop.time() + 1.0
-        while (self.connections or self.table.leaving) and self.loop.time() < until:
+        while (self.connections or self.table.lingering) and self.loop.time() < until:
             await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
@@ -166,9 +171,9 @@ class Hub:
         for connection in tuple(self.connections.values()):
             connection.drop("shutdown")
         until = self.loop.time() + _ABORT_S
-        for connection in tuple(self.table.leaving):
+        for connection in tuple(self.table.lingering):
             connection.transport.abort()
-        while (self.connections or self.table.leaving) and self.loop.time() < until:
+        while (self.connections or self.table.lingering) and self.loop.time() < until:
             await asyncio.sleep(0)  # transports report that they are closed
         self.context.deadlines.stop()
         await self.store.close()

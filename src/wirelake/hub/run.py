@@ -22,9 +22,9 @@ from .config import Config, ConfigError
 from .hub import Hub
 from .rpc.services import Services
 
-__all__ = ["Say", "run_hub"]
+__all__ = ["PrintLine", "run_hub"]
 
-Say: TypeAlias = Callable[[str], None]
+PrintLine: TypeAlias = Callable[[str], None]
 """Prints a line of output."""
 
 _log = logging.getLogger(__name__)
@@ -38,15 +38,15 @@ def run_hub(
     data: str | Path,
     services: Services | None = None,
     *,
-    say: Say = print,
-    read_again: Callable[[], Config] | None = None,
+    print_line: PrintLine = print,
+    reload_config: Callable[[], Config] | None = None,
 ) -> None:
     """Run a hub until SIGTERM or SIGINT.
 
-    `read_again` returns the configuration on SIGHUP. Raises ConfigError for an invalid
+    `reload_config` returns the configuration on SIGHUP. Raises ConfigError for an invalid
     configuration, and OSError when an address or the data directory cannot be used.
     """
-    _loop_runner()(_serve(config, Path(data), services, say, read_again))
+    _loop_runner()(_serve(config, Path(data), services, print_line, reload_config))
 
 
 def _loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
@@ -62,19 +62,19 @@ async def _serve(
     config: Config,
     data: Path,
     services: Services | None,
-    say: Say,
-    read_again: Callable[[], Config] | None,
+    print_line: PrintLine,
+    reload_config: Callable[[], Config] | None,
 ) -> None:
     hub = Hub(config, data, services)
     admin = AdminServer(hub)
-    with _signals(hub, admin, read_again):
+    with _signals(hub, admin, reload_config):
         await hub.start()
         try:
             await admin.start()
             _tune_garbage_collector()
             for line in listeners(hub, admin):
-                say(line)
-            say("ready")
+                print_line(line)
+            print_line("ready")
             await hub.serve()
             await hub.drain()
         finally:
@@ -108,13 +108,13 @@ def _shown(address: tuple[str, int]) -> str:
 
 @contextlib.contextmanager
 def _signals(
-    hub: Hub, admin: AdminServer, read_again: Callable[[], Config] | None
+    hub: Hub, admin: AdminServer, reload_config: Callable[[], Config] | None
 ) -> Iterator[None]:
     """Handle signals while the hub runs."""
     loop = asyncio.get_running_loop()
-    acts = {signal.SIGTERM: hub.shut, signal.SIGINT: hub.shut}
-    if read_again is not None:
-        acts[signal.SIGHUP] = lambda: _reload(hub, admin, read_again)
+    acts = {signal.SIGTERM: hub.request_stop, signal.SIGINT: hub.request_stop}
+    if reload_config is not None:
+        acts[signal.SIGHUP] = lambda: _reload(hub, admin, reload_config)
     for number, act in acts.items():
         loop.add_signal_handler(number, act)
     try:
@@ -124,10 +124,10 @@ def _signals(
             loop.remove_signal_handler(number)
 
 
-def _reload(hub: Hub, admin: AdminServer, read_again: Callable[[], Config]) -> None:
+def _reload(hub: Hub, admin: AdminServer, reload_config: Callable[[], Config]) -> None:
     """Apply a new configuration; an invalid one changes nothing."""
     try:
-        hub.reload(read_again())
+        hub.reload(reload_config())
         admin.reload_tls()
     except ConfigError as error:
         _log.error("not reloaded: %s", error)

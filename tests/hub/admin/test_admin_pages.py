@@ -36,7 +36,7 @@ async def _who_may_ask() -> None:
                 assert answer.headers["www-authenticate"] == "Bearer"
         refused = await admin.post("/v1/publish", {"topic": "a", "content": "b"}, token=None)
         assert refused.status == 401
-        assert it.hub.counts.published == 0
+        assert it.hub.counters.published == 0
         assert (await admin.get("/connz")).status == 200
 
 

@@ -81,7 +81,7 @@ async def _wrong(body: Any, status: int, code: str) -> None:
         answer = await admin.post("/v1/publish", body)
         assert (answer.status, answer.json["error"]) == (status, code)
         assert answer.json["message"]
-        assert it.hub.counts.published == 0
+        assert it.hub.counters.published == 0
 
 
 def test_other_methods_are_refused() -> None:
@@ -107,7 +107,7 @@ async def _dead() -> None:
         for number in range(3):
             wanted = {"client": "anna", "content": f"number {number}"}
             assert (await admin.post("/v1/publish", wanted)).status == 200
-        await until(lambda: it.hub.counts.dead["quota"] == 1, "one is a dead letter")
+        await until(lambda: it.hub.counters.dead["quota"] == 1, "one is a dead letter")
         found = (await admin.get("/v1/dead?client=anna")).json["dead"]
         assert [(each["content"], each["reason"]) for each in found] == [("number 0", "quota")]
         assert (await admin.get("/v1/dead?client=ben")).status == 404

@@ -163,7 +163,7 @@ async def _waited() -> None:
         assert (await _top(admin))["topics"][0]["delivered"] == 0
         async with signed_on(it, "anna") as peer:
             await peer.call("hub/subscribe", topic="@news", ack=True)
-            await until(lambda: it.hub.counts.delivered["esnp"] == 3)
+            await until(lambda: it.hub.counters.delivered["esnp"] == 3)
             topic = (await _top(admin))["topics"][0]
     assert (topic["published"], topic["delivered"]) == (3, 3)
 
@@ -191,6 +191,6 @@ async def _break_in(it: Running) -> None:
     """Says something that is not allowed."""
     _, writer = await dial(it.address("comet"))
     writer.write(b"\x00\x01\x63")
-    await until(lambda: it.hub.counts.close_reasons["comet", "unknown_type"] == 1)
+    await until(lambda: it.hub.counters.close_reasons["comet", "unknown_type"] == 1)
     writer.close()
     await writer.wait_closed()

@@ -73,4 +73,4 @@ async def _stream() -> None:
         await admin.post("/v1/publish", {"topic": "@news", "content": "a message to see"})
         kind, row = await it_.next()
         assert (kind, row["protocol"]) == ("message", "comet")
-        assert it.hub.counts.published
+        assert it.hub.counters.published

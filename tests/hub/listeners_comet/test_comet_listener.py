@@ -60,7 +60,7 @@ async def _all_nine_commands() -> None:
         assert _connection(it).environ == environ
         assert await alice.ask(Unsubscribe(topics=("@sport$1", "@never"))) == Ok()
         assert await alice.ask(GetTopicList()) == TopicList(topics=(TOPIC,))
-        assert it.hub.counts.acked == 1
+        assert it.hub.counters.acked == 1
 
 
 def _connection(it: Running) -> comet.CometConnection:
@@ -129,8 +129,8 @@ async def _wrong_token() -> None:
         assert await mallory.sign_on("alice", "t-throw-away") == refused
         await mallory.ended()
         await until(lambda: not it.hub.connections)
-        assert it.hub.counts.auth_failures["comet"] == 3
-        assert it.hub.counts.close_reasons["comet", "auth_failed"] == 1
+        assert it.hub.counters.auth_failures["comet"] == 3
+        assert it.hub.counters.close_reasons["comet", "auth_failed"] == 1
 
 
 def test_answers_keep_their_order_while_an_address_is_slowed_down() -> None:
@@ -174,7 +174,7 @@ async def _replaces() -> None:
         await first.subscribe(TOPIC)
         async with phone(it, "alice") as second:
             await first.ended()
-            await until(lambda: it.hub.counts.close_reasons["comet", "replaced"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["comet", "replaced"] == 1)
             await it.publish(TOPIC, b"to the second")
             assert await second.content() == b"to the second"
             assert len(it.hub.connections) == 1
@@ -229,8 +229,8 @@ async def _a_broken_frame() -> None:
             broken.writer.write(b"\x00\x01\xff" * 100)
             expected = encode_frame(Error(error_code=4, reason="message format illegal"))
             assert await broken.reader.read() == expected
-        await until(lambda: it.hub.counts.close_reasons["comet", "unknown_type"] == 1)
-        assert it.hub.counts.failures["comet", "unknown_type"] == 1
+        await until(lambda: it.hub.counters.close_reasons["comet", "unknown_type"] == 1)
+        assert it.hub.counters.failures["comet", "unknown_type"] == 1
         assert await alice.ask(Heartbeat()) == Ok()
 
 
@@ -241,7 +241,7 @@ def test_who_does_not_sign_on_is_sent_away() -> None:
 async def _who_does_not_sign_on() -> None:
     async with running(listeners=["comet"], limits={"auth_s": 0.1}) as it, phone(it) as silent:
         await silent.ended()
-        await until(lambda: it.hub.counts.close_reasons["comet", "timeout"] == 1)
+        await until(lambda: it.hub.counters.close_reasons["comet", "timeout"] == 1)
 
 
 @pytest.mark.parametrize("command", [Heartbeat(), MessageAck(msg_ids=("unknown",))])
@@ -261,7 +261,7 @@ async def _thousands_of_tiny_frames(command: object) -> None:
         if isinstance(command, Heartbeat):
             assert await alice.reader.readexactly(20_000 * len(ok)) == ok * 20_000
         else:
-            await until(lambda: it.hub.counts.close_reasons["comet", "too_busy"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["comet", "too_busy"] == 1)
         assert await bob.ask(Heartbeat()) == Ok()
 
 
@@ -348,7 +348,7 @@ async def _goodbye() -> None:
     async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         await it.hub.drain()
         await alice.ended()
-        assert it.hub.counts.close_reasons["comet", "shutdown"] == 1
+        assert it.hub.counters.close_reasons["comet", "shutdown"] == 1
         assert it.hub.listeners["comet"].addresses == []
 
 

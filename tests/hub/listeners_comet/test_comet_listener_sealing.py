@@ -110,4 +110,4 @@ async def _bad_key() -> None:
     async with running(clients=["alice"], listeners=["comet"]) as it, phone(it, "alice") as alice:
         alice.writer.write(encode_frame(ExchangeKey(secret_key=os.urandom(80))))
         assert await alice.reader.read() == encode_frame(Error(error_code=4, reason="bad key"))
-        await until(lambda: it.hub.counts.close_reasons["comet", "bad_key"] == 1)
+        await until(lambda: it.hub.counters.close_reasons["comet", "bad_key"] == 1)

@@ -25,8 +25,8 @@ def test_garbage_is_closed_without_a_word(data: bytes, reason: str) -> None:
                 bad.writer.write(data)
                 await bad.closed()
             await until(lambda: len(it.hub.connections) == 1)
-            assert it.hub.counts.failures["esnp", reason] == 1
-            assert it.hub.counts.close_reasons["esnp", reason] == 1
+            assert it.hub.counters.failures["esnp", reason] == 1
+            assert it.hub.counters.close_reasons["esnp", reason] == 1
             assert await good.ok("test/add", a=1, b=2) == {"c": 3}
 
     run(test())
@@ -40,7 +40,7 @@ def test_half_a_message_at_the_end() -> None:
                 await peer.writer.drain()
                 await until(lambda: [c.in_bytes for c in it.hub.connections.values()] == [8])
             await until(lambda: not it.hub.connections)
-            assert it.hub.counts.failures["esnp", "short"] == 1
+            assert it.hub.counters.failures["esnp", "short"] == 1
 
     run(test())
 
@@ -74,6 +74,6 @@ def test_a_frame_that_takes_for_ever() -> None:
         limits = {"frame_s": 0.01, "frame_bytes_per_s": 1e9}
         async with esnp_hub(clients=["alice"], limits=limits) as it, connected(it) as peer:
             peer.writer.write(b"\x16\x00\x00\x10half")
-            await until(lambda: it.hub.counts.drops["esnp", "too_slow"])
+            await until(lambda: it.hub.counters.drops["esnp", "too_slow"])
 
     run(test())

@@ -62,7 +62,7 @@ def test_add_and_echo() -> None:
                 answer = await peer.call("test/echo", *rows, Header(name="h", value=var_of(1)))
                 assert answer.rows[-4:] == rows
                 assert is_head_first(answer)
-            assert it.hub.counts.calls["esnp", "ok"] == 7  # with signing on
+            assert it.hub.counters.calls["esnp", "ok"] == 7  # with signing on
 
     run(test())
 
@@ -78,7 +78,7 @@ def test_errors_are_answers() -> None:
                 assert "at `$.a`" in await peer.refusal("test/add", a="1", b=2)
                 assert "expected 0 to" in await peer.refusal("test/sleep", ms=-1)
                 assert await peer.ok("test/add", a=1, b=2) == {"c": 3}
-            calls = it.hub.counts.calls
+            calls = it.hub.counters.calls
             assert calls["esnp", "failed"] == 6
             assert calls["esnp", "not_found"] == 3
             assert calls["esnp", "bad_arguments"] == 9
@@ -321,8 +321,8 @@ def test_results_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> Non
                 assert "larger than" in await peer.refusal("test/large")
                 assert "log" in await peer.refusal("test/odd")
                 assert (await peer.call("test/head")).rows[-2:] == head().rows
-            assert it.hub.counts.calls["esnp", "internal"] == 3
-            assert it.hub.counts.calls["esnp", "too_large"] == 3
+            assert it.hub.counters.calls["esnp", "internal"] == 3
+            assert it.hub.counters.calls["esnp", "too_large"] == 3
 
     run(test())
     assert "cannot be written" in caplog.text

@@ -58,7 +58,7 @@ def test_order_and_number_of_many(ttl_s: int | None) -> None:
             assert got == [str(number) for number in range(200)]
             for _ in range(200):
                 await bob.message()
-            assert it.hub.counts.published == 200
+            assert it.hub.counters.published == 200
 
     run(test())
 
@@ -199,7 +199,7 @@ def test_an_event_may_publish() -> None:
         ):
             await alice.ok("hub/subscribe", topic="news")
             stranger.tell("hub/publish", topic="news", content="from nobody")
-            await until(lambda: it.hub.counts.failures["esnp", "auth_required"])
+            await until(lambda: it.hub.counters.failures["esnp", "auth_required"])
             alice.tell("hub/publish", topic="news", content="to all")
             assert (await alice.notified())["content"] == "to all"
 

@@ -63,7 +63,7 @@ async def _services() -> None:
         largest = bytes((1 << 20) - 20)  # the answer needs six bytes more, for REPLY_TO
         assert await alice.fail(ECHO, largest) == ErrorNumber.TOO_LARGE
         assert await alice.raw(ECHO, largest[6:]) == largest[6:]
-        calls = it.hub.counts.calls
+        calls = it.hub.counters.calls
         assert calls["magline", "failed"] == 1
         assert calls["magline", "bad_arguments"] == 2
         assert calls["magline", "not_found"] == 1
@@ -115,8 +115,8 @@ async def _order_first() -> None:
             wrong.send(AUTH, {"id": "alice", "token": "t-throw-away"})
             assert (await wrong.next(RequestFailed)).error_number == ErrorNumber.AUTH
             assert (await wrong.next(Finished)).reason_number == Reason.AUTH
-        await until(lambda: it.hub.counts.close_reasons["magline", "auth_failed"] == 2)
-        assert it.hub.counts.auth_failures["magline"] == 1
+        await until(lambda: it.hub.counters.close_reasons["magline", "auth_failed"] == 2)
+        assert it.hub.counters.auth_failures["magline"] == 1
         async with node(it, "alice") as alice:
             assert await alice.raw(ECHO, b"in") == b"in"
             assert await alice.fail(AUTH, {"id": "alice", "token": "t-throw-away"})
@@ -228,7 +228,7 @@ async def _resumes() -> None:
             assert connection.client.id == "alice"
             async with node(it, ticket=second.session.ticket) as third:
                 assert (await second.next(Finished)).reason_number == Reason.REPLACED
-                await until(lambda: it.hub.counts.close_reasons["magline", "replaced"] == 1)
+                await until(lambda: it.hub.counters.close_reasons["magline", "replaced"] == 1)
                 await it.publish(TOPIC, b"to the third")
                 told = [(await third.pushed())["content"] for _ in range(2)]
                 assert told == ["while away", "to the third"]
@@ -285,7 +285,7 @@ async def _half_open() -> None:
         assert (await one_more.next(Refused)).error_number == ErrorNumber.BUSY
         assert (await one_more.next(Finished)).reason_number == Reason.BUSY
         await one_more.hang_up()
-        assert it.hub.counts.refused["handshakes_per_address"] == 1
+        assert it.hub.counters.refused["handshakes_per_address"] == 1
         silent.pop()[1].close()
         await until(lambda: len(it.hub.connections) == len(silent))
         async with node(it, "alice") as alice:
@@ -325,7 +325,7 @@ async def _replayed() -> None:
     ):
         alice.writer.write(encode_frame(Frame(seq=1, body=Pin(ping_number=1))))
         assert (await alice.next(Refused)).error_number == ErrorNumber.BAD_RECORD
-        await until(lambda: it.hub.counts.close_reasons["magline", "bad_record"] == 1)
+        await until(lambda: it.hub.counters.close_reasons["magline", "bad_record"] == 1)
         assert await bob.raw(ECHO, b"unhurt") == b"unhurt"
 
 

@@ -36,8 +36,8 @@ def test_the_services_for_trying_out() -> None:
             assert (unknown.code, unknown.body) == (205, None)
             bad = await client.call(1002, {"a": "one", "b": 2})
             assert (bad.code, body_of(bad)["code"]) == (500, "bad_arguments")
-            assert it.hub.counts.calls["tny", "ok"] == 3
-            assert it.hub.counts.calls["tny", "not_found"] == 1
+            assert it.hub.counters.calls["tny", "ok"] == 3
+            assert it.hub.counters.calls["tny", "not_found"] == 1
 
     asyncio.run(go())
 
@@ -67,7 +67,7 @@ def test_nothing_else_goes_before_signing_on(protocol: int, body: bytes | None) 
             await client.ping()
             assert (await client.call(protocol, body)).code == 210
             assert await client.ended() == "code_210"
-            await until(lambda: it.hub.counts.close_reasons["tny", "code_210"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["tny", "code_210"] == 1)
 
     asyncio.run(go())
 
@@ -103,7 +103,7 @@ def test_who_does_not_sign_on_in_time_is_sent_away() -> None:
         ):
             assert (await client.next_push()).code == 210
             assert await client.ended() == "code_210"
-            await until(lambda: it.hub.counts.close_reasons["tny", "auth_timeout"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["tny", "auth_timeout"] == 1)
 
     asyncio.run(go())
 
@@ -114,7 +114,7 @@ def test_large_packets_of_strangers_are_refused() -> None:
             client.ask(10, b"x" * 5_000)
             assert (await client.next_push()).code == 153
             assert await client.ended() == "code_153"
-            await until(lambda: it.hub.counts.close_reasons["tny", "too_large"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["tny", "too_large"] == 1)
 
     asyncio.run(go())
 
@@ -243,7 +243,7 @@ def test_the_security_options() -> None:
             async with tny_client(it.address("tny")) as plain:
                 plain.ask(1002, {"a": 1, "b": 1})
                 await plain.ended()
-            await until(lambda: it.hub.counts.close_reasons["tny", "verify_required"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["tny", "verify_required"] == 1)
 
     asyncio.run(go())
 
@@ -265,7 +265,7 @@ def test_who_says_nothing_is_closed() -> None:
             tny_client(it.address("tny")) as client,
         ):
             await client.ended()
-            await until(lambda: it.hub.counts.close_reasons["tny", "idle"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["tny", "idle"] == 1)
 
     asyncio.run(go())
 
@@ -280,7 +280,7 @@ def test_garbage_is_told_and_closed_and_hurts_nobody() -> None:
             client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
             assert (await client.next_push()).code == 153
             assert await client.ended() == "code_153"
-            await until(lambda: it.hub.counts.failures["tny", "bad_magic"] == 1)
+            await until(lambda: it.hub.counters.failures["tny", "bad_magic"] == 1)
             assert body_of(await other.call(1002, {"a": 1, "b": 2})) == {"c": 3}
 
     asyncio.run(go())

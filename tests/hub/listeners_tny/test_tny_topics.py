@@ -126,7 +126,7 @@ def test_calls_under_way_finish_when_the_hub_goes_down() -> None:
             assert (await asyncio.wait_for(slow, 20)).code == 100
             await client.ended()
             client.writer.close()
-            await until(lambda: it.hub.counts.close_reasons["tny", "shutdown"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["tny", "shutdown"] == 1)
 
     asyncio.run(go())
 
@@ -151,7 +151,7 @@ def test_many_publishes_are_under_way_at_a_time() -> None:
                 str(n) for n in range(200) if n % 10
             ]
             assert {body_of(each)["code"] for each in found[::10]} == {"bad_arguments"}
-            assert it.hub.counts.calls["tny", "bad_arguments"] == 20
+            assert it.hub.counters.calls["tny", "bad_arguments"] == 20
             assert it.hub.services.running == 0
 
     asyncio.run(go())

@@ -67,7 +67,7 @@ def test_the_end_of_a_user_is_the_end_of_its_tunnel() -> None:
         async with backend("one") as one, gateway(port_of(one)) as gate:
             async with tny_client(gate.address("tny")) as client:
                 await who(client)
-            await until(lambda: one.hub.counts.close_reasons["tny", "disconnected"] == 1)
+            await until(lambda: one.hub.counters.close_reasons["tny", "disconnected"] == 1)
             assert not listener_of(gate).users
             assert listener_of(gate).tunnels.tunnel_count == 0
 
@@ -113,7 +113,7 @@ def test_a_lost_link_is_replaced_by_another_of_the_same_backend() -> None:
             assert user.backend is not None
             session = listener.tunnels.link_of(user.backend.name, user.tunnel_id)
             assert session is not None
-            listener.carriers[session].drop("cut by the test")
+            listener.links[session].drop("cut by the test")
             after = await who(client)
             assert (after["name"], after["asked"]) == (before["name"], 2)
             await until(lambda: links_up(gate) == 4, "a redial")
@@ -242,7 +242,7 @@ def test_a_new_process_at_the_same_address_takes_the_users() -> None:
                     assert answer["asked"] == 1
                     assert answer["name"] in {"new", "other"}
                     await until(lambda: links_up(gate) == 2)
-                    assert new.hub.counts.failures["relay", "bad_state"] == 1
+                    assert new.hub.counters.failures["relay", "bad_state"] == 1
 
     asyncio.run(go())
 
@@ -252,6 +252,6 @@ def test_links_of_a_gateway_are_connections_too() -> None:
         async with backend("one") as one, gateway(port_of(one)) as gate:
             links = [e for e in gate.hub.connections.values() if isinstance(e, LinkConnection)]
             assert [link.peer[1] for link in links] == [port_of(one)]
-            assert gate.hub.counts.accepted == {"relay": 1}
+            assert gate.hub.counters.accepted == {"relay": 1}
 
     asyncio.run(go())

@@ -135,7 +135,7 @@ def test_a_user_that_does_not_read_is_dropped_and_nobody_else() -> None:
             for _ in range(40):
                 session.request(2001)
             deaf.sendall(session.to_send())
-            await until(lambda: gate.hub.counts.drops["tny", "slow_reader"] == 1, "a drop")
+            await until(lambda: gate.hub.counters.drops["tny", "slow_reader"] == 1, "a drop")
             deaf.close()
             assert (await who(other))["name"] == "one"
             await until(lambda: listener_of(gate).tunnels.tunnel_count == 1)
@@ -151,7 +151,7 @@ def test_a_drained_gateway_lets_its_users_and_links_go() -> None:
                 await gate.hub.drain()
                 await client.ended()
             await until(lambda: not gate.hub.connections and not one.hub.connections)
-            assert one.hub.counts.close_reasons == {
+            assert one.hub.counters.close_reasons == {
                 ("tny", "disconnected"): 1,
                 ("relay", "link_close"): 1,
             }

@@ -125,7 +125,7 @@ def test_tunnels_call_services() -> None:
             assert sorted(each.peer for each in found) == [("10.0.0.1", 4001), ("10.0.0.2", 4002)]
             tunnels.disconnect(1)
             link.flush()
-            await until(lambda: it.hub.counts.close_reasons["tny", "disconnected"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["tny", "disconnected"] == 1)
 
     asyncio.run(go())
 
@@ -149,7 +149,7 @@ def test_a_tunnel_signs_on_like_anybody() -> None:
             assert [each.code for each in answers] == [100, 100, 210]
             closed = await link.wait(TunnelClosed)
             assert closed == [TunnelClosed(tunnels.key(2), "disconnected")]
-            assert it.hub.counts.close_reasons["tny", "code_210"] == 1
+            assert it.hub.counters.close_reasons["tny", "code_210"] == 1
 
     asyncio.run(go())
 
@@ -167,7 +167,7 @@ def test_a_tunnel_that_does_not_sign_on_in_time_is_closed() -> None:
             await link.wait(TunnelClosed)
             (said,) = await link.answers(1)
             assert (said.mode, said.code) == (Mode.PUSH, 210)
-            assert it.hub.counts.close_reasons["tny", "auth_timeout"] == 1
+            assert it.hub.counters.close_reasons["tny", "auth_timeout"] == 1
 
     asyncio.run(go())
 
@@ -184,7 +184,7 @@ def test_a_tunnel_outlives_its_link() -> None:
                 link.flush()
                 await link.answers(1)
             link.session.receive_eof()
-            await until(lambda: it.hub.counts.close_reasons["relay", "eof"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["relay", "eof"] == 1)
             async with link_to(it.address("relay"), tunnels, "two") as link:
                 await link.wait(LinkUp)
                 tunnels.relay(SERVICE, 1, request(2, 1002, {"a": 4, "b": 4}))
@@ -211,7 +211,7 @@ def test_a_tunnel_that_no_link_comes_for_is_given_up() -> None:
             listener.check_deadlines(it.hub.loop.time() + listener.registry.limits.keep_s - 1)
             assert len(it.hub.connections) == 1
             listener.check_deadlines(it.hub.loop.time() + listener.registry.limits.keep_s)
-            assert it.hub.counts.close_reasons["tny", "expired"] == 1
+            assert it.hub.counters.close_reasons["tny", "expired"] == 1
             assert not it.hub.connections
 
     asyncio.run(go())
@@ -225,7 +225,7 @@ def test_gateways_from_elsewhere_are_not_let_in() -> None:
             with suppress(ConnectionError):
                 assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
             writer.close()
-            assert it.hub.counts.drops["relay", "not_allowed"] == 1
+            assert it.hub.counters.drops["relay", "not_allowed"] == 1
             listener = it.hub.listeners["relay"]
             assert isinstance(listener, RelayListener)
             found = [listener.allows(each) for each in ("10.1.2.3", "::ffff:10.1.9.9", "fd00::1")]
@@ -256,6 +256,6 @@ def test_nothing_but_opening_is_taken_from_a_new_link() -> None:
             writer.write(b"rpk\x0d\x00\x00\x00\x01\x00\x00\x00\x05" + bytes(8))  # LINK_PING
             assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
             writer.close()
-            await until(lambda: it.hub.counts.close_reasons["relay", "bad_state"] == 1)
+            await until(lambda: it.hub.counters.close_reasons["relay", "bad_state"] == 1)
 
     asyncio.run(go())

@@ -65,7 +65,7 @@ async def _noted() -> None:
         await peer.call("hub/publish", content="to nobody")
         await peer.call("hub/ack", id="m0000000000000001")
         found: dict[str, Any] = {each.name: each.latency for each in it.hub.services.every}
-        found |= it.hub.counts.hub_calls
+        found |= it.hub.counters.hub_calls
         counts = {name: (each.count, each.failed) for name, each in found.items()}
     assert counts == {
         "test/echo": (0, 0),

@@ -71,7 +71,7 @@ class Ear:
         self._out.append(data)
         self.hub.outbox.add(self)
 
-    def write_at_once(self, data: bytes) -> None:
+    def write_now(self, data: bytes) -> None:
         self.write(data)
 
     def flush(self) -> None:
@@ -107,7 +107,7 @@ class Desk:
         self.loop = asyncio.get_running_loop()
         self.folder = folder
         self.limits = ActiveLimits(limits)
-        self.counts = Counters()
+        self.counters = Counters()
         self.outbox = Outbox(self.loop)
         self.connections: dict[int, Any] = {}
         self.tap = Tap(self.loop, self.connections)
@@ -119,7 +119,7 @@ class Desk:
             self.store,
             self.loop,
             self.limits,
-            self.counts,
+            self.counters,
             self.tap,
             self.connections,
             self.outbox.before,
@@ -128,7 +128,7 @@ class Desk:
         self.authority = Authority(
             self.store,
             self.topics,
-            self.counts,
+            self.counters,
             self.connections,
             lambda: self.loop.time(),  # noqa: PLW0108 - tests replace it
             self.signed_on,

@@ -60,7 +60,7 @@ def test_failures_slow_an_address_down_and_are_forgotten(
                 assert it.authority.try_sign_on(ear, "ann", "wrong") is None
             assert delays == [0, 0.25, 0.5, 1, 2, 4, LONGEST_S]
             assert it.authority.delay("192.0.2.2") == 0
-            assert it.counts.auth_failures == {"comet": 7}
+            assert it.counters.auth_failures == {"comet": 7}
             late = it.loop.time() + FORGET_S + 1
             monkeypatch.setattr(it.loop, "time", lambda: late)
             assert it.authority.delay("192.0.2.1") == 0

@@ -47,7 +47,7 @@ def test_in_flight_is_bounded_and_goes_on_with_acks(tmp_path: Path, protocol: st
             await it.settled()
             assert ann.contents == [b"0", b"1", b"2", b"3"]
             await it.publish("@a", b"skipped", ttl_s=0)
-            assert it.counts.skipped == {protocol: 1}
+            assert it.counters.skipped == {protocol: 1}
             while len(ann.got) < 8:
                 assert _ack(it, ann, *ann.ids)
                 await it.settled()
@@ -56,7 +56,7 @@ def test_in_flight_is_bounded_and_goes_on_with_acks(tmp_path: Path, protocol: st
             await it.settled()
             await it.publish("@a", b"now", ttl_s=0)
             assert ann.contents[-1] == b"now"
-            assert it.counts.acked == 8
+            assert it.counters.acked == 8
 
     asyncio.run(run())
 
@@ -179,7 +179,7 @@ def test_a_slow_reader_is_spared_and_gets_what_is_stored_later(tmp_path: Path) -
             assert published.audience == 1
             assert ann.got == []
             assert bob.contents == [b"stored 1", b"not stored", b"stored 2"]
-            assert it.counts.skipped == {"comet": 1}
+            assert it.counters.skipped == {"comet": 1}
             it.topics.caught_up(ann)  # type: ignore[arg-type]
             await it.settled()
             assert ann.contents == [b"stored 1", b"stored 2"]
@@ -201,7 +201,7 @@ def test_who_may_not_receive_yet_gets_it_when_it_may(tmp_path: Path) -> None:
             await it.publish("@a", b"early")
             assert ann.got == []
             ann.may_receive = True
-            it.topics.refile(ann)  # type: ignore[arg-type]
+            it.topics.regroup(ann)  # type: ignore[arg-type]
             await it.settled()
             assert ann.contents == [b"early"]
 
@@ -216,7 +216,7 @@ def test_a_new_form_holds_for_what_comes_after_it(tmp_path: Path) -> None:
             await it.publish("@a", b"1", ttl_s=0)
             assert it.lines.encoded == 1
             ann.form = None
-            it.topics.refile(ann)  # type: ignore[arg-type]
+            it.topics.regroup(ann)  # type: ignore[arg-type]
             await it.publish("@a", b"2", ttl_s=0)
             await it.publish("@a", b"3")
             assert it.lines.encoded == 1

@@ -170,7 +170,7 @@ def test_what_is_refused(tmp_path: Path, publication: Publication, code: str) ->
             assert len(told) == 1
             assert isinstance(told[0], HubError)
             assert told[0].code == code
-            assert it.counts.refused_publishes == 1
+            assert it.counters.refused_publishes == 1
 
     asyncio.run(run())
 

@@ -36,7 +36,7 @@ def test_what_has_expired_is_a_dead_letter_of_who_has_not_got_it(tmp_path: Path)
             ]
             assert {each.notification.topic for each in dead} == {"@a", None}
             assert [each.notification.id for each in it.topics.dead(10, "ann")] == [published.id]
-            assert it.counts.dead == {"expired": 3}
+            assert it.counters.dead == {"expired": 3}
             assert [each.content for each in it.waiting(ann)] == [b"long"]
             assert [each.content for each in it.waiting(it.sign_on("bob"))] == [b"long"]
             assert it.topics.ack(ann, [published.id]) == 0  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_who_has_no_id_has_a_quota_too(tmp_path: Path) -> None:
             for number in range(9):
                 await it.publish("@a", b"%d" % number)
             await it.sweep()
-            assert it.counts.dead == {"quota": 6}
+            assert it.counters.dead == {"quota": 6}
             assert it.topics.dead(10) == []
             assert len(list(it.store.index())) <= 4
             while it.topics.ack(ear, ear.ids):  # type: ignore[arg-type]

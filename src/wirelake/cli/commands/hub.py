@@ -107,7 +107,7 @@ def _run(
         return _config(config_file, record, demo)
 
     try:
-        run_hub(read(), data, _services(demo, named), say=_say, read_again=read)
+        run_hub(read(), data, _services(demo, named), print_line=_say, reload_config=read)
     except ConfigError as error:
         raise CommandError(str(error), BAD_USAGE) from error
 

@@ -60,39 +60,41 @@ class HubCollector(Collector):
         yield from self._state()
 
     def _connections(self) -> Iterable[Metric]:
-        hub, counts = self._hub, self._hub.counts
+        hub, counters = self._hub, self._hub.counters
         now_open = Counter(each.protocol for each in hub.connections.values())
         yield _gauges("connections", "Open connections.", "protocol", now_open)
-        yield _counts("connections_accepted", "Connections accepted.", "protocol", counts.accepted)
         yield _counts(
-            "connections_refused", "Connections refused by a limit.", "limit", counts.refused
+            "connections_accepted", "Connections accepted.", "protocol", counters.accepted
         )
-        yield _pairs("connections_closed", "Connections closed.", "reason", counts.close_reasons)
+        yield _counts(
+            "connections_refused", "Connections refused by a limit.", "limit", counters.refused
+        )
+        yield _pairs("connections_closed", "Connections closed.", "reason", counters.close_reasons)
         yield _pairs(
-            "connections_dropped", "Connections aborted by the hub.", "reason", counts.drops
+            "connections_dropped", "Connections aborted by the hub.", "reason", counters.drops
         )
-        yield _pairs("protocol_failures", "Protocol errors of peers.", "code", counts.failures)
-        yield _counts("auth_failures", "Failed sign-ons.", "protocol", counts.auth_failures)
+        yield _pairs("protocol_failures", "Protocol errors of peers.", "code", counters.failures)
+        yield _counts("auth_failures", "Failed sign-ons.", "protocol", counters.auth_failures)
         yield _counts("bytes_in", "Bytes received.", "protocol", byte_totals(hub, "in"))
         yield _counts("bytes_out", "Bytes sent.", "protocol", byte_totals(hub, "out"))
 
     def _messages(self) -> Iterable[Metric]:
-        counts = self._hub.counts
-        yield _pairs("calls", "Calls of services.", "outcome", counts.calls)
+        counters = self._hub.counters
+        yield _pairs("calls", "Calls of services.", "outcome", counters.calls)
         yield self._call_seconds()
-        yield _count("published", "Notifications published.", counts.published)
-        yield _count("publishes_refused", "Publishes refused.", counts.refused_publishes)
-        yield _count("stored", "Notifications stored.", counts.stored)
-        yield _counts("delivered", "Notifications sent.", "protocol", counts.delivered)
+        yield _count("published", "Notifications published.", counters.published)
+        yield _count("publishes_refused", "Publishes refused.", counters.refused_publishes)
+        yield _count("stored", "Notifications stored.", counters.stored)
+        yield _counts("delivered", "Notifications sent.", "protocol", counters.delivered)
         yield _counts(
             "skipped",
             "Transient notifications not sent to slow readers.",
             "protocol",
-            counts.skipped,
+            counters.skipped,
         )
-        yield _count("acked", "Notifications acknowledged.", counts.acked)
+        yield _count("acked", "Notifications acknowledged.", counters.acked)
         yield _counts(
-            "dead_letters", "Notifications that became dead letters.", "reason", counts.dead
+            "dead_letters", "Notifications that became dead letters.", "reason", counters.dead
         )
 
     def _call_seconds(self) -> Metric:

@@ -57,7 +57,7 @@ async def readyz(request: Request) -> Response:
 async def varz(request: Request) -> Response:
     """Answer with all counters."""
     hub = hub_of(request)
-    counts = hub.counts
+    counters = hub.counters
     return JsonResponse(
         {
             "version": __version__,
@@ -69,23 +69,23 @@ async def varz(request: Request) -> Response:
                 for name, listener in hub.listeners.items()
             },
             "connections": Counter(each.protocol for each in hub.connections.values()),
-            "accepted": counts.accepted,
-            "refused": counts.refused,
-            "auth_failures": counts.auth_failures,
-            "close_reasons": nested(counts.close_reasons),
-            "failures": nested(counts.failures),
-            "drops": nested(counts.drops),
-            "calls": nested(counts.calls),
+            "accepted": counters.accepted,
+            "refused": counters.refused,
+            "auth_failures": counters.auth_failures,
+            "close_reasons": nested(counters.close_reasons),
+            "failures": nested(counters.failures),
+            "drops": nested(counters.drops),
+            "calls": nested(counters.calls),
             "calls_running": hub.services.running,
             "bytes_in": byte_totals(hub, "in"),
             "bytes_out": byte_totals(hub, "out"),
-            "published": counts.published,
-            "refused_publishes": counts.refused_publishes,
-            "stored": counts.stored,
-            "delivered": counts.delivered,
-            "skipped": counts.skipped,
-            "acked": counts.acked,
-            "dead": counts.dead,
+            "published": counters.published,
+            "refused_publishes": counters.refused_publishes,
+            "stored": counters.stored,
+            "delivered": counters.delivered,
+            "skipped": counters.skipped,
+            "acked": counters.acked,
+            "dead": counters.dead,
             "recording": recording_state(hub),
         }
     )
@@ -134,7 +134,7 @@ def recording_of(hub: Hub) -> Recording | None:
 
 def byte_totals(hub: Hub, way: str) -> Counter[str]:
     """Return bytes by protocol, of closed and open connections."""
-    total = Counter(hub.counts.bytes_in if way == "in" else hub.counts.bytes_out)
+    total = Counter(hub.counters.bytes_in if way == "in" else hub.counters.bytes_out)
     for each in hub.connections.values():
         total[each.protocol] += each.in_bytes if way == "in" else each.out_bytes
     return total

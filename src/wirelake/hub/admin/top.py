@@ -142,13 +142,13 @@ async def top(request: Request) -> Response:
 
 def call_latencies(hub: Hub) -> dict[str, LatencyHistogram]:
     """Return the histogram of everything that was called, by name."""
-    found = {f"{HUB_SERVICE}/{name}": times for name, times in hub.counts.hub_calls.items()}
+    found = {f"{HUB_SERVICE}/{name}": times for name, times in hub.counters.hub_calls.items()}
     found |= {each.name: each.latency for each in hub.services.every}
     return {name: times for name, times in found.items() if times.total_ns}
 
 
 def _top(hub: Hub, topics: list[Topic]) -> Top:
-    counts = hub.counts
+    counters = hub.counters
     return Top(
         version=__version__,
         started_ns=hub.started_ns,
@@ -158,22 +158,22 @@ def _top(hub: Hub, topics: list[Topic]) -> Top:
         draining=hub.draining,
         recording=recording_state(hub),
         connections=Counter(each.protocol for each in hub.connections.values()),
-        accepted=counts.accepted,
-        closed=_by_protocol(counts.close_reasons),
-        refused=counts.refused,
+        accepted=counters.accepted,
+        closed=_by_protocol(counters.close_reasons),
+        refused=counters.refused,
         bytes_in=byte_totals(hub, "in"),
         bytes_out=byte_totals(hub, "out"),
-        calls=nested(counts.calls),
+        calls=nested(counters.calls),
         calls_running=hub.services.running,
-        published=counts.published,
-        refused_publishes=counts.refused_publishes,
-        stored=counts.stored,
-        delivered=counts.delivered,
-        skipped=counts.skipped,
-        acked=counts.acked,
-        dead=counts.dead,
-        auth_failures=counts.auth_failures,
-        failures=nested(counts.failures),
+        published=counters.published,
+        refused_publishes=counters.refused_publishes,
+        stored=counters.stored,
+        delivered=counters.delivered,
+        skipped=counters.skipped,
+        acked=counters.acked,
+        dead=counters.dead,
+        auth_failures=counters.auth_failures,
+        failures=nested(counters.failures),
         targets=[_target(name, times) for name, times in call_latencies(hub).items()],
         topic_count=len(hub.topics.registry.topics),
         topics=[_topic(each) for each in topics],

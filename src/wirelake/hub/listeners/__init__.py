@@ -1,7 +1,7 @@
 """One listener per protocol: what the hub does on the connections of that protocol.
 
     esnp.py      calls and events by name; notifications as events
-    tny.py       calls by number, pushes, for clients (`TnyPeer` also serves tunnels)
+    tny.py       calls by number, pushes, for clients (`TnyEndpoint` also serves tunnels)
     relay.py     links of gateways, and the tunnels on them
     tny_gateway.py   the hub as a gateway: tny connections go through tunnels to backends
     magline.py   encrypted calls by number, resumption

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-_KEPT: Final = 1_024
+_MAX_TEMPLATES: Final = 1_024
 _TIME_SIZE: Final = 8
 
 
@@ -77,25 +77,25 @@ def message_of(notification: Notification) -> Message:
 class CometForm:
     """The encoder of notifications, shared by all connections."""
 
-    __slots__ = ("_encode", "_moulds", "_ts", "name")
+    __slots__ = ("_encode", "_templates", "_ts", "name")
 
     def __init__(self, dialect: Dialect):
         self.name = f"comet {dialect}"
         self._encode = PROTOCOL.codec(dialect).encode_frame
-        self._moulds: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+        self._templates: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
         self._ts = (0, self._time(0))
 
     def encode(self, notification: Notification) -> bytes:
         """The frame."""
         id_text, content = notification.id.encode(), notification.content
         like = notification.type, len(id_text), len(content)
-        head, middle = self._moulds.get(like) or self._mould(*like)
+        head, middle = self._templates.get(like) or self._learn_template(*like)
         ts_ms, time = self._ts
         if ts_ms != notification.ts_ms:  # many are published in one millisecond
             self._ts = ts_ms, time = notification.ts_ms, self._time(notification.ts_ms)
         return b"".join((head, id_text, middle, content, time))
 
-    def _mould(self, kind: int, id_size: int, size: int) -> tuple[bytes, bytes]:
+    def _learn_template(self, kind: int, id_size: int, size: int) -> tuple[bytes, bytes]:
         """The bytes before the id, and those between id and content."""
         before, other = (
             self._encode(Message(msg_type=kind, msg_id=letter * id_size, content=bytes(size)))[
@@ -105,11 +105,11 @@ class CometForm:
         )
         differs = (at for at, letter in enumerate(before) if letter != other[at])
         id_at = next(differs, len(before))
-        mould = before[:id_at], before[id_at + id_size :]
-        if len(self._moulds) >= _KEPT:
-            self._moulds.clear()
-        self._moulds[kind, id_size, size] = mould
-        return mould
+        template = before[:id_at], before[id_at + id_size :]
+        if len(self._templates) >= _MAX_TEMPLATES:
+            self._templates.clear()
+        self._templates[kind, id_size, size] = template
+        return template
 
     def _time(self, ts_ms: int) -> bytes:
         frame: bytes = self._encode(Message(msg_type=0, msg_id="", content=b"", ts=ts_ms))
@@ -130,7 +130,7 @@ class CometConnection(Connection):
     protocol: ClassVar[str] = "comet"
     acks_all: ClassVar[bool] = True
 
-    __slots__ = ("_acting", "_resend_from", "environ")
+    __slots__ = ("_handling_event", "_resend_from", "environ")
 
     listener: CometListener
     session: ServerSession
@@ -139,7 +139,7 @@ class CometConnection(Connection):
         super().__init__(listener)
         self.environ: ReportEnviron | None = None
         """The device facts that the phone reported."""
-        self._acting = False
+        self._handling_event = False
         self._resend_from = 0.0
 
     def make_session(self, now: float) -> ServerSession:
@@ -158,27 +158,27 @@ class CometConnection(Connection):
             if not session.can_push:  # the key has sealed all that it may
                 break
             session.send(message_of(notification))
-        if not self._acting:
+        if not self._handling_event:
             self.react()
 
     def on_event(self, event: Event) -> None:
         """Handle a message of the client."""
-        self._acting = True
+        self._handling_event = True
         try:
             self._on_event(event)
         finally:
-            self._acting = False
+            self._handling_event = False
 
     def _on_event(self, event: Any) -> None:
         kind = type(event)
         if kind is Requested:
-            _DOES[type(event.command)](self, event.command)
+            _HANDLERS[type(event.command)](self, event.command)
         elif kind is Beat:
             self._resend()
         elif kind is AuthRequested:
             self._sign_on(event.client_id, event.token)
         elif kind is KeyExchanged:
-            self._refile()
+            self._regroup()
 
     def key_log(self) -> dict[str, Any] | None:
         """The content key, once it is agreed on."""
@@ -188,7 +188,7 @@ class CometConnection(Connection):
     def on_closed(self) -> None:
         """Remove the client from those online."""
         if self.client is not None:
-            self.listener.left(self.client.id, self)
+            self.listener.forget(self.client.id, self)
 
     # -- signing on --------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class CometConnection(Connection):
         if client is None:
             self.session.refuse()
         else:
-            self._let_in(client)
+            self._accept(client)
 
     async def _sign_on_later(self, client_id: str, token: str) -> None:
         client: Client | None = None
@@ -220,10 +220,10 @@ class CometConnection(Connection):
         if client is None:
             self.session.refuse(code)
         else:
-            self._let_in(client)
+            self._accept(client)
         self.react()
 
-    def _let_in(self, client: Client) -> None:
+    def _accept(self, client: Client) -> None:
         """Accept the client; `on_duplicate` decides which of its two connections is closed."""
         older = self.listener.online.get(client.id)
         if not self.session.accept(elsewhere=None if older is None else older.session):
@@ -241,14 +241,14 @@ class CometConnection(Connection):
         session = self.session
         return self.listener.form if session.can_push and not session.sealed else None
 
-    def _refile(self) -> None:
+    def _regroup(self) -> None:
         """Push to this connection from now on, or seal from now on.
 
         What was published earlier in this turn is written first, in the clear: the answer that
         changes it all has not been written yet.
         """
         self.form = self._shared_form()
-        self.hub.topics.refile(self)
+        self.hub.topics.regroup(self)
 
     # -- commands ----------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class CometConnection(Connection):
         if self.session.closed:
             return
         self.session.send(reply)
-        if not self._acting:
+        if not self._handling_event:
             self.react()
 
     def _done(self, result: object) -> None:
@@ -283,15 +283,15 @@ class CometConnection(Connection):
             return
         could_push = session.can_push
         page = session.page([message_of(each) for each in waiting])
-        self.hub.counts.delivered[self.protocol] += len(page)
+        self.hub.counters.delivered[self.protocol] += len(page)
         try:
             session.send(MessageList(messages=page))
         except SessionError:
             _log.exception("a list for connection %d could not be written", self.id)
             session.send(_error(HubError("internal")))
         if session.can_push != could_push:
-            self._refile()
-        if not self._acting:
+            self._regroup()
+        if not self._handling_event:
             self.react()
 
     def _message_ack(self, command: MessageAck) -> None:
@@ -317,11 +317,11 @@ class CometConnection(Connection):
             return
         before_ms = time.time() * 1000 - RESEND_S * 1000
         old = [each for each in waiting if each.ts_ms <= before_ms]
-        self.hub.counts.delivered[self.protocol] += len(old)
+        self.hub.counters.delivered[self.protocol] += len(old)
         self.deliver(old)
 
 
-_DOES: Final[dict[type, Any]] = {
+_HANDLERS: Final[dict[type, Any]] = {
     GetTopicList: CometConnection._get_topic_list,
     Subscribe: CometConnection._subscribe,
     Unsubscribe: CometConnection._unsubscribe,
@@ -371,7 +371,7 @@ class CometListener(Listener):
             return None
         return X25519ServerKey(os.urandom(32), static_private=self._static)
 
-    def left(self, client_id: str, connection: CometConnection) -> None:
+    def forget(self, client_id: str, connection: CometConnection) -> None:
         """Remove a closed connection."""
         if self.online.get(client_id) is connection:
             del self.online[client_id]

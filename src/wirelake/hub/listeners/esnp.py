@@ -95,7 +95,7 @@ class EsnpForm:
     name = "esnp"
 
     def __init__(self) -> None:
-        self._ts: tuple[int, bytes] = (0, _tail(0, 0))
+        self._ts: tuple[int, bytes] = (0, _last_rows(0, 0))
         self._prefixes: dict[tuple[int, str | None, int, bool], tuple[bytes, bytes]] = {}
 
     def encode(self, notification: Notification) -> bytes:
@@ -103,7 +103,7 @@ class EsnpForm:
         content, id_text = notification.content, notification.id.encode()
         like = len(id_text), notification.topic, len(content), _is_text(content)
         before_id, before_content = self._prefixes.get(like) or self._learn_prefixes(*like)
-        rest = self._rest(notification)
+        rest = self._rows_after_content(notification)
         return b"".join((before_id, id_text, before_content, content, rest))
 
     def _learn_prefixes(
@@ -118,15 +118,15 @@ class EsnpForm:
         self._prefixes[id_size, topic, size, is_text] = found
         return found
 
-    def _rest(self, notification: Notification) -> bytes:
+    def _rows_after_content(self, notification: Notification) -> bytes:
         if notification.type:
-            return _tail(notification.ts_ms, notification.type)
+            return _last_rows(notification.ts_ms, notification.type)
         if self._ts[0] != notification.ts_ms:  # many are published in one millisecond
-            self._ts = notification.ts_ms, _tail(notification.ts_ms, 0)
+            self._ts = notification.ts_ms, _last_rows(notification.ts_ms, 0)
         return self._ts[1]
 
 
-def _tail(ts_ms: int, kind: int) -> bytes:
+def _last_rows(ts_ms: int, kind: int) -> bytes:
     values = {"ts": ts_ms, "type": kind} if kind else {"ts": ts_ms}
     return bytes_of_rows(*data_rows(values)) + END
 
@@ -200,9 +200,9 @@ def rows_of(result: Result) -> tuple[Row, ...]:
 _log = logging.getLogger(__name__)
 _OK: Final = ("esnp", "ok")
 _AUTH: Final = (HUB_SERVICE, AUTH.name)
-_LEARNED: Final = 16
+_MAX_LEARNED: Final = 16
 """How often the body of a publish is learned: for who has many topics in turn it does not pay."""
-_SAME: Final = frozenset({"topic", "content", "type", "ttl_s"})
+_TEMPLATE_FIELDS: Final = frozenset({"topic", "content", "type", "ttl_s"})
 """What a publish may say that need not be read row by row."""
 
 
@@ -231,12 +231,12 @@ class EsnpConnection(Connection):
     listener: EsnpListener
     session: EsnpSession
 
-    __slots__ = ("_acting", "_drained", "_failed_attempts", "_signing_on")
+    __slots__ = ("_drained", "_failed_attempts", "_handling_event", "_signing_on")
 
     def __init__(self, listener: EsnpListener):
         super().__init__(listener)
         self.form = ESNP_FORM
-        self._acting = False
+        self._handling_event = False
         self._drained: asyncio.Future[None] | None = None
         self._failed_attempts = 0
         self._signing_on = False
@@ -246,7 +246,7 @@ class EsnpConnection(Connection):
     def make_session(self, now: float) -> EsnpSession:
         """The server's session; it accepts small messages only before sign-on."""
         session = EsnpSession(Role.SERVER, self.listener.options, now=now)
-        if self.listener.asks_for_token:
+        if self.listener.requires_token:
             session.message_limit = UNAUTHENTICATED_LIMIT
         return session
 
@@ -254,7 +254,7 @@ class EsnpConnection(Connection):
         """Accept the connection; without token sign-on it may call at once."""
         super().connection_made(transport)
         if self.client is not None:
-            self._let_in()
+            self._enable_calls()
 
     @property
     def may_receive(self) -> bool:
@@ -275,14 +275,14 @@ class EsnpConnection(Connection):
 
     def on_event(self, event: Event) -> None:
         """Handle a request or an event of the peer."""
-        self._acting = True
+        self._handling_event = True
         try:
             if type(event) is Requested:
                 self._requested(event.call)
             elif type(event) is Announced and kind(event.message) == "EVENT":
                 self._announced(event)
         finally:
-            self._acting = False
+            self._handling_event = False
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class EsnpConnection(Connection):
         if service is False:
             return None
         if service is True:
-            return self._ask_hub(head, rows, values, number)
+            return self._call_hub_fast_path(head, rows, values, number)
         call = EsnpCall("esnp", self, payload_of(rows), rows) if service.wants_call else None
         return self._body_of(head, service.now(call, values))
 
@@ -312,7 +312,7 @@ class EsnpConnection(Connection):
         service = self.hub.services.named(head.service, head.op)
         return service if service is not None and service.immediate else False
 
-    def _ask_hub(
+    def _call_hub_fast_path(
         self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any], number: bytes
     ) -> bytes | str | Deferred | None:
         if head.op == PUBLISH.name:
@@ -320,20 +320,22 @@ class EsnpConnection(Connection):
                 # Without FLAG_ASYNC answers keep their order, and a durable publish waits for the
                 # disk: the ordinary path queues the requests behind it.
                 return None
-            if head.learned < _LEARNED:
-                self._learn(head, rows, values)
+            if head.learned < _MAX_LEARNED:
+                self._learn_publish(head, rows, values)
             elif head.fast_body is not None and isinstance(content := values.get("content"), str):
                 head.fast_body[0].expect(len(content))
         answer = DeferredReply(partial(self._answer_later, head, number))
         self.listener.calls.run(self, head.op, values, answer.take)
-        return self._so_far(head, answer)
+        return self._reply_or_defer(head, answer)
 
-    def _learn(self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any]) -> None:
+    def _learn_publish(
+        self, head: HeadTemplate, rows: tuple[Row, ...], values: dict[str, Any]
+    ) -> None:
         """Learn the shape of a publish: later ones to the same topic are not parsed row by row."""
         topic, kind, ttl_s = values.get("topic"), values.get("type", 0), values.get("ttl_s")
         if not isinstance(topic, str) or not isinstance(kind, int) or not 0 <= kind <= 0xFF:
             return
-        if not _SAME.issuperset(values) or not isinstance(ttl_s, int | float | None):
+        if not _TEMPLATE_FIELDS.issuperset(values) or not isinstance(ttl_s, int | float | None):
             return
         body = learn_body(rows, "content")
         if body is not None:
@@ -350,14 +352,14 @@ class EsnpConnection(Connection):
                 published = self.hub.topics.publish_transient(str(like.topic), content, like.type)
             except HubError as error:
                 return self._body_of(head, error)
-            self.hub.counts.calls[_OK] += 1
+            self.hub.counters.calls[_OK] += 1
             return published_body(published)
         answer = DeferredReply(partial(self._answer_later, head, number))
         publication = Publication(like.topic, None, content, like.type, ttl_s=like.ttl_s)
         self.listener.calls.publish(publication, answer.take)
-        return self._so_far(head, answer)
+        return self._reply_or_defer(head, answer)
 
-    def _so_far(self, head: HeadTemplate, answer: DeferredReply) -> bytes | str | Deferred:
+    def _reply_or_defer(self, head: HeadTemplate, answer: DeferredReply) -> bytes | str | Deferred:
         """The body of the answer if it is known, else LATER: a deferred reply."""
         if answer.known:
             return self._body_of(head, answer.outcome)
@@ -367,15 +369,15 @@ class EsnpConnection(Connection):
     def _body_of(self, head: HeadTemplate, outcome: Result | HubError) -> bytes | str:
         """The body of the answer, or the text of the error."""
         if type(outcome) is Published:
-            self.hub.counts.calls[_OK] += 1
+            self.hub.counters.calls[_OK] += 1
             return published_body(outcome)
         try:
             if not isinstance(outcome, HubError):
                 body = self.session.body_of(rows_of(outcome))
-                self.hub.counts.calls[_OK] += 1
+                self.hub.counters.calls[_OK] += 1
                 return body
         except (SessionError, EncodeError, HubError) as error:
-            outcome = _unwritable(f"{head.service}/{head.op}", error)
+            outcome = _encoding_error(f"{head.service}/{head.op}", error)
         self.count_call(outcome)
         return outcome.text
 
@@ -392,7 +394,7 @@ class EsnpConnection(Connection):
         if self.client is None or target == _AUTH:
             self._before_auth(request, target, rows)
             return
-        parts = _Parts(self, request)
+        parts = _ReplyParts(self, request)
         call = EsnpCall(
             "esnp", self, payload_of(rows), rows, is_info=request.kind == "INFO", part=parts.send
         )
@@ -401,7 +403,7 @@ class EsnpConnection(Connection):
     def _announced(self, event: Announced) -> None:
         """Run a service for an event, which is never answered."""
         if self.client is None:
-            self.hub.counts.failed(self.protocol, "auth_required")
+            self.hub.counters.failed(self.protocol, "auth_required")
             return
         rows = event.message.rows
         call = EsnpCall("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
@@ -435,13 +437,13 @@ class EsnpConnection(Connection):
         self._signing_on = False
         self.answer(request, outcome)
         if not isinstance(outcome, HubError):
-            self._let_in()
+            self._enable_calls()
         elif outcome.code == "auth_failed":
             self._failed_attempts += 1
             if self._failed_attempts >= self.hub.limits.auth_attempts:
                 self.end("auth_failed")
 
-    def _let_in(self) -> None:
+    def _enable_calls(self) -> None:
         self.session.message_limit = self.listener.options.message_limit
         self.session.fast_handler = self._answer_fast_path
 
@@ -464,7 +466,7 @@ class EsnpConnection(Connection):
         if isinstance(outcome, HubError):
             self.session.answer(request, error=outcome.text)
         self.count_call(outcome)
-        if not self._acting:
+        if not self._handling_event:
             self.react()
 
     def answer_part(
@@ -474,7 +476,7 @@ class EsnpConnection(Connection):
         try:
             self.session.answer(request, rows_of(result), seq=seq)
         except (SessionError, EncodeError) as error:
-            raise _unwritable("/".join(target_of(request.message.rows)), error) from None
+            raise _encoding_error("/".join(target_of(request.message.rows)), error) from None
 
     async def drained(self) -> None:
         """Wait while the peer is a slow reader."""
@@ -484,7 +486,7 @@ class EsnpConnection(Connection):
             await self._drained
 
 
-class _Parts:
+class _ReplyParts:
     """The answer to one request, whole or in parts."""
 
     __slots__ = ("_connection", "_request", "_sent")
@@ -514,7 +516,7 @@ async def _no_part(_: Result) -> None:
     """Discard a part: an event has no answer."""
 
 
-def _unwritable(service: object, error: Exception) -> HubError:
+def _encoding_error(service: object, error: Exception) -> HubError:
     """The error of a result that cannot be encoded in ESNP."""
     if isinstance(error, SessionError) and error.code == "too_large":
         return HubError("too_large", "the answer is larger than a message may be")
@@ -530,7 +532,7 @@ class EsnpListener(Listener):
     def __init__(self, hub: HubContext, settings: EsnpSettings):
         super().__init__(hub, settings)
         self.calls = hub.calls
-        self.asks_for_token = settings.auth == "token"
+        self.requires_token = settings.auth == "token"
         self.options = SessionOptions(
             revision=settings.revision,
             dialect=settings.dialect,

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from wirelake.protocols.hub_calls import AUTH, BY_NUMBER, NOTIFY_NUMBER, notification_json
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["MaglineConnection", "MaglineListener"]
 
 _AUTH: Final = AUTH.number
-_STRANGER_BYTES: Final = 4_096
+_MAX_FRAME_BEFORE_AUTH: Final = 4_096
 """Of a frame before the client has signed on: an id and a token have room in a tenth of it."""
 _REASONS: Final[dict[str, Reason]] = {
     "shutdown": Reason.SHUTDOWN,
@@ -67,14 +68,14 @@ class MaglineConnection(Connection):
 
     protocol: ClassVar[str] = "magline"
 
-    __slots__ = ("_acting", "_half_open")
+    __slots__ = ("_half_open", "_handling_event")
 
     listener: MaglineListener
     session: ServerSession
 
     def __init__(self, listener: MaglineListener):
         super().__init__(listener)
-        self._acting = False
+        self._handling_event = False
         self._half_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,9 +83,9 @@ class MaglineConnection(Connection):
         super().connection_made(transport)
         if self.transport.is_closing():
             return
-        self._half_open = self.listener.begin(self.peer[0])
+        self._half_open = self.listener.begin_handshake(self.peer[0])
         if not self._half_open:
-            self.hub.counts.refused["handshakes_per_address"] += 1
+            self.hub.counters.refused["handshakes_per_address"] += 1
             self.session.abort(ErrorNumber.BUSY, Reason.BUSY)
             self.react()
 
@@ -111,12 +112,12 @@ class MaglineConnection(Connection):
             if not session.authenticated:  # its keys have reached their limit
                 break
             session.send(Push(NOTIFY_NUMBER, body_of(notification)))
-        if not self._acting:
+        if not self._handling_event:
             self.react()
 
     def on_event(self, event: Event) -> None:
         """Handle a message of the client."""
-        self._acting = True
+        self._handling_event = True
         try:
             if not self.open:
                 pass  # what was asked with the frame that ended it
@@ -127,9 +128,9 @@ class MaglineConnection(Connection):
             elif isinstance(event, Resumed):
                 self._resumed(event)
         finally:
-            self._acting = False
+            self._handling_event = False
 
-    def say_goodbye(self, reason: str) -> None:
+    def close_session(self, reason: str) -> None:
         """Send FIN with the reason's number; a revoked client cannot resume by ticket."""
         number = _REASONS.get(reason, Reason.NORMAL)
         self.session.close(number, resumable=number is not Reason.AUTH)
@@ -143,36 +144,36 @@ class MaglineConnection(Connection):
 
     def on_closed(self) -> None:
         """Release the handshake slot, and remember whether pushes went here."""
-        self._handshake_over()
-        self.listener.left(self)
+        self._end_handshake()
+        self.listener.on_connection_closed(self)
 
     # -- the connection itself ---------------------------------------------------------------
 
-    def _handshake_over(self) -> None:
+    def _end_handshake(self) -> None:
         if self._half_open:
             self._half_open = False
-            self.listener.handshake_over(self.peer[0])
+            self.listener.end_handshake(self.peer[0])
 
     def _established(self, event: Established) -> None:
         self.listener.by_session[event.session_id] = self
         if event.resumed:
             return  # not confirmed by the client yet
-        self._handshake_over()
-        if self.listener.anybody:
+        self._end_handshake()
+        if self.listener.allows_anonymous:
             self.hub.authority.anonymous(self)
 
     def _resumed(self, event: Resumed) -> None:
         """The client is back: the old connection goes, its place is taken."""
-        self._handshake_over()
-        receives = self.listener.retire(event.replaced)
+        self._end_handshake()
+        receives = self.listener.replace(event.replaced)
         if event.principal:
-            self._comes_back(event.principal, receives)
-        elif self.listener.anybody:
+            self._restore_client(event.principal, receives)
+        elif self.listener.allows_anonymous:
             self.hub.authority.anonymous(self)
 
-    def _comes_back(self, client_id: str, receives: bool) -> None:
+    def _restore_client(self, client_id: str, receives: bool) -> None:
         try:
-            row = self.listener.still_there(client_id)
+            row = self.listener.resumable_client(client_id)
         except HubError as error:
             self.end(error.code)
             return
@@ -188,39 +189,34 @@ class MaglineConnection(Connection):
     def _requested(self, seq: int, command: int, data: bytes) -> None:
         hub_call = BY_NUMBER.get(command)
         if hub_call is not None:
-            answer = self._signed_on(seq) if command == _AUTH else self._answer(seq)
-            self.listener.calls.run(self, hub_call.name, data, answer)
+            answer = self._signed_on if command == _AUTH else self._answer
+            self.listener.calls.run(self, hub_call.name, data, partial(answer, seq))
             return
         service = self.listener.services.get(command)
         if service is None:
-            self._give(seq, HubError("not_found"))
+            self._answer(seq, HubError("not_found"))
             return
         call = Call(protocol="magline", connection=self, body=data)
-        service.run(call, data, self._answer(seq))
+        service.run(call, data, partial(self._answer, seq))
 
-    def _answer(self, seq: int) -> Callable[[Result | HubError], None]:
-        return lambda outcome: self._give(seq, outcome)
+    def _signed_on(self, seq: int, outcome: Result | HubError) -> None:
+        """Answer a sign-on, and let the session's ticket resume as this client."""
+        if not isinstance(outcome, HubError) and self.client is not None and self.open:
+            self.listener.note_credentials(self.client.id)
+            self.session.identify(self.client.id)
+        self._answer(seq, outcome)
 
-    def _signed_on(self, seq: int) -> Callable[[Result | HubError], None]:
-        def answer(outcome: Result | HubError) -> None:
-            if not isinstance(outcome, HubError) and self.client is not None and self.open:
-                self.listener.has_signed_on(self.client.id)
-                self.session.identify(self.client.id)
-            self._give(seq, outcome)
-
-        return answer
-
-    def _give(self, seq: int, outcome: Result | HubError) -> None:
+    def _answer(self, seq: int, outcome: Result | HubError) -> None:
         """Answers a request: REP, or ERR with its number."""
         if not self.open:
             return
         with suppress(SessionError):  # the client has said that it failed: nothing is answered
-            code = self._say(seq, outcome)
-            self.hub.counts.calls[self.protocol, code] += 1
-        if not self._acting:
+            code = self._send_outcome(seq, outcome)
+            self.hub.counters.calls[self.protocol, code] += 1
+        if not self._handling_event:
             self.react()
 
-    def _say(self, seq: int, outcome: Result | HubError) -> str:
+    def _send_outcome(self, seq: int, outcome: Result | HubError) -> str:
         if not isinstance(outcome, HubError):
             try:
                 self.session.send(Reply(seq, json_body(outcome)))
@@ -242,13 +238,13 @@ class MaglineListener(Listener):
 
     def __init__(self, hub: HubContext, settings: MaglineSettings):
         super().__init__(hub, settings)
-        self.anybody = settings.auth == "none"
+        self.allows_anonymous = settings.auth == "none"
         """Whether no sign-on is required."""
         self.options = ServerOptions(
             max_requests=hub.limits.calls,
-            order_cmds=() if self.anybody else (_AUTH,),
+            order_cmds=() if self.allows_anonymous else (_AUTH,),
             order_deadline_s=hub.limits.auth_s,
-            order_max_frame=_STRANGER_BYTES,
+            order_max_frame=_MAX_FRAME_BEFORE_AUTH,
         )
         self.keys = ServerKeys(
             static=[static_key(settings.static_key or hub.data / "magline.key")],
@@ -262,20 +258,20 @@ class MaglineListener(Listener):
         """Connections by session id."""
         self._credentials: dict[str, bytes] = {}
         """The token hash of each client at its sign-on."""
-        self._receiving: OrderedDict[bytes, None] = OrderedDict()
+        self._had_receiver: OrderedDict[bytes, None] = OrderedDict()
         self._handshakes: Counter[str] = Counter()
         self._last: tuple[Notification | None, bytes] = (None, b"")
 
     # -- handshakes --------------------------------------------------------------------------
 
-    def begin(self, address: str) -> bool:
+    def begin_handshake(self, address: str) -> bool:
         """Count a handshake; False when the address has too many."""
         if self._handshakes[address] >= HALF_OPEN_PER_ADDRESS:
             return False
         self._handshakes[address] += 1
         return True
 
-    def handshake_over(self, address: str) -> None:
+    def end_handshake(self, address: str) -> None:
         """Uncount a handshake."""
         self._handshakes[address] -= 1
         if not self._handshakes[address]:
@@ -283,7 +279,7 @@ class MaglineListener(Listener):
 
     # -- resumption --------------------------------------------------------------------------
 
-    def has_signed_on(self, client_id: str) -> None:
+    def note_credentials(self, client_id: str) -> None:
         """A client has shown its token: tickets that it got for another one are worth nothing."""
         row = self.hub.store.client(client_id)
         token = b"" if row is None else row.token
@@ -292,7 +288,7 @@ class MaglineListener(Listener):
             self.tickets.revoke(client_id)
             self._credentials[client_id] = token
 
-    def still_there(self, client_id: str) -> ClientRow | None:
+    def resumable_client(self, client_id: str) -> ClientRow | None:
         """The client of a ticket; None when its token was removed or changed since."""
         row = self.hub.store.client(client_id)
         if row is not None and self._credentials.get(client_id) == row.token:
@@ -301,23 +297,23 @@ class MaglineListener(Listener):
         self._credentials.pop(client_id, None)
         return None
 
-    def left(self, connection: MaglineConnection) -> None:
+    def on_connection_closed(self, connection: MaglineConnection) -> None:
         """Remember a closed connection: its client may resume and expect its pushes."""
         session = connection.session.session_id
         if self.by_session.get(session) is not connection:
             return
         del self.by_session[session]
-        if _receives(connection):
-            self._receiving[session] = None
-            while len(self._receiving) > self.tickets.options.max_sessions:
-                self._receiving.popitem(last=False)
+        if _is_receiver(connection):
+            self._had_receiver[session] = None
+            while len(self._had_receiver) > self.tickets.options.max_sessions:
+                self._had_receiver.popitem(last=False)
 
-    def retire(self, session: bytes) -> bool:
+    def replace(self, session: bytes) -> bool:
         """A session goes on in another connection: whether pushes went to the old one."""
         old = self.by_session.pop(session, None)
         if old is None:
-            return self._receiving.pop(session, 0) is None
-        receives = _receives(old)
+            return self._had_receiver.pop(session, 0) is None
+        receives = _is_receiver(old)
         old.end("replaced")
         return receives
 
@@ -330,6 +326,6 @@ class MaglineListener(Listener):
         return body
 
 
-def _receives(connection: Connection) -> bool:
+def _is_receiver(connection: Connection) -> bool:
     client: Any = connection.client
     return client is not None and client.durable and client.receiver is connection

@@ -43,7 +43,7 @@ from ..net.connection import Connection
 from ..net.listener import Listener
 from ..net.outbox import PendingFlush
 from ..pubsub.notifications import Notification
-from .tny import PushBodies, TnyPeer, epoch_ms, refusal_body
+from .tny import PushBodies, TnyEndpoint, epoch_ms, refusal_body
 
 if TYPE_CHECKING:
     from ..net.context import HubContext
@@ -59,7 +59,7 @@ def address_text(ip: bytes) -> str:
         return ""
 
 
-class _End:
+class _TunnelState:
     """What a tunnel has in place of a session: its link's session does the work."""
 
     buffered: ClassVar[int] = 0
@@ -74,7 +74,7 @@ class _End:
         return self.state == CLOSED
 
 
-class Tunnel(TnyPeer):
+class Tunnel(TnyEndpoint):
     """One user behind a gateway."""
 
     __slots__ = ("_next_id", "key", "link")
@@ -89,10 +89,10 @@ class Tunnel(TnyPeer):
         self.link: RelayConnection | None = link
         self.peer = (address_text(ip) or link.peer[0], port)
         self.opened_ns = time.time_ns()
-        self.session = _End()
+        self.session = _TunnelState()
         self._next_id = 1
         if listener.settings.auth == "token":
-            self.sign_on_by = self.hub.loop.time() + self.hub.limits.auth_s
+            self.sign_on_deadline = self.hub.loop.time() + self.hub.limits.auth_s
 
     def make_session(self, now: float) -> Session:  # noqa: ARG002
         """There is none."""
@@ -103,26 +103,26 @@ class Tunnel(TnyPeer):
 
     # -- what the link says ------------------------------------------------------------------
 
-    def take(self, message: Message, size: int) -> None:
+    def handle_message(self, message: Message, size: int) -> None:
         """Take a message of the user and its size."""
         self.in_bytes += size
         if message.mode == Mode.REQUEST:
-            self.serve(message)
+            self.handle_request(message)
         elif message.mode == Mode.PUSH:
-            self.heed(message)
+            self.handle_push(message)
 
-    def bound(self, link: RelayConnection) -> None:
+    def attach_link(self, link: RelayConnection) -> None:
         """The tunnel continues on this link."""
         self.link = link
         self.paused_since = link.paused_since
-        self.hub.topics.refile(self)
+        self.hub.topics.regroup(self)
 
-    def lost(self) -> None:
+    def detach_link(self) -> None:
         """The tunnel's link is lost."""
         self.link = None
-        self.hub.topics.refile(self)
+        self.hub.topics.regroup(self)
 
-    def over(self, reason: str, side: Side = Side.REMOTE) -> None:
+    def on_closed_tunnel(self, reason: str, side: Side = Side.REMOTE) -> None:
         """The tunnel is closed."""
         if self.session.closed:
             return
@@ -163,7 +163,7 @@ class Tunnel(TnyPeer):
             body = self.listener.bodies.of(notification)
             error = self._send(self._push(NOTIFY_NUMBER, body, ResultCode.SUCCESS))
             if error:
-                self.hub.counts.failed("tny", error)
+                self.hub.counters.failed("tny", error)
 
     @property
     def may_receive(self) -> bool:
@@ -187,13 +187,13 @@ class Tunnel(TnyPeer):
 
     def drop(self, reason: str) -> None:
         """Close the tunnel, and count it."""
-        self.hub.counts.dropped(self.protocol, reason)
+        self.hub.counters.dropped(self.protocol, reason)
         self.close_reason, self.close_side = reason, Side.LOCAL
         self._disconnect(reason)
 
     def check_deadlines(self, now: float) -> None:
         """Close the tunnel when nobody signed on in time; other deadlines are the link's."""
-        if self.client is None and self.sign_on_by and now > self.sign_on_by:
+        if self.client is None and self.sign_on_deadline and now > self.sign_on_deadline:
             self.end("auth_timeout")
 
     # -- writing -----------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Tunnel(TnyPeer):
         if link is not None:
             self.listener.pending_flush.add(link)
         self.listener.tunnels.pop(self.key, None)
-        self.over(reason, Side.LOCAL)
+        self.on_closed_tunnel(reason, Side.LOCAL)
 
 
 def _now_ms() -> int:
@@ -278,7 +278,7 @@ class RelayConnection(Connection):
     def on_event(self, event: Event) -> None:
         """Open, move and close tunnels, and pass their messages on."""
         if isinstance(event, LinkUp):
-            self.hub.table.known(self)
+            self.hub.table.end_half_open(self)
         elif isinstance(event, TunnelOpened):
             self._opened(event)
         elif isinstance(event, TunnelClosed):
@@ -286,15 +286,15 @@ class RelayConnection(Connection):
         elif isinstance(event, Relayed | TunnelLost | TunnelSwitched):
             tunnel = self.listener.tunnels.get(event.key)
             if tunnel is not None:
-                self._tell(tunnel, event)
+                self._pass_event(tunnel, event)
 
-    def _tell(self, tunnel: Tunnel, event: Relayed | TunnelLost | TunnelSwitched) -> None:
+    def _pass_event(self, tunnel: Tunnel, event: Relayed | TunnelLost | TunnelSwitched) -> None:
         if isinstance(event, Relayed):
-            tunnel.take(event.message, len(event.raw))
+            tunnel.handle_message(event.message, len(event.raw))
         elif isinstance(event, TunnelLost):
-            tunnel.lost()
+            tunnel.detach_link()
         else:
-            tunnel.bound(self)
+            tunnel.attach_link(self)
 
     def _opened(self, event: TunnelOpened) -> None:
         tunnel = Tunnel(self.listener, self, event.key, event.ip, event.port)
@@ -306,25 +306,25 @@ class RelayConnection(Connection):
         if self.listener.settings.auth == "none":
             self.hub.authority.anonymous(tunnel)
 
-    def _carried(self) -> list[Tunnel]:
+    def _tunnels(self) -> list[Tunnel]:
         tunnels = self.listener.tunnels
         return [tunnels[key] for key in self.session.tunnels if key in tunnels]
 
     def pause_writing(self) -> None:
         """The gateway reads too slowly: none of its users is pushed anything."""
         super().pause_writing()
-        for tunnel in self._carried():
+        for tunnel in self._tunnels():
             tunnel.paused_since = self.paused_since
             self.hub.topics.fell_behind(tunnel)
 
     def resume_writing(self) -> None:
         """The gateway has caught up: push to its users again."""
         super().resume_writing()
-        for tunnel in self._carried():
+        for tunnel in self._tunnels():
             tunnel.paused_since = 0.0
             self.hub.topics.caught_up(tunnel)
 
-    def say_goodbye(self, reason: str) -> None:
+    def close_session(self, reason: str) -> None:
         """Closes the link alone: the gateway takes its users elsewhere."""
         self.session.close(reason, self.hub.loop.time())
 
@@ -390,7 +390,7 @@ class RelayListener(Listener):
         """Remove a closed tunnel."""
         tunnel = self.tunnels.pop(event.key, None)
         if tunnel is not None:
-            tunnel.over(event.reason)
+            tunnel.on_closed_tunnel(event.reason)
 
 
 def _networks(allow: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:

@@ -51,8 +51,8 @@ __all__ = [
     "BEFORE_AUTH_BYTES",
     "PushBodies",
     "TnyConnection",
+    "TnyEndpoint",
     "TnyListener",
-    "TnyPeer",
     "epoch_ms",
     "refusal",
     "refusal_body",
@@ -64,7 +64,7 @@ BEFORE_AUTH_BYTES: Final = 4_096
 """The largest payload before sign-on: ten times an id and a token."""
 
 _AUTH: Final = AUTH.number
-_KEPT_BODIES: Final = 512
+_MAX_BODIES: Final = 512
 _OK: Final = ("tny", "ok")
 _SUCCESS: Final = int(ResultCode.SUCCESS)
 _encode: Final = msgspec.json.Encoder().encode
@@ -73,22 +73,22 @@ _encode: Final = msgspec.json.Encoder().encode
 class PushBodies:
     """The bodies of pushes; each is encoded once for all subscribers."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_bodies",)
 
     def __init__(self) -> None:
-        self._kept: dict[int, bytes] = {}
+        self._bodies: dict[int, bytes] = {}
 
     def of(self, notification: Notification) -> bytes:
         """The body of a notification."""
-        body = self._kept.get(notification.number)
+        body = self._bodies.get(notification.number)
         if body is None:
-            if len(self._kept) >= _KEPT_BODIES:
-                self._kept.clear()
-            body = self._kept[notification.number] = notification_json(notification)
+            if len(self._bodies) >= _MAX_BODIES:
+                self._bodies.clear()
+            body = self._bodies[notification.number] = notification_json(notification)
         return body
 
 
-class TnyPeer(Connection):
+class TnyEndpoint(Connection):
     """A tny client, on a connection of its own or in a tunnel."""
 
     protocol: ClassVar[str] = "tny"
@@ -107,11 +107,11 @@ class TnyPeer(Connection):
         """Sends the response to a request; does nothing when it cannot be sent any more. `late`:
         the clock has gone on since the request came."""
 
-    def serve(self, request: Message) -> None:
+    def handle_request(self, request: Message) -> None:
         """Serve a request."""
         service = self._services.get(request.protocol)
         if service is None or self.client is None:
-            self._serve_other(request)
+            self._handle_other_request(request)
             return
         body = request.body or b""
         if service.immediate:
@@ -126,7 +126,7 @@ class TnyPeer(Connection):
     def _fast_path_answer(self, outcome: Result | HubError) -> bytes | Answer:
         """The answer of the fast path: a body, or a code with a body."""
         if type(outcome) is bytes:
-            self.hub.counts.calls[_OK] += 1
+            self.hub.counters.calls[_OK] += 1
             return outcome
         answer = self._answer_of(outcome)
         return answer if answer.body is None or answer.code != _SUCCESS else answer.body
@@ -135,21 +135,21 @@ class TnyPeer(Connection):
         try:
             if not isinstance(outcome, HubError):
                 body = None if outcome is None else json_body(outcome)
-                self.hub.counts.calls[_OK] += 1
+                self.hub.counters.calls[_OK] += 1
                 return Answer(_SUCCESS, body)
         except HubError as error:
             outcome = error
         self.count_call(outcome)
         return refusal(outcome)
 
-    def heed(self, push: Message) -> None:
+    def handle_push(self, push: Message) -> None:
         """Run a service for a push, which is not answered."""
         if self.client is None:
             self.refuse()
             return
         service = self._services.get(push.protocol)
         if service is None or self._running >= self.hub.limits.calls:
-            self.hub.counts.calls["tny", "not_found" if service is None else "too_busy"] += 1
+            self.hub.counters.calls["tny", "not_found" if service is None else "too_busy"] += 1
             return
         body = push.body or b""
         self._running += 1
@@ -168,12 +168,12 @@ class TnyPeer(Connection):
         self._running -= 1
         self.count_call(outcome)
 
-    def _serve_other(self, request: Message) -> None:
+    def _handle_other_request(self, request: Message) -> None:
         hub_call = BY_NUMBER.get(request.protocol)
         if self.client is None and request.protocol != _AUTH:
             self._respond(request, HubError("auth_required"))
         elif hub_call is None:
-            self.hub.counts.calls["tny", "not_found"] += 1
+            self.hub.counters.calls["tny", "not_found"] += 1
             self.answer(request, ResultCode.NO_SUCH_PROTOCOL, None)
         elif self._running >= self.hub.limits.calls:
             self._respond(request, HubError("too_busy", "too many calls are under way"))
@@ -227,18 +227,18 @@ def server_options(settings: TnySettings) -> ServerOptions:
         raise ConfigError(f"tny: {error}") from error
 
 
-class TnyConnection(TnyPeer):
+class TnyConnection(TnyEndpoint):
     """A client's connection."""
 
     token_sign_on: ClassVar[bool] = True
-    __slots__ = ("_owes",)
+    __slots__ = ("_flush_scheduled",)
 
     listener: TnyListener
     session: ServerSession
 
     def __init__(self, listener: TnyListener):
         super().__init__(listener, listener.calls)
-        self._owes = False
+        self._flush_scheduled = False
 
     def make_session(self, now: float) -> Session:
         """The server's session; it accepts small packets only before sign-on."""
@@ -259,9 +259,9 @@ class TnyConnection(TnyPeer):
     def on_event(self, event: Event) -> None:
         """Handle requests and pushes; ticks and answers need nothing."""
         if isinstance(event, Requested):
-            self.serve(event.message)
+            self.handle_request(event.message)
         elif isinstance(event, Pushed):
-            self.heed(event.message)
+            self.handle_push(event.message)
 
     def answer(
         self, request: Message, code: int, body: bytes | None, *, late: bool = False
@@ -281,7 +281,7 @@ class TnyConnection(TnyPeer):
                 session.respond(request, _TOO_LARGE.body, code=_TOO_LARGE.code)
 
     def _answer_fast_path(
-        self, kind: RequestTemplate, body: bytes, asked: bytes
+        self, kind: RequestTemplate, body: bytes, number: bytes
     ) -> bytes | Answer | Deferred | None:
         """Answers a plain request to a plain service, or to the hub, while it is read
         (`tny/plain.py`). Only for who has signed on."""
@@ -291,7 +291,7 @@ class TnyConnection(TnyPeer):
         if service is False:
             return None
         if type(service) is str:
-            return self._ask_hub(kind, service, body, asked)
+            return self._call_hub_fast_path(kind, service, body, number)
         call = Call("tny", self, body) if service.wants_call else None
         return self._fast_path_answer(service.now(call, body))
 
@@ -303,12 +303,12 @@ class TnyConnection(TnyPeer):
         hub_call = BY_NUMBER.get(protocol)
         return hub_call.name if hub_call is not None and hub_call.frequent else False
 
-    def _ask_hub(
-        self, kind: RequestTemplate, name: str, body: bytes, asked: bytes
+    def _call_hub_fast_path(
+        self, kind: RequestTemplate, name: str, body: bytes, number: bytes
     ) -> bytes | Answer | Deferred | None:
         if self._running >= self.hub.limits.calls:
             return None  # the ordinary path refuses it
-        answer = DeferredReply(partial(self._answer_later, kind, asked))
+        answer = DeferredReply(partial(self._answer_later, kind, number))
         self._calls.run(self, name, body, answer.take)
         if answer.known:
             return self._fast_path_answer(answer.outcome)
@@ -317,20 +317,20 @@ class TnyConnection(TnyPeer):
         return Deferred.DEFERRED
 
     def _answer_later(
-        self, kind: RequestTemplate, asked: bytes, outcome: Result | HubError
+        self, kind: RequestTemplate, number: bytes, outcome: Result | HubError
     ) -> None:
         """Send a deferred reply."""
         self._running -= 1
         if self.open:
             answer = self._fast_path_answer(outcome)
-            self.session.reply_deferred(kind, asked, answer, self.hub.loop.time())
-            if not self._owes:
-                self._owes = True
-                self.hub.outbox.before(self._say_all)
+            self.session.reply_deferred(kind, number, answer, self.hub.loop.time())
+            if not self._flush_scheduled:
+                self._flush_scheduled = True
+                self.hub.outbox.before_flush(self._flush_deferred)
 
-    def _say_all(self) -> None:
+    def _flush_deferred(self) -> None:
         """Write deferred replies together: one group commit makes many publishes durable."""
-        self._owes = False
+        self._flush_scheduled = False
         if self.open:
             self.react()
 
@@ -345,7 +345,7 @@ class TnyConnection(TnyPeer):
             try:
                 session.push(NOTIFY_NUMBER, bodies.of(notification), now=now)
             except SessionError as error:
-                self.hub.counts.failed("tny", error.code)
+                self.hub.counters.failed("tny", error.code)
         self.react()
 
     @property
@@ -353,7 +353,7 @@ class TnyConnection(TnyPeer):
         """Whether the client is signed on and keeps up."""
         return self.client is not None and not self.session.closed and not self.paused_since
 
-    def say_goodbye(self, reason: str) -> None:
+    def close_session(self, reason: str) -> None:
         """Close. tny has no closing message; only a missing sign-on gets an error code."""
         if reason == "auth_timeout":
             self.refuse()

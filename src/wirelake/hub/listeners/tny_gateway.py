@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DIAL_S",
     "FIRST_DIAL_S",
-    "HELD_MESSAGES",
+    "MAX_QUEUED_MESSAGES",
     "BackendLinks",
     "GatewayListener",
     "LinkConnection",
@@ -76,9 +76,9 @@ __all__ = [
     "make_listener",
 ]
 
-HELD_MESSAGES: Final = 256
+MAX_QUEUED_MESSAGES: Final = 256
 """Messages of one user that wait while its tunnel has no link; further requests get code 200."""
-_UNREAD_LIMITS: Final = 4
+_MAX_UNREAD_BUFFERS: Final = 4
 """A user that leaves so many write buffers unread is dropped: its link does not wait for it."""
 _SIGN_ON: Final = 10
 _SUBSCRIBE: Final = 11
@@ -91,11 +91,11 @@ class User(Connection):
     shares_sessions: ClassVar[bool] = True
 
     __slots__ = (
-        "_asked",
-        "_held",
+        "_pending",
+        "_pending_sign_on",
+        "_queued",
+        "_repeated_sign_on",
         "_sign_on",
-        "_sign_on_tried",
-        "_signing",
         "backend",
         "subscribed",
         "tunnel_id",
@@ -111,11 +111,11 @@ class User(Connection):
         self.tunnel_id = 0
         self.subscribed = False
         """Whether the backend keeps something for it that cannot be had elsewhere."""
-        self._asked: dict[int, Message] = {}
-        self._held: list[tuple[Message, bytes]] | None = None
+        self._pending: dict[int, Message] = {}
+        self._queued: list[tuple[Message, bytes]] | None = None
         self._sign_on: tuple[Message, bytes] | None = None
-        self._sign_on_tried: tuple[Message, bytes] | None = None
-        self._signing: int | None = None
+        self._pending_sign_on: tuple[Message, bytes] | None = None
+        self._repeated_sign_on: int | None = None
 
     def make_session(self, now: float) -> Session:
         """The gateway's end; ticks are answered by it, here."""
@@ -137,23 +137,23 @@ class User(Connection):
         super()._react()
         if self.session.closed:
             self.listener.forget(self)
-        self.listener.touch_links()
+        self.listener.flush_links()
 
     # -- from the user -----------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
         """Hands messages on."""
         if type(event) is HandedOn:
-            if self._held is None:
-                self._hand_on(event.message, event.raw)
+            if self._queued is None:
+                self._forward(event.message, event.raw)
             else:
-                self._hold(event.message, event.raw)
+                self._queue(event.message, event.raw)
 
-    def _hand_on(self, message: Message, raw: bytes) -> None:
+    def _forward(self, message: Message, raw: bytes) -> None:
         if message.mode == Mode.REQUEST:
-            self._asked[answered_id(message)] = message
+            self._pending[answered_id(message)] = message
             if message.protocol == _SIGN_ON:
-                self._sign_on_tried = (message, raw)
+                self._pending_sign_on = (message, raw)
         try:
             code = self.listener.relay(self, message, raw)
         except SessionError:
@@ -161,21 +161,21 @@ class User(Connection):
         if code != ResultCode.SUCCESS:
             self._refuse(message, code)
 
-    def _hold(self, message: Message, raw: bytes) -> None:
+    def _queue(self, message: Message, raw: bytes) -> None:
         """The tunnel has no link now; that may change, if any backend is there at all."""
         if not self.listener.is_up:
             self._refuse(message, ResultCode.NO_LINK)
-        elif self._held is None or len(self._held) >= HELD_MESSAGES:
+        elif self._queued is None or len(self._queued) >= MAX_QUEUED_MESSAGES:
             self._refuse(message, ResultCode.SERVER_ERROR)
         else:
-            self._held.append((message, raw))
+            self._queued.append((message, raw))
 
     def _refuse(self, message: Message, code: ResultCode) -> None:
         """Answers in the backend's place; 225 closes, by the rule of that code."""
         if self.session.closed:
             return
         if message.mode == Mode.REQUEST:
-            self._asked.pop(answered_id(message), None)
+            self._pending.pop(answered_id(message), None)
             self._answer(message, code)
         elif closes(code):
             self.session.fail(code)
@@ -186,13 +186,13 @@ class User(Connection):
 
     # -- from the backend --------------------------------------------------------------------
 
-    def take(self, message: Message, raw: bytes) -> None:
+    def handle_reply(self, message: Message, raw: bytes) -> None:
         """Something for the user."""
-        if self._is_signing_answer(message):
+        if self._is_repeated_sign_on_reply(message):
             return
         if message.mode == Mode.RESPONSE:
-            self._note(message)
-        if self.session.closed or self._reads_nothing():
+            self._note_response(message)
+        if self.session.closed or self._drop_if_slow():
             return
         try:
             if self.session.dialect == self.listener.link_dialect:
@@ -200,23 +200,23 @@ class User(Connection):
             else:
                 self.session.send(message, now=self.hub.loop.time())
         except SessionError as error:
-            self.hub.counts.failed("tny", error.code)
+            self.hub.counters.failed("tny", error.code)
         self.listener.pending_flush.add(self)
 
-    def _note(self, response: Message) -> None:
-        request = self._asked.pop(response.to_message, None)
+    def _note_response(self, response: Message) -> None:
+        request = self._pending.pop(response.to_message, None)
         if request is None or response.code != ResultCode.SUCCESS:
             return
         if request.protocol == _SIGN_ON:
-            self._sign_on = self._sign_on_tried
+            self._sign_on = self._pending_sign_on
         elif request.protocol == _SUBSCRIBE:
             self.subscribed = True
 
-    def _reads_nothing(self) -> bool:
+    def _drop_if_slow(self) -> bool:
         if not self.paused_since:
             return False
         unread: int = self.transport.get_write_buffer_size()
-        if unread <= _UNREAD_LIMITS * self.hub.limits.write_buffer:
+        if unread <= _MAX_UNREAD_BUFFERS * self.hub.limits.write_buffer:
             return False
         self.drop("slow_reader")
         return True
@@ -230,45 +230,45 @@ class User(Connection):
 
     # -- when a backend dies -----------------------------------------------------------------
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Nothing can be handed on for a while."""
-        if self._held is None:
-            self._held = []
+        if self._queued is None:
+            self._queued = []
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """The tunnel is carried again: what was held goes on, in order."""
-        if self._signing is not None:  # the answer may be lost with the link
-            self.settle()
+        if self._repeated_sign_on is not None:  # the answer may be lost with the link
+            self.restore_sign_on()
             return
-        held, self._held = self._held, None
+        held, self._queued = self._queued, None
         for message, raw in held or ():
-            self._hand_on(message, raw)
+            self._forward(message, raw)
         self.listener.pending_flush.add(self)
 
-    def abandon(self) -> None:
+    def fail_pending(self) -> None:
         """The backend is gone, and with it the answers to what it was asked: code 200."""
-        asked, self._asked, self._signing = self._asked, {}, None
+        asked, self._pending, self._repeated_sign_on = self._pending, {}, None
         for request in asked.values():
             self._answer(request, ResultCode.SERVER_ERROR)
         self.listener.pending_flush.add(self)
 
-    def settle(self) -> None:
+    def restore_sign_on(self) -> None:
         """A new backend has the tunnel: signs on there as before, then hands on what was held."""
         if self._sign_on is None:
-            self.release()
+            self.resume()
             return
-        self._signing = answered_id(self._sign_on[0])
+        self._repeated_sign_on = answered_id(self._sign_on[0])
         self.listener.relay(self, *self._sign_on)
 
-    def _is_signing_answer(self, message: Message) -> bool:
+    def _is_repeated_sign_on_reply(self, message: Message) -> bool:
         """The answer to a sign-on that the gateway has repeated is not the user's."""
-        if self._signing is None or message.mode != Mode.RESPONSE:
+        if self._repeated_sign_on is None or message.mode != Mode.RESPONSE:
             return False
-        if message.to_message != self._signing:
+        if message.to_message != self._repeated_sign_on:
             return False
-        self._signing = None
+        self._repeated_sign_on = None
         if message.code == ResultCode.SUCCESS:
-            self.release()
+            self.resume()
         elif not self.session.closed:
             self.session.fail(ResultCode.AUTH_FAILED)
             self.listener.pending_flush.add(self)
@@ -294,10 +294,10 @@ class LinkConnection(Connection):
 
     protocol: ClassVar[str] = "relay"
     shares_sessions: ClassVar[bool] = True
-    inward: ClassVar[Direction] = "s2c"
-    outward: ClassVar[Direction] = "c2s"
+    direction_in: ClassVar[Direction] = "s2c"
+    direction_out: ClassVar[Direction] = "c2s"
 
-    __slots__ = ("_unsure", "backend", "gone", "was_up")
+    __slots__ = ("_unconfirmed", "backend", "ended", "opened")
 
     listener: GatewayListener
     session: GatewayLink
@@ -305,10 +305,10 @@ class LinkConnection(Connection):
     def __init__(self, listener: GatewayListener, backend: BackendLinks):
         super().__init__(listener)
         self.backend = backend
-        self.gone = self.hub.loop.create_future()
+        self.ended = self.hub.loop.create_future()
         """Done when the link has ended."""
-        self.was_up = False
-        self._unsure: set[int] = set()
+        self.opened = False
+        self._unconfirmed: set[int] = set()
         """Tunnels that were switched to this link and may be unknown at its other end."""
 
     def make_session(self, now: float) -> Session:
@@ -325,7 +325,7 @@ class LinkConnection(Connection):
             epoch_ms=epoch_ms(now),
             now=now,
         )
-        self.listener.carriers[session] = self
+        self.listener.links[session] = self
         return session
 
     def on_event(self, event: Event) -> None:
@@ -333,14 +333,14 @@ class LinkConnection(Connection):
         if isinstance(event, Relayed):
             user = self.listener.users.get(event.key.tunnel_id)
             if user is not None:
-                user.take(event.message, event.raw)
+                user.handle_reply(event.message, event.raw)
         elif isinstance(event, LinkUp):
-            self.hub.table.known(self)
-            self.was_up = True
-            self.backend.first.set()
+            self.hub.table.end_half_open(self)
+            self.opened = True
+            self.backend.first_attempt.set()
             self.listener.link_up()
         elif isinstance(event, LinkPonged):
-            self._sure()
+            self._confirm_tunnels()
         elif isinstance(event, TunnelAnswered):
             self.listener.tunnel_answered(event.key.tunnel_id)
         elif isinstance(event, TunnelSwitched):
@@ -356,58 +356,58 @@ class LinkConnection(Connection):
         user = self.listener.users.get(tunnel_id)
         if user is None:
             return
-        user.hold()
-        if not self._unsure and self.session.active:
+        user.pause()
+        if not self._unconfirmed and self.session.active:
             self.session.ping(self.hub.loop.time())
-        self._unsure.add(tunnel_id)
+        self._unconfirmed.add(tunnel_id)
 
-    def _sure(self) -> None:
-        unsure, self._unsure = self._unsure, set()
+    def _confirm_tunnels(self) -> None:
+        unsure, self._unconfirmed = self._unconfirmed, set()
         for tunnel_id in unsure:
             user = self.listener.users.get(tunnel_id)
             if user is not None:
-                user.release()
+                user.resume()
 
     def _closed(self, event: TunnelClosed) -> None:
         user = self.listener.users.get(event.key.tunnel_id)
         if user is None:
             return
-        if event.reason == "refused" and event.key.tunnel_id in self._unsure:
-            self._unsure.discard(event.key.tunnel_id)
-            self.listener.move(user)
+        if event.reason == "refused" and event.key.tunnel_id in self._unconfirmed:
+            self._unconfirmed.discard(event.key.tunnel_id)
+            self.listener.reassign(user)
         else:
             user.disconnected(event.reason)
 
     def _react(self) -> None:
         super()._react()
-        self.listener.touch_links()
+        self.listener.flush_links()
 
     def pause_writing(self) -> None:
         """The backend reads too slowly: its users are not read from."""
         super().pause_writing()
-        for user in self.listener.carried_by(self):
+        for user in self.listener.users_of(self):
             user.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The backend has caught up."""
         super().resume_writing()
-        for user in self.listener.carried_by(self):
+        for user in self.listener.users_of(self):
             if not user.paused_since and not user.transport.is_closing():
                 user.transport.resume_reading()
 
-    def say_goodbye(self, reason: str) -> None:
+    def close_session(self, reason: str) -> None:
         """Lets the backend know that the users are gone, then closes."""
-        for user in self.listener.carried_by(self):
+        for user in self.listener.users_of(self):
             user.end(reason)
             self.listener.forget(user)
         self.session.close(reason, self.hub.loop.time())
 
     def on_closed(self) -> None:
         """The link has ended; its tunnels are elsewhere, or wait."""
-        self.listener.carriers.pop(self.session, None)
-        self.listener.touch_links()
-        if not self.gone.done():
-            self.gone.set_result(None)
+        self.listener.links.pop(self.session, None)
+        self.listener.flush_links()
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
         """Nothing: a link is nobody's."""
@@ -427,7 +427,7 @@ class BackendLinks:
         self.name = f"{listener.hub.config.gateway.service} {index}"
         """What `GatewayTunnels` takes for a service, so that tunnels are switched only between
         links of the same backend: only there are they known."""
-        self.first = asyncio.Event()
+        self.first_attempt = asyncio.Event()
         """Set when the first attempt to dial is decided."""
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -453,10 +453,10 @@ class BackendLinks:
             link = await self._dial()
             if link is not None:
                 schedule.succeeded()
-                await link.gone
-            if (link is None or not link.was_up) and not self.is_up:
-                self.first.set()
-                self.listener.backend_dead(self)
+                await link.ended
+            if (link is None or not link.opened) and not self.is_up:
+                self.first_attempt.set()
+                self.listener.backend_down(self)
             await asyncio.sleep(schedule.next_delay_s())
 
     async def _dial(self) -> LinkConnection | None:
@@ -495,14 +495,14 @@ class GatewayListener(Listener):
         self.tunnels = GatewayTunnels(gateway.instance)
         self.users: dict[int, User] = {}
         """By the id of their tunnel."""
-        self.carriers: dict[GatewayLink, LinkConnection] = {}
+        self.links: dict[GatewayLink, LinkConnection] = {}
         self.backend_tls: ssl.SSLContext | None = None
         self.pending_flush = PendingFlush(hub.outbox)
         self.backends = [
             BackendLinks(self, index, each) for index, each in enumerate(gateway.backends)
         ]
         self._ids = itertools.count(hub.table.new_id())
-        self._turn = 0
+        self._next_backend = 0
 
     async def start(self) -> None:
         """Begins to dial and to listen."""
@@ -510,7 +510,7 @@ class GatewayListener(Listener):
             self.backend_tls = self._client_tls()
         for backend in self.backends:
             backend.start(max(1, self.hub.config.gateway.links))
-        first = [asyncio.ensure_future(backend.first.wait()) for backend in self.backends]
+        first = [asyncio.ensure_future(backend.first_attempt.wait()) for backend in self.backends]
         _, late = await asyncio.wait(first, timeout=FIRST_DIAL_S)
         for each in late:
             each.cancel()
@@ -546,8 +546,8 @@ class GatewayListener(Listener):
         user.backend, user.tunnel_id = None, next(self._ids)
         ip, port = _packed(user.peer[0]), user.peer[1]
         for _ in self.backends:
-            backend = self.backends[self._turn % len(self.backends)]
-            self._turn += 1
+            backend = self.backends[self._next_backend % len(self.backends)]
+            self._next_backend += 1
             try:
                 code = self.tunnels.connect(
                     backend.name, user.tunnel_id, ip=ip, port=port, now=self.hub.loop.time()
@@ -557,7 +557,7 @@ class GatewayListener(Listener):
             if code == ResultCode.SUCCESS:
                 user.backend = backend
                 self.users[user.tunnel_id] = user
-                self.touch_links()
+                self.flush_links()
                 return True
         return False
 
@@ -575,18 +575,18 @@ class GatewayListener(Listener):
         self.users.pop(user.tunnel_id, None)
         with suppress(SessionError):
             self.tunnels.disconnect(user.tunnel_id, self.hub.loop.time())
-        self.touch_links()
+        self.flush_links()
 
-    def carried_by(self, link: LinkConnection) -> list[User]:
+    def users_of(self, link: LinkConnection) -> list[User]:
         """The users whose tunnels a link carries."""
         users = self.users
         return [users[key.tunnel_id] for key in link.session.tunnels if key.tunnel_id in users]
 
     # -- links -------------------------------------------------------------------------------
 
-    def touch_links(self) -> None:
+    def flush_links(self) -> None:
         """Links that have something to say, or to tell, do so at the end of this turn."""
-        for session, link in self.carriers.items():
+        for session, link in self.links.items():
             if session.dirty:
                 self.pending_flush.add(link)
 
@@ -594,37 +594,37 @@ class GatewayListener(Listener):
         """A backend has taken a user in; whether it signs on in time is seen to there."""
         user = self.users.get(tunnel_id)
         if user is not None:
-            self.hub.table.known(user)
+            self.hub.table.end_half_open(user)
 
     def tunnel_lost(self, tunnel_id: int) -> None:
         """No link carries a tunnel any more; its backend is dialled again, which decides."""
         user = self.users.get(tunnel_id)
         if user is not None and not self.hub.table.draining:
-            user.hold()
+            user.pause()
 
     def link_up(self) -> None:
         """A backend can be reached: users without a tunnel get one."""
         for user in tuple(self.users.values()):
             if user.backend is None:
-                self.move(user)
+                self.reassign(user)
 
-    def backend_dead(self, backend: BackendLinks) -> None:
+    def backend_down(self, backend: BackendLinks) -> None:
         """A backend cannot be reached: its users go elsewhere."""
         for user in tuple(self.users.values()):
             if user.backend is backend:
-                self.move(user)
+                self.reassign(user)
 
-    def move(self, user: User) -> None:
+    def reassign(self, user: User) -> None:
         """Gives a user a new tunnel; without a backend it waits for one."""
         if user.session.closed or self.hub.table.draining:
             return
         self.forget(user)
-        user.hold()
-        user.abandon()
+        user.pause()
+        user.fail_pending()
         if user.subscribed:
             user.session.fail(ResultCode.SESSION_LOST)
         elif self.open_tunnel(user):
-            user.settle()
+            user.restore_sign_on()
         else:
             self.users[user.tunnel_id] = user
 

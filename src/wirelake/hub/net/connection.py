@@ -9,7 +9,7 @@ protocol's binding (`wirelake.protocols.binding`). A subclass of `Connection` pr
     deliver        push notifications
     may_receive    whether notifications may be pushed now
 
-and, where the protocol needs them, `token_sign_on`, `say_goodbye`, `on_closed`, `key_log`,
+and, where the protocol needs them, `token_sign_on`, `close_session`, `on_closed`, `key_log`,
 `check_deadlines`. For its work it has:
 
     call_target    call a service, or the hub itself, by `service/op`
@@ -56,10 +56,10 @@ from .context import HubContext
 if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
 
-__all__ = ["LEAVE_S", "Connection"]
+__all__ = ["LINGER_S", "Connection"]
 
 _log = logging.getLogger(__name__)
-LEAVE_S: Final = 2.0
+LINGER_S: Final = 2.0
 """How long a peer may take to read the last message before the connection is aborted."""
 
 
@@ -82,25 +82,25 @@ class Connection(asyncio.Protocol):
     `react` then runs after every read, not only for events."""
     acks_all: ClassVar[bool] = False
     """Whether the protocol itself acknowledges every notification (comet)."""
-    inward: ClassVar[Direction] = "c2s"
+    direction_in: ClassVar[Direction] = "c2s"
     """Which way bytes go that come in; a link that the hub itself dials is the other way round."""
-    outward: ClassVar[Direction] = "s2c"
+    direction_out: ClassVar[Direction] = "s2c"
     """Which way bytes go that leave."""
 
     __slots__ = (
-        "_early",
-        "_leaving",
+        "_frame_start",
+        "_linger_timer",
         "_out",
+        "_partial_frame",
         "_peer_done",
-        "_rest",
         "_running",
         "_tasks",
-        "_whole_from",
+        "_unprocessed",
         "client",
         "close_reason",
         "close_side",
         "form",
-        "frame_since",
+        "frame_started",
         "hub",
         "id",
         "in_bytes",
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         "paused_since",
         "peer",
         "session",
-        "sign_on_by",
+        "sign_on_deadline",
         "transport",
     )
 
@@ -126,20 +126,20 @@ class Connection(asyncio.Protocol):
         self.in_bytes = 0
         self.out_bytes = 0
         self.paused_since = 0.0
-        self.frame_since = 0.0
+        self.frame_started = 0.0
         self.peer: tuple[str, int] = ("", 0)
         self.opened_ns = 0
         self.session: Any = None
-        self.sign_on_by = 0.0
+        self.sign_on_deadline = 0.0
         """When the connection is closed if nobody has signed on; 0: never."""
         self.transport: Any = None
         self._out: list[bytes] | None = None
-        self._leaving: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
         self._peer_done = False
         self._running = 0
-        self._rest: bytes | None = None
-        self._early = b""
-        self._whole_from = 0
+        self._unprocessed: bytes | None = None
+        self._partial_frame = b""
+        self._frame_start = 0
         self._tasks: set[asyncio.Task[Any]] | None = None
 
     # -- provided by the protocol ------------------------------------------------------------
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
     def may_receive(self) -> bool:
         """Whether notifications may be pushed now."""
 
-    def say_goodbye(self, reason: str) -> None:
+    def close_session(self, reason: str) -> None:
         """Close the session as the protocol does; the transport closes after it."""
         self.session.close(reason)
 
@@ -195,26 +195,26 @@ class Connection(asyncio.Protocol):
             if self.listener.settings.auth == "none":
                 self.hub.authority.anonymous(self)
             else:
-                self.sign_on_by = now + limits.auth_s
+                self.sign_on_deadline = now + limits.auth_s
         self._react()
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes to the session, at most `Limits.bytes_per_turn` of them now."""
-        if self._rest is not None:  # a slice is still pending
-            self._rest += data
+        if self._unprocessed is not None:  # a slice is still pending
+            self._unprocessed += data
             return
         size = self.hub.limits.bytes_per_turn
         if len(data) > size:
-            self._rest = data[size:]
+            self._unprocessed = data[size:]
             data = data[:size]
             self.transport.pause_reading()
             self.hub.loop.call_soon(self._next_slice)
-        self._take(data)
+        self._receive(data)
 
     def eof_received(self) -> bool:
         """The peer closed its side; the transport closes when everything is written."""
         self._peer_done = True
-        if self._rest is None and not self.session.closed:
+        if self._unprocessed is None and not self.session.closed:
             self.session.receive_eof()
             self._react()
         return False
@@ -223,20 +223,20 @@ class Connection(asyncio.Protocol):
         """The transport is closed."""
         if self.session is None:
             return
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self.hub.table.leaving.discard(self)
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self.hub.table.lingering.discard(self)
             return
         self._peer_done = True
         if not self.session.closed:
             self.session.receive_eof()
             self._events()
-        self._end_with("lost" if exc is not None else "eof", Side.REMOTE)
-        self._over()
+        self._set_close_reason("lost" if exc is not None else "eof", Side.REMOTE)
+        self._remove()
 
-    def _over(self) -> None:
+    def _remove(self) -> None:
         """Remove the connection from the hub."""
-        self._rest = None
+        self._unprocessed = None
         for task in self._tasks or ():
             task.cancel()
         self.on_closed()
@@ -253,53 +253,53 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has caught up: resume reading and pushing."""
         self.paused_since = 0.0
-        if self._rest is None and not self.transport.is_closing():
+        if self._unprocessed is None and not self.transport.is_closing():
             self.transport.resume_reading()
         self.hub.topics.caught_up(self)
 
     # -- bytes in ----------------------------------------------------------------------------
 
     def _next_slice(self) -> None:
-        rest, self._rest = self._rest, None
+        rest, self._unprocessed = self._unprocessed, None
         if rest is None or self.transport.is_closing():
             return
         size = self.hub.limits.bytes_per_turn
         if len(rest) > size:
-            self._rest = rest[size:]
+            self._unprocessed = rest[size:]
             self.hub.loop.call_soon(self._next_slice)
         elif not self.paused_since:
             self.transport.resume_reading()
-        self._take(rest[:size])
+        self._receive(rest[:size])
 
-    def _take(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         session = self.session
         if session.state == CLOSED:
             return
         self.in_bytes += len(data)
         self._out = [] if self._out is None else self._out
         outbox = self.hub.outbox
-        outbox.held = True
+        outbox.reading = True
         try:
             reply = session.exchange(data, self.hub.loop.time())
             if (tap := self.hub.tap).active:
-                self._tap_in(tap, data)
+                self._tap_received(tap, data)
             if reply:
                 self.write(reply)
             if reply is None or self.shares_sessions:
                 self._react()
         finally:
-            outbox.held = False
+            outbox.reading = False
             self.flush()
             outbox.flush()
 
-    def _tap_in(self, tap: Tap, data: bytes) -> None:
+    def _tap_received(self, tap: Tap, data: bytes) -> None:
         """Show whole frames to the tap; bytes of an incomplete frame wait, as in the session."""
         held = self.session.buffered
-        whole = self._early + data if self._early else data
+        whole = self._partial_frame + data if self._partial_frame else data
         at = max(0, len(whole) - held)
-        self._early = whole[at:] if held else b""
+        self._partial_frame = whole[at:] if held else b""
         if at > 0:
-            tap.crossed(self, self.inward, whole[:at])
+            tap.crossed(self, self.direction_in, whole[:at])
 
     # -- events ------------------------------------------------------------------------------
 
@@ -313,10 +313,14 @@ class Connection(asyncio.Protocol):
         data = session.to_send()
         if data:
             self.write(data)
-        if session.state == CLOSED and self._leaving is None and not self.transport.is_closing():
-            self._leave()
+        if (
+            session.state == CLOSED
+            and self._linger_timer is None
+            and not self.transport.is_closing()
+        ):
+            self._close_transport()
 
-    def _leave(self) -> None:
+    def _close_transport(self) -> None:
         """Close when everything is written.
 
         If the peer may still be sending, only our side is closed at first and its bytes are
@@ -333,9 +337,9 @@ class Connection(asyncio.Protocol):
         except OSError:  # the peer has disconnected
             self.transport.close()
             return
-        self._leaving = self.hub.loop.call_later(LEAVE_S, self.transport.abort)
-        self.hub.table.leaving.add(self)
-        self._over()
+        self._linger_timer = self.hub.loop.call_later(LINGER_S, self.transport.abort)
+        self.hub.table.lingering.add(self)
+        self._remove()
 
     def _events(self) -> None:
         session = self.session
@@ -343,20 +347,20 @@ class Connection(asyncio.Protocol):
             for event in events:
                 kind = type(event)
                 if kind is Closed:
-                    self._end_with(event.reason, event.side)
+                    self._set_close_reason(event.reason, event.side)
                 elif kind is Failed:
-                    self.hub.counts.failed(self.protocol, event.code)
+                    self.hub.counters.failed(self.protocol, event.code)
                     if event.fatal:
-                        self._end_with(event.code, self._who_closes())
+                        self._set_close_reason(event.code, self._closing_side())
                 else:
                     self.on_event(event)
 
-    def _end_with(self, reason: str, side: Side) -> None:
+    def _set_close_reason(self, reason: str, side: Side) -> None:
         """Keep the first reason: later ones are its consequences."""
         if not self.close_reason:
             self.close_reason, self.close_side = reason, side
 
-    def _who_closes(self) -> Side:
+    def _closing_side(self) -> Side:
         """Who closes after a protocol error: the hub, unless the peer has closed already."""
         return Side.REMOTE if self._peer_done else Side.LOCAL
 
@@ -371,27 +375,27 @@ class Connection(asyncio.Protocol):
         else:
             out.append(data)
 
-    def write_at_once(self, data: bytes) -> None:
+    def write_now(self, data: bytes) -> None:
         """Write whole frames now, at the end of an iteration: nothing more is collected."""
-        if self._out is not None or self._leaving is not None or self.transport.is_closing():
+        if self._out is not None or self._linger_timer is not None or self.transport.is_closing():
             self.write(data)
             return
         self.out_bytes += len(data)
         if self.hub.tap.active:
-            self.hub.tap.crossed(self, self.outward, data)
+            self.hub.tap.crossed(self, self.direction_out, data)
         self.transport.write(data)
 
     def flush(self) -> None:
         """Pass queued frames to the transport in one write."""
         out, self._out = self._out, None
         if (
-            not out or self._leaving is not None or self.transport.is_closing()
+            not out or self._linger_timer is not None or self.transport.is_closing()
         ):  # a closing transport warns
             return
         data = out[0] if len(out) == 1 else b"".join(out)
         self.out_bytes += len(data)
         if self.hub.tap.active:
-            self.hub.tap.crossed(self, self.outward, data)
+            self.hub.tap.crossed(self, self.direction_out, data)
         self.transport.write(data)
 
     # -- calls, for protocols without a fast path of their own ---------------------------------
@@ -427,7 +431,7 @@ class Connection(asyncio.Protocol):
     def count_call(self, outcome: Result | HubError) -> None:
         """Count a call by protocol and error code (`wirelake_calls_total`)."""
         code = outcome.code if isinstance(outcome, HubError) else "ok"
-        self.hub.counts.calls[self.protocol, code] += 1
+        self.hub.counters.calls[self.protocol, code] += 1
 
     # -- for the hub -------------------------------------------------------------------------
 
@@ -456,7 +460,7 @@ class Connection(asyncio.Protocol):
             return
         self.close_reason, self.close_side = reason, Side.LOCAL
         try:
-            self.say_goodbye(reason)
+            self.close_session(reason)
         except SessionError:
             self.transport.abort()
             return
@@ -465,7 +469,7 @@ class Connection(asyncio.Protocol):
     def drop(self, reason: str) -> None:
         """Abort the connection; for a peer that does not read."""
         self.close_reason, self.close_side = reason, Side.LOCAL
-        self.hub.counts.dropped(self.protocol, reason)
+        self.hub.counters.dropped(self.protocol, reason)
         self.transport.abort()
 
     # -- time --------------------------------------------------------------------------------
@@ -478,15 +482,20 @@ class Connection(asyncio.Protocol):
             return
         if self.transport.is_closing():
             return
-        if self.client is None and self.sign_on_by and now > self.sign_on_by and self.open:
+        if (
+            self.client is None
+            and self.sign_on_deadline
+            and now > self.sign_on_deadline
+            and self.open
+        ):
             self.end("auth_timeout")
             return
         held = self.session.buffered
         if not held:
-            self.frame_since = 0.0
-        elif not self.frame_since or self._whole_from != self.in_bytes - held:
-            self.frame_since, self._whole_from = now, self.in_bytes - held
-        elif now - self.frame_since > limits.frame_s + held / limits.frame_bytes_per_s:
+            self.frame_started = 0.0
+        elif not self.frame_started or self._frame_start != self.in_bytes - held:
+            self.frame_started, self._frame_start = now, self.in_bytes - held
+        elif now - self.frame_started > limits.frame_s + held / limits.frame_bytes_per_s:
             self.drop("too_slow")
             return
         due = self.session.next_timer()

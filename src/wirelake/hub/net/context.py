@@ -34,7 +34,7 @@ class HubContext:
     """The data directory."""
     loop: asyncio.AbstractEventLoop
     active_limits: ActiveLimits
-    counts: Counters
+    counters: Counters
     store: Store
     outbox: Outbox
     deadlines: DeadlineScan

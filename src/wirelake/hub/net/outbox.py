@@ -16,38 +16,38 @@ __all__ = [
 ]
 
 
-class _Flushes(Protocol):
+class _Flushable(Protocol):
     def flush(self) -> None: ...
 
 
 class Outbox:
     """Connections with frames to write at the end of this loop iteration.
 
-    While a connection reads (`held`), nothing is scheduled: it flushes the outbox when it is done,
-    which saves a callback per read.
+    While a connection processes received bytes (`reading`), nothing is scheduled: it flushes the
+    outbox when it is done, which saves a callback per read.
     """
 
-    __slots__ = ("_before", "_loop", "_scheduled", "_waiting", "held")
+    __slots__ = ("_callbacks", "_connections", "_loop", "_scheduled", "reading")
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
-        self._waiting: list[_Flushes] = []
-        self._before: list[Callable[[], None]] = []
+        self._connections: list[_Flushable] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._scheduled = False
-        self.held = False
+        self.reading = False
 
-    def add(self, connection: _Flushes) -> None:
+    def add(self, connection: _Flushable) -> None:
         """Flush a connection at the end of the iteration."""
-        self._waiting.append(connection)
+        self._connections.append(connection)
         self._schedule()
 
-    def before(self, act: Callable[[], None]) -> None:
+    def before_flush(self, callback: Callable[[], None]) -> None:
         """Call a function once before the flush, so that it can still write."""
-        self._before.append(act)
+        self._callbacks.append(callback)
         self._schedule()
 
     def _schedule(self) -> None:
-        if not self._scheduled and not self.held:
+        if not self._scheduled and not self.reading:
             self._scheduled = True
             self._loop.call_soon(self._end_of_turn)
 
@@ -57,12 +57,12 @@ class Outbox:
 
     def flush(self) -> None:
         """Write everything now."""
-        while self._before:
-            acts, self._before = self._before, []
-            for act in acts:
-                act()
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
+        while self._callbacks:
+            callbacks, self._callbacks = self._callbacks, []
+            for callback in callbacks:
+                callback()
+        if self._connections:
+            waiting, self._connections = self._connections, []
             for connection in waiting:
                 connection.flush()
 
@@ -70,27 +70,27 @@ class Outbox:
 # Connections that were given something to say by what happened on another one.
 
 
-class _Reacts(Protocol):
+class _Reactive(Protocol):
     def react(self) -> None: ...
 
 
 class PendingFlush:
     """What has to be looked at when this turn ends."""
 
-    __slots__ = ("_outbox", "_waiting")
+    __slots__ = ("_connections", "_outbox")
 
     def __init__(self, outbox: Outbox):
         self._outbox = outbox
-        self._waiting: dict[_Reacts, None] = {}
+        self._connections: dict[_Reactive, None] = {}
 
-    def add(self, connection: _Reacts) -> None:
+    def add(self, connection: _Reactive) -> None:
         """A connection's session has something to say."""
-        if not self._waiting:
-            self._outbox.before(self._react)
-        self._waiting[connection] = None
+        if not self._connections:
+            self._outbox.before_flush(self._react)
+        self._connections[connection] = None
 
     def _react(self) -> None:
-        while self._waiting:
-            waiting, self._waiting = self._waiting, {}
+        while self._connections:
+            waiting, self._connections = self._connections, {}
             for connection in waiting:
                 connection.react()

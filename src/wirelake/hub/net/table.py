@@ -82,11 +82,13 @@ class DeadlineScan:
             item.check_deadlines(now)
 
 
-_KEPT: Final = 1_000
+_MAX_CLOSED: Final = 1_000
 """Closed connections that `/connz` shows."""
-_KEPT_TROUBLES: Final = 100
+_MAX_TROUBLES: Final = 100
 """Connections closed for an unusual reason; kept however many others were closed since."""
-_USUAL: Final = frozenset({"eof", "normal", "link_close", "disconnected", "replaced", "shutdown"})
+_USUAL_REASONS: Final = frozenset(
+    {"eof", "normal", "link_close", "disconnected", "replaced", "shutdown"}
+)
 """Close reasons that need no attention."""
 _ID_BITS: Final = 28
 """Bits of a connection id that count; the bits above are the second of the start."""
@@ -151,10 +153,10 @@ class ConnectionTable:
         self._tap = tap
         self._topics = topics
         self._deadlines = deadlines
-        self.leaving: set[TrackedConnection] = set()
+        self.lingering: set[TrackedConnection] = set()
         """Closed connections whose peers have not read the last bytes yet."""
-        self.closed_connections: deque[ClosedConnection] = deque(maxlen=_KEPT)
-        self.troubles: deque[ClosedConnection] = deque(maxlen=_KEPT_TROUBLES)
+        self.closed_connections: deque[ClosedConnection] = deque(maxlen=_MAX_CLOSED)
+        self.troubles: deque[ClosedConnection] = deque(maxlen=_MAX_TROUBLES)
         """The last connections that were closed for an unusual reason."""
         self.draining = False
         """Whether the hub shuts down: no connection is accepted."""
@@ -217,7 +219,7 @@ class ConnectionTable:
         if self._tap.active and client.durable:
             self._tap.signed_on(connection, client.id)
 
-    def known(self, connection: TrackedConnection) -> None:
+    def end_half_open(self, connection: TrackedConnection) -> None:
         """End the half-open state of a connection without a client: a link, a gateway's user."""
         self._end_half_open(connection.id)
 
@@ -253,7 +255,7 @@ class ConnectionTable:
             side="hub" if connection.close_side is Side.LOCAL else "peer",
         )
         self.closed_connections.append(closed)
-        if reason not in _USUAL:
+        if reason not in _USUAL_REASONS:
             self.troubles.append(closed)
 
 

@@ -224,7 +224,7 @@ class LiveDecoder:
     def _dialect(self, connection: ObservedConnection) -> str:
         protocol = registry.find(connection.protocol)
         found = self._dialed_dialect
-        if connection.inward == "c2s":
+        if connection.direction_in == "c2s":
             found = getattr(connection.listener.settings, "dialect", "")
         return found if found in protocol.dialects else protocol.dialect(None)
 

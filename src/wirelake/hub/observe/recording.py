@@ -202,7 +202,7 @@ def endpoints_of(connection: ObservedConnection) -> tuple[tuple[str, int], tuple
     name = connection.transport.get_extra_info("sockname")
     peer = (_unscoped(connection.peer[0]), connection.peer[1])
     here = (_unscoped(str(name[0])), int(name[1]))
-    return (peer, here) if connection.inward == "c2s" else (here, peer)
+    return (peer, here) if connection.direction_in == "c2s" else (here, peer)
 
 
 def _unscoped(host: str) -> str:
@@ -225,7 +225,7 @@ def recorded_id(connection: ObservedConnection) -> int:
 
 def close_fact(connection: ObservedConnection) -> dict[str, str]:
     """Return the data of the fact `close`."""
-    by_server = (connection.close_side is Side.LOCAL) == (connection.inward == "c2s")
+    by_server = (connection.close_side is Side.LOCAL) == (connection.direction_in == "c2s")
     side = "server" if by_server else "client"
     return {"reason": connection.close_reason, "side": side}
 

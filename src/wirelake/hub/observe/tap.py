@@ -29,7 +29,7 @@ class ObservedConnection(Protocol):
     """What observers need of a connection."""
 
     protocol: ClassVar[str]
-    inward: ClassVar[Direction]
+    direction_in: ClassVar[Direction]
     """Direction of received bytes; `s2c` on a link that the hub itself dialled."""
     id: int
     peer: tuple[str, int]

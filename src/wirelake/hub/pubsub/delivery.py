@@ -93,16 +93,16 @@ class Fanout:
         collected, self._collected, self._topic = self._collected, [], None
         delivered = self._counters.delivered
         topic.delivered += len(collected) * topic.online
-        for form, group in tuple(topic.groups.items()):
+        for form, group in tuple(topic.by_form.items()):
             encode = form.encode
             frames = [encode(each) for each in collected]
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             connection, count = None, len(group)
             for connection in tuple(group):  # a slow one leaves the group while it is written to
-                connection.write_at_once(data)
+                connection.write_now(data)
             if connection is not None:
                 delivered[connection.protocol] += len(frames) * count
-        for connection in tuple(topic.own):
+        for connection in tuple(topic.unshared):
             deliver(connection, collected, self._counters)
 
 
@@ -222,7 +222,7 @@ class Delivery:
             self._leave(client)
         client.receiver = connection
         client.unacked = 0
-        client.behind = bool(connection.paused_since)
+        client.slow = bool(connection.paused_since)
         client.position = 0
         if connection.acks_all:
             client.close_gaps()
@@ -244,7 +244,7 @@ class Delivery:
         client.receiver = None
         self._cursors.save_later(client)
 
-    def refile(self, connection: Receiver) -> None:
+    def regroup(self, connection: Receiver) -> None:
         """Regroup a connection whose form, or permission to receive, has changed."""
         client = connection.client
         if client is not None and client.receiver is connection:
@@ -256,7 +256,7 @@ class Delivery:
         """Hold a client whose connection reads too slowly."""
         client = connection.client
         if client is not None and client.receiver is connection:
-            client.behind = True
+            client.slow = True
             self._fanout.flush()
             self.hold(client)
 
@@ -264,7 +264,7 @@ class Delivery:
         """Resume a client whose connection has read what it was sent."""
         client = connection.client
         if client is not None and client.receiver is connection:
-            client.behind = False
+            client.slow = False
             self.push(client)
 
     def hold(self, client: Client) -> None:
@@ -307,7 +307,7 @@ class Delivery:
     def push_to_topic(self, topic: Topic, notification: Notification) -> None:
         """Push a stored notification to all live subscribers."""
         self._fanout.flush()
-        if not topic.groups and not topic.own:
+        if not topic.by_form and not topic.unshared:
             return
         number = notification.number
         for connection in topic.live():
@@ -374,7 +374,7 @@ class Delivery:
     def push(self, client: Client) -> None:
         """Push the next page of the backlog; make the client live when there is none."""
         connection = client.receiver
-        if connection is None or client.live or client.behind or client.scheduled:
+        if connection is None or client.live or client.slow or client.scheduled:
             return
         if not connection.open or not connection.may_receive:
             return

@@ -195,7 +195,7 @@ def recorded_client(client: Client | None) -> str | None:
     return client.id
 
 
-_SEEN_MS: Final = 1_000
+_CLIENT_CHECK_MS: Final = 1_000
 """How long a client that was found in the store is not looked up again: another process may
 remove it."""
 
@@ -290,13 +290,13 @@ class Publisher:
     def _find_client(self, name: str) -> Client:
         now_ms = self._now_ms()
         client = self._registry.clients.get(name)
-        if client is not None and 0 <= now_ms - client.seen_ms < _SEEN_MS:
+        if client is not None and 0 <= now_ms - client.checked_ms < _CLIENT_CHECK_MS:
             return client
         row = self._store.client(name)
         if row is None:
             return self._find_anonymous(name)
         client = self._registry.client_of(row)
-        client.seen_ms = now_ms
+        client.checked_ms = now_ms
         return client
 
     def _find_anonymous(self, name: str) -> Client:
@@ -352,7 +352,9 @@ class Publisher:
             self.has_keys = True
             done = self._call_waiters(key)
         if not audience:
-            self._finish_unheard(QueuedPublication(notification, None, None, 0, done), key_row)
+            self._finish_without_audience(
+                QueuedPublication(notification, None, None, 0, done), key_row
+            )
             return
         if topic is not None and not topic.stored:
             self._store.add_topic(topic.number, topic.name)
@@ -361,7 +363,7 @@ class Publisher:
         self._queue.add_stored(queued)
         self._store.append(_log_row(notification, target, None), queued, key_row)
 
-    def _finish_unheard(self, queued: QueuedPublication, key: KeyRow | None) -> None:
+    def _finish_without_audience(self, queued: QueuedPublication, key: KeyRow | None) -> None:
         """Store nothing but the key: the topic has no subscriber."""
         if key is None:
             self._queue.finish(queued)

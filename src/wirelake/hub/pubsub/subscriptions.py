@@ -162,7 +162,7 @@ class Receiver(Protocol):
     def write(self, data: bytes) -> None:
         """Write whole frames; they leave at the end of this turn of the loop."""
 
-    def write_at_once(self, data: bytes) -> None:
+    def write_now(self, data: bytes) -> None:
         """Write whole frames at the end of a turn, when nothing more is collected."""
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
@@ -176,17 +176,17 @@ class Topic:
     """A topic with subscribers, or with a log that is not empty."""
 
     __slots__ = (
+        "by_form",
         "delivered",
-        "groups",
         "held",
         "name",
         "number",
         "numbers",
         "online",
-        "own",
         "published",
         "stored",
         "subscribers",
+        "unshared",
     )
 
     def __init__(self, number: int, name: str, *, stored: bool = False):
@@ -201,9 +201,9 @@ class Topic:
         self.numbers: array[int] = array("q")
         """Numbers of the notifications in its log, ascending."""
         self.subscribers: dict[Client, Subscription] = {}
-        self.groups: dict[Form, dict[Receiver, None]] = {}
+        self.by_form: dict[Form, dict[Receiver, None]] = {}
         """Live connections by their shared form."""
-        self.own: dict[Receiver, None] = {}
+        self.unshared: dict[Receiver, None] = {}
         """Live connections that need bytes of their own."""
         self.online = 0
         """Number of live connections of both kinds."""
@@ -225,28 +225,28 @@ class Topic:
         """Push to this connection from now on."""
         form = connection.form
         if form is None:
-            self.own[connection] = None
+            self.unshared[connection] = None
         else:
-            self.groups.setdefault(form, {})[connection] = None
+            self.by_form.setdefault(form, {})[connection] = None
         self._count()
 
     def remove_live(self, connection: Receiver) -> None:
         """Stop pushing to this connection, whatever its form was when it was added."""
-        self.own.pop(connection, None)
-        for form, group in self.groups.items():
+        self.unshared.pop(connection, None)
+        for form, group in self.by_form.items():
             if connection in group:
                 del group[connection]
                 if not group:
-                    del self.groups[form]
+                    del self.by_form[form]
                 break
         self._count()
 
     def _count(self) -> None:
-        self.online = len(self.own) + sum(map(len, self.groups.values()))
+        self.online = len(self.unshared) + sum(map(len, self.by_form.values()))
 
     def live(self) -> list[Receiver]:
         """Return all live connections."""
-        return [each for group in (self.own, *self.groups.values()) for each in group]
+        return [each for group in (self.unshared, *self.by_form.values()) for each in group]
 
 
 class Subscription:
@@ -267,8 +267,8 @@ class Client:
     """A subscriber, reached through one connection at a time."""
 
     __slots__ = (
-        "behind",
         "changes",
+        "checked_ms",
         "durable",
         "id",
         "inbox",
@@ -278,7 +278,7 @@ class Client:
         "private",
         "receiver",
         "scheduled",
-        "seen_ms",
+        "slow",
         "subscriptions",
         "unacked",
     )
@@ -297,7 +297,7 @@ class Client:
         """The connection that gets its notifications."""
         self.live = False
         """Whether publishes are pushed to the receiver at once: nothing older waits."""
-        self.behind = False
+        self.slow = False
         """Whether the receiver reads too slowly."""
         self.position = 0
         """While not live: the number up to which everything was pushed on this connection."""
@@ -305,7 +305,7 @@ class Client:
         """Notifications pushed on this connection and not acknowledged."""
         self.scheduled = False
         """Whether the next page is pushed in a later turn of the loop."""
-        self.seen_ms = 0
+        self.checked_ms = 0
         """When a publisher last found it in the store."""
         self.changes: deque[Callable[[], None]] | None = None
         """Subscription changes that wait for the current one."""

@@ -79,7 +79,7 @@ class Sweep:
 
     def start(self) -> None:
         """Start sweeping periodically."""
-        self._handle = self._loop.call_later(SWEEP_S, self._again)
+        self._handle = self._loop.call_later(SWEEP_S, self._tick)
 
     def stop(self) -> None:
         """Stop."""
@@ -87,8 +87,8 @@ class Sweep:
             self._handle.cancel()
             self._handle = None
 
-    def _again(self) -> None:
-        self._handle = self._loop.call_later(SWEEP_S, self._again)
+    def _tick(self) -> None:
+        self._handle = self._loop.call_later(SWEEP_S, self._tick)
         self.step()
 
     def step(self) -> None:
@@ -98,11 +98,11 @@ class Sweep:
             self._expire()
         except HubError:
             return  # the store cannot be read: the next step tries again
-        for client in self._some_clients():
+        for client in self._next_clients():
             self._trim(client)
             self._delete_private(client)
             self._delivery.push(client)
-        for topic in self._some_topics():
+        for topic in self._next_topics():
             self._delete_acked(topic)
         self._remove_unused_topics()
         self._delete_rows()
@@ -237,7 +237,7 @@ class Sweep:
 
     # -- the portions of one step ------------------------------------------------------------
 
-    def _some_clients(self) -> list[Client]:
+    def _next_clients(self) -> list[Client]:
         some = [client for client, _ in zip(self._clients, range(_CLIENTS), strict=False)]
         if len(some) < _CLIENTS:
             self._clients = iter((*self._registry.clients.values(), *self._anonymous_clients()))
@@ -247,7 +247,7 @@ class Sweep:
         clients = (connection.client for connection in self._connections.values())
         return [each for each in clients if each is not None and not each.durable]
 
-    def _some_topics(self) -> list[Topic]:
+    def _next_topics(self) -> list[Topic]:
         some = [topic for topic, _ in zip(self._topics, range(_TOPICS), strict=False)]
         if len(some) < _TOPICS:
             self._topics = iter(tuple(self._registry.topics.values()))

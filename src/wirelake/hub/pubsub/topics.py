@@ -146,7 +146,7 @@ class Topics:
         self.subscribe = self.subscriber.subscribe
         self.unsubscribe = self.subscriber.unsubscribe
         self.attach = self.delivery.attach
-        self.refile = self.delivery.refile
+        self.regroup = self.delivery.regroup
         self.fell_behind = self.delivery.fell_behind
         self.caught_up = self.delivery.caught_up
 
@@ -215,7 +215,7 @@ class Topics:
 
     def inbox(self, client_id: str, limit: int) -> list[Notification]:
         """Return what a client has not acknowledged, oldest first; HubError `not_found`."""
-        return self.delivery.peek(self._known(client_id), limit)
+        return self.delivery.peek(self._stored_client(client_id), limit)
 
     def topic_rows(self) -> list[TopicState]:
         """Return all topics."""
@@ -240,8 +240,8 @@ class Topics:
 
     def dead(self, limit: int, client: str | None = None) -> list[DeadLetter]:
         """Return dead letters, newest first; HubError `not_found`."""
-        number = None if client is None else self._known(client).number
-        return [self._letter(row) for row in self._store.dead(limit, number)]
+        number = None if client is None else self._stored_client(client).number
+        return [self._dead_letter(row) for row in self._store.dead(limit, number)]
 
     async def redrive(self, ids: Sequence[str] | None = None, client: str | None = None) -> int:
         """Redrive dead letters by id, or all of one client, at most a thousand.
@@ -249,7 +249,7 @@ class Topics:
         Each gets a new id and goes to its client alone. Returns their number when they are on
         disk.
         """
-        number = None if client is None else self._known(client).number
+        number = None if client is None else self._stored_client(client).number
         found = [each for each in map(number_of, ids or ()) if each is not None]
         if client is None and not found:
             raise HubError("bad_arguments", "expected ids of notifications, or client")
@@ -267,18 +267,18 @@ class Topics:
                 written.set_result(None)
 
         oldest_first = rows[::-1]
-        letters = [(row, self._known(row.client)) for row in oldest_first]
+        letters = [(row, self._stored_client(row.client)) for row in oldest_first]
         self.publisher.redrive(letters, done)
         await written
         return len(rows)
 
-    def _known(self, client_id: str) -> Client:
+    def _stored_client(self, client_id: str) -> Client:
         row = self._store.client(client_id)
         if row is None:
             raise HubError("not_found", "unknown client")
         return self.client_of(row)
 
-    def _letter(self, row: DeadRow) -> DeadLetter:
+    def _dead_letter(self, row: DeadRow) -> DeadLetter:
         notification = Notification(
             row.number,
             id_of(row.number, server=self._server, private=row.topic is None),
