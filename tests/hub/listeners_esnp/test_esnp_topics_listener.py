@@ -96,7 +96,7 @@ def test_one_client_alone() -> None:
             assert "topic" not in got
             assert got["content"] == "psst"
             text = await bob.refusal("hub/publish", client="nobody", content="psst")
-            assert text == "unknown client"
+            assert text == "unknown client 'nobody'"
 
     run(test())
 

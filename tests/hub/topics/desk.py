@@ -122,7 +122,7 @@ class Desk:
             self.counters,
             self.tap,
             self.connections,
-            self.outbox.before,
+            self.outbox.before_flush,
             clock=lambda: self.now,
         )
         self.authority = Authority(
@@ -199,9 +199,7 @@ class Desk:
         await self.settled()
 
     def waiting(self, ear: Any) -> list[Notification]:
-        given: list[list[Notification]] = []
-        self.topics.waiting(ear, given.append)
-        return given[0]
+        return self.topics.waiting(ear)
 
     async def sweep(self, steps: int = 3) -> None:
         for _ in range(steps):

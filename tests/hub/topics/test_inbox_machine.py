@@ -293,7 +293,7 @@ class InboxMachine(RuleBasedStateMachine):
             assert client is not None
             assert client.unacked == sum(each == ear.id for each in client.inbox.holes.values())
             assert client.unacked <= _LIMITS["in_flight"]
-            if client.behind:
+            if client.slow:
                 continue
             assert client.live or client.unacked == _LIMITS["in_flight"]
             if client.live and not ear.acks_all:

@@ -274,7 +274,7 @@ class CometConnection(Connection):
         self.hub.topics.unsubscribe(self, command.topics, self._done)
 
     def _get_message_list(self, command: GetMessageList) -> None:  # noqa: ARG002
-        self.hub.topics.waiting(self, self._list)
+        self._list(self.hub.topics.waiting(self))
 
     def _list(self, waiting: Sequence[Notification]) -> None:
         """Answer with the oldest that fit one frame (rule 7); none is removed (rule 19)."""
@@ -310,9 +310,7 @@ class CometConnection(Connection):
         if self.client is None or now < self._resend_from or self.paused_since:
             return
         self._resend_from = now + RESEND_S
-        self.hub.topics.waiting(self, self._send_old)
-
-    def _send_old(self, waiting: Sequence[Notification]) -> None:
+        waiting = self.hub.topics.waiting(self)
         if not self.open or not self.may_receive:
             return
         before_ms = time.time() * 1000 - RESEND_S * 1000

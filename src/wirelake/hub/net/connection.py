@@ -10,20 +10,20 @@ protocol's binding (`wirelake.protocols.binding`). A subclass of `Connection` pr
     may_receive    whether notifications may be pushed now
 
 and, where the protocol needs them, `token_sign_on`, `close_session`, `on_closed`, `key_log`,
-`check_deadlines`. For its work it has:
+`check_deadlines`. The base class provides:
 
     call_target    call a service, or the hub itself, by `service/op`
     call_hub       one of the hub's own calls (`wirelake.protocols.hub_calls`), sign-on too
     json_result    the result of a call in JSON
     react          handle events and write what the session has to send; after every change of the
                    session outside of `on_event`
-    end, drop      close the connection, politely or at once
+    end, drop      close the connection: with the protocol's closing message, or at once
     client, open, peer, paused_since, session, hub (`HubContext`)
 
 A protocol that is called often has a fast path of its own instead of `call_target`: `esnp.py` and
-`tny.py` answer plain requests while they are read. What the base class does for all:
+`tny.py` answer plain requests while they are read. For all protocols, the base class does this:
 
-- Bytes are given to the session in slices, one per loop iteration, so that 64,000 tiny frames in
+- Bytes are given to the session in slices, one per turn of the loop, so that 64,000 tiny frames in
   one read do not delay other connections (`Limits.bytes_per_turn`).
 - Everything written in one iteration leaves in one write (`outbox.py`).
 - A peer that does not read is not read from, gets no more notifications, and is dropped after
@@ -83,9 +83,9 @@ class Connection(asyncio.Protocol):
     acks_all: ClassVar[bool] = False
     """Whether the protocol itself acknowledges every notification (comet)."""
     direction_in: ClassVar[Direction] = "c2s"
-    """Which way bytes go that come in; a link that the hub itself dials is the other way round."""
+    """Direction of received bytes in recordings; `s2c` on links that the hub itself dials."""
     direction_out: ClassVar[Direction] = "s2c"
-    """Which way bytes go that leave."""
+    """Direction of sent bytes in recordings."""
 
     __slots__ = (
         "_frame_start",
@@ -119,20 +119,26 @@ class Connection(asyncio.Protocol):
         self.hub = listener.hub
         self.id = self.hub.table.new_id()
         self.client: Client | None = None
+        """The client that has signed on."""
         self.form: Form | None = None
-        """The shared form of notifications, while this connection can take it."""
+        """The encoding of notifications that this connection shares with others; None while it
+        needs its own."""
         self.close_reason = ""
         self.close_side = Side.REMOTE
         self.in_bytes = 0
         self.out_bytes = 0
         self.paused_since = 0.0
+        """When the peer stopped reading, by the loop's clock; 0 while it reads."""
         self.frame_started = 0.0
+        """When the first byte of an incomplete frame was seen; 0 when there is none."""
         self.peer: tuple[str, int] = ("", 0)
         self.opened_ns = 0
         self.session: Any = None
         self.sign_on_deadline = 0.0
-        """When the connection is closed if nobody has signed on; 0: never."""
+        """When the connection is closed unless a client has signed on (0: never)."""
         self.transport: Any = None
+        # The rest is None or empty until it is needed, and there is no __dict__: an idle connection
+        # has to stay under 4 KB (benchmarks/results/hub.json, idle).
         self._out: list[bytes] | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._peer_done = False
@@ -146,7 +152,7 @@ class Connection(asyncio.Protocol):
 
     @abstractmethod
     def make_session(self, now: float) -> Session:
-        """The server's session."""
+        """Return the server's session."""
 
     @abstractmethod
     def on_event(self, event: Event) -> None:
@@ -162,15 +168,18 @@ class Connection(asyncio.Protocol):
         """Whether notifications may be pushed now."""
 
     def close_session(self, reason: str) -> None:
-        """Close the session as the protocol does; the transport closes after it."""
+        """Close the session as the protocol does; the transport is closed afterwards."""
         self.session.close(reason)
 
     def on_closed(self) -> None:
-        """Release what the protocol holds for the closed connection."""
+        """Release the resources of the protocol for this connection."""
 
     def key_log(self) -> dict[str, Any] | None:
-        """The keys that a reader of recordings needs (see `capture.decode.decryption`): {} when the
-        connection has none, None when it has none yet. Asked when a frame crosses."""
+        """Return the keys that a reader of recordings needs (`capture.decode.decryption`).
+
+        Empty when the connection has none, None when they are not known yet; the tap asks again
+        with the next frame.
+        """
         return {}
 
     # -- called by asyncio -------------------------------------------------------------------
@@ -183,8 +192,12 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer = peer[:2]
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            # asyncio sets it only if the listening socket was made with IPPROTO_TCP. With Nagle's
+            # algorithm p99 of a call was 43 ms. Coalescing is done by the outbox.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         limits = self.hub.limits
+        # Writing pauses at `write_buffer` unread bytes and resumes at a quarter: with a low mark
+        # close to the high one, a slow reader would pause and resume with every read of its own.
         self.transport.set_write_buffer_limits(limits.write_buffer, limits.write_buffer // 4)
         now = self.hub.loop.time()
         self.session = self.make_session(now)
@@ -200,9 +213,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes to the session, at most `Limits.bytes_per_turn` of them now."""
-        if self._unprocessed is not None:  # a slice is still pending
+        if self._unprocessed is not None:  # a slice is pending: keep the order
             self._unprocessed += data
             return
+        # asyncio reads up to 256 KB at once: 64,000 of the smallest frames, which would delay all
+        # other connections by 0.3 s. A slice of 16 KB takes about 20 ms.
         size = self.hub.limits.bytes_per_turn
         if len(data) > size:
             self._unprocessed = data[size:]
@@ -236,6 +251,8 @@ class Connection(asyncio.Protocol):
 
     def _remove(self) -> None:
         """Remove the connection from the hub."""
+        # What refers to this connection is released here, so that it is freed by its reference
+        # count and not by the garbage collector, which runs rarely (`hub.run`).
         self._unprocessed = None
         for task in self._tasks or ():
             task.cancel()
@@ -245,6 +262,8 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer reads too slowly: stop reading from it until it has caught up."""
+        # Backpressure: a peer that does not read its answers must not be able to ask for more. Its
+        # notifications wait in the log, not in memory (`pubsub.delivery`).
         self.paused_since = self.hub.loop.time()
         if not self.transport.is_closing():
             self.transport.pause_reading()
@@ -276,6 +295,8 @@ class Connection(asyncio.Protocol):
         if session.state == CLOSED:
             return
         self.in_bytes += len(data)
+        # With `_out` set, `write` does not register this connection with the outbox: the flush
+        # below writes it, and the other connections that it wrote to, in the same turn.
         self._out = [] if self._out is None else self._out
         outbox = self.hub.outbox
         outbox.reading = True
@@ -294,12 +315,14 @@ class Connection(asyncio.Protocol):
 
     def _tap_received(self, tap: Tap, data: bytes) -> None:
         """Show whole frames to the tap; bytes of an incomplete frame wait, as in the session."""
-        held = self.session.buffered
-        whole = self._partial_frame + data if self._partial_frame else data
-        at = max(0, len(whole) - held)
-        self._partial_frame = whole[at:] if held else b""
-        if at > 0:
-            tap.crossed(self, self.direction_in, whole[:at])
+        # Blocks of a recording start at a frame boundary, so that its reader needs no reassembly.
+        # The session says how many bytes it keeps back; they are the end of what has arrived.
+        buffered = self.session.buffered
+        received = self._partial_frame + data if self._partial_frame else data
+        stop = max(0, len(received) - buffered)
+        self._partial_frame = received[stop:] if buffered else b""
+        if stop > 0:
+            tap.crossed(self, self.direction_in, received[:stop])
 
     # -- events ------------------------------------------------------------------------------
 
@@ -356,18 +379,18 @@ class Connection(asyncio.Protocol):
                     self.on_event(event)
 
     def _set_close_reason(self, reason: str, side: Side) -> None:
-        """Keep the first reason: later ones are its consequences."""
+        """Set the close reason, unless there is one: later ones are its consequences."""
         if not self.close_reason:
             self.close_reason, self.close_side = reason, side
 
     def _closing_side(self) -> Side:
-        """Who closes after a protocol error: the hub, unless the peer has closed already."""
+        """Return who closes after a protocol error: the hub, unless the peer has closed already."""
         return Side.REMOTE if self._peer_done else Side.LOCAL
 
     # -- bytes out ---------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Queue whole frames; they leave at the end of this loop iteration."""
+        """Queue whole frames; they leave at the end of this turn of the loop."""
         out = self._out
         if out is None:
             self._out = [data]
@@ -376,7 +399,12 @@ class Connection(asyncio.Protocol):
             out.append(data)
 
     def write_now(self, data: bytes) -> None:
-        """Write whole frames now, at the end of an iteration: nothing more is collected."""
+        """Write whole frames now, at the end of a turn.
+
+        For fan-out: the same bytes object goes to all subscribers. Queueing it would make a list,
+        an outbox entry and, with other frames, a copy per connection; copies cost 3 to 4 times the
+        time of fan-out at 1 KiB. Frames that are queued already must leave first.
+        """
         if self._out is not None or self._linger_timer is not None or self.transport.is_closing():
             self.write(data)
             return
@@ -388,10 +416,8 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Pass queued frames to the transport in one write."""
         out, self._out = self._out, None
-        if (
-            not out or self._linger_timer is not None or self.transport.is_closing()
-        ):  # a closing transport warns
-            return
+        if not out or self._linger_timer is not None or self.transport.is_closing():
+            return  # a transport that is closing warns about writes
         data = out[0] if len(out) == 1 else b"".join(out)
         self.out_bytes += len(data)
         if self.hub.tap.active:
@@ -413,7 +439,7 @@ class Connection(asyncio.Protocol):
         elif self.client is None:
             answer(HubError("auth_required"))
         elif service is None:
-            answer(HubError("not_found", f"no service {target!r}"))
+            answer(HubError("not_found", f"unknown service {target!r}"))
         elif self._running >= self.hub.limits.calls:
             answer(HubError("too_busy", "too many concurrent calls"))
         else:
@@ -425,7 +451,7 @@ class Connection(asyncio.Protocol):
         answer(outcome)
 
     def json_result(self, result: Result) -> bytes:
-        """The result of a call in JSON; HubError when it cannot be encoded."""
+        """Return the result of a call in JSON; HubError when it cannot be encoded."""
         return json_body(result)
 
     def count_call(self, outcome: Result | HubError) -> None:
@@ -452,6 +478,7 @@ class Connection(asyncio.Protocol):
     @property
     def open(self) -> bool:
         """Whether something can still be sent."""
+        # Not `session.closed`: this is asked for every delivery and deferred reply.
         return self.session is not None and self.session.state != CLOSED
 
     def end(self, reason: str) -> None:
@@ -475,7 +502,7 @@ class Connection(asyncio.Protocol):
     # -- time --------------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
-        """Check slow readers, slow frames, sign-on and the session's timers."""
+        """Close a slow reader, a slow sender or a client that has not signed on; run timers."""
         limits = self.hub.limits
         if self.paused_since and now - self.paused_since > limits.slow_reader_s:
             self.drop("slow_reader")
@@ -490,12 +517,15 @@ class Connection(asyncio.Protocol):
         ):
             self.end("auth_timeout")
             return
-        held = self.session.buffered
-        if not held:
+        # A frame may take `frame_s` and the time of its bytes at `frame_bytes_per_s`; a peer that
+        # sends a byte now and then would otherwise keep its buffer for ever. `_frame_start` is the
+        # position of the frame in the stream: when it moves, another frame has begun.
+        buffered = self.session.buffered
+        if not buffered:
             self.frame_started = 0.0
-        elif not self.frame_started or self._frame_start != self.in_bytes - held:
-            self.frame_started, self._frame_start = now, self.in_bytes - held
-        elif now - self.frame_started > limits.frame_s + held / limits.frame_bytes_per_s:
+        elif not self.frame_started or self._frame_start != self.in_bytes - buffered:
+            self.frame_started, self._frame_start = now, self.in_bytes - buffered
+        elif now - self.frame_started > limits.frame_s + buffered / limits.frame_bytes_per_s:
             self.drop("too_slow")
             return
         due = self.session.next_timer()

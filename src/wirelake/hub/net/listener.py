@@ -1,7 +1,8 @@
-"""The base class of listeners: the sockets of one protocol, and what its connections share.
+"""The base class of listeners, and server-side TLS contexts.
 
-A subclass sets `connection` (`connection.py`), and makes in `__init__` what is made once: session
-options, keys, encoders.
+A listener has the sockets of one protocol and what its connections share. A subclass sets
+`connection` (see `connection.py`) and creates in `__init__` what is created once: session options,
+keys, encoders. The admin server uses the same TLS contexts.
 """
 
 from __future__ import annotations
@@ -22,33 +23,9 @@ __all__ = [
     "tls_context",
 ]
 
-
-# Server-side TLS contexts of listeners and of the admin server.
-
-
-def tls_context(settings: TlsSettings | None) -> ssl.SSLContext | None:
-    """Return the context for these settings; None without TLS."""
-    if settings is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_certificates(context, settings)
-    return context
-
-
-def load_certificates(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Load certificate, key and authorities; open connections keep the old ones."""
-    try:
-        context.load_cert_chain(settings.certificate, settings.key)
-        if settings.client_ca:
-            context.load_verify_locations(settings.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"tls: {settings.certificate}: {error}") from error
-
-
 _BACKLOG = 4096
-"""The accept queue: after an outage, clients reconnect within a second."""
+"""Length of the accept queue: after an outage all clients reconnect within a second or two, and a
+SYN that finds the queue full is retried only after a second."""
 
 
 class Listener:
@@ -95,3 +72,30 @@ class Listener:
         """Reload the certificates; open connections keep the old ones."""
         if self._tls is not None:
             load_certificates(self._tls, self.settings.tls)
+
+
+# -- TLS -----------------------------------------------------------------------------------------
+
+
+def tls_context(settings: TlsSettings | None) -> ssl.SSLContext | None:
+    """Return the context for these settings; None without TLS."""
+    if settings is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Explicit, whatever the system's defaults are: TLS 1.0 and 1.1 are deprecated (RFC 8996).
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificates(context, settings)
+    return context
+
+
+def load_certificates(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Load certificate, key and authorities; open connections keep the old ones."""
+    # The context is changed in place: the listening server keeps a reference to it, so that new
+    # handshakes use the new certificate without a new socket.
+    try:
+        context.load_cert_chain(settings.certificate, settings.key)
+        if settings.client_ca:
+            context.load_verify_locations(settings.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED  # client certificates, for relay links
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"tls: {settings.certificate}: {error}") from error

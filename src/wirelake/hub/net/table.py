@@ -1,8 +1,11 @@
-"""The connection table: which connections are open, which may be accepted, how the last ended.
+"""The connection table, and the periodic scan for expired deadlines.
 
-A connection is *half-open* until its client has signed on (or, for a link, until it has shown what
-it is). Half-open connections have limits of their own: a flood of them must not keep out clients
-that can authenticate.
+`ConnectionTable` knows which connections are open, decides whether a new one is accepted, and
+remembers why the last ones were closed. A connection is *half-open* until its client has signed on
+(a link: until it is established). Half-open connections have limits of their own, so that a flood
+of them cannot keep out clients that can authenticate (`docs/concepts/hub.md`, Limits).
+
+`DeadlineScan` visits every connection once a second, instead of one timer per connection.
 """
 
 from __future__ import annotations
@@ -31,67 +34,17 @@ __all__ = [
     "TrackedConnection",
 ]
 
-
-# Periodic check of the deadlines of all connections, instead of one timer per connection.
-
-
-PERIOD_S: Final = 1.0
-"""How late a deadline may act; the shortest deadline of the hub is two seconds."""
-STEPS: Final = 8
-"""Groups per period, so that ten thousand connections are not visited in one loop iteration."""
-
-
-class _HasDeadlines(Protocol):
-    id: int
-
-    def check_deadlines(self, now: float) -> None: ...
-
-
-class DeadlineScan:
-    """Objects with deadlines, in groups by id."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._loop = loop
-        self._groups: list[dict[int, _HasDeadlines]] = [{} for _ in range(STEPS)]
-        self._step = 0
-        self._handle: asyncio.TimerHandle | None = None
-
-    def add(self, item: _HasDeadlines) -> None:
-        """Start checking an object."""
-        self._groups[item.id % STEPS][item.id] = item
-
-    def remove(self, item: _HasDeadlines) -> None:
-        """Stop checking an object."""
-        self._groups[item.id % STEPS].pop(item.id, None)
-
-    def start(self) -> None:
-        """Start scanning."""
-        self._handle = self._loop.call_later(PERIOD_S / STEPS, self._tick)
-
-    def stop(self) -> None:
-        """Stop scanning."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _tick(self) -> None:
-        self._handle = self._loop.call_later(PERIOD_S / STEPS, self._tick)
-        now = self._loop.time()
-        self._step = (self._step + 1) % STEPS
-        for item in tuple(self._groups[self._step].values()):
-            item.check_deadlines(now)
-
-
 _MAX_CLOSED: Final = 1_000
-"""Closed connections that `/connz` shows."""
+"""Closed connections kept for `/connz`."""
 _MAX_TROUBLES: Final = 100
-"""Connections closed for an unusual reason; kept however many others were closed since."""
+"""Connections closed for an unusual reason. Kept apart, so that many normal closes do not push
+them out."""
 _USUAL_REASONS: Final = frozenset(
     {"eof", "normal", "link_close", "disconnected", "replaced", "shutdown"}
 )
 """Close reasons that need no attention."""
 _ID_BITS: Final = 28
-"""Bits of a connection id that count; the bits above are the second of the start."""
+"""Bits of a connection id for a counter; the bits above are the time of the start in seconds."""
 
 
 class TrackedConnection(Receiver, ObservedConnection, Protocol):
@@ -165,6 +118,8 @@ class ConnectionTable:
         self._half_open_by_address: Counter[str] = Counter()
         self._accept_credit = 2 * limits.current.connects_per_s
         self._accept_at = loop.time()
+        # Ids must not repeat across restarts: recordings of several runs go into one lake, where
+        # the id is the key of a connection.
         self._next_id = int(time.time()) << _ID_BITS
 
     def new_id(self) -> int:
@@ -191,6 +146,8 @@ class ConnectionTable:
 
     def _reached_limit(self, address: str) -> str:
         """Return the name of the limit that refuses a connection; empty to accept it."""
+        # Limits of the whole hub first, then those of an address. None of the checks stores
+        # anything for a refused connection (a Counter has no entry for a key that is only read).
         limits = self._limits.current
         if self.draining:
             return "closing"
@@ -202,7 +159,8 @@ class ConnectionTable:
             return "half_open"
         if self._half_open_by_address[address] >= limits.half_open_per_address:
             return "half_open_per_address"
-        # A token bucket: `connects_per_s` on average, bursts of twice that.
+        # A token bucket: `connects_per_s` on average, bursts of twice that. It is charged last, so
+        # that connections refused by another limit use none of the rate of the others.
         now = self._loop.time()
         earned = (now - self._accept_at) * limits.connects_per_s
         self._accept_credit = min(self._accept_credit + earned, 2 * limits.connects_per_s)
@@ -215,26 +173,26 @@ class ConnectionTable:
     def signed_on(self, connection: TrackedConnection, client: Client) -> None:
         """Assign a connection to its client."""
         connection.client = client
-        self._end_half_open(connection.id)
+        self.end_half_open(connection)
         if self._tap.active and client.durable:
             self._tap.signed_on(connection, client.id)
 
     def end_half_open(self, connection: TrackedConnection) -> None:
-        """End the half-open state of a connection without a client: a link, a gateway's user."""
-        self._end_half_open(connection.id)
+        """Stop counting a connection as half-open.
 
-    def _end_half_open(self, number: int) -> None:
-        address = self._half_open.pop(number, None)
+        Listeners call it for connections without a client: links, and users of a gateway.
+        """
+        address = self._half_open.pop(connection.id, None)
         if address is not None:
             _decrement(self._half_open_by_address, address)
 
     def closed(self, connection: TrackedConnection) -> None:
         """Remove a connection and remember why it was closed."""
         if self._open.pop(connection.id, None) is None:
-            return
+            return  # refused by `admit`, or already removed
         self._deadlines.remove(connection)
         _decrement(self._by_address, connection.peer[0])
-        self._end_half_open(connection.id)
+        self.end_half_open(connection)
         self._topics.detach(connection)
         counters, protocol, reason = self._counters, connection.protocol, connection.close_reason
         counters.close_reasons[protocol, reason] += 1
@@ -260,6 +218,61 @@ class ConnectionTable:
 
 
 def _decrement(counter: Counter[str], key: str) -> None:
+    # Addresses come and go: a counter that kept zeros would grow with every address ever seen.
     counter[key] -= 1
     if counter[key] <= 0:
         del counter[key]
+
+
+# -- deadlines -----------------------------------------------------------------------------------
+
+PERIOD_S: Final = 1.0
+"""How late a deadline may act. The shortest deadline of the hub is two seconds, so this is precise
+enough (`docs/concepts/hub.md`, Limits)."""
+STEPS: Final = 8
+"""Groups per period, so that 10,000 connections are not visited in one turn of the loop."""
+
+
+class _HasDeadlines(Protocol):
+    id: int
+
+    def check_deadlines(self, now: float) -> None: ...
+
+
+class DeadlineScan:
+    """Objects with deadlines, in groups by id."""
+
+    # One timer per connection would have to be moved with every received frame, and would add to
+    # the memory of idle connections (3.6 KB each, of at most 4: benchmarks/results/hub.json, idle).
+    # A scan costs one call per connection and second, however busy the connection is.
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._loop = loop
+        self._groups: list[dict[int, _HasDeadlines]] = [{} for _ in range(STEPS)]
+        self._step = 0
+        self._handle: asyncio.TimerHandle | None = None
+
+    def add(self, item: _HasDeadlines) -> None:
+        """Start checking an object."""
+        self._groups[item.id % STEPS][item.id] = item
+
+    def remove(self, item: _HasDeadlines) -> None:
+        """Stop checking an object."""
+        self._groups[item.id % STEPS].pop(item.id, None)
+
+    def start(self) -> None:
+        """Start scanning."""
+        self._handle = self._loop.call_later(PERIOD_S / STEPS, self._tick)
+
+    def stop(self) -> None:
+        """Stop scanning."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _tick(self) -> None:
+        self._handle = self._loop.call_later(PERIOD_S / STEPS, self._tick)
+        now = self._loop.time()
+        self._step = (self._step + 1) % STEPS
+        for item in tuple(self._groups[self._step].values()):  # a check may close the item
+            item.check_deadlines(now)

@@ -1,8 +1,8 @@
 """The recording of a hub: frames, and as facts what the wire does not carry.
 
-    publish   {id, topic?, client?, audience}        a notification was published
-    sign_on   {client}                               which client the connection belongs to
-    close     {reason, side}                         why a connection was closed, and by whom
+    publish   {id, topic?, client?, protocol?, audience}   a notification was published
+    sign_on   {client}                                     the client of the connection
+    close     {reason, side}                               why a connection was closed, by whom
 
 `docs/concepts/matching.md` defines how readers use them. When a recording cannot be written, the
 hub continues without it, reports that in its log and in `/varz`, and retries with a new file,

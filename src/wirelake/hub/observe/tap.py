@@ -143,13 +143,22 @@ class Tap:
         for each in self._observers:
             each.signed_on(connection, client, now)
 
-    def published(self, id: str, topic: str | None, audience: int, client: str | None) -> None:  # noqa: A002
-        """Report a publish to a topic or to one client."""
+    def published(
+        self,
+        id: str,  # noqa: A002
+        topic: str | None,
+        audience: int,
+        client: str | None = None,
+        protocol: str | None = None,
+    ) -> None:
+        """Report a publish to a topic or to one client, and the protocol of that client."""
         fact: dict[str, object] = {"id": id, "audience": audience}
         if topic is not None:
             fact["topic"] = topic
         if client is not None:
             fact["client"] = client
+        if protocol is not None:
+            fact["protocol"] = protocol
         now = self._now()
         for each in self._observers:
             each.published(fact, now)

@@ -1,17 +1,22 @@
-"""Delivery of stored notifications to clients, in order, and their acknowledgements.
+"""Delivery of notifications to clients, in order, and their acknowledgements.
+
+    Delivery       stored notifications: pushed at once or from the backlog; acknowledgements
+    CursorWriter   saves changed inboxes in batches
+    Fanout         transient notifications, to all live connections of a topic
 
 A client is *live* when nothing older waits to be pushed on its connection: what is published is
 pushed at once. Otherwise it is *held*: pages are read from the log and pushed, one per turn of the
 loop, until nothing is left, and it becomes live. A client is held while its connection may not
 receive, reads too slowly, or has the maximum number of unacknowledged notifications
-(`Limits.in_flight`). A held client costs nothing: what it misses is in the log.
+(`Limits.in_flight`, the delivery window). A held client costs nothing: what it misses is in the
+log.
 
 comet has a request for the backlog, so a comet connection is pushed only what is published after
-its sign-on: its inbox starts a span there (`inbox.py`). On other protocols everything that is not
-acknowledged is pushed, oldest first.
+its sign-on: its inbox starts a span there. On other protocols everything that is not acknowledged
+is pushed, oldest first (`docs/concepts/hub.md`, Delivery).
 
-Cursors are saved later than the notifications they are about (`CursorWriter`). A crash in between
-repeats deliveries and loses none: at-least-once.
+Inboxes are saved later than the notifications they are about. A crash in between repeats deliveries
+and loses none: at least once.
 """
 
 from __future__ import annotations
@@ -39,151 +44,20 @@ __all__ = [
     "deliver",
 ]
 
-
-# Writing one notification to many connections.
-
-
 _log = logging.getLogger(__name__)
 
-
-class Fanout:
-    """The transient notifications of one topic that were published in this turn of the loop."""
-
-    __slots__ = ("_at_turn_end", "_collected", "_counters", "_scheduled", "_topic")
-
-    def __init__(
-        self, counters: Counters, at_turn_end: Callable[[Callable[[], None]], None]
-    ) -> None:
-        self._counters = counters
-        self._at_turn_end = at_turn_end
-        self._topic: Topic | None = None
-        self._collected: list[Notification] = []
-        self._scheduled = False
-
-    def add(self, topic: Topic, notification: Notification) -> None:
-        """Write this to all live connections of a topic at the end of the turn."""
-        if self._topic is not topic:
-            if self._topic is not None:
-                self.flush()
-            self._topic = topic
-        self._collected.append(notification)
-        topic.published += 1
-        if not self._scheduled:
-            self._scheduled = True
-            self._at_turn_end(self._end_of_turn)
-        if topic.held:
-            skipped = self._counters.skipped
-            for client in topic.held:
-                if client.receiver is not None:
-                    skipped[client.receiver.protocol] += 1
-
-    def _end_of_turn(self) -> None:
-        self._scheduled = False
-        self.flush()
-
-    def flush(self) -> None:
-        """Write what was collected.
-
-        Called before anything that must not overtake it: a newer stored notification, or a
-        connection that becomes live (it must not get what was published before).
-        """
-        topic = self._topic
-        if topic is None:
-            return
-        collected, self._collected, self._topic = self._collected, [], None
-        delivered = self._counters.delivered
-        topic.delivered += len(collected) * topic.online
-        for form, group in tuple(topic.by_form.items()):
-            encode = form.encode
-            frames = [encode(each) for each in collected]
-            data = frames[0] if len(frames) == 1 else b"".join(frames)
-            connection, count = None, len(group)
-            for connection in tuple(group):  # a slow one leaves the group while it is written to
-                connection.write_now(data)
-            if connection is not None:
-                delivered[connection.protocol] += len(frames) * count
-        for connection in tuple(topic.unshared):
-            deliver(connection, collected, self._counters)
-
-
-def deliver(
-    connection: Receiver, notifications: Sequence[Notification], counters: Counters
-) -> None:
-    """Push in the connection's own encoding; one that raises is dropped and affects no other."""
-    try:
-        connection.deliver(notifications)
-    except Exception:
-        _log.exception("connection %d: could not deliver notifications", connection.id)
-        connection.drop("internal")
-    else:
-        counters.delivered[connection.protocol] += len(notifications)
-
-
 PAGE: Final = 64
-"""Notifications read and pushed in one turn of the loop: at most a megabyte."""
+"""Notifications read and pushed in one turn of the loop: at most a megabyte (64 contents of 16 KB),
+the size of the write buffer after which the peer counts as slow."""
 LIST_COUNT: Final = 127
-"""Notifications in one list (comet rule 7)."""
+"""Notifications in one list (`docs/decisions/comet.md`, rule 7)."""
 LIST_BYTES: Final = 32_767
 """Bytes of content in one list; the rest waits for the next."""
 SAVE_S: Final = 0.05
-"""How long an acknowledgement may wait to be saved."""
-_SAVED_AT_ONCE: Final = 1_000
-"""Inboxes packed in one go: a few milliseconds."""
-
-
-class CursorWriter:
-    """Saves changed inboxes in batches: an acknowledgement is not worth a commit of its own."""
-
-    def __init__(
-        self,
-        store: Store,
-        loop: asyncio.AbstractEventLoop,
-        prepare: Callable[[Client], None],
-    ):
-        self._store = store
-        self._loop = loop
-        self._prepare = prepare
-        self._changed: dict[Client, None] = {}
-        self._scheduled = False
-
-    def save_later(self, client: Client) -> None:
-        """Save this client's inbox within `SAVE_S`."""
-        if client.durable:
-            self._changed[client] = None
-            self._schedule()
-
-    def forget(self, client: Client) -> None:
-        """Do not save this client: it was removed."""
-        self._changed.pop(client, None)
-
-    def save(self, limit: int | None = None) -> None:
-        """Save changed inboxes; those that cannot be written are tried again."""
-        clients = list(self._changed)[:limit]
-        if not clients:
-            return
-        for client in clients:
-            del self._changed[client]
-            self._prepare(client)
-            inbox = client.inbox
-            self._store.save_inbox(InboxRow(client.number, inbox.cursor, inbox.pack()))
-
-        def done(error: HubError | None) -> None:
-            if error is not None:
-                for client in clients:
-                    self.save_later(client)
-
-        self._store.when_written(done)
-
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_later(SAVE_S, self._save_some)
-
-    def _save_some(self) -> None:
-        self._scheduled = False
-        self.save(_SAVED_AT_ONCE)
-        if self._changed:
-            self._schedule()
+"""How long an acknowledgement may wait to be saved. A crash within this time repeats a delivery;
+a longer wait would repeat more, a shorter one would save the same inbox for every ack."""
+_MAX_SAVED: Final = 1_000
+"""Inboxes packed in one turn of the loop: a few milliseconds."""
 
 
 class Delivery:
@@ -207,9 +81,10 @@ class Delivery:
         self._now_ms = now_ms
         self._server = server
         self._out: dict[Receiver, list[Notification]] = {}
-        self._cursors = CursorWriter(store, loop, self._settle_live)
+        self._cursors = CursorWriter(store, loop, self._prepare_save)
         self.reached = 0
-        """Every notification up to this number was pushed to live clients, or never will be."""
+        """Every notification up to this number was pushed to live clients, or never will be. The
+        cursors of live clients are set to it when they are saved, not with every push."""
 
     # -- connections -------------------------------------------------------------------------
 
@@ -219,12 +94,14 @@ class Delivery:
         if client is None or client.receiver is connection:
             return
         if client.receiver is not None:
-            self._leave(client)
+            self._stop_pushing(client)
         client.receiver = connection
         client.unacked = 0
         client.slow = bool(connection.paused_since)
         client.position = 0
         if connection.acks_all:
+            # comet fetches its backlog: only what is published from now on is pushed. The span that
+            # starts here keeps the older notifications unsent, so that the list still has them.
             client.close_gaps()
             if not client.next_numbers(0, 1, holes=False):
                 client.inbox.advance_cursor(self.reached)
@@ -240,7 +117,7 @@ class Delivery:
         client = connection.client
         if client is None or client.receiver is not connection:
             return
-        self._leave(client)
+        self._stop_pushing(client)
         client.receiver = None
         self._cursors.save_later(client)
 
@@ -268,45 +145,47 @@ class Delivery:
             self.push(client)
 
     def hold(self, client: Client) -> None:
-        """Stop pushing publishes at once; from now on they wait in the log."""
+        """Stop pushing what is published; from now on it waits in the log."""
         connection = client.receiver
         if connection is None or not client.live:
             return
         client.live = False
-        self._settle(client, connection)
+        self._advance_inbox(client, connection)
         client.position = max(client.position, client.inbox.top)
         for each in client.subscriptions.values():
             each.topic.remove_live(connection)
             each.topic.held[client] = None
 
-    def _leave(self, client: Client) -> None:
+    def _stop_pushing(self, client: Client) -> None:
         self.hold(client)
         for each in client.subscriptions.values():
             each.topic.held.pop(client, None)
 
     def _go_live(self, client: Client, connection: Receiver) -> None:
-        self._fanout.flush()  # published before this client became live
+        # Transient notifications of this turn were published while this client was held: write them
+        # to the others now, so that it does not get them.
+        self._fanout.flush()
         client.live = True
-        self._settle(client, connection)
+        self._advance_inbox(client, connection)
         for each in client.subscriptions.values():
             each.topic.held.pop(client, None)
             each.topic.add_live(connection)
 
-    def _settle(self, client: Client, connection: Receiver) -> None:
+    def _advance_inbox(self, client: Client, connection: Receiver) -> None:
         """Reduce the inbox of a client that was sent everything to its cursor."""
         client.close_gaps()
         if not client.inbox.spans or not connection.acks_all:
             client.inbox.advance_cursor(max(client.inbox.top, self.reached))
 
-    def _settle_live(self, client: Client) -> None:
+    def _prepare_save(self, client: Client) -> None:
         if client.live and client.receiver is not None:
-            self._settle(client, client.receiver)
+            self._advance_inbox(client, client.receiver)
 
     # -- live clients ------------------------------------------------------------------------
 
     def push_to_topic(self, topic: Topic, notification: Notification) -> None:
         """Push a stored notification to all live subscribers."""
-        self._fanout.flush()
+        self._fanout.flush()  # older transient ones first
         if not topic.by_form and not topic.unshared:
             return
         number = notification.number
@@ -330,6 +209,8 @@ class Delivery:
     ) -> None:
         inbox, number = client.inbox, notification.number
         ack = ack or connection.acks_all
+        # A full window holds the client: the rest waits in the log until it acknowledges, so a
+        # subscriber that stops acknowledging costs no memory.
         if not connection.open or (ack and client.unacked >= self._limits.current.in_flight):
             self.hold(client)
             return
@@ -378,6 +259,8 @@ class Delivery:
             return
         if not connection.open or not connection.may_receive:
             return
+        # The window: at most `in_flight` notifications are pushed and unacknowledged. One number is
+        # looked up even without room, to tell "nothing left" (live) from "wait for an ack" (held).
         room = self._limits.current.in_flight - client.unacked
         limit = min(PAGE, max(room, 1))
         numbers = client.next_numbers(client.position, limit, holes=not connection.acks_all)
@@ -391,6 +274,8 @@ class Delivery:
             self._push_later(client)
 
     def _push_later(self, client: Client) -> None:
+        # One page per turn: a client with a backlog of 10,000 must not delay the others, and acks
+        # that arrive in one turn are answered with one page.
         if client.receiver is not None and not client.live and not client.scheduled:
             client.scheduled = True
             self._loop.call_soon(self._push_again, client)
@@ -401,7 +286,7 @@ class Delivery:
 
     def _push_page(self, client: Client, connection: Receiver, numbers: list[int]) -> bool:
         page = self._read(client, numbers)
-        if page is None:
+        if page is None:  # the store cannot be read: the sweep tries again
             return False
         client.position = numbers[-1]
         inbox = client.inbox
@@ -412,6 +297,8 @@ class Delivery:
                 subscription.topic.delivered += 1
             ack = client.acks if private or subscription is None else subscription.ack
             inbox.mark_sent(entry.number)
+            # A hole stays until it is acknowledged, and is pushed again on the next connection.
+            # Without acknowledgements a notification is done when it is written.
             if ack or connection.acks_all:
                 inbox.holes[entry.number] = connection.id
                 client.unacked += 1
@@ -433,7 +320,7 @@ class Delivery:
             client.inbox.mark_sent(entry.number)
             client.inbox.holes.setdefault(entry.number, 0)
             size += len(entry.content)
-            if not taken or size <= LIST_BYTES:
+            if not taken or size <= LIST_BYTES:  # at least one, or a large one would block the list
                 taken.append(notification_of(entry, self._server))
         client.close_gaps()
         return taken
@@ -452,11 +339,11 @@ class Delivery:
         now_ms = self._now_ms()
         page = [entry for entry in entries if entry.expires_ms > now_ms]
         if len(page) < len(numbers):
-            there = {entry.number for entry in entries}
+            existing = {entry.number for entry in entries}
             expired = [entry.number for entry in entries if entry.expires_ms <= now_ms]
             self.dead_letter(client, expired, "expired")
             for number in numbers:
-                if number not in there:
+                if number not in existing:
                     client.inbox.mark_sent(number)
                     client.inbox.holes.pop(number, None)
         return page
@@ -495,6 +382,8 @@ class Delivery:
         """Turn notifications that this client will not get into dead letters."""
         if not numbers:
             return
+        # They leave the inbox now, or the next sweep would find them again, and come back if the
+        # dead letters cannot be written.
         for number in numbers:
             client.inbox.mark_sent(number)
         self.drop(client, numbers)
@@ -505,7 +394,7 @@ class Delivery:
         def done(error: HubError | None) -> None:
             if error is None:
                 self._counters.dead[reason] += len(numbers)
-            else:  # back into the inbox until it can be written
+            else:
                 client.inbox.holes.update(dict.fromkeys(numbers, 0))
 
         now_ms = self._now_ms()
@@ -519,3 +408,142 @@ class Delivery:
     def forget(self, client: Client) -> None:
         """Do not save the inbox of a removed client."""
         self._cursors.forget(client)
+
+
+class CursorWriter:
+    """Saves changed inboxes in batches."""
+
+    # An inbox is one small row (cursor, spans, holes), rewritten as a whole. Acknowledgements are
+    # therefore collected for SAVE_S: a client that acknowledges a thousand times a second causes 20
+    # writes, not a thousand. They join the group commits of publishes.
+
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        prepare: Callable[[Client], None],
+    ):
+        self._store = store
+        self._loop = loop
+        self._prepare = prepare
+        self._changed: dict[Client, None] = {}
+        self._scheduled = False
+
+    def save_later(self, client: Client) -> None:
+        """Save this client's inbox within `SAVE_S`."""
+        if client.durable:
+            self._changed[client] = None
+            self._schedule()
+
+    def forget(self, client: Client) -> None:
+        """Do not save this client: it was removed."""
+        self._changed.pop(client, None)
+
+    def save(self, limit: int | None = None) -> None:
+        """Save changed inboxes; those that cannot be written are tried again."""
+        clients = list(self._changed)[:limit]
+        if not clients:
+            return
+        for client in clients:
+            del self._changed[client]
+            self._prepare(client)
+            inbox = client.inbox
+            self._store.save_inbox(InboxRow(client.number, inbox.cursor, inbox.pack()))
+
+        def done(error: HubError | None) -> None:
+            if error is not None:
+                for client in clients:
+                    self.save_later(client)
+
+        self._store.when_written(done)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(SAVE_S, self._save_some)
+
+    def _save_some(self) -> None:
+        self._scheduled = False
+        self.save(_MAX_SAVED)
+        if self._changed:
+            self._schedule()
+
+
+# -- transient notifications ---------------------------------------------------------------------
+
+
+class Fanout:
+    """The transient notifications of one topic that were published in this turn of the loop."""
+
+    # Encode once, join once, and write the same bytes object to every subscriber: 64 publishes to
+    # 1,000 subscribers are 64 encodings and 1,000 writes instead of 64,000 of each, which is 8 to
+    # 13 million deliveries per second (benchmarks/results/hub.json, fanout, depth 64).
+
+    __slots__ = ("_at_turn_end", "_collected", "_counters", "_scheduled", "_topic")
+
+    def __init__(
+        self, counters: Counters, at_turn_end: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._counters = counters
+        self._at_turn_end = at_turn_end
+        self._topic: Topic | None = None
+        self._collected: list[Notification] = []
+        self._scheduled = False
+
+    def add(self, topic: Topic, notification: Notification) -> None:
+        """Write this to all live connections of a topic at the end of the turn."""
+        if self._topic is not topic:
+            if self._topic is not None:
+                self.flush()
+            self._topic = topic
+        self._collected.append(notification)
+        topic.published += 1
+        if not self._scheduled:
+            self._scheduled = True
+            self._at_turn_end(self._end_of_turn)
+        if topic.held:  # not stored, so clients that are held miss it
+            skipped = self._counters.skipped
+            for client in topic.held:
+                if client.receiver is not None:
+                    skipped[client.receiver.protocol] += 1
+
+    def _end_of_turn(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what was collected.
+
+        Called before anything that must not overtake it: a newer stored notification, or a
+        connection that becomes live (it must not get what was published before).
+        """
+        topic = self._topic
+        if topic is None:
+            return
+        collected, self._collected, self._topic = self._collected, [], None
+        delivered = self._counters.delivered
+        topic.delivered += len(collected) * topic.online
+        for form, group in tuple(topic.by_form.items()):
+            encode = form.encode
+            frames = [encode(each) for each in collected]
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            connection, count = None, len(group)
+            for connection in tuple(group):  # a slow one leaves the group while it is written to
+                connection.write_now(data)
+            if connection is not None:
+                delivered[connection.protocol] += len(frames) * count
+        for connection in tuple(topic.unshared):
+            deliver(connection, collected, self._counters)
+
+
+def deliver(
+    connection: Receiver, notifications: Sequence[Notification], counters: Counters
+) -> None:
+    """Push in the connection's own encoding; one that raises is dropped and affects no other."""
+    try:
+        connection.deliver(notifications)
+    except Exception:
+        _log.exception("connection %d: could not deliver notifications", connection.id)
+        connection.drop("internal")
+    else:
+        counters.delivered[connection.protocol] += len(notifications)

@@ -1,9 +1,12 @@
-"""What a publisher asks for, what is delivered, and which requests are refused.
+"""Notifications: requests to publish, their checks, numbers and ids.
 
 A `Publication` is a request; with a number and an id it becomes a `Notification`. Most connections
 of a protocol accept the same bytes for a notification: they share a `Form`, and a notification
 is encoded once per form, however many clients subscribe. A connection that needs bytes of its
 own (encrypted comet, tny, magline) has no form and encodes for itself.
+
+A number is the position of a notification in the log: seconds and a counter. The id is computed
+from the number and back, so that an acknowledgement needs no lookup (`docs/concepts/hub.md`, Ids).
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
+
+from wirelake.wire.errors import invalid
 
 from ..config import ActiveLimits
 from ..errors import HubError
@@ -34,80 +39,26 @@ __all__ = [
     "number_of",
 ]
 
-
-# Numbers and ids of notifications: one is computed from the other, without a lookup.
-
-
 EPOCH_S: Final = 1_434_253_712
-"""Start of the original's seconds."""
+"""Start of the seconds in numbers, in seconds since 1970: the original software's, so that ids of
+both sort alike."""
 _COUNTER_BITS: Final = 20
 _COUNTER: Final = (1 << _COUNTER_BITS) - 1
-_OURS: Final = re.compile(r"[mp][0-9a-f]{15}")
-
-
-class Numbers:
-    """Allocates ascending numbers."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self, last: int = 0):
-        self._last = last
-
-    @property
-    def last(self) -> int:
-        """The last allocated number."""
-        return self._last
-
-    def next(self, now_ms: int) -> int:
-        """Allocate the next number at this wall-clock time."""
-        first = (now_ms // 1000 - EPOCH_S) << _COUNTER_BITS
-        self._last = max(self._last + 1, first)
-        return self._last
-
-
-class Ids:
-    """Formats the ids of one server's notifications."""
-
-    __slots__ = ("_prefixes", "_second", "_text")
-
-    def __init__(self, server: int):
-        self._prefixes = f"m{server:02x}", f"p{server:02x}"
-        self._second = -1
-        self._text = ""
-
-    def text(self, number: int, *, private: bool = False) -> str:
-        """Like `id_of`, faster: all ids of one second have the same end."""
-        second = number >> _COUNTER_BITS
-        if second != self._second:
-            self._second, self._text = second, f"{second:08x}"
-        return f"{self._prefixes[private]}{number & _COUNTER:05x}{self._text}"
-
-
-def id_of(number: int, *, server: int = 0, private: bool = False) -> str:
-    """Return the id of a notification: `m…` for a topic, `p…` for one client."""
-    prefix = "p" if private else "m"
-    return f"{prefix}{server:02x}{number & _COUNTER:05x}{number >> _COUNTER_BITS:08x}"
-
-
-def number_of(id: str) -> int | None:  # noqa: A002 - the protocols' own word
-    """Return the number in an id of this format; None for any other text."""
-    if _OURS.fullmatch(id) is None:
-        return None
-    return int(id[8:], 16) << _COUNTER_BITS | int(id[3:8], 16)
-
-
+_ID: Final = re.compile(r"[mp][0-9a-f]{15}")
 _MAX_CHARACTERS: Final = 256
 """Length of a topic name or an idempotency key: the original's limit for topics."""
 _ASCII_TOPIC: Final = re.compile(r"[A-Za-z0-9/_\-@$]{1,256}")
 _PUNCTUATION: Final = frozenset("/_-@$")
+_TOPIC_RULE: Final = f"1 to {_MAX_CHARACTERS} letters, digits and / _ - @ $"
 _MAX_TTL_S: Final = 10 * 366 * 86_400.0
+"""Ten years: keeps expiry times within 64 bits of milliseconds, whatever a publisher asks for."""
 
 
 class Notification(msgspec.Struct, frozen=True, gc=False):
     """A published message."""
 
     number: int
-    """Position in the log (`numbering.py`)."""
+    """Position in the log."""
     id: str
     topic: str | None
     """None when it is addressed to one client."""
@@ -165,7 +116,7 @@ def check_publication(publication: Publication, limits: ActiveLimits, *, known_t
     if (topic is None) == (publication.client is None):
         raise HubError("bad_arguments", "expected either topic or client")
     if topic is not None and not known_topic and not is_topic_name(topic):
-        raise HubError("bad_arguments", f"invalid topic {topic[:40]!r}")
+        raise HubError("bad_arguments", invalid("topic", topic[:40], _TOPIC_RULE))
     limit = limits.max_content_bytes
     if len(publication.content) > limit:
         raise HubError("too_large", f"content is {len(publication.content)} bytes; maximum {limit}")
@@ -187,7 +138,7 @@ def check_topics(names: Sequence[str]) -> None:
         raise HubError("bad_arguments", "expected at least one topic")
     for name in names:
         if not is_topic_name(name):
-            raise HubError("bad_arguments", f"invalid topic {name[:40]!r}")
+            raise HubError("bad_arguments", invalid("topic", name[:40], _TOPIC_RULE))
         if name.startswith("$"):
             raise HubError("forbidden", f"topic {name[:40]!r} is not available to clients")
 
@@ -211,3 +162,58 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# -- numbers and ids ------------------------------------------------------------------------------
+
+
+class Numbers:
+    """Allocates ascending numbers."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, last: int = 0):
+        self._last = last
+
+    @property
+    def last(self) -> int:
+        """The last allocated number."""
+        return self._last
+
+    def next(self, now_ms: int) -> int:
+        """Allocate the next number at this wall-clock time."""
+        # Ascending even if the clock goes back, or more than a million are allocated in a second.
+        first = (now_ms // 1000 - EPOCH_S) << _COUNTER_BITS
+        self._last = max(self._last + 1, first)
+        return self._last
+
+
+class Ids:
+    """Formats the ids of one server's notifications."""
+
+    __slots__ = ("_prefixes", "_second", "_text")
+
+    def __init__(self, server: int):
+        self._prefixes = f"m{server:02x}", f"p{server:02x}"
+        self._second = -1
+        self._text = ""
+
+    def text(self, number: int, *, private: bool = False) -> str:
+        """Like `id_of`, faster: all ids of one second have the same end."""
+        second = number >> _COUNTER_BITS
+        if second != self._second:
+            self._second, self._text = second, f"{second:08x}"
+        return f"{self._prefixes[private]}{number & _COUNTER:05x}{self._text}"
+
+
+def id_of(number: int, *, server: int = 0, private: bool = False) -> str:
+    """Return the id of a notification: `m…` for a topic, `p…` for one client."""
+    prefix = "p" if private else "m"
+    return f"{prefix}{server:02x}{number & _COUNTER:05x}{number >> _COUNTER_BITS:08x}"
+
+
+def number_of(id: str) -> int | None:  # noqa: A002 - the protocols' own word
+    """Return the number in an id of this format; None for any other text."""
+    if _ID.fullmatch(id) is None:
+        return None
+    return int(id[8:], 16) << _COUNTER_BITS | int(id[3:8], 16)

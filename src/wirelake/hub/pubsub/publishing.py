@@ -1,9 +1,13 @@
 """Publishing: a request gets a number, a row of the log, and a place in the publish queue.
 
-    publish             any request; stored ones are confirmed after their group commit
-    publish_transient   to a topic, not stored: the fast path of listeners, confirmed at once
+`Publisher` has two entry points:
 
-Both end in the publish queue (`publish_queue.py`), which keeps the order of numbers.
+    publish             any request; a stored one is confirmed after its group commit
+    publish_transient   to a topic and not stored: the fast path of listeners, confirmed at once
+
+Both end in the `PublishQueue`, which delivers in the order of numbers whatever the order of
+commits, so that clients get notifications in order across all topics (`docs/concepts/hub.md`,
+Guarantees of a publish).
 """
 
 from __future__ import annotations
@@ -38,166 +42,20 @@ __all__ = [
     "QueuedPublication",
 ]
 
-
-# The publish queue: publications in the order of their numbers, from request to delivery.
-
-
 _log = logging.getLogger(__name__)
 
 PublishDone: TypeAlias = Callable[[Published | HubError], None]
 """Called once, on the loop, with the result of a publish."""
 
-_MAX_COUNT: Final = 65_536
-_MAX_BYTES: Final = 64 << 20
-"""What may wait for the disk before publishers get `too_busy`."""
-
-
-class QueuedPublication:
-    """A publication in the queue."""
-
-    __slots__ = ("audience", "client", "done", "error", "notification", "topic", "waiting")
-
-    def __init__(
-        self,
-        notification: Notification,
-        topic: Topic | None,
-        client: Client | None,
-        audience: int,
-        done: PublishDone | None = None,
-    ):
-        self.notification = notification
-        self.topic = topic
-        self.client = client
-        self.audience = audience
-        self.done = done
-        self.waiting = False
-        """Whether it waits for its commit."""
-        self.error: HubError | None = None
-
-
-class PublishQueue:
-    """Publications that are not pushed yet, oldest first."""
-
-    def __init__(self, delivery: Delivery, fanout: Fanout, counters: Counters, tap: Tap):
-        self._delivery = delivery
-        self._fanout = fanout
-        self._counters = counters
-        self._tap = tap
-        self._queue: deque[QueuedPublication] = deque()
-        self._bytes = 0
-
-    def check_room(self, size: int) -> None:
-        """Raise HubError when too much waits for the disk."""
-        if len(self._queue) >= _MAX_COUNT or self._bytes + size > _MAX_BYTES:
-            raise HubError("too_busy", "the publish queue is full; try again later")
-
-    def add_stored(self, queued: QueuedPublication) -> None:
-        """Add a publication that is being stored; `written` releases it."""
-        queued.waiting = True
-        self._bytes += len(queued.notification.content)
-        self._queue.append(queued)
-
-    def add_transient(
-        self,
-        notification: Notification,
-        topic: Topic | None,
-        client: Client | None,
-        audience: int,
-    ) -> None:
-        """Push a publication that is not stored, at once or behind those that are queued."""
-        if self._queue:
-            self._queue.append(QueuedPublication(notification, topic, client, audience))
-        elif topic is not None:
-            self._fanout.add(topic, notification)
-        elif client is not None:
-            self._push_transient(client, notification)
-
-    def written(self, batch: list[QueuedPublication], error: HubError | None) -> None:
-        """Release a batch that is on disk, or could not be written."""
-        for each in batch:
-            each.waiting = False
-            each.error = error
-            self._bytes -= len(each.notification.content)
-        queue = self._queue
-        try:
-            while queue and not queue[0].waiting:
-                self._release(queue.popleft())
-        finally:
-            self._delivery.flush()
-
-    def finish(self, queued: QueuedPublication) -> None:
-        """Count the publication, show it to the tap and call its publisher back."""
-        done, error = queued.done, queued.error
-        counters = self._counters
-        if error is not None:
-            counters.refused_publishes += 1
-        else:
-            counters.published += 1
-            counters.stored += bool(queued.audience)
-            if self._tap.active:
-                self._tap.published(
-                    queued.notification.id,
-                    queued.notification.topic,
-                    queued.audience,
-                    recorded_client(queued.client),
-                )
-        if done is None:
-            return
-        try:
-            done(error or Published(queued.notification.id, queued.audience))
-        except Exception:
-            _log.exception("the callback of a publish raised")
-
-    def _release(self, queued: QueuedPublication) -> None:
-        notification, topic, client = queued.notification, queued.topic, queued.client
-        if not notification.expires_ms:  # not stored
-            self._delivery.flush()
-            if topic is not None:
-                self._fanout.add(topic, notification)
-            elif client is not None:
-                self._push_transient(client, notification)
-            return
-        self.finish(queued)
-        if queued.error is None:
-            if client is not None:
-                client.add_private(notification.number)
-                self._delivery.push_to_client(client, notification)
-            elif topic is not None:
-                topic.stored = True
-                topic.numbers.append(notification.number)
-                topic.published += 1
-                self._delivery.push_to_topic(topic, notification)
-        self._delivery.reached = max(self._delivery.reached, notification.number)
-
-    def _push_transient(self, client: Client, notification: Notification) -> None:
-        connection = client.receiver
-        if connection is None or not client.live:
-            return
-        self._fanout.flush()
-        if connection.form is None:
-            deliver(connection, [notification], self._counters)
-        else:
-            connection.write(connection.form.encode(notification))
-            self._counters.delivered[connection.protocol] += 1
-
-
-def recorded_client(client: Client | None) -> str | None:
-    """Return the client that a recorded publish names.
-
-    Deliveries to one client are matched only where the protocol acknowledges every notification;
-    a client that is online over another protocol is not named.
-    """
-    if client is None:
-        return None
-    receiver = client.receiver
-    if client.durable and receiver is not None and not receiver.acks_all:
-        return None
-    return client.id
-
+_MAX_QUEUED: Final = 65_536
+_MAX_QUEUED_BYTES: Final = 64 << 20
+"""What may wait for the disk before publishers get `too_busy`: about a second of publishes (48,000
+to 69,000 per second are durable, benchmarks/results/hub.json), so a disk that stalls longer is
+reported instead of filling the memory."""
 
 _CLIENT_CHECK_MS: Final = 1_000
-"""How long a client that was found in the store is not looked up again: another process may
-remove it."""
+"""How long a client that was found in the store is not looked up again. Another process may remove
+it (`wirelake client remove`); a query per publish would only find that out a second sooner."""
 
 
 class Publisher:
@@ -226,7 +84,7 @@ class Publisher:
         self._now_ms = now_ms
         self._server = server
         self._keys: dict[str, list[PublishDone]] = {}
-        """By idempotency key that is being written: who waits for it."""
+        """Callbacks by idempotency key, while the key is being written."""
         self._ids = Ids(server)
         self.numbers = Numbers()
         self.closed = False
@@ -238,7 +96,8 @@ class Publisher:
         try:
             topic, client, ttl_s = self._resolve(publication)
             if ttl_s == 0 or (client is not None and not client.durable):
-                done(self._queue_transient(publication, topic, client))
+                name, content, kind = publication.topic, publication.content, publication.type
+                done(self._queue_transient(name, topic, client, content, kind))
             elif not publication.key or self._is_new(publication.key, done):
                 self._queue_stored(publication, topic, client, ttl_s, done)
         except HubError as error:
@@ -248,28 +107,15 @@ class Publisher:
     def publish_transient(self, name: str, content: bytes, type: int = 0) -> Published:  # noqa: A002
         """Publish to a topic without storing it; raises HubError.
 
-        Skips what `publish` does for other requests: no Publication, no callback and, for a known
-        topic, no checks but the size (listeners call this once per message of a busy publisher).
+        For busy publishers: no Publication, no callback and, for a known topic, no check but the
+        size. Fan-out at depth 64 depends on it (benchmarks/results/hub.json, fanout).
         """
         begun_ns = perf_counter_ns()
         try:
             topic = self._registry.topics.get(name)
             if self.closed or topic is None or len(content) > self._limits.max_content_bytes:
-                publication = Publication(name, None, content, type, ttl_s=0)
-                topic, client, _ = self._resolve(publication)
-                published = self._queue_transient(publication, topic, client)
-            else:
-                now_ms = self._now_ms()
-                number = self.numbers.next(now_ms)
-                id_text = self._ids.text(number)
-                audience = topic.online
-                self._counters.published += 1
-                if self._tap.active:
-                    self._tap.published(id_text, name, audience, None)
-                if audience or topic.held:
-                    notification = Notification(number, id_text, name, content, type, now_ms, 0)
-                    self._queue.add_transient(notification, topic, None, audience)
-                published = Published(id_text, audience)
+                topic, _, _ = self._resolve(Publication(name, None, content, type, ttl_s=0))
+            published = self._queue_transient(name, topic, None, content, type)
         except HubError:
             self._counters.refused_publishes += 1
             self._latency.record_failure(begun_ns)
@@ -308,14 +154,21 @@ class Publisher:
                 client: Client = connection.client
                 if client.id == name:
                     return client
-        raise HubError("not_found", "unknown client")
+        raise HubError("not_found", f"unknown client {name[:40]!r}")
 
     # -- not stored --------------------------------------------------------------------------
 
     def _queue_transient(
-        self, publication: Publication, topic: Topic | None, client: Client | None
+        self,
+        name: str | None,
+        topic: Topic | None,
+        client: Client | None,
+        content: bytes,
+        kind: int,
     ) -> Published:
-        notification = self._notification(publication, 0)
+        now_ms = self._now_ms()
+        number = self.numbers.next(now_ms)
+        id_text = self._ids.text(number, private=name is None)
         audience = 0
         if topic is not None:
             audience = topic.online
@@ -323,12 +176,12 @@ class Publisher:
             audience = int(client.live)
         self._counters.published += 1
         if self._tap.active:
-            self._tap.published(
-                notification.id, notification.topic, audience, recorded_client(client)
-            )
+            report(self._tap, id_text, name, audience, client)
+        # Held clients count as well: the queue counts what they miss.
         if audience or (topic is not None and topic.held):
+            notification = Notification(number, id_text, name, content, kind, now_ms, 0)
             self._queue.add_transient(notification, topic, client, audience)
-        return Published(notification.id, audience)
+        return Published(id_text, audience)
 
     # -- stored ------------------------------------------------------------------------------
 
@@ -341,13 +194,23 @@ class Publisher:
         done: PublishDone,
     ) -> None:
         self._queue.check_room(len(publication.content))
-        notification = self._notification(publication, ttl_s)
-        key = publication.key
+        now_ms, name, key = self._now_ms(), publication.topic, publication.key
+        number = self.numbers.next(now_ms)
+        notification = Notification(
+            number,
+            self._ids.text(number, private=name is None),
+            name,
+            publication.content,
+            publication.type,
+            now_ms,
+            now_ms + max(1, int(ttl_s * 1000)),
+        )
         audience = 1 if client is not None else len(topic.subscribers) if topic is not None else 0
         key_row: KeyRow | None = None
         if key:
             private = client is not None
             key_row = (key, notification.number, private, audience, notification.expires_ms)
+            # Until the key is on disk, a second publish with it waits for the same result.
             self._keys[key] = [done]
             self.has_keys = True
             done = self._call_waiters(key)
@@ -356,6 +219,7 @@ class Publisher:
                 QueuedPublication(notification, None, None, 0, done), key_row
             )
             return
+        # The store has a topic from its first notification or durable subscription on.
         if topic is not None and not topic.stored:
             self._store.add_topic(topic.number, topic.name)
         target = -client.number if client is not None else topic.number if topic is not None else 0
@@ -395,20 +259,6 @@ class Publisher:
 
         return call
 
-    def _notification(self, publication: Publication, ttl_s: float) -> Notification:
-        now_ms = self._now_ms()
-        number = self.numbers.next(now_ms)
-        topic = publication.topic
-        return Notification(
-            number,
-            self._ids.text(number, private=topic is None),
-            topic,
-            publication.content,
-            publication.type,
-            now_ms,
-            now_ms + max(1, int(ttl_s * 1000)) if ttl_s else 0,
-        )
-
     # -- dead letters ------------------------------------------------------------------------
 
     def redrive(self, letters: list[tuple[DeadRow, Client]], done: PublishDone) -> None:
@@ -446,3 +296,156 @@ def _log_row(notification: Notification, target: int, topic: str | None) -> LogR
         topic,
         notification.content,
     )
+
+
+# -- the publish queue ---------------------------------------------------------------------------
+
+
+class QueuedPublication:
+    """A publication in the queue."""
+
+    __slots__ = ("audience", "client", "done", "error", "notification", "topic", "waiting")
+
+    def __init__(
+        self,
+        notification: Notification,
+        topic: Topic | None,
+        client: Client | None,
+        audience: int,
+        done: PublishDone | None = None,
+    ):
+        self.notification = notification
+        self.topic = topic
+        self.client = client
+        self.audience = audience
+        self.done = done
+        self.waiting = False
+        """Whether it waits for its commit."""
+        self.error: HubError | None = None
+
+
+class PublishQueue:
+    """Publications that are not pushed yet, oldest first.
+
+    A stored publication waits here for its commit. A transient one needs no commit, but must not
+    overtake a stored one with a lower number, so while the queue is not empty it waits behind it.
+    """
+
+    def __init__(self, delivery: Delivery, fanout: Fanout, counters: Counters, tap: Tap):
+        self._delivery = delivery
+        self._fanout = fanout
+        self._counters = counters
+        self._tap = tap
+        self._queue: deque[QueuedPublication] = deque()
+        self._bytes = 0
+
+    def check_room(self, size: int) -> None:
+        """Raise HubError when too much waits for the disk."""
+        if len(self._queue) >= _MAX_QUEUED or self._bytes + size > _MAX_QUEUED_BYTES:
+            raise HubError("too_busy", "the publish queue is full; try again later")
+
+    def add_stored(self, queued: QueuedPublication) -> None:
+        """Add a publication that is being stored; `written` releases it."""
+        queued.waiting = True
+        self._bytes += len(queued.notification.content)
+        self._queue.append(queued)
+
+    def add_transient(
+        self,
+        notification: Notification,
+        topic: Topic | None,
+        client: Client | None,
+        audience: int,
+    ) -> None:
+        """Push a publication that is not stored, at once or behind those that are queued."""
+        if self._queue:
+            self._queue.append(QueuedPublication(notification, topic, client, audience))
+        elif topic is not None:
+            self._fanout.add(topic, notification)
+        elif client is not None:
+            self._push_transient(client, notification)
+
+    def written(self, batch: list[QueuedPublication], error: HubError | None) -> None:
+        """Release a batch that is on disk, or could not be written."""
+        # Batches finish in order (`store.writer`), so everything up to the end of this batch can be
+        # released, and transient publications behind it too. Each client then gets one write for
+        # all of them: `Delivery.flush`.
+        for each in batch:
+            each.waiting = False
+            each.error = error
+            self._bytes -= len(each.notification.content)
+        queue = self._queue
+        try:
+            while queue and not queue[0].waiting:
+                self._release(queue.popleft())
+        finally:
+            self._delivery.flush()
+
+    def finish(self, queued: QueuedPublication) -> None:
+        """Count a publication, report it to the tap and call its publisher back."""
+        done, error = queued.done, queued.error
+        counters = self._counters
+        if error is not None:
+            counters.refused_publishes += 1
+        else:
+            counters.published += 1
+            counters.stored += bool(queued.audience)
+            if self._tap.active:
+                notification = queued.notification
+                report(
+                    self._tap, notification.id, notification.topic, queued.audience, queued.client
+                )
+        if done is None:
+            return
+        try:
+            done(error or Published(queued.notification.id, queued.audience))
+        except Exception:
+            _log.exception("the callback of a publish raised")
+
+    def _release(self, queued: QueuedPublication) -> None:
+        notification, topic, client = queued.notification, queued.topic, queued.client
+        if not notification.expires_ms:  # not stored
+            self._delivery.flush()  # stored ones with lower numbers leave first
+            if topic is not None:
+                self._fanout.add(topic, notification)
+            elif client is not None:
+                self._push_transient(client, notification)
+            return
+        self.finish(queued)  # a publisher that subscribes gets its confirmation first
+        if queued.error is None:
+            if client is not None:
+                client.add_private(notification.number)
+                self._delivery.push_to_client(client, notification)
+            elif topic is not None:
+                topic.stored = True
+                topic.numbers.append(notification.number)
+                topic.published += 1
+                self._delivery.push_to_topic(topic, notification)
+        self._delivery.reached = max(self._delivery.reached, notification.number)
+
+    def _push_transient(self, client: Client, notification: Notification) -> None:
+        connection = client.receiver
+        if connection is None or not client.live:
+            return
+        self._fanout.flush()
+        if connection.form is None:
+            deliver(connection, [notification], self._counters)
+        else:
+            connection.write(connection.form.encode(notification))
+            self._counters.delivered[connection.protocol] += 1
+
+
+def report(tap: Tap, id: str, topic: str | None, audience: int, client: Client | None) -> None:  # noqa: A002
+    """Report a publication to the tap.
+
+    Deliveries to one client are matched only where the protocol acknowledges every notification
+    (`docs/concepts/matching.md`): a client that is online over another protocol is not named. The
+    protocol is named when the client is online; readers assume the built-in one otherwise.
+    """
+    if client is None:
+        tap.published(id, topic, audience)
+        return
+    receiver = client.receiver
+    protocol = receiver.protocol if receiver is not None and receiver.acks_all else None
+    named = protocol is not None or receiver is None or not client.durable
+    tap.published(id, topic, audience, client.id if named else None, protocol)

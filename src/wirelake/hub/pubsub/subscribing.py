@@ -1,8 +1,7 @@
-"""Subscribing and unsubscribing, in memory and in the store: all requested topics or none.
+"""Changes of subscriptions, in memory and in the store: all requested topics or none.
 
 Changes of one client's subscriptions run one after the other; a request that arrives while one is
-being written waits for it. So the store and the memory agree after each, in either order of
-success and failure.
+being written waits for it. So memory and store agree after each, whether it succeeds or fails.
 """
 
 from __future__ import annotations
@@ -106,6 +105,8 @@ class Subscriber:
         except HubError as error:
             self._changed(client, done, error)
             return
+        # Memory first: what is published from now on counts, although the subscription is on disk
+        # only after the next commit. If it cannot be written, `before` is restored.
         before = {name: client.subscriptions.get(name) for name in names}
         start = self._publisher.numbers.last
         for name, old in before.items():
@@ -146,10 +147,10 @@ class Subscriber:
             raise HubError("closing")
         check_topics(names)
         limits = self._limits.current
-        wanted = list(dict.fromkeys([*client.subscriptions, *names]))
-        if len(wanted) > limits.subscriptions:
+        topics = list(dict.fromkeys([*client.subscriptions, *names]))
+        if len(topics) > limits.subscriptions:
             raise HubError("bad_arguments", "too many topics for one client")
-        if not self._limits.topics_fit(wanted):
+        if not self._limits.topics_fit(topics):
             raise HubError("bad_arguments", "topics do not fit the frames of every protocol")
         new = self._registry.new_topics(names)
         if new and len(self._registry.topics) + new > limits.topics:
@@ -164,6 +165,8 @@ class Subscriber:
             self._changed(client, done, error)
             return
         subscribed = [name for name in dict.fromkeys(names) if name in client.subscriptions]
+
+        # Store first: a subscription that could not be removed must go on receiving.
 
         def written(error: HubError | None) -> None:
             if error is None:
@@ -184,7 +187,7 @@ class Subscriber:
         if client.receiver is None:
             return
         if client.live:
-            self._fanout.flush()
+            self._fanout.flush()  # published before the subscription
             topic.add_live(client.receiver)
         else:
             topic.held[client] = None

@@ -1,7 +1,15 @@
-"""Topics, clients, and the subscriptions between them, as they are in memory.
+"""Topics, clients, their subscriptions and inboxes, as they are in memory.
 
-`Receiver` is what delivery needs of a connection, so that nothing here knows about sockets,
-sessions or listeners. Topic, Client and Subscription refer to each other; they are one module.
+    Registry       all topics and clients, loaded from the store
+    Topic          its subscribers, and the numbers of the notifications in its log
+    Client         its subscriptions, its backlog, and the connection that gets its notifications
+    Subscription   between the two
+    Inbox          what a client was sent and has not acknowledged
+    Receiver       what delivery needs of a connection; nothing here knows sockets or sessions
+
+The classes refer to each other, so they are one module. A publish writes one row of the log however
+many clients subscribe; there is no row per client and notification. A client has a *cursor* in the
+log instead, and *holes* below it for what it has not acknowledged (`docs/concepts/hub.md`).
 """
 
 from __future__ import annotations
@@ -27,114 +35,10 @@ __all__ = [
     "Topic",
 ]
 
-
-# Which part of the log one client has received, and what it has not acknowledged.
-
-
 MAX_SPANS: Final = 64
-"""Spans kept per client. Beyond that the oldest is forgotten and counts as not sent: what was
+"""Spans kept per client: one is added when a comet client with a backlog signs on, and ends when
+the backlog is fetched. Beyond that the oldest is forgotten and counts as not sent: what was
 acknowledged in it is delivered a second time, and nothing is lost."""
-
-
-class Inbox:
-    """The cursor, spans and holes of one client."""
-
-    __slots__ = ("cursor", "holes", "spans")
-
-    def __init__(self, cursor: int = 0):
-        self.cursor = cursor
-        self.spans: list[tuple[int, int]] = []
-        """(after, up to), ascending, beyond the cursor."""
-        self.holes: dict[int, int] = {}
-        """By number: the id of the connection it was pushed on; 0 when that connection is closed,
-        or the client fetched it."""
-
-    @property
-    def top(self) -> int:
-        """The highest number that was sent."""
-        return self.spans[-1][1] if self.spans else self.cursor
-
-    def was_sent(self, number: int) -> bool:
-        """Return whether this number was sent to the client."""
-        if number <= self.cursor:
-            return True
-        at = bisect_left(self.spans, (number,)) - 1
-        return at >= 0 and number <= self.spans[at][1]
-
-    def is_unacked(self, number: int) -> bool:
-        """Return whether the client, if this is addressed to it, has not acknowledged it."""
-        return number in self.holes or not self.was_sent(number)
-
-    def mark_sent(self, number: int) -> None:
-        """Mark this number as sent, and everything between it and what was sent before."""
-        spans = self.spans
-        if not spans:
-            self.cursor = max(self.cursor, number)
-            return
-        at = bisect_left(spans, (number,)) - 1
-        if at >= 0:
-            after, up_to = spans[at]
-            spans[at] = (after, max(up_to, number))
-        else:
-            self.cursor = max(self.cursor, number)
-
-    def start_span(self, number: int) -> None:
-        """Start a span after this number: what waits up to it stays unsent."""
-        if number > self.top:
-            self.spans.append((number, number))
-            while len(self.spans) > MAX_SPANS:
-                after, up_to = self.spans.pop(0)
-                for hole in [each for each in self.holes if after < each <= up_to]:
-                    del self.holes[hole]
-
-    def advance_cursor(self, number: int) -> None:
-        """Mark everything up to this number as sent."""
-        spans = self.spans
-        self.cursor = max(self.cursor, number)
-        while spans and spans[0][0] <= self.cursor:
-            self.cursor = max(self.cursor, spans.pop(0)[1])
-
-    def gaps(self) -> Iterator[tuple[int, int | None]]:
-        """Yield the unsent ranges of the log as (after, up to); the last one has no end."""
-        after = self.cursor
-        for begin, end in self.spans:
-            yield after, begin
-            after = end
-        yield after, None
-
-    def lowest_needed(self) -> int:
-        """Return the lowest number the client may still need."""
-        return min(min(self.holes, default=self.cursor + 1), self.cursor + 1)
-
-    def count_unsent(self, numbers: Sequence[int], start: int = 0) -> int:
-        """Return how many of these ascending numbers beyond `start` were not sent."""
-        count = 0
-        for after, up_to in self.gaps():
-            low = bisect_right(numbers, max(after, start))
-            high = len(numbers) if up_to is None else bisect_right(numbers, up_to)
-            count += max(0, high - low)
-        return count
-
-    # -- on disk -----------------------------------------------------------------------------
-
-    def pack(self) -> bytes:
-        """Encode spans and holes; holes as differences, so that most take two or three bytes."""
-        numbers = sorted(self.holes)
-        holes = [b - a for a, b in zip([0, *numbers], numbers, strict=False)]
-        spans = [pair for pair in self.spans if pair[0] < pair[1]]
-        return msgspec.msgpack.encode((spans, holes))
-
-    @classmethod
-    def unpack(cls, cursor: int, state: bytes) -> Inbox:
-        """Decode what `pack` encoded."""
-        spans, holes = msgspec.msgpack.decode(state, type=tuple[list[tuple[int, int]], list[int]])
-        inbox = cls(cursor)
-        inbox.spans = spans
-        number = 0
-        for step in holes:
-            number += step
-            inbox.holes[number] = 0
-        return inbox
 
 
 class Receiver(Protocol):
@@ -147,7 +51,7 @@ class Receiver(Protocol):
     peer: tuple[str, int]
     client: Client | None
     form: Form | None
-    """The shared form of notifications; None while this connection needs its own bytes."""
+    """The encoding it shares with other connections; None while it needs its own."""
     paused_since: float
     """When the peer stopped reading, by the loop's clock; 0 while it reads."""
 
@@ -202,14 +106,13 @@ class Topic:
         """Numbers of the notifications in its log, ascending."""
         self.subscribers: dict[Client, Subscription] = {}
         self.by_form: dict[Form, dict[Receiver, None]] = {}
-        """Live connections by their shared form."""
+        """Live connections by their shared form: a notification is encoded once per form."""
         self.unshared: dict[Receiver, None] = {}
         """Live connections that need bytes of their own."""
         self.online = 0
         """Number of live connections of both kinds."""
         self.held: dict[Client, None] = {}
-        """Clients that are online and not live: they get their backlog first, or read too
-        slowly."""
+        """Clients that are online and not live (`delivery.py`)."""
 
     @property
     def last(self) -> int:
@@ -337,8 +240,7 @@ class Client:
     def next_numbers(self, after: int, limit: int, *, holes: bool) -> list[int]:
         """Return the lowest unsent numbers beyond `after`; with `holes`, unacknowledged ones too.
 
-        All numbers are in memory (`registry.py`): this is a binary search per topic, without a
-        query.
+        All numbers are in memory (`Registry`): this is a binary search per topic, without a query.
         """
         found = list(self._unsent(after, limit))
         if holes:
@@ -378,14 +280,118 @@ class Client:
             inbox.advance_cursor(inbox.spans[0][0])
 
 
-# All topics and clients in memory, as the store has them.
+class Inbox:
+    """The cursor, spans and holes of one client.
+
+    Everything up to the cursor was sent. Beyond it, spans were sent too: a comet client is pushed
+    what is published after its sign-on while older notifications still wait to be fetched. Holes
+    are the numbers among these that are not acknowledged.
+    """
+
+    __slots__ = ("cursor", "holes", "spans")
+
+    def __init__(self, cursor: int = 0):
+        self.cursor = cursor
+        self.spans: list[tuple[int, int]] = []
+        """(after, up to), ascending, beyond the cursor."""
+        self.holes: dict[int, int] = {}
+        """By number: the id of the connection it was pushed on; 0 when that connection is closed,
+        or the client fetched it."""
+
+    @property
+    def top(self) -> int:
+        """The highest number that was sent."""
+        return self.spans[-1][1] if self.spans else self.cursor
+
+    def was_sent(self, number: int) -> bool:
+        """Return whether this number was sent to the client."""
+        if number <= self.cursor:
+            return True
+        at = bisect_left(self.spans, (number,)) - 1
+        return at >= 0 and number <= self.spans[at][1]
+
+    def is_unacked(self, number: int) -> bool:
+        """Return whether the client, if this is addressed to it, has not acknowledged it."""
+        return number in self.holes or not self.was_sent(number)
+
+    def mark_sent(self, number: int) -> None:
+        """Mark this number as sent, and everything between it and what was sent before."""
+        spans = self.spans
+        if not spans:
+            self.cursor = max(self.cursor, number)
+            return
+        at = bisect_left(spans, (number,)) - 1
+        if at >= 0:
+            after, up_to = spans[at]
+            spans[at] = (after, max(up_to, number))
+        else:
+            self.cursor = max(self.cursor, number)
+
+    def start_span(self, number: int) -> None:
+        """Start a span after this number: what waits up to it stays unsent."""
+        if number > self.top:
+            self.spans.append((number, number))  # empty until something is pushed
+            while len(self.spans) > MAX_SPANS:
+                after, up_to = self.spans.pop(0)
+                for hole in [each for each in self.holes if after < each <= up_to]:
+                    del self.holes[hole]
+
+    def advance_cursor(self, number: int) -> None:
+        """Mark everything up to this number as sent."""
+        spans = self.spans
+        self.cursor = max(self.cursor, number)
+        while spans and spans[0][0] <= self.cursor:
+            self.cursor = max(self.cursor, spans.pop(0)[1])
+
+    def gaps(self) -> Iterator[tuple[int, int | None]]:
+        """Yield the unsent ranges of the log as (after, up to); the last one has no end."""
+        after = self.cursor
+        for begin, end in self.spans:
+            yield after, begin
+            after = end
+        yield after, None
+
+    def lowest_needed(self) -> int:
+        """Return the lowest number the client may still need."""
+        return min(min(self.holes, default=self.cursor + 1), self.cursor + 1)
+
+    def count_unsent(self, numbers: Sequence[int], start: int = 0) -> int:
+        """Return how many of these ascending numbers beyond `start` were not sent."""
+        count = 0
+        for after, up_to in self.gaps():
+            low = bisect_right(numbers, max(after, start))
+            high = len(numbers) if up_to is None else bisect_right(numbers, up_to)
+            count += max(0, high - low)
+        return count
+
+    # -- on disk -----------------------------------------------------------------------------
+
+    def pack(self) -> bytes:
+        """Encode spans and holes; holes as differences, so that most take two or three bytes."""
+        numbers = sorted(self.holes)
+        holes = [b - a for a, b in zip([0, *numbers], numbers, strict=False)]
+        spans = [pair for pair in self.spans if pair[0] < pair[1]]
+        return msgspec.msgpack.encode((spans, holes))
+
+    @classmethod
+    def unpack(cls, cursor: int, state: bytes) -> Inbox:
+        """Decode what `pack` encoded."""
+        spans, holes = msgspec.msgpack.decode(state, type=tuple[list[tuple[int, int]], list[int]])
+        inbox = cls(cursor)
+        inbox.spans = spans
+        number = 0
+        for step in holes:
+            number += step
+            inbox.holes[number] = 0
+        return inbox
 
 
 class Registry:
     """All topics with subscribers, and all clients with topics or connections since the start.
 
     The number of every stored notification is in memory, eight bytes in the topic or client it is
-    for. So the backlog of a client is known without a query.
+    for. So the backlog of a client, and what can be deleted, is known without a query: the store is
+    read only for contents that are about to be sent.
     """
 
     def __init__(self, store: Store, on_replaced: Callable[[Client], None]):
@@ -408,9 +414,10 @@ class Registry:
             self._index_topic(Topic(number, name, stored=True))
             self._next_topic = max(self._next_topic, number + 1)
         rows = self._store.subscriptions()
-        wanted = {row.client for row in rows}
+        # Clients without subscriptions are loaded when they sign on: there may be millions.
+        subscribed = {row.client for row in rows}
         for client in self._store.clients():
-            if client.number in wanted:
+            if client.number in subscribed:
                 self._load_client(client)
         for row in rows:
             self._load_subscription(row)
@@ -431,6 +438,7 @@ class Registry:
                 topic.numbers.append(number)
             else:
                 private.setdefault(target, array("q")).append(number)
+        # The index is read in the order of expiry, which is cheaper than sorting in SQL.
         for topic in self.topics.values():
             topic.numbers = array("q", sorted(topic.numbers))
         rows = {-row.number: row for row in self._store.clients()} if private else {}

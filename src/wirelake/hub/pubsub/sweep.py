@@ -1,4 +1,4 @@
-"""The sweep: periodic cleanup, in portions small enough not to delay the event loop.
+"""The sweep: periodic cleanup, in steps small enough not to delay the event loop.
 
 - Expired notifications become dead letters of every client that has not acknowledged them.
 - Backlogs beyond `Limits.inbox` are trimmed; the oldest notifications become dead letters.
@@ -33,14 +33,17 @@ SWEEP_S: Final = 0.5
 MAX_DEAD_LETTERS: Final = 100_000
 """Dead letters kept. Beyond that the oldest are deleted; after `Limits.ttl_s` all are."""
 
-# Bounds of one step.
+# Bounds of one step. Two limits for expiry: one expired row of a topic with a million subscribers
+# makes a million dead letters, so rows alone would not bound it. A step stops after the row that
+# reaches the second limit.
 _EXPIRED: Final = 200
 _DEAD_LETTERS: Final = 5_000
 _DELETED: Final = 2_000
 _TOPICS: Final = 500
 _CLIENTS: Final = 200
 _TRIMMED: Final = 500
-# Work that is not done in every step.
+# Work that is not done in every step: the last number every 5 s (`topics._CLOCK_BACK` relies on
+# it), old keys and dead letters every 30 s, because that scans their tables.
 _STEPS_PER_SAVED_NUMBER: Final = 10
 _STEPS_PER_PRUNE: Final = 60
 
@@ -119,7 +122,9 @@ class Sweep:
     # -- expiry ------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        if self._expiring:
+        if (
+            self._expiring
+        ):  # the rows of the last step are still in the log: they would be found again
             return
         now_ms = self._now_ms()
         dead: list[tuple[int, int, str, int]] = []
@@ -192,6 +197,9 @@ class Sweep:
             self._registry.deletable.extend(acked)
 
     def _delete_acked(self, topic: Topic) -> None:
+        # The log of a topic is needed from the lowest number that any subscriber has not
+        # acknowledged. The loop ends with the first subscriber that needs the first row: with a
+        # busy topic that is found early, and the step stays short.
         numbers = topic.numbers
         if not numbers or not topic.subscribers:
             return
@@ -235,9 +243,10 @@ class Sweep:
             self._store.delete(numbers[:_DELETED])
             del numbers[:_DELETED]
 
-    # -- the portions of one step ------------------------------------------------------------
+    # -- the clients and topics of one step --------------------------------------------------
 
     def _next_clients(self) -> list[Client]:
+        # The iterator is over a copy: clients come and go between two steps.
         some = [client for client, _ in zip(self._clients, range(_CLIENTS), strict=False)]
         if len(some) < _CLIENTS:
             self._clients = iter((*self._registry.clients.values(), *self._anonymous_clients()))

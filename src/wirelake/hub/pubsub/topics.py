@@ -1,9 +1,8 @@
-"""Topics: the parts of publish/subscribe, wired, and queries about them.
+"""`Topics`: builds and connects the parts of publish/subscribe, and answers queries about them.
 
-A publish writes one row to the log, however many clients subscribe. Its publisher is told after
-the group commit, and only then is it pushed, in the order of the log (`delivery.py`). What is not
-stored goes to the clients that are online (`fanout.py`). Everything here runs on the event loop;
-callbacks are called on it, once each.
+A publish writes one row to the log, however many clients subscribe. It is confirmed after the group
+commit, and only then pushed, in the order of the log. What is not stored goes to the clients that
+are online. Everything here runs on the event loop; callbacks are called on it, once each.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ __all__ = ["ClientState", "DeadLetter", "TopicState", "Topics"]
 _MAX_REDRIVEN: Final = 1_000
 """Dead letters redriven at a time."""
 _SECOND: Final = 1 << 20
-"""Numbers of one second (`numbering.py`)."""
+"""Numbers of one second (`notifications.Numbers`)."""
 _CLOCK_BACK: Final = 10 * _SECOND
-"""Numbers skipped when the clock has gone back: more than can have been allocated without being
-stored since the last saved number."""
+"""Numbers skipped when the clock has gone back. The sweep saves the last number every five seconds;
+ten seconds of numbers are more than can have been allocated since."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -56,7 +55,7 @@ class TopicState(msgspec.Struct, frozen=True):
     subscribers: int
     """Subscribed clients."""
     online: int
-    """Connections that publishes are pushed to at once."""
+    """Connections that are pushed to as soon as something is published."""
     held: int
     """Clients online that get their backlog first."""
     stored: int
@@ -77,7 +76,7 @@ class ClientState(msgspec.Struct, frozen=True):
     connection: int
     """The id of that connection; 0 without one."""
     live: bool
-    """Whether publishes are pushed to it at once: it has no backlog to get first."""
+    """Whether it is pushed to as soon as something is published; otherwise the backlog is first."""
     topics: tuple[str, ...]
     """Its subscriptions."""
     waiting: int
@@ -87,9 +86,9 @@ class ClientState(msgspec.Struct, frozen=True):
 
 
 class Topics:
-    """All topics and clients of the hub.
+    """All topics and clients of the hub: what listeners and the admin pages use.
 
-    Methods of the parts that listeners call are attributes here.
+    Methods of the parts are attributes here, so that a call costs no forwarding function.
     """
 
     def __init__(
@@ -193,7 +192,7 @@ class Topics:
         self.registry.forget(client)
 
     def detach(self, connection: Receiver) -> None:
-        """Send nothing to this connection any more: it is closed, or changes its client."""
+        """Stop sending to this connection: it is closed, or changes its client."""
         client = connection.client
         if client is None:
             return
@@ -206,10 +205,10 @@ class Topics:
         client = connection.client
         return 0 if client is None else self.delivery.ack(client, ids)
 
-    def waiting(self, connection: Receiver, give: Callable[[list[Notification]], None]) -> None:
-        """Pass the oldest unacknowledged notifications to `give`, as many as one list may have."""
+    def waiting(self, connection: Receiver) -> list[Notification]:
+        """Return the oldest unacknowledged notifications, as many as one list may have."""
         client = connection.client
-        give([] if client is None else self.delivery.waiting(client))
+        return [] if client is None else self.delivery.waiting(client)
 
     # -- administration ----------------------------------------------------------------------
 
@@ -275,7 +274,7 @@ class Topics:
     def _stored_client(self, client_id: str) -> Client:
         row = self._store.client(client_id)
         if row is None:
-            raise HubError("not_found", "unknown client")
+            raise HubError("not_found", f"unknown client {client_id[:40]!r}")
         return self.client_of(row)
 
     def _dead_letter(self, row: DeadRow) -> DeadLetter:
