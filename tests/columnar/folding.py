@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from tests.columnar.oracle import engine_table
 
 from wirelake.columnar.fold import Fold, FoldState, TunnelFold
+from wirelake.columnar.fold.deliveries import delivery_rows, expected_parts, merge_parts
 from wirelake.columnar.fold.event_builder import id_hash
+from wirelake.columnar.fold.sign_ons import with_previous
 from wirelake.columnar.pipeline.pipeline import CapturePipeline, Item
 from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.read.reader import ReadOptions, finished
@@ -33,11 +35,15 @@ def windows_of(paths: Sequence[str], **options: Any) -> list[Window]:
 
 def engine_rows(windows: Sequence[Window]) -> Rows:
     """What the engines make of all windows, one after the other."""
+    return {table: _counted(engine_table(table, windows)) for table in TABLES}
+
+
+def read_rows(windows: Sequence[Window]) -> Rows:
+    """What a reader of whole captures makes of them, window by window."""
     found = {}
     for table in TABLES:
         batches = finished(ReadOptions(table=table), windows)
-        rows = pa.Table.from_batches(batches, schema=schema(table)).to_pylist()
-        found[table] = Counter(map(repr, rows))
+        found[table] = _counted(pa.Table.from_batches(batches, schema=schema(table)))
     return found
 
 
@@ -97,7 +103,7 @@ class Steps:
             _gather(provisional, fold.finish())
         self._pipelines = saved
         self._tunnel_step(provisional)
-        return _merged(self._final, provisional)
+        return merged_rows(self._final, provisional)
 
     def windows(self, windows: Sequence[Window], shares: int) -> Rows:
         """Takes a step with further windows, and gives all rows as if the input ended there."""
@@ -112,7 +118,7 @@ class Steps:
             _gather(provisional, fold.finish())
         assert saved == [state.to_bytes() for state in self._states]
         self._tunnel_step(provisional)
-        return _merged(self._final, provisional)
+        return merged_rows(self._final, provisional)
 
     def _folds(self, shares: int) -> list[Fold]:
         before = [FoldState.from_bytes(state.to_bytes()) for state in self._states]
@@ -170,96 +176,22 @@ def _of_share(window: Window, share: int, shares: int) -> Iterator[Item]:
 # -- tables across connections -------------------------------------------------------------------
 
 
-def _merged(final: _Rows, provisional: _Rows) -> Rows:
+def merged_rows(final: _Rows, provisional: _Rows) -> Rows:
+    """Return the tables that folds make together: merged across connections."""
     both = {
-        table: final.get(table, []) + provisional.get(table, []) for table in (*CROSSING, *TABLES)
+        table: pa.Table.from_pylist(
+            final.get(table, []) + provisional.get(table, []),
+            schema=CROSSING[table] if table in CROSSING else schema(table),
+        )
+        for table in (*CROSSING, *TABLES)
     }
-    both["deliveries"] = _deliveries(both)
-    both["connections"] = _with_previous(both["connections"], both["_sign_ons"])
-    return {table: Counter(map(repr, both[table])) for table in TABLES}
+    publications = both["_publications"]
+    parts = pa.concat_tables([both["_delivery_parts"], expected_parts(publications)])
+    merged = merge_parts(parts)
+    both["deliveries"] = delivery_rows(merged, publications, both["_delivery_faults"])
+    both["connections"] = with_previous(both["connections"], both["_sign_ons"])
+    return {table: _counted(both[table]) for table in TABLES}
 
 
-def _deliveries(rows: _Rows) -> list[dict[str, Any]]:
-    """`deliveries` from its parts."""
-    found: dict[Any, dict[str, Any]] = {}
-    for part in rows["_delivery_parts"]:
-        assert (part["client"] is None) != (part["connection"] is None)
-        _add_part(found, part)
-    for fact in rows["_publications"]:
-        if fact["client"] is not None:
-            _of(found, fact["protocol"], fact["client"], fact["notification"])
-    facts: dict[str, tuple[int, int, Any]] = {}
-    for at, fact in enumerate(rows["_publications"]):
-        told = (fact["ts_ns"], at, fact["topic"])
-        facts[fact["notification"]] = min(told, facts.get(fact["notification"], told))
-    faults: dict[Any, int] = {}
-    for each in rows["_delivery_faults"]:
-        whom = _whom(each)
-        faults[whom] = max(each["ts_ns"], faults.get(whom, 0))
-    for (_, whom, notification), row in found.items():
-        if notification in facts:
-            row["published_ns"], _, row["topic"] = facts[notification]
-        _conclude(row, faults.get(whom))
-    return list(found.values())
-
-
-def _whom(row: dict[str, Any]) -> Any:
-    return row["connection"] if row["client"] is None else row["client"]
-
-
-def _of(found: dict[Any, dict[str, Any]], protocol: str, whom: Any, number: str) -> dict[str, Any]:
-    if (protocol, whom, number) not in found:
-        row: dict[str, Any] = dict.fromkeys(schema("deliveries").names)
-        client = whom if isinstance(whom, str) else None
-        row |= {"notification": number, "protocol": protocol, "client": client}
-        row |= {"sends": 0, "acks": 0}
-        found[protocol, whom, number] = row
-    return found[protocol, whom, number]
-
-
-def _add_part(found: dict[Any, dict[str, Any]], part: dict[str, Any]) -> None:
-    row = _of(found, part["protocol"], _whom(part), part["notification"])
-    row["sends"] += part["sends"]
-    row["acks"] += part["acks"]
-    for time, connection, best in (
-        ("first_sent_ns", "first_connection", min),
-        ("last_sent_ns", "last_connection", max),
-        ("acked_ns", "acked_connection", min),
-    ):
-        pairs = [(each[time], each[connection]) for each in (row, part) if each[time] is not None]
-        if pairs:
-            row[time], row[connection] = best(pairs)
-    times = [each["published_ns"] for each in (row, part) if each["published_ns"] is not None]
-    row["published_ns"] = min(times, default=None)
-    heard = [part[name] for name in ("last_sent_ns", "acked_ns") if part[name] is not None]
-    assert part["last_event_ns"] >= max(heard)
-
-
-def _conclude(row: dict[str, Any], hidden: int | None) -> None:
-    sent, acked = row["first_sent_ns"], row["acked_ns"]
-    if sent is None:
-        row["outcome"] = "unsent" if acked is None else "orphan"
-    elif acked is not None:
-        row["outcome"], row["latency_ns"] = "acked", acked - sent
-    else:
-        row["outcome"] = "unacked" if hidden is None or hidden < sent else "unknown"
-
-
-def _with_previous(
-    connections: list[dict[str, Any]], sign_ons: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    by_client: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for each in sign_ons:
-        times = by_client.setdefault((each["protocol"], each["client"]), [])
-        times.append((each["ts_ns"], each["connection"]))
-    previous = {
-        (client, later[1], later[0]): earlier[1]
-        for (_, client), told in by_client.items()
-        for earlier, later in pairwise(sorted(told))
-    }
-    found = []
-    for row in connections:
-        assert row["previous_connection"] is None
-        key = (row["client"], row["connection"], row["signed_on_ns"])
-        found.append(row | {"previous_connection": previous.get(key)})
-    return found
+def _counted(table: pa.Table) -> Counter[str]:
+    return Counter(map(repr, table.to_pylist()))

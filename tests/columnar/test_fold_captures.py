@@ -6,7 +6,15 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.columnar.folding import Steps, Window, differences, engine_rows, fold_rows, windows_of
+from tests.columnar.folding import (
+    Steps,
+    Window,
+    differences,
+    engine_rows,
+    fold_rows,
+    read_rows,
+    windows_of,
+)
 from tests.columnar.steps import split
 
 from wirelake.traffic import simulate
@@ -28,6 +36,7 @@ def test_the_rows_are_those_of_the_engines(tmp_path: Path, style: str, faults: f
     wanted = engine_rows(windows)
     assert all(wanted.values())
     assert differences(wanted, given) == []
+    assert differences(wanted, read_rows(windows)) == []
 
 
 @pytest.mark.parametrize("style", ["recorder", "tcpdump"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.columnar.folding import Window, differences, engine_rows, fold_rows
+from tests.columnar.folding import Window, differences, engine_rows, fold_rows, read_rows
 from tests.columnar.folding_scenes import (
     ALL,
     APART,
@@ -31,6 +31,7 @@ def _agree(windows: list[Window], shares: list[int]) -> None:
     steps = [(number + 1, shares[number]) for number in range(len(windows))]
     for number, rows in enumerate(fold_rows(windows, steps)):
         assert differences(engine_rows(windows[: number + 1]), rows) == []
+    assert differences(engine_rows(windows), read_rows(windows)) == []
 
 
 @given(events=drawn_events(ALL, FORWARD), cuts=CUTS, shares=SHARES)

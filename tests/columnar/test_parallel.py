@@ -73,12 +73,12 @@ class Threads:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are threads, of which one decodes at a time: kernels are not for several."""
+    """Workers are threads, of which one works at a time: kernels are not for several."""
     lock = threading.Lock()
-    open_windows = workers.open_windows
+    sent = workers._sent
 
     def one_at_a_time(*args: Any) -> Iterator[Any]:
-        windows = open_windows(*args)
+        windows = sent(*args)
         while True:
             with lock:
                 window = next(windows, None)
@@ -87,7 +87,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> None:
                 return
             yield items
 
-    monkeypatch.setattr(workers, "open_windows", one_at_a_time)
+    monkeypatch.setattr(workers, "_sent", one_at_a_time)
     monkeypatch.setattr(workers.multiprocessing, "get_context", lambda _: Threads)
     monkeypatch.setattr(os, "_exit", sys.exit)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.columnar.reorder_buffer import TOGETHER_NS, ReorderBuffer
+
 from wirelake.capture.tcp.assembly import StreamAssembler
-from wirelake.columnar.read.reorder_buffer import TOGETHER_NS, ReorderBuffer
 from wirelake.records.rows import Closed, Event, FaultRow, MessageRow
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from tests.columnar.oracle import engine_events
 
-from wirelake.columnar.read.reader import ReadOptions, _events, open_pipeline
-from wirelake.columnar.read.reorder_buffer import ReorderBuffer
+from wirelake.columnar.read.reader import ReadOptions, open_pipeline
 from wirelake.records import Closed, ConnectionsEngine, Event, Fact, FaultRow, MessageRow, in_order
 from wirelake.records.connections import ConnectionRow
 from wirelake.records.deliveries import CROSSING
@@ -49,10 +49,7 @@ def captured(captures: Path) -> list[Event]:
     """Everything that the captures of a folder tell an engine."""
     options = ReadOptions(table="deliveries", keys=sorted(captures.glob("*.keys")))
     pipeline = open_pipeline(sorted(map(str, captures.glob("*.pcap*"))), options)
-    held, found = ReorderBuffer(), list[Event]()
-    for window in pipeline.windows():
-        found += held.passed(_events(window, held))
-    return ordered([*found, *held.all()])
+    return ordered(engine_events(pipeline.windows()))
 
 
 def at_random(seed: int, worlds: int, size: int = 25) -> list[Event]:

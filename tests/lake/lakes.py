@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.columnar.oracle import read_by_engine
 
-from wirelake.columnar.read.reader import ReadOptions, read_batches, table_schema
+from wirelake.columnar.read.reader import DERIVED, ReadOptions, read_batches, table_schema
 from wirelake.records.rollups import INPUTS, rollup
 from wirelake.records.schema import schema
 from wirelake.tables import parquet as reading
@@ -87,7 +88,10 @@ def engine_rows(
     found: dict[str, Counter[str]] = {}
     for table in tables:
         options = ReadOptions(table=table, keys=keys)
-        read = pa.Table.from_batches(read_batches(paths, options), schema=table_schema(options))
+        if table in DERIVED:
+            read = read_by_engine(paths, options)
+        else:
+            read = pa.Table.from_batches(read_batches(paths, options), schema=table_schema(options))
         found[table] = counted(read, without)
     return found
 

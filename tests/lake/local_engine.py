@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.columnar.folding import _merged
+from tests.columnar.folding import merged_rows
 from tests.lake.lakes import differing, engine_rows, rows
 
 from wirelake.lake.engine import engine as advance
@@ -119,5 +119,5 @@ def _joined(lake: Path) -> dict[str, Counter[str]]:
     for table in (*CROSSING, "connections"):
         paths = [log.layout.resolve(file.path, snapshot) for file in snapshot.files(table)]
         found[table] = [row for path in paths for row in pq.read_table(path).to_pylist()]
-    merged = _merged(found, {})
+    merged = merged_rows(found, {})
     return {table: merged[table] for table in ("connections", "deliveries")}

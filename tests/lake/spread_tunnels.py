@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from tests.columnar.differential import _Talk
+from tests.columnar.oracle import window_events
+from tests.columnar.reorder_buffer import ReorderBuffer
 from tests.lake.cut_captures import _opened
 from tests.lake.lakes import counted, differing, rows
 from tests.lake.local_engine import run_here
@@ -22,10 +24,10 @@ from tests.lake.tunnel_captures import write_tunnels
 
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.columnar.read.reader import ENGINES, ReadOptions, _events, open_pipeline
-from wirelake.columnar.read.reorder_buffer import ReorderBuffer
+from wirelake.columnar.read.reader import ReadOptions, open_pipeline
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
+from wirelake.records import ENGINES
 from wirelake.records.engine import tell
 from wirelake.records.rows import Event, batch_from_rows, in_order
 from wirelake.records.schema import schema
@@ -106,9 +108,8 @@ def unlike_engines_in_time(lake: Path) -> list[str]:
     for source in sources.values():
         paths = [each.path for each in source.inputs]
         pipeline = open_pipeline(paths, ReadOptions(table="tunnels"))
-        events += [
-            event for window in pipeline.windows() for event in _events(window, ReorderBuffer())
-        ]
+        for window in pipeline.windows():
+            events += window_events(window, ReorderBuffer())
     found: list[str] = []
     for table in ("tunnels", "calls"):
         engine = ENGINES[table]()

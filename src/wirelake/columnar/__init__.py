@@ -5,7 +5,7 @@ fast, and leaves to it whatever is not plainly good: tests compare the two row b
 
 Data passes through the packages from the bottom up, and each imports only from those below it:
 
-    read/       the public face: `read_batches`, `read_parallel`, filters, engines
+    read/       the public face: `read_batches`, `read_parallel`, filters
     fold/       messages to calls, connections, deliveries and tunnels, in kernels
     pipeline/   `CapturePipeline`: windows of captures to batches; saving and restoring
     decode/     frames of a window to columns of `messages`

@@ -5,19 +5,21 @@ engines of `wirelake.records`, which serve the live hub and are the oracle of th
 
 In reading order:
 
-    fold.py             `Fold`: goes with a `CapturePipeline`
-    event_builder.py    batches and events of a window to arrays; event_arrays.py names the rows
-    tables.py           the records of connections and calls that kernels work on
-    kernels.py          the kernel that goes through all events in the order of time
-    calls.py, connections.py, uncertainty.py   what it does for each of them
-    memory.py           the arrays that are remembered from window to window; text_codes.py
-    pending.py          events that wait for bytes behind a hole
-    output.py           final records to batches
-    delivery_parts.py   what `deliveries` is made of, across connections
-    tunnel_events.py, tunnels.py, tunnel_kernels.py   tunnels, across links and sources
-    state.py            `FoldState` and `TunnelState`: what is saved
+    fold.py             `Fold`: the events of a window to final rows; goes with a `CapturePipeline`
+    event_arrays.py     the arrays that kernels work on; event_builder.py fills them
+    tables.py           the records of connections and calls, and the codes of texts
+    kernels.py          the kernel that processes all events in the order of time
+    calls.py            what it does to calls, and their rows
+    connections.py      what it does to connections
+    pending.py          events that wait for bytes behind a hole, and what such a hole hides
+    memory.py           the records that are kept from window to window, and their saved state
+    groups.py           rows in groups, for the merges across connections:
+    deliveries.py       parts of deliveries, and their merge
+    sign_ons.py         sign-ons, and the previous connection of each
+    tunnels.py          events of tunnels, and `TunnelFold` over all links; tunnel_kernels.py
+    capture_fold.py     `CaptureFold`: all of it for a whole capture, in bounded memory
 
-Nothing here reads captures or knows bytes.
+Nothing here reads captures or decodes bytes.
 """
 
 from .fold import Fold

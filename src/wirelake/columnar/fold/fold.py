@@ -18,19 +18,20 @@ Final records become batches (`output.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from wirelake.records.calls import DUPLICATE_WINDOW_NS
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.engine import EngineLimits
 
 from ..pipeline.pipeline import Item
 from . import event_arrays as k
 from .calls import STILL_OPEN, UNKNOWN, calls_batch, connections_batch, expire_idle, sign_ons_batch
-from .delivery_parts import delivery_faults, delivery_parts, publications
+from .deliveries import delivery_faults, delivery_parts, publications
 from .event_builder import Columns, Source, id_hash, usable_faults
 from .kernels import end, fold, slot_of
 from .memory import FoldState, Memory
@@ -42,6 +43,8 @@ __all__ = ["Fold"]
 
 Yields = Iterator[tuple[str, pa.RecordBatch]]
 
+OUTPUTS: Final = ("calls", "connections", *CROSSING)
+"""The tables that a fold yields."""
 LIMIT: Final = EngineLimits().connections
 """Maximum connections at a time; beyond it, the oldest are given up."""
 IDLE_CALLS: Final = 4_096
@@ -54,8 +57,17 @@ _LIMIT_TEXT: Final = KNOWN.index("limit")
 class Fold:
     """Folds the connections of one share; restored from the states of all shares before."""
 
-    def __init__(self, *, share: int = 0, shares: int = 1, state: Sequence[FoldState] = ()):
+    def __init__(
+        self,
+        *,
+        share: int = 0,
+        shares: int = 1,
+        state: Sequence[FoldState] = (),
+        tables: Collection[str] = OUTPUTS,
+    ):
+        """`tables` are those to yield."""
         self._share, self._shares = share, shares
+        self._tables = frozenset(tables)
         self._memory = Memory()
         self._held: list[Source] = []
         self._events = 0
@@ -79,8 +91,8 @@ class Fold:
         It must be read to its end before anything else is asked of the fold.
         """
         sources, waiting, facts = _sorted(items)
-        if self._share == 0:
-            yield from _named("_publications", publications(facts))
+        if self._share == 0:  # every share has all facts
+            yield from self._named("_publications", publications(facts))
         yield from self._told(self._released(waiting) + sources, waiting)
         self._give_up()
         yield from self._taken()
@@ -119,11 +131,11 @@ class Fold:
         self._run(columns, arrays, waiting)
         self._held += held_sources(columns, arrays.held)
         texts = self._memory.texts
-        yield from _named("_delivery_parts", delivery_parts(columns, arrays, texts))
-        yield from _named("_delivery_faults", delivery_faults(columns, arrays, texts))
-        yield from _named("_tunnel_events", tunnel_rows(columns, arrays, texts, self._events))
+        yield from self._named("_delivery_parts", delivery_parts(columns, arrays, texts))
+        yield from self._named("_delivery_faults", delivery_faults(columns, arrays, texts))
+        yield from self._named("_tunnel_events", tunnel_rows(columns, arrays, texts, self._events))
         signed = arrays.signed[:, : self._memory.take_signed()]
-        if signed.shape[1]:
+        if signed.shape[1] and "_sign_ons" in self._tables:
             where, when = arrays.wide[k.KEY, signed[0]], arrays.wide[k.TS, signed[0]]
             yield "_sign_ons", sign_ons_batch(signed, where, when, texts)
         self._events += len(columns)
@@ -165,11 +177,16 @@ class Fold:
 
     def _taken(self) -> Yields:
         calls, connections = self._memory.take_calls(), self._memory.take_connections()
-        if len(calls):
+        if len(calls) and "calls" in self._tables:
             yield "calls", calls_batch(calls, self._memory.texts)
-        if len(connections):
+        if len(connections) and "connections" in self._tables:
             yield "connections", connections_batch(connections, self._memory.texts)
         self._memory.tidy()
+
+    def _named(self, table: str, batches: Iterable[pa.RecordBatch]) -> Yields:
+        if table in self._tables:  # otherwise nothing is computed: `batches` is a generator
+            for batch in batches:
+                yield table, batch
 
 
 def _sorted(items: Iterable[Item]) -> tuple[list[Source], dict[int, int], list[Any]]:
@@ -197,8 +214,3 @@ def _is_told(fact: Any) -> bool:
     return fact.kind == "close" or (
         fact.kind == "sign_on" and isinstance(fact.data.get("client"), str)
     )
-
-
-def _named(table: str, batches: Iterable[pa.RecordBatch]) -> Yields:
-    for batch in batches:
-        yield table, batch

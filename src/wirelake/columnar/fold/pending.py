@@ -1,8 +1,9 @@
 """Pending events of a fold: those of a connection are processed in the order of their time.
 
 Bytes behind a hole in a stream are delivered later than packets captured after them. Meanwhile all
-events of that connection, and of the tunnels on it, wait.
-See `wirelake.columnar.read.reorder_buffer`, which does the same with single events.
+events of that connection, and of the tunnels on it, wait. The second half of the module has the
+kernels for what such a hole, or any other fault, hides: calls that can no longer be matched by
+order, and answers that may be missing ("When order can be trusted" in `docs/concepts/matching.md`).
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     for batch in read_parallel(["edge.pcapng"], ReadOptions(table="calls"), jobs=4):
         ...
 
-Each worker (`workers.py`) scans all files and decodes its own share of the connections. All workers
-cut the files into the same windows, so window n of the capture is window n of all workers together.
-Engines see the merged windows, in order. The rows are those of a single process, and rows of one
-connection keep their order.
+Each worker scans all files, and decodes and folds its own share of the connections. All workers cut
+the files into the same windows, so window n of the capture is window n of all workers together.
+This process merges what concerns several connections, window by window. The rows are those of a
+single process, and rows of one connection keep their order.
 """
 
 from __future__ import annotations
@@ -27,12 +27,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from wirelake.records.protocol_rules import rules_of
-from wirelake.records.rows import MessageRow
-
-from ..fold.pending import EventList
-from ..pipeline.pipeline import CapturePipeline, Item
-from .reader import PLAIN, ReadOptions, finished, sources
+from ..fold.capture_fold import DERIVED, LINKS, CaptureFold
+from ..pipeline.pipeline import Item
+from .reader import PLAIN, ReadOptions, finished, merged, open_pipeline
 
 __all__ = [
     "FILTERED",
@@ -54,8 +51,6 @@ FILTERED: Final = frozenset(PLAIN) - {"faults"}
 _AHEAD: Final = 1
 """Windows that a worker decodes ahead of the reader."""
 _BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
-_ROW_COLUMNS: Final = frozenset(MessageRow.__struct_fields__)
-"""What engines look at of `messages`, apart from the fields of a protocol's struct."""
 
 _Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
 """The encoded items of a window."""
@@ -63,19 +58,7 @@ _Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
 
 def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterable[Item]]:
     """Yield the windows of captures, in this process; with all faults, whatever the table."""
-    pipeline = CapturePipeline(
-        files,
-        tables={*sources(options.table), "faults"},
-        ports=options.ports,
-        force_protocol=options.force_protocol,
-        keys=options.keys,
-        dialects=options.dialects,
-        reveal=options.reveal,
-        window_bytes=options.window_bytes,
-        share=options.share,
-        shares=options.shares,
-    )
-    yield from pipeline.windows()
+    yield from open_pipeline(files, options, also=("faults",)).windows()
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -212,8 +195,8 @@ def _work(pipe: Connection, files: Sequence[str], options: ReadOptions) -> None:
     sender = threading.Thread(target=_send, args=(pipe, outbox))
     sender.start()
     try:
-        for window in open_windows(files, options):
-            outbox.put([(table, _pack(found)) for table, found in _slim(window, options)])
+        for items in _sent(open_windows(files, options), options):
+            outbox.put([(table, _pack(found)) for table, found in items])
         outbox.put(None)
     except Exception as error:  # whatever it is, the reader raises it
         outbox.put(error)
@@ -237,21 +220,31 @@ def _send(pipe: Connection, outbox: queue.Queue[_Packed | Exception | None]) -> 
         os._exit(1)  # nobody reads any more, and the other thread may wait for room in the outbox
 
 
-def _for_engines(batch: Any) -> Any:
-    """A batch of messages with the columns that engines look at."""
-    protocol = batch.column("protocol")[0].as_py() if batch.num_rows else None
-    fields = {protocol} if protocol is not None and rules_of(protocol).fields else set()
-    return _selected(batch, _ROW_COLUMNS | fields)
+def _sent(windows: Iterable[Iterable[Item]], options: ReadOptions) -> Iterator[Iterable[Item]]:
+    """Yield windows without the rows and columns that the reader does not need.
+
+    Derived tables are folded here, so that only final rows and what crosses connections is sent:
+    to send every message would cost more than to fold it.
+    """
+    if options.table in DERIVED:
+        fold = CaptureFold(options.table, share=options.share, shares=options.shares)
+        for window in windows:
+            items = list(window)
+            yield [*_faults(items), *fold.window(items)]
+        yield fold.finish()
+    elif options.table in FILTERED:
+        for window in windows:
+            items = list(window)
+            yield [*_faults(items), *_filtered(items, options)]
+    else:
+        yield from windows
 
 
-def _slim(window: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
-    """Yield the items of a window without columns and rows that the reader does not need."""
-    if options.table not in FILTERED:
-        for table, found in window:
-            yield table, _for_engines(found) if table == "messages" else found
-        return
-    items = list(window)
-    yield from (item for item in items if item[0] == "faults")
+def _faults(items: Iterable[Item]) -> Iterator[Item]:
+    return (item for item in items if item[0] == "faults")
+
+
+def _filtered(items: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
     columns = options.columns
     wanted = None if columns is None else {path.partition(".")[0] for path in columns}
     for batch in finished(replace(options, columns=None), [items]):
@@ -271,10 +264,8 @@ def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
 
 
 def _pack(found: Any) -> bytes | pa.Buffer:
-    if isinstance(found, dict):  # `waiting`
+    if not isinstance(found, pa.RecordBatch):  # of LINKS
         return msgspec.msgpack.encode(found)
-    if not isinstance(found, pa.RecordBatch):
-        return msgspec.msgpack.encode(EventList.of(found))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema) as writer:
         writer.write_batch(found)
@@ -282,11 +273,9 @@ def _pack(found: Any) -> bytes | pa.Buffer:
 
 
 def _unpacked(table: str, data: bytes) -> Any:
-    if data[:4] == b"\xff\xff\xff\xff":  # an Arrow stream begins so; no map of msgpack does
-        return pa.ipc.open_stream(data).read_next_batch()
-    if table == "waiting":
+    if table == LINKS:
         return msgspec.msgpack.decode(data, type=dict[int, int])
-    return msgspec.msgpack.decode(data, type=EventList).events()
+    return pa.ipc.open_stream(data).read_next_batch()
 
 
 SMALL_BYTES: Final = 32 << 20
@@ -358,7 +347,8 @@ def read_windows(
             for window in windows:
                 yield finished(chosen, [window])
         else:
-            for batch in finished(chosen, windows):
+            read = finished(chosen, windows) if count == 1 else merged(chosen, windows)
+            for batch in read:
                 yield iter([batch])
 
 

@@ -5,7 +5,7 @@
         ...
 
 `messages`, `packets`, `faults` and `coverage` come from the pipeline as they are. `calls`,
-`deliveries`, `connections` and `tunnels` are made of them by the engines of `wirelake.records`.
+`deliveries`, `connections` and `tunnels` are derived from them by `wirelake.columnar.fold`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,27 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirelake.protocols import registry
-from wirelake.records import ENGINES
-from wirelake.records.engine import Engine, tell
 from wirelake.records.filter import compile_filter
-from wirelake.records.rows import Event, Fact, batch_from_rows, fault_rows, in_order, message_rows
 from wirelake.records.schema import schema
 
+from ..fold.capture_fold import DERIVED, CaptureFold, Folded, merge_for
 from ..pipeline.pipeline import CapturePipeline, Item
 from ..pipeline.window_rows import BATCH_ROWS
 from ..tcp.frontend import WINDOW_BYTES
-from .reorder_buffer import ReorderBuffer
 
 __all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_schema"]
 
 PLAIN: Final = ("messages", "packets", "faults", "coverage")
 """Tables that the pipeline yields."""
-DERIVED: Final = tuple(ENGINES)
-"""Tables that engines derive from others."""
 TABLES: Final = (*PLAIN, *DERIVED)
 _SOURCES: Final = ("messages", "faults", "connections", "facts")
-"""The input of engines."""
+"""The input of folds."""
 
 
 @dataclass(frozen=True)
@@ -119,21 +114,21 @@ def open_pipeline(
         window_bytes=options.window_bytes,
         share=options.share,
         shares=options.shares,
+        all_facts=options.table in DERIVED,
     )
 
 
 def finished(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the table, filtered, with the requested columns."""
-    whole = _whole_schema(options)
-    wanted = table_schema(options)
-    condition = None if options.filter is None else compile_filter(options.filter, whole)
-    made = _plain(options, windows) if options.table in PLAIN else _derived(options, windows)
-    for found in made:
-        batch = _completed(found, whole)
-        if condition is not None:
-            batch = condition.select(batch)
-        if batch.num_rows:
-            yield _chosen(batch, wanted) if options.columns is not None else batch
+    """Yield batches of the table from windows of the pipeline: filtered, with chosen columns."""
+    if options.table in PLAIN:
+        return _chosen(options, _plain(options, windows))
+    fold = CaptureFold(options.table, share=options.share, shares=options.shares)
+    return merged(options, fold.windows(windows))
+
+
+def merged(options: ReadOptions, windows: Iterable[Iterable[Folded]]) -> Iterator[pa.RecordBatch]:
+    """Yield the same for a derived table from windows that were folded already."""
+    return _chosen(options, _derived(options, windows))
 
 
 # -- tables ----------------------------------------------------------------------------------
@@ -157,42 +152,31 @@ def _of_protocol(batch: pa.RecordBatch, options: ReadOptions) -> Iterator[pa.Rec
         yield batch.filter(pc.equal(batch.column("protocol"), options.protocol))
 
 
-def _derived(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
-    engine: Engine[Any] = ENGINES[options.table]()
-    held = ReorderBuffer()
+def _derived(options: ReadOptions, windows: Iterable[Iterable[Folded]]) -> Iterator[pa.RecordBatch]:
+    merge = merge_for(options.table)
     for window in windows:
-        for event in held.passed(_events(window, held)):
-            tell(engine, event)
-        yield from _taken(options, engine)
-    for event in in_order(held.all()):
-        tell(engine, event)
-    engine.finish()
-    yield from _taken(options, engine)
+        for rows in merge.window(window):
+            yield from _batches(options, rows)
+    for rows in merge.finish():
+        yield from _batches(options, rows)
 
 
-def _events(window: Iterable[Item], held: ReorderBuffer) -> Iterator[Event]:
-    """Yield the events of a window for the engines."""
-    held.waiting = {}
-    for table, found in window:
-        match table:
-            case "waiting":
-                held.waiting.update(found)
-            case "messages":
-                yield from message_rows(found)
-            case "faults":
-                yield from fault_rows(found)
-            case "facts":
-                for fact in found:
-                    yield Fact(fact.ts_ns, fact.kind, fact.connection, fact.data)
-            case _:
-                yield from found
-
-
-def _taken(options: ReadOptions, engine: Engine[Any]) -> Iterator[pa.RecordBatch]:
-    rows = engine.take()
-    for start in range(0, len(rows), BATCH_ROWS):
-        batch = batch_from_rows(options.table, rows[start : start + BATCH_ROWS])
+def _batches(options: ReadOptions, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    for batch in rows.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
         yield from _of_protocol(batch, options)
+
+
+def _chosen(options: ReadOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the requested rows and columns; no empty batches."""
+    whole = _whole_schema(options)
+    wanted = table_schema(options)
+    condition = None if options.filter is None else compile_filter(options.filter, whole)
+    for found in batches:
+        batch = _completed(found, whole)
+        if condition is not None:
+            batch = condition.select(batch)
+        if batch.num_rows:
+            yield _selected(batch, wanted) if options.columns is not None else batch
 
 
 # -- schemas ---------------------------------------------------------------------------------
@@ -241,7 +225,7 @@ def _is_struct(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind))
 
 
-def _chosen(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def _selected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
     arrays = [_at(batch, field.name) for field in wanted]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 

@@ -1,7 +1,11 @@
-"""Parts of `deliveries`: what the messages of a window add to them, in columns.
+"""Notifications from publication to acknowledgement: the table `deliveries`, in columns.
 
-See "Deliveries" in `docs/concepts/matching.md`. What is sent to one client, or acknowledged by it,
-in one window becomes one row for each notification.
+Implements "Deliveries" of `docs/concepts/matching.md`, in two steps. What is sent to one client or
+acknowledged by it within one window becomes one part for each notification (`_delivery_parts`),
+made by the fold of each connection. Parts of all connections, windows, shares and steps are then
+merged by key. Every column of a part is a sum, a minimum or a maximum, so parts can be merged in
+any order and grouping, and merged again: a lake merges what it kept with what a step adds, and a
+reader merges as often as its memory asks for.
 """
 
 from __future__ import annotations
@@ -18,19 +22,35 @@ from numpy.typing import NDArray
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.protocol_rules import publication_protocol, rules_of
 from wirelake.records.rows import Fact
+from wirelake.records.schema import schema
 
-from ..decode.meaning import repeated
+from ..decode.meaning import Coded, repeated
 from . import event_arrays as k
 from .calls import integers
 from .event_builder import Columns, field_of, named
+from .groups import Groups, Ints, column_of, numbers_or, present
 from .tables import NO, NOTHING, Texts, indices_of
 
-__all__ = ["delivery_faults", "delivery_parts", "publications"]
+__all__ = [
+    "by_client",
+    "delivery_faults",
+    "delivery_parts",
+    "delivery_rows",
+    "expected_parts",
+    "last_faults",
+    "merge_parts",
+    "publications",
+]
 
 _MILLISECOND: Final = 1_000_000
 _LATEST_MS: Final = ((1 << 63) - 1) // _MILLISECOND
+_PARTS: Final = CROSSING["_delivery_parts"]
+_FAULTS: Final = CROSSING["_delivery_faults"]
+_DELIVERIES: Final = schema("deliveries")
+_OUTCOMES: Final = ("unsent", "orphan", "unacked", "unknown", "acked")
 
-Ints = NDArray[np.int64]
+
+# -- parts, from the events of a window ------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -123,7 +143,7 @@ def _grouped(
     protocol: str, uses: _Uses, rank: Ints, arrays: k.EventArrays, texts: Texts
 ) -> pa.RecordBatch:
     """A row for each client, or connection in its place, and notification."""
-    order, firsts = _groups(uses, rank, arrays)
+    order, firsts = _use_groups(uses, rank, arrays)
     event, far = uses.event[order], len(order)
     sent, place = (arrays.narrow[k.FLAGS, event] & k.FROM_SERVER) != 0, np.arange(far)
     first_sent = np.minimum.reduceat(np.where(sent, place, far), firsts)
@@ -150,11 +170,10 @@ def _grouped(
         "published_ns": integers(_earliest(uses.published[order], firsts)),
         "last_event_ns": pa.array(np.maximum.reduceat(times[:-1], firsts)),
     }
-    wanted = CROSSING["_delivery_parts"]
-    return pa.RecordBatch.from_arrays([columns[name] for name in wanted.names], schema=wanted)
+    return pa.RecordBatch.from_arrays([columns[name] for name in _PARTS.names], schema=_PARTS)
 
 
-def _groups(uses: _Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
+def _use_groups(uses: _Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
     """An order in which uses of one row are neighbours, in the order of time; where rows begin."""
     whom = arrays.receiver[uses.event].astype(np.int64)
     stand_in = np.where(whom < 0, arrays.wide[k.KEY, uses.event], 0)
@@ -191,7 +210,7 @@ def delivery_faults(
             integers(columns.wide[k.KEY, found], whom >= 0),
             pa.array(columns.wide[k.TS, found]),
         ]
-        yield pa.RecordBatch.from_arrays(made, schema=CROSSING["_delivery_faults"])
+        yield pa.RecordBatch.from_arrays(made, schema=_FAULTS)
 
 
 def publications(facts: Sequence[Fact]) -> Iterator[pa.RecordBatch]:
@@ -213,3 +232,126 @@ def publications(facts: Sequence[Fact]) -> Iterator[pa.RecordBatch]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+# -- rows, from the parts of all connections -------------------------------------------------
+
+
+def merge_parts(parts: pa.Table) -> pa.Table:
+    """Merge parts into one for each protocol, client and notification.
+
+    The connection stands for an unknown client; otherwise `connection` is null. At one time, the
+    smaller id of a connection counts as first and the larger one as last: a rule that does not
+    depend on the order of parts.
+    """
+    known = {name: column_of(parts, name) for name in _PARTS.names}
+    connection = by_client(known["client"], known["connection"])
+    keys = known["protocol"], known["client"], connection, known["notification"]
+    groups = Groups.by(*keys)
+    picked = pa.array(groups.firsts)
+    made = dict(
+        zip(
+            ("protocol", "client", "connection", "notification"),
+            (key.take(picked) for key in keys),
+            strict=True,
+        )
+    )
+    for name in ("sends", "acks"):
+        made[name] = groups.sums(known[name])
+    for time, place, pair in (
+        ("first_sent_ns", "first_connection", groups.least_pair),
+        ("last_sent_ns", "last_connection", groups.greatest_pair),
+        ("acked_ns", "acked_connection", groups.least_pair),
+    ):
+        made[time], made[place] = pair(known[time], known[place])
+    made["published_ns"] = groups.least(known["published_ns"])
+    made["last_event_ns"] = groups.greatest(known["last_event_ns"])
+    return pa.table([made[name] for name in _PARTS.names], schema=_PARTS)
+
+
+def expected_parts(publications: pa.Table) -> pa.Table:
+    """Return parts for publications to a client: they make a row even if nothing is ever sent."""
+    named = publications.filter(pc.is_valid(publications.column("client")))
+    zeros = pa.array(np.zeros(len(named), np.int64))
+    made = {name: named.column(name) for name in ("protocol", "client", "notification")}
+    made |= {"sends": zeros, "acks": zeros, "last_event_ns": named.column("ts_ns")}
+    return pa.table(
+        [
+            made[field.name] if field.name in made else pa.nulls(len(named), field.type)
+            for field in _PARTS
+        ],
+        schema=_PARTS,
+    )
+
+
+def delivery_rows(parts: pa.Table, publications: pa.Table, faults: pa.Table) -> pa.Table:
+    """Return a row of `deliveries` for each of some merged parts.
+
+    Publications add topic and time; `expected_parts` makes rows of those that were never sent.
+    """
+    known = {name: column_of(parts, name) for name in parts.column_names}
+    published, topic = _publication_of(known["notification"], publications)
+    sent, acked = known["first_sent_ns"], known["acked_ns"]
+    made = known | {
+        "published_ns": pc.coalesce(published, known["published_ns"]),
+        "topic": topic,
+        "latency_ns": _difference(acked, sent),
+        "outcome": _outcomes(sent, acked, _last_fault_of(known, faults)),
+    }
+    return pa.table([made[name] for name in _DELIVERIES.names], schema=_DELIVERIES)
+
+
+def by_client(clients: pa.Array, connections: pa.Array) -> pa.Array:
+    """Return connections only where they stand for an unknown client."""
+    return pc.if_else(pc.is_null(clients), connections, pa.scalar(None, pa.int64()))
+
+
+def last_faults(faults: pa.Table) -> pa.Table:
+    """Return the last fault of each client, or of the connection in its place."""
+    clients = column_of(faults, "client")
+    connections = by_client(clients, column_of(faults, "connection"))
+    groups = Groups.by(clients, connections)
+    picked = pa.array(groups.firsts)
+    times = groups.greatest(column_of(faults, "ts_ns"))
+    return pa.table([clients.take(picked), connections.take(picked), times], schema=_FAULTS)
+
+
+def _publication_of(notifications: pa.Array, publications: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Return time and topic of the earliest publication; of several, a known topic goes first."""
+    order = [("ts_ns", "ascending"), ("topic", "ascending")]
+    ordered = publications.sort_by(order)  # null is last
+    groups = Groups.by(column_of(ordered, "notification"))
+    earliest = ordered.take(pa.array(groups.firsts))
+    places = pc.index_in(notifications, column_of(earliest, "notification"))
+    return column_of(earliest, "ts_ns").take(places), column_of(earliest, "topic").take(places)
+
+
+def _last_fault_of(known: dict[str, pa.Array], faults: pa.Table) -> pa.Array:
+    """Return the time of the last fault that may hide an acknowledgement."""
+    last = last_faults(faults)
+    times, clients = column_of(last, "ts_ns"), column_of(last, "client")
+    places = pc.index_in(known["client"], clients, skip_nulls=True)
+    connections = by_client(known["client"], known["connection"])
+    others = pc.index_in(connections, column_of(last, "connection"), skip_nulls=True)
+    return times.take(pc.coalesce(places, others))
+
+
+def _difference(later: pa.Array, earlier: pa.Array) -> pa.Array:
+    """Return the differences of times; null where one is unknown, or an int64 too small."""
+    ends, starts = numbers_or(later, 0), numbers_or(earlier, 0)
+    found = ends - starts
+    # Two's complement: an overflow has the sign of neither operand's order.
+    overflows = ((ends ^ starts) & (ends ^ found)) < 0
+    return pa.array(found, mask=~(present(later) & present(earlier)) | overflows)
+
+
+def _outcomes(sent: pa.Array, acked: pa.Array, fault: pa.Array) -> pa.Array:
+    """Return what became of each notification."""
+    was_sent, was_acked = present(sent), present(acked)
+    hidden = present(fault) & (numbers_or(fault, 0) >= numbers_or(sent, 0))
+    codes = np.where(
+        was_sent,
+        np.where(was_acked, 4, np.where(hidden, 3, 2)),
+        np.where(was_acked, 1, 0),
+    )
+    return Coded(codes.astype(np.int32), _OUTCOMES).array()
