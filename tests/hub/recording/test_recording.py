@@ -51,7 +51,7 @@ async def _facts(folder: Path) -> None:
     published = [fact["data"] for fact in facts if fact["kind"] == "publish"]
     assert published == [
         {"id": public, "audience": 1, "topic": "@news"},
-        {"id": private, "audience": 1, "client": "anna"},
+        {"id": private, "audience": 1, "client": "anna", "protocol": "comet"},
     ]
     closed = [fact["data"] for fact in facts if fact["kind"] == "close"]
     assert closed == [

@@ -12,7 +12,7 @@ from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import backend, gateway, links_up, port_of
 from tests.hub.running import running, until
 
-from wirelake.hub.observe.recording import signs_on
+from wirelake.hub.observe.live_decoder import signs_on
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.comet import codec_seed as comet
 from wirelake.protocols.comet.layout import Auth

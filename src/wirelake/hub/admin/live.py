@@ -25,8 +25,14 @@ from wirelake.records.filter import Filter, FilterError, compile_filter
 from wirelake.records.schema import schema
 
 from ..errors import HubError
-from ..observe.live_decoder import KEPT_ROWS, LiveDecoder, LiveTables, shared_decoder
-from ..observe.recording import MaskedFrame, signs_on
+from ..observe.live_decoder import (
+    KEPT_ROWS,
+    LiveDecoder,
+    LiveTables,
+    MaskedFrame,
+    shared_decoder,
+    signs_on,
+)
 from .http import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:

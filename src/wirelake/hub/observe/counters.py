@@ -3,6 +3,8 @@
 A histogram has four buckets per power of two of nanoseconds, so a value read from it is off by an
 eighth at most, and recording one costs a quarter of a microsecond. There is one histogram per
 service and per call of the hub itself, so their number is bounded.
+
+Everything is written on the event loop only, so plain integers need no lock.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ class LatencyHistogram:
 
     def record(self, begun_ns: int) -> None:
         """Record a call that ends now; `begun_ns` is `perf_counter_ns()` at its begin."""
+        # The bucket is the exponent and the two bits after the leading one: bit operations only,
+        # because this runs for every call. Durations below 8 ns have a bucket each.
         took = perf_counter_ns() - begun_ns
         self.total_ns += took
         shift = took.bit_length() - 3

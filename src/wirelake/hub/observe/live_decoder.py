@@ -1,9 +1,13 @@
-"""The live decoder: decodes frames as they cross the hub, for live tables and `/v1/tail`.
+"""The observer that decodes frames as they cross the hub, for live tables and `/v1/tail`.
+
+    LiveDecoder   the observer; watchers receive its rows of `messages`
+    LiveTables    calls, deliveries, connections and tunnels of the running hub
+    FramedRows    rows of `messages` with the bytes of their frames, secrets masked
 
 It uses the decoder of captures (`wirelake.capture`) and the engines of `wirelake.records`, with the
 timestamps that the recorder writes. So the live tables of a run and the tables of its recording
 are the same. To fit that decoder, each connection is presented as a TCP conversation: frames
-become segments with ascending sequence numbers, framed by SYN and FIN. Messages are decoded once,
+become segments with ascending sequence numbers, between SYN and FIN. Messages are decoded once,
 however many watchers there are, and not at all while there is neither a watcher nor a live table.
 """
 
@@ -11,48 +15,229 @@ from __future__ import annotations
 
 import ipaddress
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from wirelake.capture.decode.conversation import ConnectionDecoder, Context, TableRow
 from wirelake.capture.decode.decryption import KeyRing
+from wirelake.capture.decode.events import engine_event
+from wirelake.capture.decode.messages import MessageRows
 from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.format.items import Packet, Segment
+from wirelake.capture.record.masking import Masker
 from wirelake.capture.tcp.assembly import FIN, SYN
 from wirelake.capture.tcp.connections import Connection as Captured
 from wirelake.capture.tcp.connections import Endpoint
 from wirelake.protocols import registry
-from wirelake.records import ENGINES, Closed, Event, Fact, FaultRow, MessageRow, Opened, tell
+from wirelake.records import ENGINES, Closed, Event, Fact, Opened, tell
 from wirelake.records.calls import CallsEngine
-from wirelake.records.rows import fields_of
 
-from .recording import FramedRows, close_fact, endpoints_of, recorded_id, wire_has_client
+from .recording import close_fact, endpoints_of, recorded_id, wire_has_client
 from .tap import ObservedConnection, Tap
 
 if TYPE_CHECKING:
+    from wirelake.capture.decode.decryption import Opened as OpenedContent
+    from wirelake.capture.decode.streams import Frame
     from wirelake.capture.format.items import Direction
+    from wirelake.wire.protocol import Protocol as WireProtocol
 
-__all__ = ["KEPT_ROWS", "LiveDecoder", "LiveTables", "Watcher", "shared_decoder"]
+__all__ = [
+    "KEPT_ROWS",
+    "FramedRows",
+    "LiveDecoder",
+    "LiveTables",
+    "MaskedFrame",
+    "Watcher",
+    "shared_decoder",
+    "signs_on",
+]
 
 KEPT_ROWS: Final = 10_000
-"""Final rows kept per live table; the newest ones."""
+"""Final rows kept per live table, the newest ones."""
 _FILE: Final = "live"
 """The `file` of messages that are in no file."""
 _TABLES: Final = frozenset({"messages", "faults"})
 _MASK32: Final = (1 << 32) - 1
-_COLUMNS: Final = tuple(name for name in MessageRow.__struct_fields__ if name != "fields")
 
 
 class Watcher(Protocol):
     """Receives messages as they cross the hub. Its methods must not raise."""
 
     def message(self, row: dict[str, Any]) -> None:
-        """Receive a row of `messages`, with its `frame` (`masked_frames.py`) if it has one."""
+        """Receive a row of `messages`, with its `frame` (`MaskedFrame`) if it has one."""
 
     def end(self) -> None:
         """Stop: there are no more messages."""
+
+
+class LiveDecoder:
+    """An observer that decodes."""
+
+    def __init__(self, dialed_dialect: str, tables: LiveTables | None = None):
+        self._dialed_dialect = dialed_dialect
+        self._ring = KeyRing()
+        self._contexts: dict[tuple[str, str], Context] = {}
+        self._connections: dict[int, _DecodedConnection] = {}
+        self.tables = tables
+        """The live tables; None when they are not configured."""
+        self.watchers: list[Watcher] = []
+        """Receivers of messages."""
+
+    # -- called by the tap -------------------------------------------------------------------
+
+    def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """Start decoding a connection. A tunnel is decoded as part of its link."""
+        self._begin(connection, ts_ns, whole=True)
+
+    def crossed(
+        self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
+    ) -> None:
+        """Decode frames; a connection opened earlier is decoded from here on."""
+        # Without its start (`whole=False`) the decoder cannot tell a later message from the first:
+        # it resumes at this frame boundary, as after a gap.
+        decoded = self._connections.get(connection.id)
+        if decoded is None:
+            decoded = self._begin(connection, ts_ns, whole=False)
+        if decoded is not None:
+            self._handle(decoded.frames(direction, frames, ts_ns))
+
+    def keys(self, connection: ObservedConnection, line: str) -> None:  # noqa: ARG002 - the line names it
+        """Add keys: encrypted messages can be decoded from now on."""
+        # Whether or not `record.keys` is set: these stay in memory.
+        self._ring.add_secrets(line)
+
+    def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
+        """Note a sign-on, unless its message has the client id."""
+        if not wire_has_client(connection):
+            self._feed_tables(Fact(ts_ns, "sign_on", recorded_id(connection), {"client": client}))
+
+    def published(self, fact: dict[str, object], ts_ns: int) -> None:
+        """Note a publish."""
+        self._feed_tables(Fact(ts_ns, "publish", None, fact))
+
+    def closed(self, connection: ObservedConnection, ts_ns: int) -> None:
+        """Decode the rest of a connection."""
+        decoded = self._connections.pop(connection.id, None)
+        if decoded is None:
+            return
+        self._feed_tables(Fact(ts_ns, "close", connection.id, dict(close_fact(connection))))
+        self._handle(decoded.end(ts_ns))
+        self._feed_tables(Closed(ts_ns, connection.id, "c2s", "fin"))
+
+    def tick(self, ts_ns: int) -> None:
+        """Advance the live tables."""
+        if self.tables is not None:
+            self.tables.advance(ts_ns)
+
+    def stop(self) -> None:
+        """End all watchers and finalize the live tables."""
+        for watcher in tuple(self.watchers):
+            watcher.end()
+        if self.tables is not None:
+            self.tables.finish()
+
+    # -- decoding ----------------------------------------------------------------------------
+
+    def _begin(
+        self, connection: ObservedConnection, ts_ns: int, *, whole: bool
+    ) -> _DecodedConnection | None:
+        ends = endpoints_of(connection)
+        if ends is None:
+            return None
+        (client, client_port), (server, server_port) = ends
+        captured = Captured(
+            connection.id,
+            connection.id,
+            Endpoint(ipaddress.ip_address(client).packed, client_port),
+            Endpoint(ipaddress.ip_address(server).packed, server_port),
+            0,
+        )
+        conversation = ConnectionDecoder(self._context(connection), captured)
+        decoded = _DecodedConnection(conversation, connection.id, whole=whole, ts_ns=ts_ns)
+        self._connections[connection.id] = decoded
+        self._feed_tables(
+            Opened(ts_ns, connection.id, None, client, client_port, server, server_port, whole)
+        )
+        return decoded
+
+    def _context(self, connection: ObservedConnection) -> Context:
+        """Return the decoding context of a protocol in the dialect of this connection."""
+        name, dialect = connection.protocol, self._dialect(connection)
+        if (name, dialect) not in self._contexts:
+            chooser = ProtocolChooser(ports={}, force_protocol=name, dialects={name: dialect})
+            files = [_FILE]
+            rows = FramedRows(chooser, files)
+            self._contexts[name, dialect] = Context(chooser, self._ring, rows, files, _TABLES)
+        return self._contexts[name, dialect]
+
+    def _dialect(self, connection: ObservedConnection) -> str:
+        protocol = registry.find(connection.protocol)
+        found = self._dialed_dialect
+        if connection.direction_in == "c2s":
+            found = getattr(connection.listener.settings, "dialect", "")
+        return found if found in protocol.dialects else protocol.dialect(None)
+
+    def _handle(self, rows: Iterable[TableRow]) -> None:
+        for table, row in rows:
+            if self.tables is not None:
+                self._feed_tables(engine_event(table, row))
+            if table == "messages":
+                for watcher in self.watchers:
+                    watcher.message(row)
+
+    def _feed_tables(self, event: Event | None) -> None:
+        if self.tables is not None and event is not None:
+            self.tables.feed(event)
+
+
+def shared_decoder(tap: Tap, dialed_dialect: str) -> LiveDecoder:
+    """Return the live decoder of a tap; add one if there is none."""
+    found = tap.find(LiveDecoder)
+    if found is None:
+        found = LiveDecoder(dialed_dialect)
+        tap.add(found)
+    return found
+
+
+class LiveTables:
+    """The final rows of calls, deliveries, connections and tunnels."""
+
+    def __init__(self) -> None:
+        self._engines = {name: engine() for name, engine in ENGINES.items()}
+        self._rows: dict[str, deque[msgspec.Struct]] = {
+            name: deque(maxlen=KEPT_ROWS) for name in ENGINES
+        }
+
+    def feed(self, event: Event) -> None:
+        """Feed an event to the engines."""
+        for engine in self._engines.values():
+            tell(engine, event)
+
+    def advance(self, ts_ns: int) -> None:
+        """Finalize calls whose timeout has passed."""
+        calls = self._engines["calls"]
+        assert isinstance(calls, CallsEngine)
+        calls.advance(ts_ns)
+        self._take()
+
+    def finish(self) -> None:
+        """Finalize all rows."""
+        for engine in self._engines.values():
+            engine.finish()
+
+    def rows(self, table: str) -> list[msgspec.Struct]:
+        """Return the rows kept, oldest first; LookupError for an unknown table."""
+        self._take()
+        return list(self._rows[table])
+
+    def _take(self) -> None:
+        for name, engine in self._engines.items():
+            self._rows[name].extend(engine.take())
+
+
+# -- decoding ------------------------------------------------------------------------------------
 
 
 class _DecodedConnection:
@@ -88,174 +273,59 @@ class _DecodedConnection:
         return self._conversation.segment(segment, direction, 0)
 
 
-class LiveTables:
-    """The final rows of calls, deliveries, connections and tunnels."""
+class MaskedFrame:
+    """The frame of a message."""
 
-    def __init__(self) -> None:
-        self._engines = {name: engine() for name, engine in ENGINES.items()}
-        self._rows: dict[str, deque[msgspec.Struct]] = {
-            name: deque(maxlen=KEPT_ROWS) for name in ENGINES
-        }
+    __slots__ = ("_frame", "_masker", "dialect")
 
-    def tell(self, event: Event) -> None:
-        """Feed an event to the engines."""
-        for engine in self._engines.values():
-            tell(engine, event)
+    def __init__(self, frame: Frame, masker: Masker, dialect: str):
+        self._frame = frame
+        self._masker = masker
+        self.dialect = dialect
+        """The dialect the frame is encoded in."""
 
-    def advance(self, ts_ns: int) -> None:
-        """Finalize calls whose timeout has passed."""
-        calls = self._engines["calls"]
-        assert isinstance(calls, CallsEngine)
-        calls.advance(ts_ns)
-        self._take()
+    def masked(self) -> bytes:
+        """Return the bytes, with zeros in place of secret fields.
 
-    def finish(self) -> None:
-        """Finalize all rows."""
-        for engine in self._engines.values():
-            engine.finish()
-
-    def rows(self, table: str) -> list[msgspec.Struct]:
-        """Return the rows kept, oldest first; LookupError for an unknown table."""
-        self._take()
-        return list(self._rows[table])
-
-    def _take(self) -> None:
-        for name, engine in self._engines.items():
-            self._rows[name].extend(engine.take())
+        Computed on demand: most frames are never shown.
+        """
+        return self._masker(self._frame.message, self._frame.raw)
 
 
-class LiveDecoder:
-    """An observer that decodes."""
+class FramedRows(MessageRows):
+    """Rows of `messages` with their frame, as `frame`."""
 
-    def __init__(self, dialed_dialect: str, tables: LiveTables | None = None):
-        self._dialed_dialect = dialed_dialect
-        self._ring = KeyRing()
-        self._contexts: dict[tuple[str, str], Context] = {}
-        self._connections: dict[int, _DecodedConnection] = {}
-        self.tables = tables
-        """The live tables; None when they are not configured."""
-        self.watchers: list[Watcher] = []
-        """Receivers of messages."""
+    def __init__(self, chooser: ProtocolChooser, files: list[str]):
+        super().__init__(chooser, files)
+        self._maskers: dict[tuple[str, Direction], Masker] = {}
 
-    # -- called by the tap -------------------------------------------------------------------
+    def rows(
+        self,
+        protocol: WireProtocol,
+        frame: Frame,
+        opened: OpenedContent,
+        connection: int,
+        direction: Direction,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the row of a frame and, for a link, that of the message in its tunnel."""
+        own, *carried = super().rows(protocol, frame, opened, connection, direction)
+        # A sign-on has no frame at all. Its token may be in a JSON body or in a DATA row, where no
+        # layout marks it as secret: masking by field would miss it.
+        if not any(map(signs_on, (own, *carried))):
+            dialect = self.describer(protocol).dialect
+            own["frame"] = MaskedFrame(frame, self._masker(protocol, dialect, direction), dialect)
+        yield own
+        yield from carried
 
-    def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
-        """Start decoding a connection. A tunnel is decoded as part of its link."""
-        self._begin(connection, ts_ns, whole=True)
-
-    def crossed(
-        self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
-    ) -> None:
-        """Decode frames; a connection opened earlier is decoded from here on."""
-        decoded = self._connections.get(connection.id)
-        if decoded is None:
-            decoded = self._begin(connection, ts_ns, whole=False)
-        if decoded is not None:
-            self._handle(decoded.frames(direction, frames, ts_ns))
-
-    def keys(self, connection: ObservedConnection, line: str) -> None:  # noqa: ARG002 - the line names it
-        """Add keys: encrypted messages can be decoded from now on."""
-        self._ring.add_secrets(line)
-
-    def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
-        """Note a sign-on, unless its message has the client id."""
-        if not wire_has_client(connection):
-            self._tell(Fact(ts_ns, "sign_on", recorded_id(connection), {"client": client}))
-
-    def published(self, fact: dict[str, object], ts_ns: int) -> None:
-        """Note a publish."""
-        self._tell(Fact(ts_ns, "publish", None, fact))
-
-    def closed(self, connection: ObservedConnection, ts_ns: int) -> None:
-        """Decode the rest of a connection."""
-        decoded = self._connections.pop(connection.id, None)
-        if decoded is None:
-            return
-        self._tell(Fact(ts_ns, "close", connection.id, dict(close_fact(connection))))
-        self._handle(decoded.end(ts_ns))
-        self._tell(Closed(ts_ns, connection.id, "c2s", "fin"))
-
-    def tick(self, ts_ns: int) -> None:
-        """Advance the live tables."""
-        if self.tables is not None:
-            self.tables.advance(ts_ns)
-
-    def stop(self) -> None:
-        """End all watchers and finalize the live tables."""
-        for watcher in tuple(self.watchers):
-            watcher.end()
-        if self.tables is not None:
-            self.tables.finish()
-
-    # -- decoding ----------------------------------------------------------------------------
-
-    def _begin(
-        self, connection: ObservedConnection, ts_ns: int, *, whole: bool
-    ) -> _DecodedConnection | None:
-        ends = endpoints_of(connection)
-        if ends is None:
-            return None
-        (client, client_port), (server, server_port) = ends
-        captured = Captured(
-            connection.id,
-            connection.id,
-            Endpoint(ipaddress.ip_address(client).packed, client_port),
-            Endpoint(ipaddress.ip_address(server).packed, server_port),
-            0,
-        )
-        conversation = ConnectionDecoder(self._context(connection), captured)
-        decoded = _DecodedConnection(conversation, connection.id, whole=whole, ts_ns=ts_ns)
-        self._connections[connection.id] = decoded
-        self._tell(
-            Opened(ts_ns, connection.id, None, client, client_port, server, server_port, whole)
-        )
-        return decoded
-
-    def _context(self, connection: ObservedConnection) -> Context:
-        """Return the decoding context of a protocol in the dialect of this connection."""
-        name, dialect = connection.protocol, self._dialect(connection)
-        if (name, dialect) not in self._contexts:
-            chooser = ProtocolChooser(ports={}, force_protocol=name, dialects={name: dialect})
-            files = [_FILE]
-            rows = FramedRows(chooser, files)
-            self._contexts[name, dialect] = Context(chooser, self._ring, rows, files, _TABLES)
-        return self._contexts[name, dialect]
-
-    def _dialect(self, connection: ObservedConnection) -> str:
-        protocol = registry.find(connection.protocol)
-        found = self._dialed_dialect
-        if connection.direction_in == "c2s":
-            found = getattr(connection.listener.settings, "dialect", "")
-        return found if found in protocol.dialects else protocol.dialect(None)
-
-    def _handle(self, rows: Iterable[TableRow]) -> None:
-        for table, row in rows:
-            if table == "faults":
-                self._tell(_fault(row))
-                continue
-            if self.tables is not None:
-                self.tables.tell(_message(row))
-            for watcher in self.watchers:
-                watcher.message(row)
-
-    def _tell(self, event: Event) -> None:
-        if self.tables is not None:
-            self.tables.tell(event)
+    def _masker(self, protocol: WireProtocol, dialect: str, direction: Direction) -> Masker:
+        """Return the masker of a protocol; one `FramedRows` is for one dialect."""
+        key = (protocol.name, direction)
+        if key not in self._maskers:
+            self._maskers[key] = Masker(protocol, dialect, direction, content=False)
+        return self._maskers[key]
 
 
-def shared_decoder(tap: Tap, dialed_dialect: str) -> LiveDecoder:
-    """Return the live decoder of a tap; add one if there is none."""
-    found = tap.find(LiveDecoder)
-    if found is None:
-        found = LiveDecoder(dialed_dialect)
-        tap.add(found)
-    return found
-
-
-def _message(row: dict[str, Any]) -> MessageRow:
-    fields = fields_of(row["protocol"], row["name"], row.get(row["protocol"]))
-    return MessageRow(*[*(row[name] for name in _COLUMNS), fields])
-
-
-def _fault(row: dict[str, Any]) -> FaultRow:
-    return FaultRow(*(row[name] for name in FaultRow.__struct_fields__))
+def signs_on(row: Mapping[str, Any]) -> bool:
+    """Return whether a message is a sign-on with credentials."""
+    sign_on = registry.find(row["protocol"]).meaning.sign_on
+    return row["target"] in sign_on.targets

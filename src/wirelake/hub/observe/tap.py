@@ -1,4 +1,4 @@
-"""The tap: shows observers what crosses the hub (the recorder, live tables, `/v1/tail`).
+"""The tap: reports what crosses the hub to observers (recorder, live tables, `/v1/tail`).
 
 The hub reports connections, frames, sign-ons and publishes to its tap; the tap stamps each with a
 time and passes it on. Without an observer the tap is not `active`, and a frame costs one attribute
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["ObservedConnection", "Observer", "Tap"]
 
 _TICK_S: Final = 0.5
-"""Interval of `Observer.tick`."""
+"""Interval of `Observer.tick`: how long recorded frames may stay in a buffer, and how late a call
+without an answer appears in the live tables."""
 _AnyObserver = TypeVar("_AnyObserver")
 
 
@@ -44,7 +45,7 @@ class ObservedConnection(Protocol):
 
 
 class Observer(Protocol):
-    """Something that sees what crosses the hub. Its methods must not raise."""
+    """Receives what crosses the hub. Its methods must not raise."""
 
     def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
         """A connection was accepted."""
@@ -95,7 +96,7 @@ class Tap:
         return next((each for each in self._observers if isinstance(each, kind)), None)
 
     def add(self, observer: Observer) -> None:
-        """Add an observer. Keys of connections that are open already are reported again."""
+        """Add an observer. Keys of connections that are already open are reported again."""
         self._observers.append(observer)
         self.active = True
         self._without_keys = dict(self._connections)
@@ -131,6 +132,8 @@ class Tap:
 
     def crossed(self, connection: ObservedConnection, direction: Direction, frames: bytes) -> None:
         """Report whole frames that were received or are being sent."""
+        # Keys before the frames that they decrypt: a recording is read in order. They are asked for
+        # with each frame until they are known, because sessions agree on them at different points.
         if connection.id in self._without_keys:
             self._look_for_keys(connection)
         now = self._now()
@@ -182,6 +185,8 @@ class Tap:
                 each.keys(connection, line)
 
     def _now(self) -> int:
+        # Strictly ascending: readers order the events of all connections by time alone, and the
+        # clock has a resolution, and steps back when it is adjusted.
         now = time.time_ns()
         if now <= self._last_ns:
             now = self._last_ns + 1

@@ -2,16 +2,14 @@
 
 Read in this order:
 
-    interface     the rows, and `Store`: what the hub needs of a database
-    writer        group commit: the writes of a batch in one transaction, in a thread
-    reader        bounded reads on the event loop
-    sqlite        `Store` in one SQLite file, made of the two
-    migrations    the tables, and upgrades of older files
-    files         opening the file with the right settings
-    accounts      adding and removing clients, also while a hub runs
+    interface    the rows, and `Store`: what the hub needs of a database
+    writer       group commit: the writes of a batch in one transaction, in a thread
+    sqlite       `Store` in one SQLite file: reads on the event loop, writes through `writer`
+    migrations   opening the file, its tables, upgrades of older files
+    accounts     adding and removing clients, also while a hub runs
 
-Only this package imports database drivers. It may import `hub.config`, `hub.limits` and
-`hub.errors`, and no other part of the hub.
+Only this package imports database drivers. It may import `hub.config` and `hub.errors`, and no
+other part of the hub.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> bytes:
-    """Return what is stored of a token."""
+    """Return the hash of a token, which is what the store has."""
+    # No salt and no slow hash: those protect passwords that people choose. A random token of 256
+    # bits cannot be found by trying, and the hash is computed at every sign-on.
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -49,7 +49,7 @@ class SubscriptionRow(NamedTuple):
 
 
 class InboxRow(NamedTuple):
-    """What a client was sent and has acknowledged (`pubsub/inbox.py`)."""
+    """What a client was sent and has acknowledged (`pubsub.subscriptions.Inbox`)."""
 
     client: int
     cursor: int

@@ -1,4 +1,4 @@
-"""The tables of the store, and the upgrade of older files.
+"""The database file: how it is opened, its tables, and the upgrade of older files.
 
 Migrations are numbered and never change once released; the number of the last one applied is the
 file's `user_version`. A file is upgraded when it is opened, with one transaction per step.
@@ -22,13 +22,78 @@ __all__ = [
     "migrate",
 ]
 
+_BUSY_S: Final = 30.0
+"""How long a writer waits for another process, such as `wirelake client add`."""
+_READER_CACHE_KB: Final = 16_384
+_WRITER_CACHE_KB: Final = 65_536
+"""Page caches: large enough for the end of the log and for the index on expiry."""
+_CHECKPOINT_PAGES: Final = 4_000
+"""Checkpoint after 16 MB of WAL: rarely enough not to slow down batches, often enough for a fast
+restart."""
+_STATEMENTS: Final = 256
+"""Prepared statements: inserts have one per table and power of two of rows (`writer.insert`)."""
+
 
 class StoreError(ConfigError):
     """The store cannot be used; the message says what to do."""
 
 
+def database_path(path: str, data: Path) -> Path:
+    """Return the path of the database: the setting, or `hub.sqlite3` in the data directory."""
+    return Path(path) if path else data / "hub.sqlite3"
+
+
+def connect(
+    path: Path, *, synchronous: Literal["full", "normal"] = "full", reader: bool = False
+) -> sqlite3.Connection:
+    """Connect; a writer creates the file (readable only by its owner) or upgrades it."""
+    try:
+        if not reader:  # before SQLite creates it: the file has hashes of tokens
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        return _open(path, synchronous, reader)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: {error.strerror}; does the data directory exist, and is it writable?"
+        ) from error
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}; is it a hub database, and is it writable?") from error
+
+
+def _open(path: Path, synchronous: str, reader: bool) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        path,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
+    try:
+        # WAL: the reader on the event loop never waits for the writer's commit. With FULL every
+        # commit is synced, and so survives a power failure; NORMAL syncs at checkpoints only.
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {synchronous}")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        # After a burst the WAL file is cut back to four checkpoints instead of keeping its size.
+        db.execute(f"PRAGMA journal_size_limit = {_CHECKPOINT_PAGES * 4096 * 4}")
+        db.execute("PRAGMA secure_delete = OFF")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KB if reader else _WRITER_CACHE_KB}")
+        if reader:  # a bug must not turn a read on the loop into a write that waits for the disk
+            db.execute("PRAGMA query_only = ON")
+        else:
+            migrate(db, str(path))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+# -- tables --------------------------------------------------------------------------------------
+
 MIGRATIONS: Final[tuple[str, ...]] = (
-    # 1: clients, topics, subscriptions, the log, inboxes, keys of publishers.
+    # 1: clients, topics, subscriptions, the log, inboxes, keys of publishers. AUTOINCREMENT: the
+    # number of a removed client is never given to another, whose inbox would then be wrong. The
+    # index on expiry includes the target, so that the hub loads its index of the log from it alone.
     """
     CREATE TABLE clients (
         number     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -75,7 +140,7 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         value INTEGER NOT NULL
     ) WITHOUT ROWID;
     """,
-    # 2: dead letters; the content is kept once, however many clients it is a dead letter of.
+    # 2: dead letters. The content is kept once, however many clients it is a dead letter of.
     """
     CREATE TABLE dead_log (
         number  INTEGER PRIMARY KEY,
@@ -129,64 +194,3 @@ def _run(db: sqlite3.Connection, number: int, script: str) -> None:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-
-
-# Opening the database file, with its settings for durability and speed.
-
-
-_BUSY_S: Final = 30.0
-"""How long a writer waits for another process, such as `wirelake client add`."""
-_READER_CACHE_KB: Final = 16_384
-_WRITER_CACHE_KB: Final = 65_536
-"""Page cache: holds the end of the log and the expiry index with room to spare."""
-_CHECKPOINT_PAGES: Final = 4_000
-"""Checkpoint after 16 MB of WAL: rare enough not to slow a batch, frequent enough for a fast
-restart."""
-_STATEMENTS: Final = 256
-
-
-def database_path(path: str, data: Path) -> Path:
-    """Return the path of the database: the setting, or `hub.sqlite3` in the data directory."""
-    return Path(path) if path else data / "hub.sqlite3"
-
-
-def connect(
-    path: Path, *, synchronous: Literal["full", "normal"] = "full", reader: bool = False
-) -> sqlite3.Connection:
-    """Connect; a writer creates the file (readable only by its owner) or upgrades it."""
-    try:
-        if not reader:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        return _open(path, synchronous, reader)
-    except OSError as error:
-        raise StoreError(
-            f"{path}: {error.strerror}; does the data directory exist, and is it writable?"
-        ) from error
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}; is it a hub database, and is it writable?") from error
-
-
-def _open(path: Path, synchronous: str, reader: bool) -> sqlite3.Connection:
-    db = sqlite3.connect(
-        path,
-        timeout=_BUSY_S,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=_STATEMENTS,
-    )
-    try:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute(f"PRAGMA synchronous = {synchronous}")
-        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        db.execute(f"PRAGMA journal_size_limit = {_CHECKPOINT_PAGES * 4096 * 4}")
-        db.execute("PRAGMA secure_delete = OFF")
-        db.execute("PRAGMA temp_store = MEMORY")
-        db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KB if reader else _WRITER_CACHE_KB}")
-        if reader:
-            db.execute("PRAGMA query_only = ON")
-        else:
-            migrate(db, str(path))
-    except BaseException:
-        db.close()
-        raise
-    return db

@@ -1,4 +1,9 @@
-"""The store in one SQLite file: a writer in a thread (`writer.py`), a reader on the loop."""
+"""The store in one SQLite file.
+
+Writes go to the thread of the group commit (`writer.py`). Reads run on the event loop, on a second
+connection: they are bounded and mostly served from the page cache, which is faster than a hand-over
+to a thread and back.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +26,6 @@ __all__ = [
     "SqliteStore",
 ]
 
-
-# Reads of the SQLite store, on the event loop.
-
-
 _log = logging.getLogger(__name__)
 _SELECT_DEAD: Final = (
     "SELECT place, clients.id, dead.client, dead.number, reason, dead_ms, type, ts_ms, topic, "
@@ -34,6 +35,21 @@ _ENTRIES: Final = (
     "SELECT log.number, target, type, ts_ms, expires_ms, coalesce(topic, topics.name), content "
     "FROM log LEFT JOIN topics ON topics.number = target WHERE log.number IN "
 )
+_REFERENCED: Final = "SELECT 1 FROM dead WHERE dead.number = dead_log.number"
+_INSERT_DEAD: Final = (
+    "INSERT OR IGNORE INTO dead (client, number, reason, dead_ms) VALUES ",
+    4,
+    "",
+)
+_DEAD_CONTENT: Final = (
+    """
+    INSERT OR IGNORE INTO dead_log
+    SELECT log.number, type, ts_ms, coalesce(topic, topics.name), content
+    FROM log LEFT JOIN topics ON topics.number = target WHERE log.number IN (VALUES """,
+    1,
+    ")",
+)
+_DELETE: Final = ("DELETE FROM log WHERE number IN (VALUES ", 1, ")")
 
 
 class Reader:
@@ -58,6 +74,8 @@ class Reader:
 
     def last_number(self) -> int:
         """Return the last number that may have been allocated."""
+        # Every table that may have the highest number: rows of the log are deleted when they are
+        # acknowledged, and a number must never be used twice.
         row = self._one(
             "SELECT max(coalesce((SELECT max(number) FROM log), 0), "
             "coalesce((SELECT max(number) FROM dead_log), 0), "
@@ -98,8 +116,8 @@ class Reader:
         """Return these rows of the log in order, without those that were deleted."""
         if not numbers:
             return []
-        marks = ",".join("?" * len(numbers))
-        rows = self._read(f"{_ENTRIES} ({marks}) ORDER BY log.number", numbers)
+        parameters = ",".join("?" * len(numbers))
+        rows = self._read(f"{_ENTRIES} ({parameters}) ORDER BY log.number", numbers)
         return [Entry(*row) for row in rows]
 
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
@@ -122,15 +140,15 @@ class Reader:
         self, limit: int, client: int | None = None, numbers: Sequence[int] | None = None
     ) -> list[DeadRow]:
         """Return dead letters, newest first."""
-        wanted: list[str] = []
+        conditions: list[str] = []
         values: list[Any] = []
         if client is not None:
-            wanted.append("dead.client = ?")
+            conditions.append("dead.client = ?")
             values.append(client)
         if numbers is not None:
-            wanted.append(f"dead.number IN ({','.join('?' * len(numbers))})")
+            conditions.append(f"dead.number IN ({','.join('?' * len(numbers))})")
             values.extend(numbers)
-        where = f"WHERE {' AND '.join(wanted)} " if wanted else ""
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         rows = self._read(
             f"{_SELECT_DEAD}{where}ORDER BY dead_ms DESC, place DESC LIMIT ?", (*values, limit)
         )
@@ -140,29 +158,12 @@ class Reader:
         try:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            _log.error("could not read the store: %s", error)
+            _log.error("cannot read the store: %s", error)
             raise HubError("storage_failed", "cannot read the store") from error
 
     def _one(self, statement: str, values: Sequence[Any] = ()) -> Any:
         rows = self._read(statement, values)
         return rows[0] if rows else None
-
-
-_REFERENCED: Final = "SELECT 1 FROM dead WHERE dead.number = dead_log.number"
-_INSERT_DEAD: Final = (
-    "INSERT OR IGNORE INTO dead (client, number, reason, dead_ms) VALUES ",
-    4,
-    "",
-)
-_DEAD_CONTENT: Final = (
-    """
-    INSERT OR IGNORE INTO dead_log
-    SELECT log.number, type, ts_ms, coalesce(topic, topics.name), content
-    FROM log LEFT JOIN topics ON topics.number = target WHERE log.number IN (VALUES """,
-    1,
-    ")",
-)
-_DELETE: Final = ("DELETE FROM log WHERE number IN (VALUES ", 1, ")")
 
 
 class SqliteStore(Reader):
@@ -299,7 +300,9 @@ def _each(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[Any]])
 
 
 def _lock(path: Path) -> int:
-    """Lock out a second hub: two would allocate the same numbers."""
+    """Lock the database against a second hub: two would allocate the same numbers."""
+    # A lock of its own, because SQLite's is held per transaction. `wirelake client add` needs none:
+    # it writes tables that the hub only reads. The kernel releases it when the process dies.
     try:
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
