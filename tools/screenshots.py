@@ -45,15 +45,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--to", type=Path, default=_IMAGES, help="the folder they go to")
     parser.add_argument("--seconds", type=float, default=20, help="how long the demo's traffic is")
     parser.add_argument("--scale", type=float, default=1, help="how much of it there is")
-    wanted = parser.parse_args(arguments)
-    wanted.to.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args(arguments)
+    options.to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="screenshots-") as work, chromium() as browser:
         folder = Path(work)
-        pictures = _demo(folder, wanted.seconds, wanted.scale)
+        pictures = _demo(folder, options.seconds, options.scale)
         for name, (title, rows) in pictures.items():
-            _picture_of_terminal(browser, wanted.to / f"{name}.png", title, rows)
+            _picture_of_terminal(browser, options.to / f"{name}.png", title, rows)
         for name, width, height, scheme in _PAGES:
-            target = wanted.to / f"{name}.png"
+            target = options.to / f"{name}.png"
             _picture_of_page(browser, folder / "report.html", target, width, height, scheme)
 
 

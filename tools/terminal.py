@@ -65,13 +65,14 @@ class Terminal:
     def __init__(self, command: Sequence[str], folder: Path, *, lines: int = _LINES):
         self._screen = pyte.HistoryScreen(COLUMNS, lines, history=_KEPT, ratio=1.0)
         self._stream = pyte.ByteStream(self._screen)
-        self._mine, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, COLUMNS, 0, 0))
+        self._controller, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, COLUMNS, 0, 0))
         self._process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
+            command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder,
+            start_new_session=True,
             env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
         )  # fmt: skip
-        os.close(theirs)
+        os.close(terminal)
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +90,7 @@ class Terminal:
             except TimeoutError:
                 self._process.kill()
         self._process.wait()
-        os.close(self._mine)
+        os.close(self._controller)
 
     def lines(self) -> list[str]:
         """All that was written, those lines included that have left the screen."""
@@ -129,11 +130,11 @@ class Terminal:
 
     def _read(self) -> bool:
         """Takes what the command has written; whether there can be more."""
-        ready, _, _ = select.select([self._mine], [], [], 0.1)
+        ready, _, _ = select.select([self._controller], [], [], 0.1)
         if not ready:
             return True
         try:
-            data = os.read(self._mine, 65_536)
+            data = os.read(self._controller, 65_536)
         except OSError:  # the other end is closed
             return False
         self._stream.feed(data)

@@ -17,11 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from wirelake.hub.config import Config
-from wirelake.lake.doctor import checks as module
-from wirelake.lake.doctor import places as checkup_places
-from wirelake.lake.doctor import places as checkup_programs
-from wirelake.lake.doctor.checks import run_checks
-from wirelake.lake.doctor.places import Check, Failure, spark_trial, warming, worker_python
+from wirelake.lake import doctor
+from wirelake.lake.doctor import Check, Failure, run_checks, spark_trial, warming, worker_python
 
 from .conftest import Run
 
@@ -37,7 +34,7 @@ class Usage(NamedTuple):
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that need no time."""
     for name in ("worker_python", "warming", "spark_trial"):
-        monkeypatch.setattr(module, name, lambda _, name=name: f"{name} ran")
+        monkeypatch.setattr(doctor, name, lambda _, name=name: f"{name} ran")
 
 
 def check(name: str, **options: Any) -> Check:
@@ -152,12 +149,12 @@ def test_kernels_may_be_kept_in_the_users_cache(
 ) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    real = checkup_places.trouble
+    real = doctor.write_problem
 
     def trouble(place: Path) -> str | None:
         return "is read-only" if place.name == "__pycache__" else real(place)
 
-    monkeypatch.setattr(checkup_places, "trouble", trouble)
+    monkeypatch.setattr(doctor, "write_problem", trouble)
     assert check("kernel cache") == Check("kernel cache", "ok", str(tmp_path / "numba"))
 
 
@@ -212,9 +209,9 @@ def test_bounds_are_those_of_the_package() -> None:
         for each in extra
         if (found := re.match(r"([a-z-]+)(>=[0-9.,<]+)", each))
     }
-    groups = (module._LAKE_PACKAGES, module._HUB_PACKAGES, module._REPORT_PACKAGES)
+    groups = (doctor._LAKE_PACKAGES, doctor._HUB_PACKAGES, doctor._REPORT_PACKAGES)
     for needs in (each for group in groups for each in group):
-        assert wanted[needs.package] == module._bounds(needs)
+        assert wanted[needs.package] == doctor._bounds(needs)
 
 
 @pytest.mark.usefixtures("quick")
@@ -227,7 +224,7 @@ def test_ports_of_a_hub_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        monkeypatch.setattr(module, "_hub_ports", lambda: {port: "say so"})
+        monkeypatch.setattr(doctor, "_hub_ports", lambda: {port: "say so"})
         found = check(f"port {port}")
     assert found == Check(f"port {port}", "warning", "in use", "say so")
 
@@ -260,7 +257,7 @@ def test_the_python_of_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def test_programs_that_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = program(tmp_path, "echo 'x.SomeError: it is raining' >&2; echo later >&2; exit 3")
-    monkeypatch.setattr(checkup_programs.sys, "executable", str(broken))
+    monkeypatch.setattr(doctor.sys, "executable", str(broken))
     assert failure(spark_trial).found == "Spark fails: it is raining"
     assert failure(warming).found == "kernels do not compile: it is raining"
     program(tmp_path, "exit 3")
@@ -281,7 +278,7 @@ def test_a_program_that_does_not_end_is_ended_with_what_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     slow = program(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; wait")
-    monkeypatch.setattr(checkup_programs.sys, "executable", str(slow))
+    monkeypatch.setattr(doctor.sys, "executable", str(slow))
     assert failure(spark_trial, 1).found == "Spark fails: no result within 1 s"
     child = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 60

@@ -50,13 +50,13 @@ def test_the_first_rows_however_they_come(
     assert first.count == len(times)
 
 
-def test_few_rows_are_held() -> None:
+def test_few_rows_are_kept() -> None:
     schema = pa.schema([("ts_ns", pa.int64())])
     first = table_view.FirstRows(schema, "ts_ns", 5)
     for start in range(0, 100_000, 1_000):
         times = pa.array(range(200_000 - start, 199_000 - start, -1), pa.int64())
         first.add(pa.RecordBatch.from_arrays([times], schema=schema))
-        assert first._held.num_rows <= 3_000
+        assert first._rows.num_rows <= 3_000
     assert first.table().column("ts_ns").to_pylist() == [100_001 + n for n in range(5)]
 
 

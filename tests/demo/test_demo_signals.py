@@ -52,11 +52,11 @@ def test_the_second_one_is_not() -> None:
         send(signal.SIGTERM)
 
 
-def test_held_signals_take_effect_at_the_end() -> None:
+def test_deferred_signals_take_effect_at_the_end() -> None:
     done = []
 
     def work(interrupts: Interrupts) -> None:
-        with interrupts.held():
+        with interrupts.deferred():
             send(signal.SIGTERM)
             send(signal.SIGINT)
             done.append(True)
@@ -69,8 +69,8 @@ def test_held_signals_take_effect_at_the_end() -> None:
 
 def test_after_hold_nothing_interrupts() -> None:
     with Interrupts() as interrupts:
-        interrupts.hold()
-        with interrupts.held():
+        interrupts.defer()
+        with interrupts.deferred():
             send(signal.SIGINT)
 
 

@@ -16,15 +16,16 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from tests.formats.describe import TABLES, described
 from tests.hub.running import DEADLINE_S, Running, running
-from tests.lake.local_engine import run_here
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.record.recorder import Recorder
 from wirelake.cli.main import main
 from wirelake.client import AuthFailed, connect
 from wirelake.columnar.read.reader import ReadOptions, read_batches
+from wirelake.lake.engine.run import run
 from wirelake.records.calls import CallsEngine
 from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import Engine, tell
@@ -103,8 +104,12 @@ def test_its_state_is_refused_with_the_command_that_rebuilds_the_lake(
     [capture] = discover(captures)
     assert (capture.source, capture.sequence) == ("edge-a", 2)  # the next one of the lake's source
     before = {path: path.read_bytes() for path in lake.rglob("*") if path.is_file()}
+
+    def no_spark() -> SparkSession:
+        raise AssertionError("the state is refused before Spark starts")
+
     with pytest.raises(LakeError) as raised:
-        run_here(lake, captures, settle_s=0)
+        run(lake, captures, spark=no_spark, settle_s=0)
     [state] = (lake / "_fold").rglob("*.state")
     assert str(raised.value) == (
         f"{state}: state of release 0.1.0, which this version cannot continue from; "

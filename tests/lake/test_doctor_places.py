@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.lake.doctor.places import Check, disk, lake_folder, port, trouble
+from wirelake.lake.doctor import Check, disk, lake_folder, port, write_problem
 
 
 def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> None:
     place = tmp_path / "not" / "yet"
-    assert trouble(place) is None
+    assert write_problem(place) is None
     assert list(place.iterdir()) == []
 
 
@@ -35,13 +35,13 @@ def test_problems_of_a_folder_are_reported(
         raise OSError(number, "Input/output error")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    assert trouble(tmp_path) == said
+    assert write_problem(tmp_path) == said
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert trouble(tmp_path / "file") == "is not a folder"
-    assert trouble(tmp_path / "file" / "below") == "is not a folder"
+    assert write_problem(tmp_path / "file") == "is not a folder"
+    assert write_problem(tmp_path / "file" / "below") == "is not a folder"
     found = disk("lake", tmp_path / "file")
     assert (found.state, found.found) == ("failed", f"{tmp_path / 'file'} is not a folder")
 

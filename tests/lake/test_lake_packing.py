@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.lake.datasource.stream import Files, Share, pack
+from wirelake.lake.datasource.source import Files, Share, pack
 
 MB = 1 << 20
 SIZES = st.lists(st.integers(0, 50 * MB) | st.integers(0, 5_000 * MB), max_size=30)

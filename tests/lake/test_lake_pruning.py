@@ -16,9 +16,8 @@ from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake import WirelakeSource
 from wirelake.lake.datasource.options import parse
 from wirelake.lake.datasource.paths import captures as found_captures
-from wirelake.lake.datasource.pushdown import Range, wanted
-from wirelake.lake.datasource.source import PushdownReader
-from wirelake.lake.datasource.stream import ReadTask, plan, read_share
+from wirelake.lake.datasource.pushdown import Range, selected_range
+from wirelake.lake.datasource.source import PushdownReader, ReadTask, plan, read_share
 from wirelake.traffic import simulate
 
 FILES = 24
@@ -170,5 +169,5 @@ def test_files_without_packets_are_no_hindrance(tmp_path: Path, cut: Path) -> No
     ],
 )
 def test_the_range_of_a_filter(condition: str, range_: Range) -> None:
-    assert wanted(ReadOptions(filter=condition)) == range_
-    assert wanted(ReadOptions()) == Range()
+    assert selected_range(ReadOptions(filter=condition)) == range_
+    assert selected_range(ReadOptions()) == Range()

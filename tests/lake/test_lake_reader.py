@@ -12,8 +12,13 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
 
 from wirelake.columnar.read.reader import PLAIN, TABLES
 from wirelake.lake import WirelakeSource
-from wirelake.lake.datasource.source import CaptureReader, PushdownReader
-from wirelake.lake.datasource.stream import FaultError, ReadTask, Share
+from wirelake.lake.datasource.source import (
+    CaptureReader,
+    FaultError,
+    PushdownReader,
+    ReadTask,
+    Share,
+)
 from wirelake.traffic import simulate
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.lake.datasource.options import Offset, OffsetError, advance, between, cursors
+from wirelake.lake.datasource.paths import Offset, OffsetError, advance, between, cursors
 from wirelake.tables.inputs import Capture
 
 

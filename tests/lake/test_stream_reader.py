@@ -14,7 +14,7 @@ from wirelake.columnar.read.reader import DERIVED, ReadOptions, read_batches
 from wirelake.lake import WirelakeSource
 from wirelake.lake.datasource.options import OptionError, parse
 from wirelake.lake.datasource.paths import FILE_SCHEMA, PathError
-from wirelake.lake.datasource.stream import CaptureStream
+from wirelake.lake.datasource.source import CaptureStream
 
 NOW = 1_800_000_000 * 10**9
 ALL = ReadAllAvailable()

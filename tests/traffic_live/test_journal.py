@@ -8,11 +8,11 @@ from wirelake.traffic.live.journal import Journal
 def test_a_call() -> None:
     journal = Journal()
     entry = journal.connection("esnp")
-    call = journal.call(entry, "test/sleep", 7, asked_ns=1_000, at_least_ns=500)
+    call = journal.call(entry, "test/sleep", 7, started_ns=1_000, at_least_ns=500)
     assert (call.outcome, call.latency_min_ns) == ("open", None)
     call.answer("ok", 2_000)
     assert (call.outcome, call.latency_min_ns, call.latency_max_ns) == ("answered", 500, 1_000)
-    lost = journal.call(entry, "test/sleep", 8, asked_ns=1_000, at_least_ns=500)
+    lost = journal.call(entry, "test/sleep", 8, started_ns=1_000, at_least_ns=500)
     lost.lose()
     assert (lost.outcome, lost.cause, lost.latency_min_ns) == ("lost", "closed", None)
     journal.call(entry, "test/fail", 9, 0).answer("error", 5)

@@ -33,10 +33,10 @@ def test_topics_tell_those_who_are_there() -> None:
     topics.enter("@a", gone)
     topics.enter("@b", other)
     topics.leave(gone)
-    topics.published("@a", "m1", asked_ns=5, audience=2)
+    topics.published("@a", "m1", started_ns=5, audience=2)
     assert (here.missing, gone.missing, other.missing) == ({"m1"}, set(), set())
-    topics.published_to(("comet", "anna"), other, "m2", asked_ns=6, audience=1)
-    topics.published_to(("comet", "ben"), None, "m3", asked_ns=7, audience=1)
+    topics.published_to(("comet", "anna"), other, "m2", started_ns=6, audience=1)
+    topics.published_to(("comet", "ben"), None, "m3", started_ns=7, audience=1)
     assert other.missing == {"m2"}
     assert journal.publications["m1"].topic == "@a"
     assert journal.publications["m3"].recipient == ("comet", "ben")

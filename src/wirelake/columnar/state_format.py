@@ -31,6 +31,7 @@ __all__ = [
     "StateError",
     "batch_of",
     "check",
+    "check_header",
     "column",
     "decode",
     "encode",
@@ -69,19 +70,28 @@ def encode(kind: str, state: msgspec.Struct) -> bytes:
     return header + zstandard.ZstdCompressor(_LEVEL, write_checksum=True).compress(packed)
 
 
-def decode(kind: str, data: bytes, expected: type[_Struct]) -> _Struct:
-    """Return the state that `encode` was given. Raises StateError."""
+def check_header(data: bytes) -> None:
+    """Check that a state begins with the header of this format. Raises StateError.
+
+    The first bytes of a file are enough: a lake is refused before Spark starts.
+    """
     if any(each in data[: len(each) + 6] for each in _RELEASE_0_1_0):
         raise StateError("state of release 0.1.0, which this version cannot continue from")
     if len(data) < _HEADER.size or not data.startswith(_MAGIC):
         raise StateError("not a Wirelake state file")
-    _, number, found = _HEADER.unpack_from(data)
+    _, number, _ = _HEADER.unpack_from(data)
     if number > FORMAT:
         raise NewerStateError(
             f"state has format {number}, this version reads {FORMAT}: use a newer Wirelake"
         )
     if number < FORMAT:
         raise StateError(f"state has format {number}, this version reads {FORMAT}")
+
+
+def decode(kind: str, data: bytes, expected: type[_Struct]) -> _Struct:
+    """Return the state that `encode` was given. Raises StateError."""
+    check_header(data)
+    found = _HEADER.unpack_from(data)[2]
     if found.rstrip() != kind.encode():
         raise StateError(f"expected state of kind {kind!r}, found {found.rstrip()!r}")
     try:

@@ -8,10 +8,12 @@
 The source registers itself in any Spark session whose Python can import `wirelake`; `session` only
 adds settings. The guides are `docs/guides/spark.md` and `docs/guides/lake.md`.
 
-Read `datasource` (captures as DataFrames), `engine` (captures to a lake), `spark` (sessions and
-views), `verify` (compare a lake with its captures), `doctor` (check a machine). pyspark is imported
-when it is used; `verify` and `doctor` work without it. Not imported here: hub, client, console, cli
-(except that `doctor` reads the hub's default ports).
+Read it in this order: `spark` (sessions, workers, DataFrames and views of a lake), `datasource`
+(captures as DataFrames), `engine` (captures to a lake), `verify` (compares a lake with its
+captures), `doctor` (checks a machine).
+
+pyspark is imported when it is used; `verify` and `doctor` work without it. This package does not
+import hub, client, console or cli, except that `doctor` reads the hub's default ports.
 """
 
 from __future__ import annotations

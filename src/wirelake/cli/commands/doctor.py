@@ -12,7 +12,7 @@ from ..options.common import CONTEXT
 from ..output.text import json_line
 
 if TYPE_CHECKING:
-    from wirelake.lake.doctor.places import Check
+    from wirelake.lake.doctor import Check
 
 __all__ = ["command"]
 
@@ -56,7 +56,7 @@ def command(
     lake: str | None, ports: tuple[int, ...], no_spark: bool, limit_s: float, as_json: bool
 ) -> int:
     """Run all checks."""
-    from wirelake.lake.doctor.checks import run_checks
+    from wirelake.lake.doctor import run_checks
 
     failed = 0
     for check in run_checks(lake=lake, ports=ports, spark=not no_spark, limit_s=limit_s):

@@ -126,26 +126,26 @@ class EventOrder:
     def __init__(self, connection: int):
         self._relevant: set[int | None] = {connection}
         """The connection; for a tunnel, its links as well."""
-        self._held: list[ConnectionEvent] = []
+        self._pending: list[ConnectionEvent] = []
         self.waiting: dict[int, int] = {}
         """Connections with undecoded bytes, and the time from which on."""
 
     def add(self, events: Iterable[ConnectionEvent]) -> Iterator[ConnectionEvent]:
         """Add events and yield those that nothing earlier can precede."""
-        self._held += events
-        self._held.sort(key=_sort_key)
-        for each in self._held:
+        self._pending += events
+        self._pending.sort(key=_sort_key)
+        for each in self._pending:
             self._relevant |= {each["connection"], each.get("tunnel_link")}
         since = [ts_ns for one, ts_ns in self.waiting.items() if one in self._relevant]
-        count = len(self._held)
+        count = len(self._pending)
         if since:
-            count = bisect_left(self._held, min(since), key=lambda each: _sort_key(each)[0])
-        ready, self._held = self._held[:count], self._held[count:]
+            count = bisect_left(self._pending, min(since), key=lambda each: _sort_key(each)[0])
+        ready, self._pending = self._pending[:count], self._pending[count:]
         yield from ready
 
     def rest(self) -> list[ConnectionEvent]:
-        """Return the events that are still held."""
-        return self._held
+        """Return the events that are still pending."""
+        return self._pending
 
 
 def _sort_key(event: ConnectionEvent) -> tuple[int, int]:
@@ -260,8 +260,8 @@ class ConversationView:
             yield self._line(self._last_ns, "─", "still open at the end of the capture")
         duration = (self._last_ns - (self._first_ns or 0)) / 1e9
         counts = ", ".join(
-            f"{counted(self._messages[way], 'message')} ({self._bytes[way]:,} B) from the {side}"
-            for way, side in _SIDES.items()
+            f"{counted(self._messages[each], 'message')} ({self._bytes[each]:,} B) from the {side}"
+            for each, side in _SIDES.items()
         )
         faults = f", {counted(self._faults, 'fault')}" if self._faults else ""
         yield f"{counts}{faults}, {duration:,.3f} s"
@@ -282,10 +282,10 @@ class ConversationView:
         yield f"starting {time_text(event['ts_ns'])} UTC"
 
     def _message(self, row: dict[str, Any]) -> Iterator[str]:
-        way = row["direction"]
+        direction = row["direction"]
         if row["connection"] == self._connection:  # else a message of the link about its tunnel
-            self._messages[way] += 1
-            self._bytes[way] += row["size_bytes"]
+            self._messages[direction] += 1
+            self._bytes[direction] += row["size_bytes"]
         status = row["status"] or ""
         cells = [
             f"{row['kind']:<10}",
@@ -299,7 +299,7 @@ class ConversationView:
             ),
             f"  {', '.join(map(printable, row['ids']))}" if row["ids"] else "",
         ]
-        arrow = click.style("→", fg="cyan") if way == "c2s" else click.style("←", fg="green")
+        arrow = click.style("→", fg="cyan") if direction == "c2s" else click.style("←", fg="green")
         yield self._line(row["ts_ns"], arrow, " ".join(cells[:5]) + "".join(cells[5:]))
         if self._fields and row["protocol"] in row:
             yield f"{_INDENT}{json_text(row[row['protocol']])}"

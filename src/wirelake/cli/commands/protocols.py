@@ -120,8 +120,8 @@ def _layout_json(protocol: Protocol, layout: Layout) -> dict[str, Any]:
         "section": layout.section,
         "fields": [asdict(field) for field in fields(layout)],
         "alternatives": [
-            {"tag": tag, "direction": way or None, "layout": other.name}
-            for tag, way, other in alternatives(layout)
+            {"tag": tag, "direction": direction or None, "layout": other.name}
+            for tag, direction, other in alternatives(layout)
         ],
     }
 
@@ -143,9 +143,9 @@ def _layout_lines(protocol: Protocol, layout: Layout) -> Iterator[str]:
     others = alternatives(layout)
     if others:
         yield ""
-        for tag, way, other in others:
+        for tag, direction, other in others:
             summary = other.doc.partition("\n")[0]
-            yield f"  {tag:#06x}  {way:<4} {other.name:<20} {summary}"
+            yield f"  {tag:#06x}  {direction:<4} {other.name:<20} {summary}"
 
 
 def _table(described: list[Any]) -> Iterator[str]:

@@ -313,5 +313,5 @@ def _bytes_lines(row: Mapping[str, Any]) -> Iterator[str]:
     except (RegistryError, ValueError):  # a protocol that only the hub has installed
         yield data.hex(" ")
         return
-    way = row["direction"] if protocol.directed else None
-    yield from tree_lines(trace(layout, data, direction=way), data)
+    direction = row["direction"] if protocol.directed else None
+    yield from tree_lines(trace(layout, data, direction=direction), data)

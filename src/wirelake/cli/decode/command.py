@@ -77,14 +77,16 @@ def command(
         raise unknown_name(f"revision of {chosen.name}", revision, chosen.revisions)
     if hex_text is not None and file is not None:
         raise click.UsageError("--hex conflicts with FILE")
-    name, way = check_dialect(chosen, dialect), check_direction(chosen, direction)
-    opener = find_opener(chosen, keys_file, way, name)
+    name, sent_in = check_dialect(chosen, dialect), check_direction(chosen, direction)
+    opener = find_opener(chosen, keys_file, sent_in, name)
     data = read_input(file) if hex_text is None else hex_bytes(hex_text)
     if not data:
         raise CommandError("empty input: no bytes to decode")
-    view = _Json(chosen, name, reveal) if as_json else _Tree(chosen, name, way, revision, reveal)
+    view = (
+        _Json(chosen, name, reveal) if as_json else _Tree(chosen, name, sent_in, revision, reveal)
+    )
     code = 0
-    for each in messages_in(chosen, data, direction=way, dialect=name):
+    for each in messages_in(chosen, data, direction=sent_in, dialect=name):
         opened, problem = opener.open(each, data)
         for line in view.lines(each, data, opened):
             click.echo(line)

@@ -133,16 +133,16 @@ def descendants() -> list[int]:
     found: list[int] = []
     waiting = [os.getpid()]
     while waiting:
-        born = children.get(waiting.pop(), [])
-        found += born
-        waiting += born
+        started = children.get(waiting.pop(), [])
+        found += started
+        waiting += started
     return [each for each in found if is_running[each]]
 
 
-def _adopt_orphans(wanted: bool) -> None:
+def _adopt_orphans(enabled: bool) -> None:
     """Make this process the parent of orphaned descendants (Linux)."""
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(enabled), 0, 0, 0)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -188,7 +188,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
-        self._holds = 0
+        self._deferrals = 0
         self._pending: int | None = None
         self._is_raised = False
 
@@ -203,19 +203,19 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def hold(self) -> None:
+    def defer(self) -> None:
         """Defer signals from here on."""
-        self._holds += 1
+        self._deferrals += 1
 
     def release(self) -> None:
         """Stop deferring; a deferred signal takes effect."""
-        self._holds -= 1
+        self._deferrals -= 1
         self._raise_if_due()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Defer signals until the end of the block."""
-        self.hold()
+        self.defer()
         try:
             yield
         finally:
@@ -227,6 +227,6 @@ class Interrupts:
         self._raise_if_due()
 
     def _raise_if_due(self) -> None:
-        if self._pending is not None and not self._is_raised and self._holds == 0:
+        if self._pending is not None and not self._is_raised and self._deferrals == 0:
             self._is_raised = True
             raise Stopped(self._pending)

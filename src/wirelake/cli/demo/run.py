@@ -72,7 +72,7 @@ def run_demo(
                 if options.keep is not None:
                     demo.keep_on(keeping)
             finally:
-                interrupts.hold()
+                interrupts.defer()
         finally:
             stack.close()
 
@@ -87,7 +87,7 @@ class Demo:
         java = self._check()
         self._folder = self._make_folder()
         self._scratch = self._make_scratch()
-        with interrupts.held():
+        with interrupts.deferred():
             stream = stack.enter_context(redirected_stderr(self._scratch / "spark.log"))
             self._processes = ProcessTree()
             stack.callback(self._end_processes)
@@ -151,13 +151,13 @@ class Demo:
         if not options.any_port:
             from wirelake.wire.generate.dynamic import cache_folder
 
-            with self._interrupts.held():
+            with self._interrupts.deferred():
                 self._stack.enter_context(lock_ports(cache_folder() / "demo.lock"))
             check_ports(default_ports())
         return java
 
     def _make_folder(self) -> Path:
-        with self._interrupts.held():
+        with self._interrupts.deferred():
             if self._options.keep is not None:
                 self._options.keep.mkdir(mode=0o700, parents=True, exist_ok=True)
                 return self._options.keep.absolute()
@@ -167,7 +167,7 @@ class Demo:
 
     def _make_scratch(self) -> Path:
         """Make a folder for the temporary files of all processes."""
-        with self._interrupts.held():
+        with self._interrupts.deferred():
             scratch = self._folder / "scratch"
             scratch.mkdir()
             self._stack.callback(shutil.rmtree, scratch, ignore_errors=True)
@@ -177,13 +177,13 @@ class Demo:
     # -- parts -------------------------------------------------------------------------------
 
     def _start_hub(self) -> None:
-        with self._interrupts.held():
+        with self._interrupts.deferred():
             self._hub.start()
             self._stack.callback(self._hub.end)
         self._until(self._hub.is_ready, "start of the hub")
 
     def _start_lake(self) -> FollowingLake:
-        with self._interrupts.held():
+        with self._interrupts.deferred():
             kernels = Child("kernels", "wirelake.lake.spark.warm", (), self._scratch)
             self._stack.callback(kernels.end)
         # Py4J logs at length when its Java has ended.
@@ -192,7 +192,7 @@ class Demo:
         lake = FollowingLake(
             self._folder / "lake", self._hub.recordings, self._scratch, ports, kernels.wait
         )
-        with self._interrupts.held():
+        with self._interrupts.deferred():
             lake.start()
             self._lake = lake
         self._until(lake.is_ready.is_set, "start of Spark")
@@ -205,7 +205,7 @@ class Demo:
             "--out", str(self._folder / "truth"), "--seconds", f"{options.seconds:g}",
             "--scale", f"{options.scale:g}", "--seed", str(options.seed), "--json",
         )  # fmt: skip
-        with self._interrupts.held():
+        with self._interrupts.deferred():
             child = Child("simulation", "wirelake.cli", arguments, self._scratch)
             self._stack.callback(child.end)
         watch = HubWatch(self._hub.admin)
@@ -244,7 +244,7 @@ class Demo:
         ]
 
     def _stop_hub(self) -> None:
-        with self._interrupts.held():
+        with self._interrupts.deferred():
             self._hub.stop()
 
     def _complete(self, lake: FollowingLake) -> None:

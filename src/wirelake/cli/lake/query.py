@@ -134,13 +134,13 @@ class ResultWriter:
 def _table(writer: ResultWriter, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
     """Write the first rows as a text table, and count the others."""
     max_rows = _DEFAULT_ROWS if writer.limit is None else writer.max_rows
-    held: list[pa.RecordBatch] = []
+    shown: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         if max_rows is None or count < max_rows:
-            held.append(batch.slice(0, None if max_rows is None else max_rows - count))
+            shown.append(batch.slice(0, None if max_rows is None else max_rows - count))
         count += batch.num_rows
-    table = pa.Table.from_batches(held, schema)
+    table = pa.Table.from_batches(shown, schema)
     width = None if writer.output is not None else terminal_width()
     text, hidden = text_table(table, width)
     with output.output(writer.output) as stream:

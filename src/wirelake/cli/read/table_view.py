@@ -94,20 +94,20 @@ class FirstRows:
     def __init__(self, schema: pa.Schema, time: str, limit: int | None):
         self._time = time
         self._limit = limit
-        self._held = schema.empty_table()
+        self._rows = schema.empty_table()
         self.count = 0
         """Number of all rows, including those not kept."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         self.count += batch.num_rows
-        self._held = pa.concat_tables([self._held, pa.Table.from_batches([batch])])
-        if self._limit is not None and self._held.num_rows > 2 * self._limit + 1_000:
-            self._held = self.table()
+        self._rows = pa.concat_tables([self._rows, pa.Table.from_batches([batch])])
+        if self._limit is not None and self._rows.num_rows > 2 * self._limit + 1_000:
+            self._rows = self.table()
 
     def table(self) -> pa.Table:
         """Return the rows."""
-        return self._held.sort_by(self._time).slice(0, self._limit).combine_chunks()
+        return self._rows.sort_by(self._time).slice(0, self._limit).combine_chunks()
 
 
 class WrittenTable(NamedTuple):
@@ -155,10 +155,10 @@ def _fitting(columns: Mapping[str, list[str]], width: int | None) -> dict[str, i
     widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
     if width is None or _total(widths) <= width:
         return widths
-    wanted = {name: min(each, _MAX_CELL_WIDTH, width) for name, each in widths.items()}
+    widest = {name: min(each, _MAX_CELL_WIDTH, width) for name, each in widths.items()}
     least = {
         name: min(each, _MIN_ELASTIC_WIDTH) if name in _ELASTIC else each
-        for name, each in wanted.items()
+        for name, each in widest.items()
     }
     drop_order = sorted(
         least, key=lambda name: _DROP_ORDER.index(name) if name in _DROP_ORDER else -1
@@ -166,7 +166,7 @@ def _fitting(columns: Mapping[str, list[str]], width: int | None) -> dict[str, i
     while len(least) > 1 and _total(least) > width:
         del least[drop_order.pop()]
     for name, narrow in least.items():
-        least[name] = min(wanted[name], narrow + width - _total(least))
+        least[name] = min(widest[name], narrow + width - _total(least))
     return least
 
 

@@ -1,8 +1,9 @@
 """The Spark data source `wirelake`: batch and streaming readers of captures.
 
-Read `source.py` (what Spark calls) and `options.py` first, then `paths.py` (which captures),
-`reading.py` (tasks and their rows), `pruning.py` and `pushdown.py` (what need not be read),
-`stream.py` with `offsets.py` (captures as they arrive), `files.py` (the table `files`).
+- `source`: what Spark calls: the batch readers, the stream reader, and their tasks.
+- `options`: parses and checks the options.
+- `paths`: which captures are read, offsets of a stream, the table `files`.
+- `pushdown`: filters of a query, and files that need not be read.
 
-Decoding is `wirelake.columnar.read`. Not imported here: `wirelake.lake.engine`.
+Decoding is `wirelake.columnar.read`. This package does not import `wirelake.lake.engine`.
 """

@@ -36,121 +36,17 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
 from wirelake.protocols import registry
 from wirelake.records.filter import FilterError, tokens
-from wirelake.tables.inputs import Capture
-from wirelake.tables.snapshot import Input
 
-__all__ = [
-    "FILES",
-    "OPTIONS",
-    "PAYLOAD",
-    "Offset",
-    "OffsetError",
-    "OptionError",
-    "Pace",
-    "Request",
-    "advance",
-    "between",
-    "cursors",
-    "parse",
-]
+from .paths import Offset, OffsetError, cursors
 
-
-# Offsets of a stream: the last sequence that was read, by source.
-
-
-Offset: TypeAlias = dict[str, Any]
-"""Position by source, as in the example above."""
-
-_NOTHING: Final = -1
-"""The sequence before the first one."""
-
-
-class OffsetError(ValueError):
-    """An offset that is invalid, or whose files no longer exist."""
-
-
-def cursors(offset: Mapping[str, Any]) -> dict[str, int]:
-    """Return the last sequence of each source."""
-    return {source: _last(value, source) for source, value in offset.items()}
-
-
-def advance(start: Offset, taken: Iterable[Input]) -> Offset:
-    """Return the offset after some files, which follow `start` and are in order by source."""
-    last = cursors(start)
-    skipped: dict[str, list[list[int]]] = {}
-    for file in taken:
-        before = last.get(file.source, _NOTHING)
-        gaps = skipped.setdefault(file.source, [])
-        if file.sequence > before + 1:
-            gaps.append([before + 1, file.sequence - 1])
-        last[file.source] = file.sequence
-    return start | {
-        source: [last[source], *gaps] if gaps else last[source] for source, gaps in skipped.items()
-    }
-
-
-def between(
-    files: Iterable[Capture], start: Offset, end: Offset, *, whole: bool = True
-) -> dict[str, list[Capture]]:
-    """Return the files of a batch by source, in order.
-
-    Raises OffsetError when one of them no longer exists, unless `whole` is off.
-    """
-    there = _by_place(files)
-    found: dict[str, list[Capture]] = {}
-    for source, sequence in _places(start, end):
-        file = there.get((source, sequence))
-        if file is not None:
-            found.setdefault(source, []).append(file)
-        elif whole:
-            raise OffsetError(
-                f"file {sequence} of source {source!r} no longer exists; restore it or start with"
-                " a new checkpoint"
-            )
-    return found
-
-
-def _places(start: Offset, end: Offset) -> list[tuple[str, int]]:
-    """Return source and sequence of each file between two offsets, in order."""
-    last = cursors(start)
-    return [
-        (source, sequence)
-        for source in sorted(end)
-        for sequence in _sequences(end[source], last.get(source, _NOTHING), source)
-    ]
-
-
-def _by_place(files: Iterable[Capture]) -> dict[tuple[str, int], Capture]:
-    """Return files by source and sequence; the first of several counts."""
-    found: dict[tuple[str, int], Capture] = {}
-    for file in files:
-        found.setdefault((file.source, file.sequence), file)
-    return found
-
-
-def _sequences(value: Any, start: int, source: str) -> Iterable[int]:
-    """Yield the sequences after `start` up to an offset, without those that it skipped."""
-    stop = _last(value, source)
-    at = start + 1
-    for first, last in value[1:] if isinstance(value, list) and stop > start else []:
-        yield from range(at, first)
-        at = last + 1
-    yield from range(at, stop + 1)
-
-
-def _last(value: Any, source: str) -> int:
-    found = value[0] if isinstance(value, list) and value else value
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise OffsetError(f"invalid offset {value!r} of source {source!r}; expected a number")
-    return found
-
+__all__ = ["FILES", "OPTIONS", "PAYLOAD", "OptionError", "Pace", "Request", "parse"]
 
 OPTIONS: Final = (
     "path", "table", "protocol", "force_protocol", "ports", "dialects", "keys", "columns", "filter",
@@ -259,15 +155,15 @@ def _unread(given: Mapping[str, str]) -> ReadOptions:
 
 def _columns(given: Mapping[str, str], options: ReadOptions) -> tuple[str, ...] | None:
     payload = _one_of("payload", given.get("payload", "full"), ("full", "hash", "none"))
-    left_out = PAYLOAD.get(options.table) if payload == "none" else None
-    wanted = _list(given.get("columns", ""))
-    if left_out in wanted:
-        raise OptionError(f"column {left_out!r} conflicts with payload=none")
-    if wanted:
-        return tuple(dict.fromkeys(wanted))
-    if left_out is None:
+    excluded = PAYLOAD.get(options.table) if payload == "none" else None
+    columns = _list(given.get("columns", ""))
+    if excluded in columns:
+        raise OptionError(f"column {excluded!r} conflicts with payload=none")
+    if columns:
+        return tuple(dict.fromkeys(columns))
+    if excluded is None:
         return None
-    return tuple(name for name in table_schema(options).names if name != left_out)
+    return tuple(name for name in table_schema(options).names if name != excluded)
 
 
 def _pace(given: Mapping[str, str]) -> Pace:
@@ -364,10 +260,10 @@ def _most(option: str, given: Mapping[str, str], example: str) -> int | None:
     return value
 
 
-def _seconds(option: str, given: Mapping[str, str], usual: float) -> float:
+def _seconds(option: str, given: Mapping[str, str], default: float) -> float:
     text = given.get(option)
     if not text:
-        return usual
+        return default
     kind, value = _quantity(text)
     is_plain = kind == "number" and not text[-1].isalpha()
     if not (is_plain or kind == "duration") or value < 0:

@@ -1,7 +1,17 @@
-"""The captures that the paths of a read name: files, folders, globs, and lists of them.
+"""Which captures are read: the paths of a batch read, and the offsets of a stream.
 
-Files named one by one are one capture, in the given order. A folder or a glob has one capture for
-each source (`docs/concepts/lake.md`, section *Sources and admission*), with its files in order.
+Paths name files, folders, globs, and lists of them. Files named one by one are one capture, in the
+given order. A folder or a glob has one capture for each source (`docs/concepts/lake.md`, section
+*Sources and admission*), with its files in order.
+
+An offset says how far a stream has come: the last sequence of each source, and the gaps that were
+skipped since the offset before it.
+
+    {"tap-a": 7, "tap-b": [12, [9, 10]]}    tap-b: up to 12, without 9 and 10
+
+Spark stores offsets and asks for the files between two of them again after a failure. So an offset
+names files by source and sequence, which never change, and says which numbers did not exist: a file
+that arrives late must not appear in a batch that is repeated.
 """
 
 from __future__ import annotations
@@ -9,11 +19,11 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -23,18 +33,23 @@ from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Packet
 from wirelake.capture.format.reader import knows, read
 from wirelake.tables.inputs import Capture, discover, identified
+from wirelake.tables.snapshot import Input
 
 __all__ = [
     "FILE_SCHEMA",
     "Listing",
+    "Offset",
+    "OffsetError",
     "PathError",
+    "advance",
+    "between",
     "captures",
+    "cursors",
     "file_rows",
     "first_ns",
     "folder",
     "listings",
 ]
-
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
@@ -134,8 +149,98 @@ def _local(path: str) -> str:
     return unquote(parts.path)
 
 
-# The table `files`: one row for each capture file.
+# -- offsets of a stream -----------------------------------------------------------------------
 
+Offset: TypeAlias = dict[str, Any]
+"""Position by source, as in the example of the module."""
+
+_NOTHING: Final = -1
+"""The sequence before the first one."""
+
+
+class OffsetError(ValueError):
+    """An offset that is invalid, or whose files no longer exist."""
+
+
+def cursors(offset: Mapping[str, Any]) -> dict[str, int]:
+    """Return the last sequence of each source."""
+    return {source: _last(value, source) for source, value in offset.items()}
+
+
+def advance(start: Offset, taken: Iterable[Input]) -> Offset:
+    """Return the offset after some files, which follow `start` and are in order by source."""
+    # Gaps are stored because the listing may change: a number that was missing when its successors
+    # were admitted may exist when the batch is repeated.
+    last = cursors(start)
+    skipped: dict[str, list[list[int]]] = {}
+    for file in taken:
+        before = last.get(file.source, _NOTHING)
+        gaps = skipped.setdefault(file.source, [])
+        if file.sequence > before + 1:
+            gaps.append([before + 1, file.sequence - 1])
+        last[file.source] = file.sequence
+    return start | {
+        source: [last[source], *gaps] if gaps else last[source] for source, gaps in skipped.items()
+    }
+
+
+def between(
+    files: Iterable[Capture], start: Offset, end: Offset, *, whole: bool = True
+) -> dict[str, list[Capture]]:
+    """Return the files of a batch by source, in order.
+
+    Raises OffsetError when one of them no longer exists, unless `whole` is off.
+    """
+    there = _by_place(files)
+    found: dict[str, list[Capture]] = {}
+    for source, sequence in _places(start, end):
+        file = there.get((source, sequence))
+        if file is not None:
+            found.setdefault(source, []).append(file)
+        elif whole:
+            raise OffsetError(
+                f"file {sequence} of source {source!r} no longer exists; restore it or start with"
+                " a new checkpoint"
+            )
+    return found
+
+
+def _places(start: Offset, end: Offset) -> list[tuple[str, int]]:
+    """Return source and sequence of each file between two offsets, in order."""
+    last = cursors(start)
+    return [
+        (source, sequence)
+        for source in sorted(end)
+        for sequence in _sequences(end[source], last.get(source, _NOTHING), source)
+    ]
+
+
+def _by_place(files: Iterable[Capture]) -> dict[tuple[str, int], Capture]:
+    """Return files by source and sequence; the first of several counts."""
+    found: dict[tuple[str, int], Capture] = {}
+    for file in files:
+        found.setdefault((file.source, file.sequence), file)
+    return found
+
+
+def _sequences(value: Any, start: int, source: str) -> Iterable[int]:
+    """Yield the sequences after `start` up to an offset, without those that it skipped."""
+    stop = _last(value, source)
+    at = start + 1
+    for first, last in value[1:] if isinstance(value, list) and stop > start else []:
+        yield from range(at, first)
+        at = last + 1
+    yield from range(at, stop + 1)
+
+
+def _last(value: Any, source: str) -> int:
+    found = value[0] if isinstance(value, list) and value else value
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise OffsetError(f"invalid offset {value!r} of source {source!r}; expected a number")
+    return found
+
+
+# -- the table `files` -------------------------------------------------------------------------
 
 _TASK_FILES: Final = 256
 """Files of one task: reading the start of a file is cheaper than starting a task."""

@@ -19,15 +19,26 @@ import pyarrow as pa
 from wirelake.columnar.fold import Fold, FoldState
 from wirelake.columnar.pipeline.pipeline import CapturePipeline, Item
 from wirelake.columnar.pipeline.state import PipelineState
-from wirelake.columnar.state_format import NewerStateError, StateError
+from wirelake.columnar.state_format import NewerStateError, StateError, check_header
 from wirelake.columnar.state_format import decode as decode_state
 from wirelake.columnar.state_format import encode as encode_state
+from wirelake.tables.paths import DamagedError
 from wirelake.tables.snapshot import AddedFile
+from wirelake.tables.writer import Writer
 
 from .settings import Latest, Settings, written_tables
 from .step import Outputs
 
-__all__ = ["FOLDED", "NO_ROOM", "STATE", "DecodeTask", "Decoded", "Failure", "decode"]
+__all__ = [
+    "FOLDED",
+    "NO_ROOM",
+    "STATE",
+    "DecodeTask",
+    "Decoded",
+    "Failure",
+    "check_states",
+    "decode",
+]
 
 STATE: Final = "_fold"
 """The table of states: one file for each share of each source."""
@@ -38,6 +49,8 @@ FOLDED: Final = frozenset(
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk or an exceeded quota."""
 _KIND: Final = "source"
+_HEADER_BYTES: Final = 64
+"""Enough for the header of any state, old ones included."""
 _CONNECTIONS: Final = "_connections"
 """Rows of connections without `previous_connection`."""
 
@@ -196,6 +209,22 @@ def _load(path: str) -> SourceState:
         return decode_state(_KIND, Path(path).read_bytes(), SourceState)
     except StateError as error:
         raise type(error)(f"{path}: {error}") from None
+
+
+def check_states(writer: Writer) -> None:
+    """Check the headers of all states of a lake. Raises DamagedError.
+
+    A run calls it before it starts Spark. Otherwise the first task would find out: seconds later,
+    and in a stream not before the first capture arrives.
+    """
+    states = [file for file in writer.snapshot.all_files() if file.path.endswith(".state")]
+    for file in sorted(states, key=lambda file: file.path):
+        path = writer.layout.resolve(file.path, writer.snapshot)
+        try:
+            with path.open("rb") as state:
+                check_header(state.read(_HEADER_BYTES))
+        except StateError as error:
+            raise DamagedError(unusable(type(error)(f"{path}: {error}"))) from None
 
 
 def unusable(error: StateError) -> str:

@@ -23,6 +23,7 @@ from wirelake.tables.inputs import (
 from wirelake.tables.snapshot import Input, Record
 from wirelake.tables.writer import Writer
 
+from .decoding import check_states
 from .engine import Engine, OnStep
 from .settings import Settings
 from .streaming import follow
@@ -191,6 +192,7 @@ def run(
     made = settings or Settings()
     with Writer(lake, create=made.to_record(), fsync=fsync) as writer:
         chosen = settings or Settings.of_record(writer.snapshot.settings)
+        check_states(writer)
         session = spark()
         engine = Engine(
             session,

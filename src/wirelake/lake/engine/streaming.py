@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from ..datasource.options import cursors
+from ..datasource.paths import cursors
 from ..spark.session import reason
 
 __all__ = ["Batch", "StreamError", "follow"]

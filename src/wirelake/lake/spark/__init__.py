@@ -1,7 +1,9 @@
 """Spark itself: sessions, Java, workers, and DataFrames over a lake.
 
-`session.py` starts a session; `java.py` finds its Java; `daemon.py` and `warm.py` preload workers;
-`dataframes.py` maps files and schemas to Spark; `views.py` creates tables and functions for SQL.
+- `session`: finds a Java and starts a session.
+- `daemon`, `warm`: the process from which workers fork, and what it loads before.
+- `dataframes`: files and schemas of a lake in Spark; views and functions for SQL.
 
-Not imported here: `wirelake.lake.engine`.
+`session` imports neither pyspark nor numba before a session is started. This package does not
+import `wirelake.lake.engine`.
 """

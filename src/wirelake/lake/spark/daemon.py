@@ -27,13 +27,15 @@ TASKS: Final = "pyspark.worker"
 def preload(worker: str) -> None:
     """Import what the workers of a module need."""
     importlib.import_module("wirelake.lake.datasource.source")
+    # Workers that plan a query are short-lived: loading kernels for them costs more than it saves.
+    # They are recognised by the module that Spark passes as the argument.
     if worker == TASKS:
-        importlib.import_module(
-            "pandas"
-        )  # else pyarrow imports it with the first conversion: 0.3 s
+        importlib.import_module("pandas")  # pyarrow imports it with the first conversion: 0.3 s
         importlib.import_module("wirelake.lake.spark.warm").warm()
+    # Workers are forks that share these pages. A collection would write to the header of every
+    # object, and so copy them into each worker; frozen objects are left out of collections.
     gc.collect()
-    gc.freeze()  # loaded objects are permanent: keep them out of collections
+    gc.freeze()
 
 
 if __name__ == "__main__":

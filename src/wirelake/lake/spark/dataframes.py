@@ -1,4 +1,4 @@
-"""Between a lake's Parquet files and Spark DataFrames, and the schemas of both.
+"""A lake in Spark: its files as DataFrames, its schemas, and views and functions for SQL.
 
 Paths are passed as `file://` URLs: without the scheme Spark would look in the default file system
 of a cluster. Schemas are always given, so that Spark never reads a file to infer one.
@@ -95,15 +95,16 @@ def read(
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """Read files of a table; without files, return an empty DataFrame."""
-    wanted = table_columns(table, columns)
+    target = table_columns(table, columns)
     paths = [f"file://{file.path}" for file in files]
     if not paths:
-        return no_rows(spark, wanted)
-    return spark.read.schema(wanted).parquet(*paths)
+        return no_rows(spark, target)
+    return spark.read.schema(target).parquet(*paths)
 
 
 def write(rows: DataFrame, folder: str, by: str | None = None) -> dict[str, list[Path]]:
     """Write rows. Returns the files by the value of the column `by`, which they do not contain."""
+    # No `_SUCCESS` files: the log of the lake says what is complete.
     writer = rows.write.mode("overwrite").option(
         "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
     )
@@ -142,8 +143,7 @@ def write_table(
     return found
 
 
-# Tables of a lake in Spark SQL: DataFrames, views, and SQL functions.
-
+# -- tables and views --------------------------------------------------------------------------
 
 _VAR: Final = (
     "ARRAY<STRUCT<parent: INT, name: STRING, type: SMALLINT, int: BIGINT, float: DOUBLE,"
@@ -188,6 +188,9 @@ def _dataframe(spark: SparkSession, log: Log, snapshot: Snapshot, name: str) -> 
 
 def register_functions(spark: SparkSession) -> None:
     """Register the SQL functions in a session."""
+    # SQL functions, which the JVM runs. A Python function sends each value to a worker and back:
+    # measured for `length` of 200,000 rows, 3.4 times as long with Arrow, 13 times row by row.
+    # `DIV` rounds towards zero; times before 1970 must round down, as in DuckDB.
     microseconds = "try_subtract(t, pmod(t, 1000)) DIV 1000"
     functions = {
         f"var_text(v {_VAR}) RETURNS STRING": _var_text(),

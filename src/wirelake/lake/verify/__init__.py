@@ -5,10 +5,11 @@ The matching rules (`docs/concepts/matching.md`) have two implementations. A lak
 decides what the rows should be: the reference reader (`wirelake.capture.decode`) feeds the engines
 of `wirelake.records`, event by event. No Spark and no SQL.
 
-Read `verify.py` (the entry), `selection.py` (what is replayed), `replay.py` (one source, in a
-worker process), `merge.py` (what crosses connections), `rows.py` (rows of the lake, and how they
-are compared), `report.py`.
+- `verify`: the entry; roll-ups, and the work of the processes.
+- `replay`: what is in a sample, and one source, replayed in a worker process.
+- `merge`: what crosses connections.
+- `rows`: the report, rows of the lake, and how rows are compared.
 
-Not imported here: pyspark, `wirelake.columnar.fold`, and of `wirelake.lake.engine` only the
-settings.
+This package does not import pyspark or `wirelake.columnar.fold`, and of `wirelake.lake.engine`
+only the settings.
 """

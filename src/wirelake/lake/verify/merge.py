@@ -108,28 +108,28 @@ class _Merge:
         replayed = normalized("deliveries", self._replayed(DeliveriesEngine(_UNLIMITED)))
         expected = {_delivery_key(row): row for row in replayed if self._is_sampled(row)}
         dropped = {key for key, row in expected.items() if self._is_dropped(row)}
-        here: dict[_Key, list[Row]] = {}
+        actual: dict[_Key, list[Row]] = {}
         for row in self._lake.rows("deliveries", _all):
             if self._is_sampled(row) and _delivery_key(row) not in dropped:
-                here.setdefault(_delivery_key(row), []).append(row)
-        last_ns = (row["last_sent_ns"] or 0 for each in here.values() for row in each)
+                actual.setdefault(_delivery_key(row), []).append(row)
+        last_ns = (row["last_sent_ns"] or 0 for each in actual.values() for row in each)
         final_ns = max(last_ns, default=0) - _DAY_NS
         rows = [
             _concluded(each[0], final_ns) if len(each) == 1 else _merged(each)
-            for each in here.values()
+            for each in actual.values()
         ]
-        wanted = [
-            _merged([row]) if len(here.get(key, ())) > 1 else _concluded(row, final_ns)
+        expected_rows = [
+            _merged([row]) if len(actual.get(key, ())) > 1 else _concluded(row, final_ns)
             for key, row in expected.items()
             if key not in dropped
         ]
         self._report.clients = len({row["client"] for row in expected.values()} - {None})
-        self._compared("deliveries", rows, wanted)
+        self._compared("deliveries", rows, expected_rows)
 
     def _is_sampled(self, row: Row) -> bool:
         if row["client"] is not None:
             return self._selection.has_client(row["client"])
-        connection = _whom(row)
+        connection = _unnamed_client(row)
         return connection is not None and self._selection.has_connection(connection)
 
     def _is_dropped(self, row: Row) -> bool:
@@ -141,7 +141,7 @@ class _Merge:
 
     def previous_connections(self) -> None:
         """Compare the previous connection of sampled clients."""
-        wanted = {
+        expected = {
             (row["connection"], row["client"], row["signed_on_ns"]): row["previous_connection"]
             for row in self._replayed(ConnectionsEngine(_UNLIMITED))
             if row["client"] is not None
@@ -152,13 +152,17 @@ class _Merge:
             for row in batch.filter(pc.is_valid(batch.column("client"))).to_pylist():
                 if self._selection.has_client(row["client"]) and self._is_kept("connections", row):
                     # A row that is wrong otherwise is reported where connections are compared.
-                    here = row["previous_connection"]
+                    actual = row["previous_connection"]
                     key = (row["connection"], row["client"], row["signed_on_ns"])
-                    if key in wanted and wanted[key] != here:
+                    if key in expected and expected[key] != actual:
                         name = {"connection": row["connection"]}
                         differ.append(
                             Difference(
-                                "connections", name, "previous_connection", here, wanted[key]
+                                "connections",
+                                name,
+                                "previous_connection",
+                                actual,
+                                expected[key],
                             )
                         )
         self._report.add(differ)
@@ -168,18 +172,18 @@ class _Merge:
     def tunnels(self) -> None:
         """Compare sampled tunnels."""
         expected = self._of_tunnels(self._replayed(TunnelsEngine(_UNLIMITED)), "tunnels")
-        here = self._of_tunnels(self._lake.rows("tunnels", _all), "tunnels")
+        actual = self._of_tunnels(self._lake.rows("tunnels", _all), "tunnels")
         self._report.tunnels = len({row["connection"] for row in expected})
-        self._compared("tunnels", here, normalized("tunnels", expected))
+        self._compared("tunnels", actual, normalized("tunnels", expected))
 
     def tunnel_calls(self) -> None:
         """Compare the calls in sampled tunnels."""
         replayed = [
             row for row in self._replayed(CallsEngine(_UNLIMITED)) if row["tunnel_link"] is not None
         ]
-        here = self._lake.rows("calls", lambda batch: pc.is_valid(batch.column("tunnel_link")))
+        actual = self._lake.rows("calls", lambda batch: pc.is_valid(batch.column("tunnel_link")))
         expected = normalized("calls", self._of_tunnels(replayed, "calls"))
-        self._compared("calls", self._of_tunnels(here, "calls"), expected)
+        self._compared("calls", self._of_tunnels(actual, "calls"), expected)
 
     def _of_tunnels(self, rows: Iterable[Row], table: str) -> list[Row]:
         return [
@@ -191,9 +195,9 @@ class _Merge:
     def _is_kept(self, table: str, row: Row) -> bool:
         return unexpired(table, row, self._expired_ns)
 
-    def _compared(self, table: str, here: Sequence[Row], expected: Sequence[Row]) -> None:
-        self._report.count(table, len(here))
-        self._report.add(differences(table, here, expected))
+    def _compared(self, table: str, actual: Sequence[Row], expected: Sequence[Row]) -> None:
+        self._report.count(table, len(actual))
+        self._report.add(differences(table, actual, expected))
 
 
 def _all(batch: pa.RecordBatch) -> pa.Array:
@@ -203,7 +207,7 @@ def _all(batch: pa.RecordBatch) -> pa.Array:
 # -- deliveries ------------------------------------------------------------------------------
 
 
-def _whom(row: Row) -> int | None:
+def _unnamed_client(row: Row) -> int | None:
     """Return the connection that stands for an unknown client."""
     if row["client"] is not None:
         return None
@@ -212,7 +216,7 @@ def _whom(row: Row) -> int | None:
 
 
 def _delivery_key(row: Row) -> _Key:
-    return row["protocol"], row["client"], _whom(row), row["notification"]
+    return row["protocol"], row["client"], _unnamed_client(row), row["notification"]
 
 
 def _merged(rows: Sequence[Row]) -> Row:

@@ -44,8 +44,7 @@ __all__ = [
 ]
 
 
-# Which connections, clients and tunnels are replayed.
-
+# -- the sample --------------------------------------------------------------------------------
 
 _MASK: Final = (1 << 64) - 1
 _FACTOR: Final = 0x9E3779B97F4A7C15
@@ -107,6 +106,9 @@ def select(
     shares: int,
 ) -> Selection:
     """Choose a sample of what is in the captures of each source."""
+    # A client may have many connections, and a tunnel many links: all of them are needed to replay
+    # it. The columnar reader finds them, a hundred times faster than the reference would; what it
+    # finds only widens the sample, it decides nothing about the rows.
     sample = Selection(share, shares)
     if shares == 1:
         return sample
@@ -151,6 +153,8 @@ def _pairs(messages: pa.RecordBatch, one: str, other: str) -> list[tuple[Any, An
     known = columns.drop_null().group_by([one, other]).aggregate([])
     return list(zip(*(known.column(name).to_pylist() for name in (one, other)), strict=True))
 
+
+# -- one source --------------------------------------------------------------------------------
 
 TIMES: Final[dict[str, tuple[str, ...]]] = {
     "messages": ("ts_ns",),
@@ -216,11 +220,11 @@ def replay(task: ReplayTask) -> Replayed:
     lake = LakeRows(task.lake, task.commit)
     for (table, protocol), rows in _by_files(lake, expected, task.settings.tables):
         keep = _filter(table, found.connections, task)
-        here = lake.rows(table, keep, protocol)
-        wanted = [row for row in rows if unexpired(table, row, task.expired_ns)]
-        found.rows[table] = found.rows.get(table, 0) + len(here)
+        actual = lake.rows(table, keep, protocol)
+        kept = [row for row in rows if unexpired(table, row, task.expired_ns)]
+        found.rows[table] = found.rows.get(table, 0) + len(actual)
         differ = differences(
-            table, here, normalized(table, wanted, protocol), without=_WITHOUT.get(table, ())
+            table, actual, normalized(table, kept, protocol), without=_WITHOUT.get(table, ())
         )
         found.differing += len(differ)
         found.differences += differ[:MAX_DIFFERENCES]
@@ -317,30 +321,30 @@ def _by_files(
         }
         for row in rows:
             by_protocol.setdefault(row["protocol"], []).append(row)
-        for protocol, mine in by_protocol.items():
-            yield (table, protocol), mine
+        for protocol, own in by_protocol.items():
+            yield (table, protocol), own
 
 
 def _filter(
     table: str, connections: set[int], task: ReplayTask
 ) -> Callable[[pa.RecordBatch], pa.Array]:
     """Return the filter for the rows of the lake that this worker compares."""
-    wanted = pa.array(sorted(connections), pa.int64())
+    chosen = pa.array(sorted(connections), pa.int64())
     files = pa.array(task.files if task.shard == 0 else (), pa.string())
 
     def keep(batch: pa.RecordBatch) -> pa.Array:
         connection = batch.column("connection")
         if table == "messages":
             connection = pc.coalesce(batch.column("tunnel_link"), connection)
-        mine = pc.is_in(connection, wanted)
+        selected = pc.is_in(connection, chosen)
         if table == "calls":
-            mine = pc.and_(mine, pc.is_null(batch.column("tunnel_link")))
+            selected = pc.and_(selected, pc.is_null(batch.column("tunnel_link")))
         if table == "faults":
             of_file = pc.and_(pc.is_null(connection), pc.is_in(batch.column("file"), files))
-            mine = pc.or_(mine, of_file)
+            selected = pc.or_(selected, of_file)
         if task.expired_ns is not None:
             times = pc.coalesce(*(batch.column(name) for name in TIMES[table]))
-            mine = pc.and_kleene(mine, pc.greater_equal(times, task.expired_ns))
-        return mine
+            selected = pc.and_kleene(selected, pc.greater_equal(times, task.expired_ns))
+        return selected
 
     return keep

@@ -1,4 +1,4 @@
-"""Rows of a lake and rows that are expected, and where they differ.
+"""The report of `verify`; rows of a lake, rows that are expected, and where they differ.
 
 Both sides become plain Python values of the same Arrow schema. Rows that are equal cancel each
 other out; of those that are left, the most similar ones are paired, so that a wrong value is
@@ -33,8 +33,7 @@ __all__ = [
 ]
 
 
-# What `verify` compared, and what differs.
-
+# -- the report --------------------------------------------------------------------------------
 
 MAX_DIFFERENCES: Final = 1_000
 """Differences that a report lists. Further ones are only counted: a table that is wrong as a whole
@@ -116,10 +115,12 @@ class Report(msgspec.Struct):
         self.differing += len(differences) if total is None else total
 
 
+# -- rows --------------------------------------------------------------------------------------
+
 Row = dict[str, Any]
 Rows = Iterable[Row]
 Keep = Callable[[pa.RecordBatch], pa.Array]
-"""Returns which rows of a batch are wanted."""
+"""Returns which rows of a batch to keep."""
 
 KEYS: Final[dict[str, tuple[str, ...]]] = {
     "messages": ("connection", "direction", "file", "offset"),
@@ -157,19 +158,19 @@ class LakeRows:
         self, table: str, columns: Sequence[str] | None = None, protocol: str | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Read a table, or the files of one protocol of it."""
-        wanted = schema(table, [protocol] if protocol is not None else ())
+        target = schema(table, [protocol] if protocol is not None else ())
         if columns is not None:
-            wanted = pa.schema([wanted.field(name) for name in columns])
+            target = pa.schema([target.field(name) for name in columns])
         files = [
             file
             for file in self._snapshot.files(table)
             if protocol is None or file.protocol == protocol
         ]
         for _, path in files_at(self._layout, self._snapshot, files):
-            yield from file_batches(path, wanted)
+            yield from file_batches(path, target)
 
     def rows(self, table: str, keep: Keep, protocol: str | None = None) -> list[Row]:
-        """Read the rows of a table that are wanted."""
+        """Read the rows of a table that `keep` selects."""
         found: list[Row] = []
         for batch in self.batches(table, protocol=protocol):
             found += batch.filter(pc.fill_null(keep(batch), False)).to_pylist()

@@ -111,18 +111,18 @@ class _Verification:
                 table: self._minutes(table, columns) for table, columns in INPUTS[name].items()
             }
             expected = normalized(name, rollup(name, **inputs))
-            here = list(self._minutes(name, schema(name).names))
-            minutes |= {row["minute_ns"] for row in (*here, *expected)}
-            self._report.count(name, len(here))
-            self._report.add(differences(name, here, expected))
+            actual = list(self._minutes(name, schema(name).names))
+            minutes |= {row["minute_ns"] for row in (*actual, *expected)}
+            self._report.count(name, len(actual))
+            self._report.add(differences(name, actual, expected))
         self._report.minutes = len(minutes - {None})
 
     def _minutes(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
         """Yield the rows of sampled minutes, and those that have no time."""
         sample = Selection(self._share, self._shares)
         for batch in self._lake.batches(table, columns):
-            wanted = pc.fill_null(sample.minutes(_times(table, batch)), True)
-            yield from batch.filter(wanted).to_pylist()
+            sampled = pc.fill_null(sample.minutes(_times(table, batch)), True)
+            yield from batch.filter(sampled).to_pylist()
 
     # -- captures ----------------------------------------------------------------------------
 
@@ -130,6 +130,8 @@ class _Verification:
         """Replay the captures."""
         if not any(name in self._settings.tables for name in _FROM_CAPTURES):
             return
+        # Per source, as the lake read them. A source of which one capture is gone is not replayed
+        # at all: every row after the gap would differ.
         files = self._files()
         if not files:
             return
@@ -230,6 +232,7 @@ class _Verification:
 
 def _share(commit: int, shares: int) -> int:
     """Return the part that is compared: another one after each commit."""
+    # Runs after new commits compare other parts; a run that is repeated compares the same one.
     return commit % shares
 
 

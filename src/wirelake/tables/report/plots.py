@@ -202,7 +202,7 @@ def _traffic(report: Report) -> Plot:
 
 
 def _errors(report: Report) -> Plot:
-    kinds = {"failed": "$bad", "lost": "$warn", "unknown": "$dim", "fault": "$odd"}
+    kinds = {"failed": "$bad", "lost": "$warn", "unknown": "$dim", "fault": "$other"}
     traces = {
         what: _bars_over_time(report, what, colour) | {"hovertemplate": "%{y:,}"}
         for what, colour in kinds.items()
@@ -416,7 +416,7 @@ _CLOSE_OUTCOMES: Final = (
     ("closed_by_client", "closed by the client", "$c1"),
     ("closed_by_server", "closed by the server", "$c6"),
     ("reset", "reset", "$bad"),
-    ("other", "closed otherwise", "$odd"),
+    ("other", "closed otherwise", "$other"),
     ("open", "still open", "$dim"),
 )
 
@@ -451,7 +451,7 @@ def _connections(report: Report) -> Plot:
 _COVERAGE: Final = (
     ("decoded_bytes", "decoded", "$good"),
     ("undecryptable_bytes", "sealed, no key", "$dim"),
-    ("ignored_bytes", "ignored", "$odd"),
+    ("ignored_bytes", "ignored", "$other"),
     ("faulty_bytes", "faulty", "$bad"),
     ("gap_bytes", "not captured", "$warn"),
 )

@@ -329,8 +329,8 @@ class _Injector:
         return captured
 
     def _closed_by_fin(self, packet: _Candidate) -> bool:
-        mine = [item for item in self.packets.items if item.connection == packet.place]
-        return any(item.flags & 1 for item in mine) and not any(item.flags & 4 for item in mine)
+        own = [item for item in self.packets.items if item.connection == packet.place]
+        return any(item.flags & 1 for item in own) and not any(item.flags & 4 for item in own)
 
     def _move_back(self, n: int, item: Item, size: int) -> None:
         """Adjust the sequence number of a later packet to the bytes that were sent."""

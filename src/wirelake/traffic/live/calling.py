@@ -71,10 +71,10 @@ class Caller:
 
     def start_call(self, operation: str, **arguments: Any) -> asyncio.Future[Any]:
         """Send a request. The result is a mapping, or the status of a failure as text."""
-        asked_ns = time.time_ns()
+        started_ns = time.time_ns()
         target, number = self.send_request(operation, arguments)
         least = int(arguments["ms"]) * _MS_NS if operation == "test/sleep" else 0
-        call = self.journal.call(self.entry, target, number, asked_ns, least)
+        call = self.journal.call(self.entry, target, number, started_ns, least)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.open[number] = call, future
         self.send_pending()

@@ -252,7 +252,7 @@ class _Comparer:
         ]
         for key in both[0] | both[1]:
             self._figures += 1
-            what = f"fault {key[3]} of {key[1]} from {ports.get(key[0], 'somebody else')}"
+            what = f"fault {key[3]} of {key[1]} from {ports.get(key[0], 'an unknown connection')}"
             self._same(what, "its number", both[0][key], both[1][key])
 
     def _messages(self) -> None:

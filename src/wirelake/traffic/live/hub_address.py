@@ -125,12 +125,12 @@ def _token(data: Path) -> str:
         ) from error
 
 
-async def find_listeners(admin: Admin, wanted: Iterable[str]) -> dict[str, tuple[str, int]]:
+async def find_listeners(admin: Admin, required: Iterable[str]) -> dict[str, tuple[str, int]]:
     """Return the addresses of the hub's listeners. Raises SimulateError if one is missing."""
     found = await admin.varz()
     await admin.peers()  # reports a wrong token before anything is changed
     listeners = {name: _listener(at) for name, at in found["listeners"].items() if at}
-    missing = [name for name in wanted if name not in listeners]
+    missing = [name for name in required if name not in listeners]
     if missing:
         raise SimulateError(f"the hub has no listener for {', '.join(missing)}; enable it")
     if found["recording"] != "on":

@@ -37,7 +37,7 @@ class CallEntry:
     target: str | None
     message_id: int | None
     at_least_ns: int
-    asked_ns: int
+    started_ns: int
     outcome: str = "open"
     cause: str | None = None
     status: str | None = None
@@ -47,7 +47,7 @@ class CallEntry:
         """Note the response."""
         self.outcome = "answered" if status == "ok" else "failed"
         self.status = status
-        self.latency_max_ns = read_ns - self.asked_ns
+        self.latency_max_ns = read_ns - self.started_ns
 
     def lose(self) -> None:
         """Note that the client disconnects without waiting for the response."""
@@ -93,8 +93,8 @@ class ConnectionEntry:
         """Count messages of a direction or of some kinds."""
         return sum(
             count
-            for (_, kind, _, way), count in self.messages.items()
-            if direction in (None, way) and (kinds is None or kind in kinds)
+            for (_, kind, _, sent_in), count in self.messages.items()
+            if direction in (None, sent_in) and (kinds is None or kind in kinds)
         )
 
     def named(self, *names: str) -> int:
@@ -118,7 +118,7 @@ class Publication:
     topic: str | None
     recipient: tuple[str, str] | None
     """Protocol and client, of a notification for one client."""
-    asked_ns: int
+    started_ns: int
     audience: int
 
 
@@ -172,11 +172,13 @@ class Journal:
         connection: ConnectionEntry,
         target: str,
         message_id: int | None,
-        asked_ns: int,
+        started_ns: int,
         at_least_ns: int = 0,
     ) -> CallEntry:
         """Add a call; its request is yet to be written."""
-        call = CallEntry(connection, connection.protocol, target, message_id, at_least_ns, asked_ns)
+        call = CallEntry(
+            connection, connection.protocol, target, message_id, at_least_ns, started_ns
+        )
         self.calls.append(call)
         return call
 
@@ -194,12 +196,12 @@ class Journal:
         if found.first_seen_ns is None:
             found.first_seen_ns = read_ns
 
-    def acked(self, protocol: str, client: str, notification: str, asked_ns: int) -> None:
+    def acked(self, protocol: str, client: str, notification: str, started_ns: int) -> None:
         """Note that a client acknowledges a notification."""
         found = self._delivery(protocol, client, notification)
         found.acks += 1
         if found.ack_from_ns is None:
-            found.ack_from_ns = asked_ns
+            found.ack_from_ns = started_ns
 
     def ack_answered(self, protocol: str, client: str, notification: str, read_ns: int) -> None:
         """Note that the hub answered the acknowledgement."""

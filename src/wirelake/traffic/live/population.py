@@ -94,9 +94,9 @@ class Topics:
         for each in self._subscribers.values():
             each.pop(subscriber, None)
 
-    def published(self, topic: str, notification: str, asked_ns: int, audience: int) -> None:
+    def published(self, topic: str, notification: str, started_ns: int, audience: int) -> None:
         """Note a publication: every present subscriber must receive it."""
-        self._journal.publications[notification] = Publication(topic, None, asked_ns, audience)
+        self._journal.publications[notification] = Publication(topic, None, started_ns, audience)
         for each in self._subscribers[topic]:
             each.expect(notification)
 
@@ -105,11 +105,13 @@ class Topics:
         recipient: tuple[str, str],
         subscriber: Subscriber | None,
         notification: str,
-        asked_ns: int,
+        started_ns: int,
         audience: int,
     ) -> None:
         """Note a publication for one client, who may be absent."""
-        self._journal.publications[notification] = Publication(None, recipient, asked_ns, audience)
+        self._journal.publications[notification] = Publication(
+            None, recipient, started_ns, audience
+        )
         if subscriber is not None:
             subscriber.expect(notification)
 

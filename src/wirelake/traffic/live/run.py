@@ -94,18 +94,18 @@ class Rounds:
 
     async def _publish_for(self, seconds: float) -> None:
         recipients = [each for found in self._populations for each in found.recipients()]
-        ways = [way for found in self._populations for way in found.publishers()]
+        publishers = [publish for found in self._populations for publish in found.publishers()]
         until = asyncio.get_running_loop().time() + seconds
-        rate = self._publishes_per_s / (1 + len(ways))
+        rate = self._publishes_per_s / (1 + len(publishers))
         await together(
             [
                 self._publish(self._by_http, recipients, rate, until),
-                *(self._publish(way, [], rate, until) for way in ways),
+                *(self._publish(publish, [], rate, until) for publish in publishers),
             ]
         )
 
     async def _publish(
-        self, way: Publish, recipients: Sequence[Recipient], rate: float, until: float
+        self, publish: Publish, recipients: Sequence[Recipient], rate: float, until: float
     ) -> None:
         run, rng = self._run, self._run.rng
         loop = asyncio.get_running_loop()
@@ -114,9 +114,9 @@ class Rounds:
             if recipients and rng.random() < _DIRECT_SHARE:
                 await self._publish_to(rng.choice(recipients))
             else:
-                asked_ns = time.time_ns()
-                found, audience = await way(topic, _content(run))
-                self._topics.published(topic, found, asked_ns, audience)
+                started_ns = time.time_ns()
+                found, audience = await publish(topic, _content(run))
+                self._topics.published(topic, found, started_ns, audience)
             await run.pause(rng.expovariate(rate))
             topic = self._topics.names[int(rng.random() ** 2 * len(self._topics.names))]
 
@@ -124,12 +124,12 @@ class Rounds:
         return await self._run.admin.publish(topic=topic, content=content)
 
     async def _publish_to(self, recipient: Recipient) -> None:
-        asked_ns = time.time_ns()
+        started_ns = time.time_ns()
         found, audience = await self._run.admin.publish(
             client=recipient.client, content=_content(self._run)
         )
         who = (recipient.protocol, recipient.client)
-        self._topics.published_to(who, recipient.subscriber, found, asked_ns, audience)
+        self._topics.published_to(who, recipient.subscriber, found, started_ns, audience)
 
 
 def _content(run: RunContext) -> str:

@@ -259,7 +259,7 @@ def _delivery(
     high: int | None = None
     if found.first_seen_ns is not None and found.ack_from_ns is not None:
         low = max(0, found.ack_from_ns - found.first_seen_ns)
-        high = (found.ack_by_ns or found.ack_from_ns) - published.asked_ns
+        high = (found.ack_by_ns or found.ack_from_ns) - published.started_ns
     return {
         "protocol": protocol,
         "client": client,

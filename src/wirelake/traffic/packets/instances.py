@@ -261,8 +261,8 @@ def instantiate(
         ids = hosts.connection_ids(numbers, len(connections))
     else:
         ids = _hashed(packets, addresses, ports, times)
-    nowhere = np.zeros((0, 0), np.int64)
-    made = Instances(packets, rows, times, block(numbers), addresses, ports, ids, nowhere, nowhere)
+    unset = np.zeros((0, 0), np.int64)
+    made = Instances(packets, rows, times, block(numbers), addresses, ports, ids, unset, unset)
     _write(made, rng.integers(0, 1 << 32, (len(rows), 2 * len(connections)), np.int64))
     _seal(packets, rows, rng)
     return made

@@ -56,8 +56,8 @@ class RecordedStyle:
         self, connection: Connection, address: str, port: int, number: int, ts_ns: int
     ) -> bytes:
         """Return the fact that introduces a connection again in a further file."""
-        said = {**_open_facts(connection, address, port), "continued": True}
-        return _custom(fact_text("open", ts_ns, number, said))
+        facts = {**_open_facts(connection, address, port), "continued": True}
+        return _custom(fact_text("open", ts_ns, number, facts))
 
     def can_shorten(self, item: Item) -> bool:  # noqa: ARG002 - the same shape for every style
         """Return True: any packet can be cut, because its options move."""
@@ -112,8 +112,8 @@ class _Maker:
                 case "close":
                     self._close(n, event)
                 case "fact":
-                    said = {key: value for key, value in event.facts.items() if key != "kind"}
-                    self._fact(n, event.at, event.facts["kind"], -1, said)
+                    facts = {key: value for key, value in event.facts.items() if key != "kind"}
+                    self._fact(n, event.at, event.facts["kind"], -1, facts)
                 case "keys":
                     self._keys(n, event)
         return build_packet_template(self.template, self.items)
@@ -129,8 +129,8 @@ class _Maker:
 
     def _open(self, n: int, event: SceneEvent) -> None:
         place = self._place(event)
-        said = _open_facts(self.template.connections[place], "10.128.128.128", _PORT)
-        self._fact(n, event.at, "open", place, said)
+        facts = _open_facts(self.template.connections[place], "10.128.128.128", _PORT)
+        self._fact(n, event.at, "open", place, facts)
         for direction, flags in ((0, SYN), (1, SYN | ACK)):
             self._packet(event.at, place, direction, flags)
             self.seqs[place][direction] += 1
@@ -192,8 +192,8 @@ class _Maker:
             Item(at, block, place, direction, payload, _DATA_AT + _HEADERS, event, flags, columns)
         )
 
-    def _fact(self, n: int, at: float, kind: str, place: int, said: dict[str, Any]) -> None:
-        block = _custom(fact_text(kind, _NUMBER, _NUMBER if place >= 0 else None, said))
+    def _fact(self, n: int, at: float, kind: str, place: int, facts: dict[str, Any]) -> None:
+        block = _custom(fact_text(kind, _NUMBER, _NUMBER if place >= 0 else None, facts))
         columns = {"ns": block.index(b'"ts_ns":') + 8}
         if place >= 0:
             columns["connection_text"] = block.index(b'"connection":') + 13

@@ -106,24 +106,24 @@ def segments_of(
 
 def _writes(events: list[tuple[int, SceneEvent]], rng: random.Random) -> Iterator[_Write]:
     """Yield what each end writes, joining writes in quick succession."""
-    held: _Write | None = None
+    pending: _Write | None = None
     for n, each in events:
         if each.kind != "data":
             continue
         follows = (
-            held is not None
-            and held.direction == each.direction
-            and each.at - held.at < _TOGETHER_S
+            pending is not None
+            and pending.direction == each.direction
+            and each.at - pending.at < _TOGETHER_S
             and rng.random() < 0.6
         )
-        if held is not None and follows:
-            held.at, held.stop = each.at, each.stop
+        if pending is not None and follows:
+            pending.at, pending.stop = each.at, each.stop
         else:
-            if held is not None:
-                yield held
-            held = _Write(each.at, each.direction, each.start, each.stop, n)
-    if held is not None:
-        yield held
+            if pending is not None:
+                yield pending
+            pending = _Write(each.at, each.direction, each.start, each.stop, n)
+    if pending is not None:
+        yield pending
 
 
 def _cut(write: _Write, mss: int) -> Iterator[Segment]:

@@ -150,7 +150,7 @@ def write_captures(
         written.files.append(name)
         written.sizes.append(size)
     written.packets = int((np.diff(found.ends) > 0).sum())
-    _tell(groups, found.order, files, offsets, edits.extras)
+    _store_places(groups, found.order, files, offsets, edits.extras)
     return written
 
 
@@ -233,7 +233,7 @@ def _write(
         return out.tell()
 
 
-def _tell(
+def _store_places(
     groups: Sequence[Instances],
     order: npt.NDArray[np.int64],
     files: npt.NDArray[np.int64],

@@ -224,11 +224,11 @@ class ProtocolScenes:
     def frames(self, direction: int, stream: bytes) -> Iterator[Frame]:
         """Decode all frames of a complete stream."""
         protocol = self.declaration
-        way = DIRECTIONS[direction] if protocol.directed else None
+        sent_in = DIRECTIONS[direction] if protocol.directed else None
         describe = self.describe or describe_by_meaning
         pos = 0
         while pos < len(stream):
-            message, stop = protocol.decode(stream, pos, direction=way)
+            message, stop = protocol.decode(stream, pos, direction=sent_in)
             frame = Frame(pos, stop, message, MessageInfo("", ""))
             describe(self, frame)
             yield frame

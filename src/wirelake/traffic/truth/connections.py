@@ -62,10 +62,10 @@ def connections(
     before: dict[str, int] = {}
     rows: Rows = []
     for place, connection in enumerate(packets.template.connections):
-        mine = [each for each in scene.messages if each.connection == place and not each.tunnel]
+        own = [each for each in scene.messages if each.connection == place and not each.tunnel]
         faults = [each.fault for each in scene.faults if each.connection == place]
         span = spans[place]
-        last = max(span.opened, *(each.item for each in mine), *(each.item for each in faults))
+        last = max(span.opened, *(each.item for each in own), *(each.item for each in faults))
         if span.closed is not None:
             last = span.closed
         row: Row = {
@@ -82,8 +82,8 @@ def connections(
             "faults": len(faults),
             "gaps": sum(each.code == "gap" for each in faults),
             "missing_bytes": sum(each.missing for each in faults),
-            **_counts(mine),
-            **_from_messages(packets, mine, before, place),
+            **_counts(own),
+            **_from_messages(packets, own, before, place),
         }
         if span.closed is not None:
             row |= {
@@ -97,29 +97,27 @@ def connections(
     return rows
 
 
-def _counts(mine: list[ReadMessage]) -> Row:
+def _counts(own: list[ReadMessage]) -> Row:
     row: Row = {}
     for direction, name in enumerate(DIRECTIONS):
-        ours = [each for each in mine if each.direction == direction]
-        row[f"messages_{name}"] = len(ours)
-        row[f"bytes_{name}"] = sum(each.size for each in ours)
-    kinds = [each.info.kind for each in mine]
+        sent = [each for each in own if each.direction == direction]
+        row[f"messages_{name}"] = len(sent)
+        row[f"bytes_{name}"] = sum(each.size for each in sent)
+    kinds = [each.info.kind for each in own]
     row["requests"] = kinds.count("request")
     row["pushes"] = kinds.count("push") + kinds.count("event")
-    row["failures"] = sum(
-        each.info.kind == "response" and each.info.status != "ok" for each in mine
-    )
-    row["heartbeats"] = sum(each.info.heartbeat for each in mine)
+    row["failures"] = sum(each.info.kind == "response" and each.info.status != "ok" for each in own)
+    row["heartbeats"] = sum(each.info.heartbeat for each in own)
     return row
 
 
 def _from_messages(
-    packets: PacketTemplate, mine: list[ReadMessage], before: dict[str, int], place: int
+    packets: PacketTemplate, own: list[ReadMessage], before: dict[str, int], place: int
 ) -> Row:
     """Return the columns that messages fill."""
     row: Row = {}
     handshake: ReadMessage | None = None
-    for each in mine:
+    for each in own:
         info = each.info
         if info.client is not None and "client" not in row:
             row["client"] = text_cell(packets, info.client)

@@ -79,18 +79,18 @@ class Phone(ClientConnection, Subscriber):
         self._open: deque[tuple[CallEntry, asyncio.Future[Any]]] = deque()
         self._late_acks = 0
         self._batch: list[str] = []
-        self._held: list[str] = []
+        self._unsent_acks: list[str] = []
 
     # -- sending -----------------------------------------------------------------------------
 
     def start_call(self, command: Any) -> asyncio.Future[Any]:
         """Send a command; replies come in the order of commands."""
-        asked_ns = time.time_ns()
+        started_ns = time.time_ns()
         if isinstance(command, comet.MessageAck):
             for each in command.msg_ids:
-                self.journal.acked(_PROTOCOL, self.client, each, asked_ns)
+                self.journal.acked(_PROTOCOL, self.client, each, started_ns)
         self.session.send(command)
-        return self._sent(type(command), asked_ns)
+        return self._sent(type(command), started_ns)
 
     async def call(self, command: Any) -> Any:
         """Send a command, and wait for the reply."""
@@ -103,9 +103,9 @@ class Phone(ClientConnection, Subscriber):
 
     async def exchange_key(self) -> None:
         """Exchange keys; content is sealed from here on."""
-        asked_ns = time.time_ns()
+        started_ns = time.time_ns()
         self.session.exchange_key(secret=os.urandom(32), eph_private=os.urandom(32))
-        await self._reply(self._sent(comet.ExchangeKey, asked_ns))
+        await self._reply(self._sent(comet.ExchangeKey, started_ns))
 
     async def fetch(self) -> None:
         """Fetch queued notifications, and treat them like pushed ones."""
@@ -114,13 +114,13 @@ class Phone(ClientConnection, Subscriber):
             self.journal.delivered(_PROTOCOL, self.client, each.msg_id, self.read_ns)
         self._acknowledge([each.msg_id for each in found.messages])
 
-    def _sent(self, kind: type, asked_ns: int) -> asyncio.Future[Any]:
+    def _sent(self, kind: type, started_ns: int) -> asyncio.Future[Any]:
         self.check()
         name = _NAMES[kind]
         self.entry.sent("request", name)
         self.entry.heartbeats += kind is comet.Heartbeat
         future: asyncio.Future[Any] = self.loop.create_future()
-        self._open.append((self.journal.call(self.entry, name, None, asked_ns), future))
+        self._open.append((self.journal.call(self.entry, name, None, started_ns), future))
         self.flush()
         return future
 
@@ -165,7 +165,7 @@ class Phone(ClientConnection, Subscriber):
                 self.journal.ack_answered(_PROTOCOL, self.client, each, self.read_ns)
         if not future.done():
             future.set_result(reply)
-        if self._held:
+        if self._unsent_acks:
             self._ack([])
 
     def _acknowledge(self, ids: list[str]) -> None:
@@ -189,9 +189,10 @@ class Phone(ClientConnection, Subscriber):
 
     def _ack(self, ids: list[str]) -> None:
         """Send acknowledgements, a few commands at a time."""
-        self._held += ids
-        while self._held and len(self._open) < _MAX_IN_FLIGHT:
-            some, self._held = self._held[:_IDS_PER_ACK], self._held[_IDS_PER_ACK:]
+        self._unsent_acks += ids
+        while self._unsent_acks and len(self._open) < _MAX_IN_FLIGHT:
+            some = self._unsent_acks[:_IDS_PER_ACK]
+            del self._unsent_acks[:_IDS_PER_ACK]
             self.start_call(comet.MessageAck(msg_ids=tuple(some)))
 
     def on_failed(self, event: Failed) -> None:
@@ -206,7 +207,7 @@ class Phone(ClientConnection, Subscriber):
     def idle(self) -> bool:
         """Whether everything expected has arrived, and nothing is in flight."""
         self.check()
-        return not (self.missing or self._open or self._held or self._late_acks)
+        return not (self.missing or self._open or self._unsent_acks or self._late_acks)
 
     def on_disconnect(self) -> None:
         """Fail the commands in flight."""
@@ -251,10 +252,10 @@ def owners(names: list[str], topics: list[str], rng: random.Random) -> list[Phon
         else:
             policy = rng.choices(policies, list(ACK_POLICIES.values()))[0]
         sealed = number % 2 == 1 if number < len(policies) else rng.random() < _SEALED_SHARE
-        wanted = {_popular(topics, rng) for _ in range(rng.randint(1, 3))}
+        chosen = {_popular(topics, rng) for _ in range(rng.randint(1, 3))}
         if number < len(policies):
-            wanted.add(topics[0])
-        made.append(PhoneOwner(name, policy, sealed, sorted(wanted)))
+            chosen.add(topics[0])
+        made.append(PhoneOwner(name, policy, sealed, sorted(chosen)))
     return made
 
 

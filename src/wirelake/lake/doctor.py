@@ -1,10 +1,20 @@
-"""Checks of folders, disk space and ports."""
+"""The checks of `wirelake doctor`: what a machine needs for hubs, lakes and Spark.
+
+    for check in run_checks(lake="lake"):
+        print(check.state, check.name, check.found, check.advice)
+
+No check imports what it checks: every check runs, whatever is missing, and says what to do. What
+may hang or crash (the Python of workers, the compiler of kernels, Spark) runs in a process of its
+own with a time limit. `python -m wirelake.lake.doctor` is the Spark job among them.
+"""
 
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,15 +22,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from wirelake.wire.generate.dynamic import cache_folder
 
-from ..spark.session import JavaError, java_home, reason
+from .spark.session import OLDEST, JavaError, find_java, java_home, reason, session
 
 __all__ = [
     "Check",
@@ -30,22 +40,16 @@ __all__ = [
     "disk",
     "lake_folder",
     "port",
+    "run_checks",
     "spark_trial",
+    "trial",
     "warming",
     "worker_python",
+    "write_problem",
 ]
-
 
 State = Literal["ok", "warning", "failed"]
 """Result of a check; `failed` if something would not work."""
-
-_LEAST_BYTES: Final = 200 << 20
-"""With less free space Spark and lakes fail soon."""
-_FEW_BYTES: Final = 2 << 30
-_LOOPBACK: Final = "127.0.0.1"
-_READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_NO_FOLDER: Final = (errno.ENOTDIR, errno.EEXIST)
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -58,7 +62,137 @@ class Check(msgspec.Struct, frozen=True):
     """What to do if it is not ok."""
 
 
-# -- folders ---------------------------------------------------------------------------------
+_OLDEST_PYTHON: Final = (3, 11)
+
+
+class _Needs(NamedTuple):
+    """A supported range of versions: at least the first, below the second."""
+
+    package: str
+    oldest: tuple[int, ...]
+    below: tuple[int, ...] | None = None
+
+
+_LAKE_PACKAGES: Final = (
+    _Needs("pyspark", (4, 2)),
+    _Needs("pandas", (2, 2), (3,)),
+    _Needs("pyarrow", (18,)),
+    _Needs("numpy", (2,)),
+    _Needs("numba", (0, 68), (0, 69)),
+    _Needs("duckdb", (1, 5)),
+)
+"""The extra `lake`."""
+_HUB_PACKAGES: Final = (
+    _Needs("starlette", (0, 41)),
+    _Needs("uvicorn", (0, 32)),
+    _Needs("prometheus-client", (0, 21)),
+    _Needs("zstandard", (0, 23)),
+)
+"""As in the extra `hub`."""
+_REPORT_PACKAGES: Final = (_Needs("plotly", (6,)),)
+"""As in the extra `report`."""
+_SPARK_PORTS: Final = {
+    4040: "Spark's web pages would take the next one",
+    15002: "a server of Spark Connect would need another: spark.connect.grpc.binding.port",
+}
+"""Ports that Spark uses on request, and what happens if they are in use."""
+
+
+def run_checks(
+    *,
+    lake: str | os.PathLike[str] | None = None,
+    ports: Sequence[int] = (),
+    spark: bool = True,
+    limit_s: float = 300.0,
+) -> Iterator[Check]:
+    """Yield all checks, the slow ones last.
+
+    A port of `ports` that is in use is a failure, a default port of the hub or Spark a warning.
+    With `spark`, kernels are compiled and a job is run, each within `limit_s`.
+    """
+    # Quick checks first: Spark is only tried where nothing is known to be broken, since its own
+    # errors would name a symptom.
+    first = [
+        _python(),
+        *(_package(each, "lake", "failed") for each in _LAKE_PACKAGES),
+        *(_package(each, "hub", "warning") for each in _HUB_PACKAGES),
+        *(_package(each, "report", "warning") for each in _REPORT_PACKAGES),
+        _java(),
+        *caches(),
+        disk("temporary files", Path(os.environ.get("TMPDIR") or "/tmp"), "TMPDIR"),
+        *([] if lake is None else lake_folder(Path(lake))),
+        *_ports(ports),
+    ]
+    yield from first
+    yield _ran("Python of workers", worker_python, limit_s)
+    if not spark:
+        return
+    broken = [each.name for each in first if each.state == "failed"]
+    if broken:
+        yield Check("Spark", "warning", "skipped", f"first fix: {', '.join(broken)}")
+        return
+    yield _ran("kernels", warming, limit_s)
+    yield _ran("Spark", spark_trial, limit_s)
+
+
+def _ran(name: str, program: Callable[[float], str], limit_s: float) -> Check:
+    try:
+        return Check(name, "ok", program(limit_s))
+    except Failure as failure:
+        return Check(name, "failed", failure.found, failure.advice)
+
+
+# -- packages --------------------------------------------------------------------------------
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < _OLDEST_PYTHON:
+        oldest = ".".join(map(str, _OLDEST_PYTHON))
+        return Check("Python", "failed", found, f"install Python {oldest} or newer")
+    return Check("Python", "ok", f"{found} ({sys.executable})")
+
+
+def _package(needs: _Needs, extra: str, state: State) -> Check:
+    try:
+        found = importlib.metadata.version(needs.package)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(needs.package, state, "not installed", f"pip install 'wirelake[{extra}]'")
+    version = tuple(int(each) for each in re.findall(r"\d+", found)[:3])
+    if version < needs.oldest or (needs.below is not None and version >= needs.below):
+        return Check(needs.package, state, found, f"pip install '{needs.package}{_bounds(needs)}'")
+    return Check(needs.package, "ok", found)
+
+
+def _bounds(needs: _Needs) -> str:
+    """Return the range as a pip requirement."""
+    below = "" if needs.below is None else f",<{_dotted(needs.below)}"
+    return f">={_dotted(needs.oldest)}{below}"
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _java() -> Check:
+    try:
+        found = find_java()
+    except JavaError as error:
+        cause, _, advice = str(error).partition(": ")
+        return Check("Java", "failed", cause, advice or f"install Java {OLDEST} or newer")
+    where = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "found"
+    return Check("Java", "ok", f"{found.release} ({where}: {found.program})")
+
+
+# -- folders -----------------------------------------------------------------------------------
+
+_LEAST_BYTES: Final = 200 << 20
+"""With less free space Spark and lakes fail soon."""
+_FEW_BYTES: Final = 2 << 30
+_LOOPBACK: Final = "127.0.0.1"
+_READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_FOLDER: Final = (errno.ENOTDIR, errno.EEXIST)
 
 
 def caches() -> Iterator[Check]:
@@ -70,13 +204,13 @@ def caches() -> Iterator[Check]:
 def _kernel_cache() -> Check:
     """Numba uses the first of these folders that is writable."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    beside = Path(__file__).parents[2] / "columnar" / "__pycache__"
+    beside = Path(__file__).parents[1] / "columnar" / "__pycache__"
     places = [Path(chosen)] if chosen else [beside, _user_cache()]
     for place in places:
-        if trouble(place) is None:
+        if write_problem(place) is None:
             return Check("kernel cache", "ok", str(place))
     advice = "set NUMBA_CACHE_DIR to a writable folder"
-    return Check("kernel cache", "failed", f"{places[-1]} {trouble(places[-1])}", advice)
+    return Check("kernel cache", "failed", f"{places[-1]} {write_problem(places[-1])}", advice)
 
 
 def _user_cache() -> Path:
@@ -86,7 +220,7 @@ def _user_cache() -> Path:
 def _own_cache() -> Check:
     """Without it a system Java still starts, and codecs are generated again each time."""
     place = cache_folder()
-    why = trouble(place)
+    why = write_problem(place)
     if why is None:
         return Check("cache", "ok", str(place))
     advice = "set WIRELAKE_CACHE to a writable folder"
@@ -119,7 +253,7 @@ def lake_folder(path: Path) -> Iterator[Check]:
 def disk(name: str, place: Path, variable: str = "") -> Check:
     """Check that a folder is writable and has free space."""
     other = f"set {variable} to a folder on another disk" if variable else "choose another disk"
-    why = trouble(place)
+    why = write_problem(place)
     free = shutil.disk_usage(place).free if place.is_dir() else 0
     found = f"{free / 1e9:,.1f} GB free ({place})"
     if why == _IS_FULL or (why is None and free < _LEAST_BYTES):
@@ -147,7 +281,7 @@ def _links(place: Path) -> Check:
 _IS_FULL: Final = "is on a full disk"
 
 
-def trouble(place: Path) -> str | None:
+def write_problem(place: Path) -> str | None:
     """Return why a folder is not writable; None if it is."""
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -164,11 +298,32 @@ def trouble(place: Path) -> str | None:
     return None
 
 
-# -- ports -----------------------------------------------------------------------------------
+# -- ports -------------------------------------------------------------------------------------
+
+
+def _ports(requested: Sequence[int]) -> Iterator[Check]:
+    """Check default ports of hub and Spark, and requested ports."""
+    defaults = {**_hub_ports(), **_SPARK_PORTS}
+    for number, advice in defaults.items():
+        if number not in requested:
+            yield port(number, advice, "warning")
+    for number in requested:
+        yield port(number, "stop the process that listens there, or choose another port", "failed")
+
+
+def _hub_ports() -> dict[int, str]:
+    from wirelake.hub.config import Config
+
+    return {
+        port: f"if it is not your hub: stop the process that listens there, or set {name}.port in "
+        "the hub's configuration"
+        for name, port in Config().ports.items()
+    }
 
 
 def port(number: int, advice: str, state: State) -> Check:
     """Check that a local port is free; `state` is the result if it is not."""
+    # With SO_REUSEADDR, as servers bind: a port in TIME_WAIT counts as free.
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -180,8 +335,7 @@ def port(number: int, advice: str, state: State) -> Check:
     return Check(f"port {number}", "ok", "free")
 
 
-# Checks that run a program: the workers' Python, the kernel compiler, and Spark.
-
+# -- programs ----------------------------------------------------------------------------------
 
 _IMPORTING: Final = (
     "import json, sys\n"
@@ -236,8 +390,8 @@ def warming(limit_s: float) -> str:
 def spark_trial(limit_s: float) -> str:
     """Run a job in a session of its own."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "wirelake.lake.doctor.checks"]
-    advice = "run `python -m wirelake.lake.doctor.checks` to see the output of Spark"
+    command = [sys.executable, "-m", "wirelake.lake.doctor"]
+    advice = "run `python -m wirelake.lake.doctor` to see the output of Spark"
     found = json.loads(_output(command, limit_s, "Spark fails", advice).splitlines()[-1])
     if found["messages"] != 2:
         raise Failure(f"a job read {found['messages']} messages; expected 2", advice)
@@ -267,3 +421,25 @@ def _output(command: list[str], limit_s: float, what: str, advice: str) -> str:
     if process.returncode != 0:
         raise Failure(f"{what}: {reason(err) or f'exit code {process.returncode}'}", advice)
     return out
+
+
+def trial() -> dict[str, Any]:
+    """Start Spark, read two captures in a worker, and stop it."""
+    # Imported here: it needs numba, which the checks must be able to find missing.
+    from .spark.warm import sample_protocol, small_captures
+
+    with tempfile.TemporaryDirectory(prefix="wirelake-trial-") as folder:
+        small_captures(Path(folder))
+        spark = session("wirelake trial", cores=1)
+        reader = (
+            spark.read.format("wirelake")
+            .option("force_protocol", sample_protocol())
+            .option("columns", "name")
+        )
+        found = {"spark": spark.version, "messages": len(reader.load(folder).collect())}
+        spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(trial()))
