@@ -24,8 +24,10 @@ from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
 from wirelake.protocols.sansio import Event, Role, Session
 from wirelake.protocols.tny import codec_seed as tny_codec
 from wirelake.protocols.tny import layout as tny
-from wirelake.protocols.tny import relay
 from wirelake.protocols.tny import session as tny_session
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import Relayed
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 
 __all__ = ["MAKERS", "Pair", "cipher_passes", "fresh_ciphers"]
 
@@ -224,10 +226,10 @@ def _tny_codec(data: bytes, up: bool) -> Callable[[], Any]:  # noqa: ARG001 - bo
 
 
 def _relay() -> Pair:
-    users, registry = relay.GatewayTunnels(1001), relay.LinkRegistry()
+    users, registry = GatewayTunnels(1001), LinkRegistry()
     opening = tny.LinkOpen(service="gate", instance=1001, key="throw-away")
-    client = relay.GatewayLink(users, service="game", opening=opening, epoch_ms=EPOCH_MS)
-    server = relay.ServerLink(registry, epoch_ms=EPOCH_MS)
+    client = GatewayLink(users, service="game", opening=opening, epoch_ms=EPOCH_MS)
+    server = ServerLink(registry, epoch_ms=EPOCH_MS)
     _meet(client, server)
     users.connect("game", 12_345, ip=bytes(4), port=8080)
     _meet(client, server)
@@ -244,7 +246,7 @@ def _relay() -> Pair:
     key = users.key(12_345)
 
     def reply(event: Event) -> None:
-        if isinstance(event, relay.Relayed):
+        if isinstance(event, Relayed):
             registry.relay(event.key, answer)
 
     def codec(data: bytes, up: bool) -> Callable[[], Any]:  # noqa: ARG001 - both ways are alike
@@ -258,8 +260,8 @@ def _relay() -> Pair:
         lambda: registry.relay(key, push),
         codec,
         {
-            "request": lambda e: isinstance(e, relay.Relayed) and e.message == answer,
-            "push": lambda e: isinstance(e, relay.Relayed) and e.message == push,
+            "request": lambda e: isinstance(e, Relayed) and e.message == answer,
+            "push": lambda e: isinstance(e, Relayed) and e.message == push,
         },
     )
 

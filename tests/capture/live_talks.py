@@ -24,8 +24,10 @@ from wirelake.protocols.magline import session as magline
 from wirelake.protocols.sansio import Event, Failed, Role, Session
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import limits as tny_limits
-from wirelake.protocols.tny import relay
 from wirelake.protocols.tny import session as tny_session
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import Relayed
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 from wirelake.protocols.tny.transform import TransformConfig
 
 __all__ = ["TALKS", "Heard", "Line", "Talk"]
@@ -282,13 +284,13 @@ def _tny_columns(message: tny.Message) -> dict[str, Any]:
 
 
 def _relay() -> Talk:
-    users, registry = relay.GatewayTunnels(1001), relay.LinkRegistry()
+    users, registry = GatewayTunnels(1001), LinkRegistry()
     opening = tny.LinkOpen(service="gate", instance=1001, key="throw-away")
-    client = relay.GatewayLink(users, service="game", opening=opening)
-    server = relay.ServerLink(registry)
+    client = GatewayLink(users, service="game", opening=opening)
+    server = ServerLink(registry)
 
     def serve(event: Event) -> None:
-        if isinstance(event, relay.Relayed):
+        if isinstance(event, Relayed):
             answer = tny.Message(
                 id=event.message.id + 1,
                 mode=tny.Mode.RESPONSE,
@@ -299,7 +301,7 @@ def _relay() -> Talk:
             registry.relay(event.key, answer)
 
     def columns(event: Event) -> Heard | None:
-        if not isinstance(event, relay.Relayed):
+        if not isinstance(event, Relayed):
             return None
         return "tny", _tny_columns(event.message)
 

@@ -77,9 +77,9 @@ def test_dialects() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"force_protocol": "smtp"}, "no protocol is called 'smtp'"),
-        ({"ports": {25: "smtp"}}, "no protocol is called 'smtp'"),
-        ({"dialects": {"smtp": "seed"}}, "no protocol is called 'smtp'"),
+        ({"force_protocol": "smtp"}, "unknown protocol 'smtp'"),
+        ({"ports": {25: "smtp"}}, "unknown protocol 'smtp'"),
+        ({"dialects": {"smtp": "seed"}}, "unknown protocol 'smtp'"),
         ({"dialects": {"tny": "klingon"}}, "it has seed, upstream"),
     ],
 )

@@ -126,7 +126,7 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"tables": ["mesages"]}, "there are messages, packets, faults, coverage, facts"),
-        ({"force_protocol": "smtp"}, "no protocol is called"),
+        ({"force_protocol": "smtp"}, "unknown protocol"),
         ({"dialects": {"comet": "klingon"}}, "it has seed, hipush"),
         ({"connections": 0}, "at least 1 connection"),
     ],

@@ -78,7 +78,7 @@ def test_a_file_may_have_comments_and_empty_lines(tmp_path: Path) -> None:
         ("[" * 100_000, "not JSON"),
         ("7", "expected a JSON object"),
         ('{"content_key": "00"}', "expected a JSON object with a protocol"),
-        (line(TNY, protocol="smtp"), "no protocol is called 'smtp'"),
+        (line(TNY, protocol="smtp"), "unknown protocol 'smtp'"),
         (line(TNY, protocol="esnp"), "esnp has no keys"),
         ('{"protocol": "tny"}', "there are no keys"),
         (line(COMET, content_key="zz"), "content_key: not hexadecimal"),

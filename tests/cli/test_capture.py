@@ -181,7 +181,7 @@ def test_redact_shows_no_protocol_that_is_not_named(
         (("redact", "some.pcap"), "Missing option '-o'"),
         (("redact", "no/such.pcap", "-o", "copy.pcap"), "no/such.pcap: No such file or directory"),
         (("redact", "a", "-o", "b", "--seed", "x"), "--seed requires --addresses"),
-        (("redact", "a", "-o", "b", "--as", "nope"), "no protocol is called 'nope'"),
+        (("redact", "a", "-o", "b", "--as", "nope"), "unknown protocol 'nope'"),
         (("nope",), "No such command 'nope'"),
     ],
 )

@@ -150,7 +150,7 @@ def test_an_unknown_connection(run: Run, traffic: Path) -> None:
         (("x",), "invalid connection 'x'; expected a number from column `connection`"),
         (("²",), "invalid connection '²'; expected a number from column `connection`"),
         (("no/such.pcap", "5"), "no/such.pcap: No such file or directory"),
-        (("5", "--as", "nope"), "no protocol is called 'nope'"),
+        (("5", "--as", "nope"), "unknown protocol 'nope'"),
         (("5", "--keys", "no/such.keys"), "no/such.keys: No such file or directory"),
     ],
 )

@@ -19,10 +19,10 @@ from wirelake.protocols.comet import session as comet_session
 from wirelake.protocols.comet.limits import ServerOptions as CometOptions
 from wirelake.protocols.comet.sealing import X25519ServerKey
 from wirelake.protocols.esnp import session as esnp_session
-from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.layout import Address, AddressKind, Data, Payload
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
+from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.magline import session as magline_session
 from wirelake.protocols.magline.handshake import x25519_public
 from wirelake.protocols.magline.limits import ServerOptions as MaglineOptions

@@ -34,11 +34,11 @@ def test_state_tables_are_consistent(drawn: Drawn) -> None:
     """It begins where it says, leads nowhere else, and every state can be reached and left."""
     cls = drawn.load()
     for table in cls.TABLES.values():
-        after = {step for happenings in table.values() for step in happenings.values()}
+        after = {step for triggers in table.values() for step in triggers.values()}
         assert after <= set(table)
         assert set(table) <= after | {cls.FIRST}
         assert not table[CLOSED]
-        assert all(happenings for state, happenings in table.items() if state != CLOSED)
+        assert all(triggers for state, triggers in table.items() if state != CLOSED)
 
 
 @pytest.mark.parametrize("drawn", SESSIONS, ids=lambda drawn: f"{drawn.protocol} {drawn.end}")
@@ -47,12 +47,12 @@ def test_every_transition_is_on_the_page(drawn: Drawn) -> None:
     text = page()
     assert text.count(heading) == 1
     section = re.split(r"^##", text.partition(heading)[2], maxsplit=1, flags=re.M)[0]
-    for state, happenings in drawn.load().TABLES[drawn.role].items():
-        for happening, after in happenings.items():
+    for state, triggers in drawn.load().TABLES[drawn.role].items():
+        for trigger, after in triggers.items():
             assert re.search(
-                rf"^\| {re.escape(state)} \| [^|]*\b{re.escape(happening)}\b[^|]* \| "
+                rf"^\| {re.escape(state)} \| [^|]*\b{re.escape(trigger)}\b[^|]* \| "
                 rf"{re.escape(after)} \|$",
                 section,
                 re.M,
-            ), (state, happening)
+            ), (state, trigger)
     assert section.count("```dot\ndigraph {") == 1

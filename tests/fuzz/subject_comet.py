@@ -168,8 +168,8 @@ class CometServer(Subject):
                 self.session.accept()
             else:
                 self.session.refuse(self.rng.choice((0, 1, 2, 3, 6)))
-        elif self.session._asked is not None:
-            self.session.send(self.rng.choice(RIGHT[type(self.session._asked[0])]))
+        elif self.session._current is not None:
+            self.session.send(self.rng.choice(RIGHT[type(self.session._current[0])]))
 
     def room(self, session: Session) -> int:  # noqa: ARG002
         return FRAME_ROOM
@@ -184,7 +184,7 @@ class CometServer(Subject):
         return self.session.pending > 0
 
     def waits(self, session: Session) -> bool:  # noqa: ARG002
-        return self.session._last_word is not None
+        return self.session._final_error is not None
 
 
 class CometClient(Subject):

@@ -314,8 +314,8 @@ class MaglineClient(_Magline):
 
     def excess(self, session: Session) -> str:  # noqa: ARG002
         most = self.client.options.max_requests
-        if self.client.in_flight > most or len(self.client._asked) > 2 * most:
-            return f"in flight {self.client.in_flight} of {len(self.client._asked)}"
+        if self.client.in_flight > most or len(self.client._requests) > 2 * most:
+            return f"in flight {self.client.in_flight} of {len(self.client._requests)}"
         pings = len(self.client._pings)
         return f"pings {pings}" if pings > MAX_PINGS else ""
 

@@ -29,14 +29,9 @@ from wirelake.protocols.tny.layout import (
     TunnelSwitchLink,
 )
 from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
-    LinkRegistry,
-    RelayLink,
-    ServerLink,
-    TunnelKey,
-)
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import RelayLink, TunnelKey
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 
 __all__ = ["Gateway", "Server", "make"]
 

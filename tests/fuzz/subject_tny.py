@@ -153,7 +153,7 @@ class TnyEnd(Subject):
         end, options = self.session, self.session.options
         if end.in_flight > options.max_in_flight:
             return f"in flight {end.in_flight}"
-        asked = len(end._asked)
+        asked = len(end._unanswered)
         if max(end.pending, asked) > options.max_pending:
             return f"pending {end.pending}, ids {asked}"
         return ""

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from wirelake.protocols.magline.endpoint import ANSWERS
-from wirelake.protocols.magline.events import reason_name
+from wirelake.protocols.magline.endpoint import ANSWERS, reason_name
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
 from wirelake.protocols.magline.limits import MAX_PINGS, ClientOptions, ServerOptions
 from wirelake.protocols.magline.session import (
@@ -248,7 +247,7 @@ class Connection:
     def check(self) -> None:
         client, server = self.client, self.server
         assert client.in_flight <= client.options.max_requests
-        assert len(client._asked) <= 2 * client.options.max_requests
+        assert len(client._requests) <= 2 * client.options.max_requests
         assert len(client._pings) <= MAX_PINGS
         assert server.unanswered <= server.options.max_requests
         for session in (client, server):

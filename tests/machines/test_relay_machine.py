@@ -19,16 +19,9 @@ from wirelake.protocols.tny.codec_seed import write_message
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
 from wirelake.protocols.tny.message import ResultCode
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
-    LinkRegistry,
-    LinkUp,
-    Relayed,
-    RelayLink,
-    ServerLink,
-    TunnelKey,
-)
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import LinkUp, Relayed, RelayLink, TunnelKey
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 
 DOCUMENTED = {
     "bad_length",

@@ -151,7 +151,7 @@ class TnyMachine(RuleBasedStateMachine):
     def say(self, end: End, message: Message) -> None:
         """Sends, unless the session is closed or has too much in flight."""
         session = end.session
-        if session._owes_tail:  # half a pong is out: see the playbook of §8.1
+        if session._pong_tail_due:  # half a pong is out: see the playbook of §8.1
             return
         try:
             sent = session.send(message, now=self.now)
@@ -179,7 +179,7 @@ class TnyMachine(RuleBasedStateMachine):
     @rule(at_server=st.booleans(), which=st.integers(0, 50))
     def respond(self, at_server: bool, which: int) -> None:
         end = self.end(at_server)
-        if end.open and not end.session._owes_tail:
+        if end.open and not end.session._pong_tail_due:
             request = end.open.pop(which % len(end.open))
             body = self.body()
             try:

@@ -45,7 +45,7 @@ def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
         ("no_such_module:PROTOCOL", "does not load: ModuleNotFoundError"),
         ("wirelake.cli.demo.report:NOTHING", "does not load: AttributeError"),
         ("wirelake.cli.demo.report:Reading", "is not a wirelake.wire.Protocol"),
-        ("wirelake.protocols.comet.protocol:PROTOCOL", "calls itself 'comet'"),
+        ("wirelake.protocols.comet.protocol:PROTOCOL", "has the name 'comet'"),
     ],
 )
 def test_a_broken_one_is_one_line_and_spoils_nothing(

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Literal, cast
 
 from wirelake.protocols.esnp.address import address_to_pairs, parse_url
-from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.layout import Address, FlagType, Message, Payload, Row
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
@@ -23,6 +22,7 @@ from wirelake.protocols.esnp.session import (
     Requested,
     Traced,
 )
+from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import WireError

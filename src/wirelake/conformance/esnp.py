@@ -35,7 +35,6 @@ from wirelake.protocols.esnp.address import (
     format_url,
     parse_url,
 )
-from wirelake.protocols.esnp.basic import BASIC, Basic
 from wirelake.protocols.esnp.layout import (
     BrokenRow,
     Data,
@@ -52,6 +51,7 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.message import row_type
 from wirelake.protocols.esnp.protocol import PROTOCOL
+from wirelake.protocols.esnp.values import BASIC, Basic
 from wirelake.wire.errors import DecodeError, EncodeError, NeedMore, WireError
 
 from .expectation import (

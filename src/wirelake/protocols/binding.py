@@ -1,9 +1,9 @@
-"""How a protocol goes live: the declaration that joins it to the hub and to the client.
+"""What joins a protocol to the hub and to the client: its `Binding`.
 
 A `Binding` is data. It names the hub's listener and the client's connection as "module:attribute",
 so that a client imports no server and a reader of captures neither. The protocol names its binding
-in the same way, and the entry point `wirelake.protocols` names the protocol: nothing else has to
-know that it exists.
+in the same way, and the entry point `wirelake.protocols` names the protocol. No other file refers
+to it, so a new protocol changes none of ours.
 
     # thermo/layout.py
     PROTOCOL = Protocol(name="thermo", ..., binding="thermo.binding:BINDING")
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 Auth: TypeAlias = Literal["token", "none"]
-"""What a connection must do first: sign on with a token, or nothing."""
+"""How a connection authenticates: with a token, or not at all."""
 Addressing: TypeAlias = Literal["names", "numbers", "none"]
 """How a call names its service: `service/op`, a number, or not at all (no calls)."""
 
@@ -73,7 +73,7 @@ class ListenerSettings(Table, frozen=True, kw_only=True):
     host: str | tuple[str, ...] = "127.0.0.1"
     """Where to listen: an address or several, IPv4 or IPv6."""
     port: int = 0
-    """Which port; 0 takes any that is free."""
+    """The port; 0 chooses a free one."""
     tls: TlsSettings | None = None
     """Certificates, to serve the protocol inside TLS."""
 
@@ -89,13 +89,13 @@ class ListenerSettings(Table, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """What hub, client and command line need to know of a protocol."""
+    """What hub, client and command line need to know about a protocol."""
 
     settings: type[ListenerSettings]
     """The table of hub.toml that has the protocol's name. Its default port is the protocol's."""
     listener: str
-    """As "module:attribute", what makes the hub's listener, called with the hub and the settings: a
-    subclass of `wirelake.hub.net.listener.Listener`, or a function that returns one."""
+    """As "module:attribute", the factory of the hub's listener, called with the hub and the
+    settings: a subclass of `wirelake.hub.net.listener.Listener`, or a function that returns one."""
     client: str | None = None
     """As "module:attribute", the client's connection, a subclass of
     `wirelake.client.connection.ClientConnection`; None when clients cannot dial the protocol."""
@@ -109,8 +109,8 @@ class Binding:
     """The number on the wire of each error code of the hub (`wirelake.hub.errors`), for protocols
     that send a number. What is not listed is sent as `internal`."""
     inbox: bool = False
-    """Whether the protocol's own acknowledgements and sign-on are on the wire: every notification
-    is acknowledged, and signing on is enough to receive what waits (comet)."""
+    """Whether the protocol has acknowledgements and sign-on of its own: every notification is
+    acknowledged, and signing on is enough to receive the stored ones (comet)."""
     max_content_bytes: int | None = None
     """The largest content of a notification that fits a frame; None when every content that the hub
     accepts fits. While the hub has a listener of the protocol, larger content is refused when it is
@@ -119,9 +119,9 @@ class Binding:
     """Returns whether the protocol can send these topics of one client; None when it always can.
     While the hub has a listener of the protocol, other topics are refused for all clients."""
     trial_number: int | None = None
-    """The number of the first service of a hub for trying out; the others follow."""
+    """The number of the first service of a demo hub; the others follow."""
     trial_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of a hub for trying out (`wirelake hub --demo`)."""
+    """Settings of a demo hub (`wirelake hub --demo`)."""
 
     def error_number(self, code: str) -> int:
         """Return the number on the wire of an error code of the hub."""
@@ -130,7 +130,7 @@ class Binding:
 
 
 def load_reference(reference: str) -> Any:
-    """The object that "module:attribute" names; ImportError or AttributeError if there is none."""
+    """Import the object named by "module:attribute". Raises ImportError or AttributeError."""
     module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

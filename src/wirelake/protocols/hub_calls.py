@@ -59,11 +59,11 @@ NOTIFY: Final = "notify"
 NOTIFY_NUMBER: Final = 20
 """The number of a pushed notification, for protocols with numbers."""
 RESERVED_NUMBERS: Final = range(10, 21)
-"""Numbers that services cannot have: the calls, the push, and room for more."""
+"""Numbers that services cannot have: the calls, the push, and a reserve."""
 
 
 class _Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments of a call; unknown names are refused. Checks that types cannot express are in
+    """Arguments of a call; unknown names are errors. Checks that types cannot express are in
     `__post_init__`, where msgspec turns a ValueError into a ValidationError."""
 
 

@@ -1,13 +1,14 @@
-"""Which protocols there are: the built-in ones, and those that other packages bring.
+"""The registry of protocols: the built-in ones, and those that other packages provide.
 
-A package brings one through the entry point group `wirelake.protocols`, whose value names a
-`Protocol`:
+A package provides a protocol through the entry point group `wirelake.protocols`, whose value names
+a `Protocol`:
 
     [project.entry-points."wirelake.protocols"]
     thermo = "thermo.layout:PROTOCOL"
 
-Nothing is imported before it is requested, and a package that fails to load affects nothing but
-itself: `find` raises `RegistryError` with one line that says what is wrong with it.
+Nothing is imported before it is requested: a command that decodes one protocol does not pay for
+the others. A package that fails to load affects nothing but itself: `find` raises `RegistryError`
+with one line that describes the failure.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ BUILT_IN: Final[dict[str, str]] = {
     "magline": "wirelake.protocols.magline.protocol:PROTOCOL",
     "comet": "wirelake.protocols.comet.protocol:PROTOCOL",
 }
-"""Where the built-in protocols are declared; another package cannot take these names."""
+"""Where the built-in protocols are declared; another package cannot redefine these names."""
 
 
 class RegistryError(LookupError):
-    """No protocol has this name; the message says which names there are."""
+    """No protocol has this name; the message lists the known ones."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -78,21 +79,22 @@ def find(name: str) -> Protocol:
         return found
     points = [point for point in _points() if point.name == name]
     if not points:
-        raise RegistryError(f"no protocol is called {name!r}; there are {', '.join(names())}")
+        raise RegistryError(f"unknown protocol {name!r}; expected one of {', '.join(names())}")
     if len({point.value for point in points}) > 1:
         raise BrokenProtocolError(
-            f"protocol {name!r} is brought by several packages: {_packages(points)}"
+            f"protocol {name!r} is provided by several packages: {_packages(points)}"
         )
     return _load(points[0])
 
 
 @functools.lru_cache(maxsize=64)
 def binding(name: str) -> Binding:
-    """How a protocol goes live; RegistryError when it is decoded only."""
+    """Return the binding of a protocol; RegistryError when it has none and can only be decoded."""
     protocol = find(name)
     if protocol.binding is None:
         raise RegistryError(f"protocol {name!r} has no listener and no client")
     if name in BUILT_IN:
+        # A defect in our own module keeps its traceback; only foreign modules are wrapped below.
         return _checked(load_reference(protocol.binding), protocol.binding)
     try:
         return _checked(load_reference(protocol.binding), protocol.binding)
@@ -104,7 +106,10 @@ def binding(name: str) -> Binding:
 
 
 def all_bindings() -> dict[str, Binding]:
-    """The binding of every protocol that has one, built-in ones first; broken ones are left out."""
+    """Return the binding of every protocol that has one, built-in ones first.
+
+    Bindings that do not load are omitted: one broken plugin must not stop the hub.
+    """
     found: dict[str, Binding] = {}
     for protocol in load_all()[0]:
         with contextlib.suppress(RegistryError):
@@ -119,7 +124,7 @@ def _checked(found: object, reference: str) -> Binding:
 
 
 def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
-    """Return every protocol that loads, and what is wrong with the others."""
+    """Return every protocol that loads, and the errors of the others."""
     found: list[Protocol] = []
     broken: list[BrokenProtocolError] = []
     for name in names():
@@ -132,10 +137,10 @@ def load_all() -> tuple[list[Protocol], list[BrokenProtocolError]]:
 
 @functools.cache
 def value_types() -> dict[int, object]:
-    """Return the types of values that say their own type, by type number.
+    """Return the types of self-describing values, by type number.
 
-    A value in a table does not say which protocol it came from. Where two protocols disagree about
-    a number, the one that is named first counts.
+    A value in a table does not name its protocol. Where two protocols disagree about a number, the
+    protocol that is listed first takes precedence.
     """
     found: dict[int, object] = {}
     for protocol in load_all()[0]:
@@ -146,7 +151,9 @@ def value_types() -> dict[int, object]:
 
 
 def _points() -> tuple[EntryPoint, ...]:
-    """What the packages on the path bring; looked up once for each path."""
+    """Return the entry points of installed packages, looked up once for each `sys.path`."""
+    # Keyed by the path, not cached for good: scripts and tests that extend sys.path must find the
+    # plugins there, and scanning all installed distributions on every call would be slow.
     return _points_on(tuple(sys.path))
 
 
@@ -170,7 +177,7 @@ def _load(point: EntryPoint) -> Protocol:
     try:
         found = point.load()
         if isinstance(found, Protocol):
-            found.check()
+            found.check()  # reports an invalid declaration now, not at the first byte
     except Exception as error:  # whatever a foreign module raises must not end the program
         what = " ".join(str(error).split()) or "no message"
         raise BrokenProtocolError(
@@ -179,5 +186,5 @@ def _load(point: EntryPoint) -> Protocol:
     if not isinstance(found, Protocol):
         raise BrokenProtocolError(f"{origin} is not a wirelake.wire.Protocol")
     if found.name != point.name:
-        raise BrokenProtocolError(f"{origin} calls itself {found.name!r}; the names must agree")
+        raise BrokenProtocolError(f"{origin} has the name {found.name!r}; the names must agree")
     return found

@@ -1,23 +1,24 @@
-"""The shape of every session: bytes and time in, events and bytes out, no I/O.
+"""The base of every session: bytes and time in, events and bytes out, no I/O.
 
 A shell (a server, a client, a test) owns the socket and the clock and does only this:
 
-    session.receive(data, now)        bytes came in
-    session.exchange(data, now)       the same, and what to write if there is no event
+    session.receive(data, now)        bytes were received
+    session.exchange(data, now)       the same, and the bytes to write if there is no event
     session.receive_eof()             the peer closed its side
-    session.on_timer(now)             the time that next_timer() named has come
-    session.send(message)             the application says something
+    session.on_timer(now)             the deadline of next_timer() has passed
+    session.send(message)             the application sends a message
     for event in session.events():    what happened, in order
     transport.write(session.to_send())
     deadline = session.next_timer()
     if session.closed: close the transport once to_send() is written
 
-Two kinds of failure (as in h11): *you misused it* raises `SessionError` at the call
-that was wrong; *the peer broke a rule* never raises, it becomes a `Failed` event, the answer that
-the rules ask for, and, when it is fatal, a `Closed` event. Codes are those of `wire.errors.CODES`.
+There are two kinds of failure, as in h11. Misuse by the caller raises `SessionError` at the call. A
+violation by the peer never raises: it becomes a `Failed` event, the reply that the protocol
+prescribes, and, when it is fatal, a `Closed` event. Codes are those of `wire.errors.CODES`.
 
-States and transitions are a table for each role, `{state: {happening: next state}}`. A happening
-that the table does not list for a state is an error. `diagram` draws the table.
+States and transitions are one table for each role, `{state: {trigger: next state}}`. A trigger that
+the table does not list for a state is an error. `diagram` draws the table, so that the reference
+page cannot differ from the code.
 """
 
 from __future__ import annotations
@@ -46,44 +47,46 @@ __all__ = [
 ]
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
-"""`{state: {happening: next state}}`."""
+"""`{state: {trigger: next state}}`."""
 
 CLOSED = "closed"
 """The last state of every session."""
 
 
 class Role(StrEnum):
-    """Which end of a connection a session is."""
+    """The end of a connection that a session represents."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class Side(StrEnum):
-    """Who is at fault, or who acted."""
+    """The side that failed, or that acted."""
 
     LOCAL = "local"
     REMOTE = "remote"
 
 
+# gc=False: events hold no reference cycles, and leaving them out of garbage collection makes a
+# Struct cost 72 ns to create, against 672 ns for a frozen slotted dataclass (performance notes).
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened; every protocol adds its own."""
+    """Something that happened on a connection; every protocol adds its own."""
 
 
 class Failed(Event, frozen=True, gc=False):
-    """A rule was broken. `fatal`: the connection ends; a `Closed` follows."""
+    """A protocol violation. `fatal`: the connection ends, and a `Closed` follows."""
 
     code: str
     side: Side
     field: str = ""
     offset: int | None = None
-    """Byte of the received stream where it shows, counted from its beginning."""
+    """Offset in the received stream at which it was found."""
     detail: str = ""
     fatal: bool = True
 
 
 class Closed(Event, frozen=True, gc=False):
-    """The session is over; nothing follows. `clean`: both ends know that all was received."""
+    """The last event of a session. `clean`: both ends know that everything was received."""
 
     reason: str
     side: Side
@@ -91,7 +94,7 @@ class Closed(Event, frozen=True, gc=False):
 
 
 class SessionError(Exception):
-    """The caller asked for what the session cannot do now; nothing has changed."""
+    """The session cannot do now what the caller requested; nothing has changed."""
 
     def __init__(self, code: str, detail: str = ""):
         super().__init__(code, detail)
@@ -103,7 +106,11 @@ class SessionError(Exception):
 
 
 class Timers:
-    """Named deadlines; setting one again moves it."""
+    """Named deadlines; setting one again moves it.
+
+    A session has at most a handful of them, so a dict and `min` are faster than a heap, and moving
+    a deadline, which idle timers do for every frame, is one assignment.
+    """
 
     __slots__ = ("_due",)
 
@@ -111,18 +118,18 @@ class Timers:
         self._due: dict[str, float] = {}
 
     def set(self, name: str, at: float) -> None:
-        """Set or moves a deadline."""
+        """Set or move a deadline."""
         self._due[name] = at
 
     def clear(self, *names: str) -> None:
-        """Remove deadlines; absent ones are no error. No name: all of them."""
+        """Remove deadlines; unknown names are ignored. Without names, remove all."""
         if not names:
             self._due.clear()
         for name in names:
             self._due.pop(name, None)
 
     def at(self, name: str) -> float | None:
-        """When a deadline is."""
+        """Return the time of a deadline; None when it is not set."""
         return self._due.get(name)
 
     def next(self) -> float | None:
@@ -130,7 +137,7 @@ class Timers:
         return min(self._due.values(), default=None)
 
     def pop_due(self, now: float) -> str | None:
-        """Remove and names the earliest deadline that has passed; None when none has."""
+        """Remove the earliest deadline that has passed and return its name; None without one."""
         if not self._due:
             return None
         name = min(self._due, key=self._due.__getitem__)
@@ -146,9 +153,9 @@ class Timers:
 class Session(ABC):
     """The base of every session.
 
-    A subclass gives `TABLES` and `FIRST`, decodes one frame (`_decode`), handles it (`_handle`),
-    answers a broken one (`_refuse`), and handles its timers (`_timer`). It calls `_step` for each
-    happening, `_write` for bytes, `_emit` for events, `_close` at the end.
+    A subclass defines `TABLES` and `FIRST`, decodes one frame (`_decode`), handles it (`_handle`),
+    answers an invalid one (`_refuse`), and handles its timers (`_timer`). It calls `_step` for each
+    trigger, `_write` for bytes, `_emit` for events, and `_close` at the end.
     """
 
     TABLES: ClassVar[Mapping[Role, Table]]
@@ -164,25 +171,28 @@ class Session(ABC):
         self._table = self.TABLES[self.role]
         self._events: list[Event] = []
         self._out: list[bytes] = []
-        self._held = bytearray()
-        self._wanted = 0
+        self._buffer = bytearray()
+        self._needed = 0
         self._consumed = 0
 
     # -- what a shell calls ------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes from the peer. Never raises for what they are."""
+        """Process bytes from the peer. Never raises, whatever the bytes are."""
         self._advance(now)
         self.received_bytes += len(data)
         if self.state == CLOSED or not data:
             return
-        if not self._held:
+        if not self._buffer:
+            # The usual case: whole frames arrive, and are parsed where they are without a copy.
             self._parse(bytes(data))
             return
-        self._held += data
-        if len(self._held) >= self._wanted and self._complete():
-            buf = bytes(self._held)
-            self._held.clear()
+        # An incomplete frame is collected and parsed once, when `_needed` bytes are there. Parsing
+        # on every call would make a large frame that arrives in small pieces quadratic.
+        self._buffer += data
+        if len(self._buffer) >= self._needed and self._complete():
+            buf = bytes(self._buffer)
+            self._buffer.clear()
             self._parse(buf)
 
     def exchange(self, data: bytes, now: float) -> bytes | None:
@@ -202,27 +212,31 @@ class Session(ABC):
         return data
 
     def receive_eof(self) -> None:
-        """The peer will send no more."""
+        """Process the end of the peer's stream."""
         if self.state != CLOSED:
-            self._eof(len(self._held))
+            self._eof(len(self._buffer))
 
     def on_timer(self, now: float) -> None:
-        """Let the deadlines act that have passed."""
+        """Process the deadlines that have passed."""
         self._advance(now)
         while self.state != CLOSED and (name := self.timers.pop_due(self.now)) is not None:
             self._timer(name)
 
     def next_timer(self) -> float | None:
-        """When `on_timer` wants to be called; None when nothing is waited for."""
+        """Return when to call `on_timer`; None when no deadline is set."""
         return self.timers.next()
 
     def events(self) -> list[Event]:
-        """What has happened since the last call, in order."""
+        """Return the events since the last call, in order."""
         events, self._events = self._events, []
         return events
 
     def to_send(self) -> bytes:
-        """What to write to the peer, now."""
+        """Return the bytes to write to the peer now.
+
+        Everything that one call produced is joined: a small send() costs 4 to 5.6 µs of CPU
+        whatever it carries, so fewer and larger writes make pipelined calls 4 to 6 times faster.
+        """
         if not self._out:
             return b""
         data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
@@ -231,52 +245,52 @@ class Session(ABC):
 
     @property
     def closed(self) -> bool:
-        """Whether the session is over: write what is left, then close the transport."""
+        """Whether the session is over: write the rest of `to_send`, then close the transport."""
         return self.state == CLOSED
 
     @property
     def buffered(self) -> int:
-        """Bytes of an incomplete frame that are held."""
-        return len(self._held)
+        """Bytes of an incomplete frame in the buffer."""
+        return len(self._buffer)
 
-    # -- what a subclass gives ---------------------------------------------------------------
+    # -- what a subclass defines -------------------------------------------------------------
 
     @abstractmethod
     def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
-        """One frame and where it stops; DecodeError or NeedMore."""
+        """Decode one frame; return it and where it stops. Raises DecodeError or NeedMore."""
 
     @abstractmethod
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
-        """Act on a frame; its bytes are buf[pos:stop]. DecodeError when it breaks a rule."""
+        """Handle a frame, whose bytes are buf[pos:stop]. Raises DecodeError if it is not legal."""
 
     @abstractmethod
     def _refuse(self, error: DecodeError) -> None:
-        """Answer a broken frame as the rules say, and emits `Failed`; the session closes after."""
+        """Answer an invalid frame and emit `Failed`; the session is closed afterwards."""
 
     @abstractmethod
     def _timer(self, name: str) -> None:
-        """Act on a deadline that has passed."""
+        """Handle a deadline that has passed."""
 
     def _eof(self, left: int) -> None:
-        """The peer closed its side; `left` bytes of an incomplete frame are held."""
+        """Handle the end of the stream; `left` bytes of an incomplete frame remain."""
         if left:
             self._fail("short", detail=f"{left} bytes of an incomplete frame at the end")
         self._close("eof", Side.REMOTE, clean=not left)
 
     # -- what a subclass calls ---------------------------------------------------------------
 
-    def _step(self, happening: str) -> bool:
-        """Move to the next state; False when the table forbids this happening here."""
-        state = self._table[self.state].get(happening)
+    def _step(self, trigger: str) -> bool:
+        """Move to the next state; False when the table has no such transition."""
+        state = self._table[self.state].get(trigger)
         if state is None:
             return False
         self.state = state
         return True
 
-    def _must(self, happening: str) -> None:
-        """Like `_step` for what the caller asked: SessionError when the table forbids it."""
-        if not self._step(happening):
-            raise SessionError("bad_state", f"{happening} is not allowed in state {self.state}")
+    def _must(self, trigger: str) -> None:
+        """Move to the next state on behalf of the caller; SessionError when that is not allowed."""
+        if not self._step(trigger):
+            raise SessionError("bad_state", f"{trigger} is not allowed in state {self.state}")
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
@@ -310,32 +324,32 @@ class Session(ABC):
             return
         self.state = CLOSED
         self.timers.clear()
-        self._held.clear()
-        self._wanted = 0
+        self._buffer.clear()
+        self._needed = 0
         self._emit(Closed(reason, side, clean))
 
     # -- the loop over frames ----------------------------------------------------------------
 
     def _advance(self, now: float) -> None:
-        """Time does not run backwards, whatever the shell's clock does."""
+        """Set the time. It never runs backwards, whatever the shell's clock does."""
         self.now = max(self.now, now)
 
     def _scan(self, buf: bytearray) -> None:  # noqa: B027 - most framings need none
-        """Raise NeedMore while the frame that `buf` begins with is incomplete.
+        """Raise NeedMore while the frame at the start of `buf` is incomplete.
 
-        For framings that say their length at once this is not needed: `_wanted` is then exact.
-        Where a frame ends only by its content, a subclass goes on where it stopped, so that
-        bytes that trickle in are looked at once and not copied each time.
+        Framings with a length at the start do not need this: `_needed` is then exact. Where only
+        the content of a frame shows its end (ESNP), a subclass resumes where it stopped, so that
+        each byte of a slow peer is scanned once and the buffer is not copied each time.
         """
 
     def _complete(self) -> bool:
         try:
-            self._scan(self._held)
+            self._scan(self._buffer)
         except NeedMore as more:
-            self._wanted = len(self._held) + more.need
+            self._needed = len(self._buffer) + more.need
             return False
         except DecodeError:
-            pass  # decoding finds it again, and refuses it
+            pass  # decoding finds the error again, and there it is answered
         return True
 
     def _parse(self, buf: bytes) -> None:
@@ -348,23 +362,25 @@ class Session(ABC):
         except NeedMore as more:
             wanted = end - pos + more.need
         except DecodeError as error:
+            # Decoders count from the start of `buf`; events count from the start of the stream, so
+            # that a fault can be found in a recording of the connection.
             if error.offset is not None:
                 error.offset += self._consumed
             self._refuse(error)
             self._close(error.code, Side.REMOTE, clean=False)
         self._consumed += pos
         if self.state != CLOSED and pos < end:
-            self._wanted = wanted
-            self._held += buf[pos:]
+            self._needed = wanted
+            self._buffer += buf[pos:]
 
 
 def diagram(tables: Mapping[Role, Table], role: Role) -> str:
-    """Return a role's table in the language of Graphviz."""
+    """Return the state table of a role as a Graphviz graph."""
     lines = ["digraph {", "  rankdir=LR;", "  node [shape=box, style=rounded];"]
-    for state, happenings in tables[role].items():
+    for state, triggers in tables[role].items():
         grouped: dict[str, list[str]] = {}
-        for happening, after in happenings.items():
-            grouped.setdefault(after, []).append(happening)
+        for trigger, after in triggers.items():
+            grouped.setdefault(after, []).append(trigger)
         for after, names in grouped.items():
             label = "\\n".join(names)
             lines.append(f'  "{state}" -> "{after}" [label="{label}"];')

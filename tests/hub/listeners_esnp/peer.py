@@ -18,7 +18,6 @@ from tests.hub.running import DEADLINE_S, Running, running
 
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.esnp import codec_seed
-from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
@@ -32,6 +31,7 @@ from wirelake.protocols.esnp.layout import (
     SourceMessageId,
 )
 from wirelake.protocols.esnp.message import seq, source_message_id
+from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.wire.errors import NeedMore
 
 T = TypeVar("T")

@@ -26,7 +26,6 @@ from tests.hub.running import until
 
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Call, Reply, ServiceError, Services
-from wirelake.protocols.esnp.basic import values_of, var_of
 from wirelake.protocols.esnp.layout import (
     Data,
     FlagType,
@@ -42,6 +41,7 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.message import source_message_id
 from wirelake.protocols.esnp.protocol import PROTOCOL
+from wirelake.protocols.esnp.values import values_of, var_of
 
 
 def test_add_and_echo() -> None:

@@ -7,9 +7,9 @@ import random
 
 from wirelake.hub.listeners.esnp import EsnpForm
 from wirelake.hub.pubsub.notifications import Notification, id_of
-from wirelake.protocols.esnp.basic import data_rows
 from wirelake.protocols.esnp.codec_seed import encode_message
 from wirelake.protocols.esnp.layout import Address, AddressKind, Flag, FlagType, Message
+from wirelake.protocols.esnp.values import data_rows
 
 HEAD = (
     Flag(value=FlagType.EVENT),

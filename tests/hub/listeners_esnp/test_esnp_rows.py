@@ -11,10 +11,10 @@ from wirelake.hub.errors import HubError
 from wirelake.hub.listeners.esnp import ESNP_FORM, payload_of, rows_of, target_of
 from wirelake.hub.pubsub.notifications import Notification
 from wirelake.hub.rpc.services import Reply
-from wirelake.protocols.esnp.basic import values_of, var_of
 from wirelake.protocols.esnp.layout import Address, Data, Flag, FlagType, Payload, VarType, XData
 from wirelake.protocols.esnp.message import check
 from wirelake.protocols.esnp.protocol import PROTOCOL
+from wirelake.protocols.esnp.values import values_of, var_of
 
 
 class Point(msgspec.Struct):

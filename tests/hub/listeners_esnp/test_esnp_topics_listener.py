@@ -16,8 +16,8 @@ from tests.hub.listeners_esnp.peer import (
 )
 from tests.hub.running import until
 
-from wirelake.protocols.esnp.basic import values_of
 from wirelake.protocols.esnp.message import source_message_id
+from wirelake.protocols.esnp.values import values_of
 
 
 def test_publish_and_be_notified() -> None:

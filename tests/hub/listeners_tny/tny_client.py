@@ -12,9 +12,9 @@ from typing import Any
 from tests.hub.running import DEADLINE_S
 
 from wirelake.protocols.sansio import Closed
+from wirelake.protocols.tny.endpoint import CallFailed, Ponged, Pushed, Replied
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import ClientOptions
-from wirelake.protocols.tny.sender import CallFailed, Ponged, Pushed, Replied
 from wirelake.protocols.tny.session import ClientSession
 
 

@@ -27,12 +27,13 @@ from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.comet.layout import GetMessageList, Heartbeat, ReportEnviron
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
-from wirelake.protocols.esnp.basic import data_rows
+from wirelake.protocols.esnp.values import data_rows
 from wirelake.protocols.sansio import Role
 from wirelake.protocols.tny import layout as tny
-from wirelake.protocols.tny import relay
 from wirelake.protocols.tny import session as tny_session
 from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import LinkUp, Relayed
 from wirelake.protocols.tny.transform import TransformConfig
 
 TABLES = ("calls", "deliveries", "connections", "tunnels")
@@ -206,19 +207,19 @@ async def _devices(it: Running) -> None:
 
 async def _gateways(it: Running) -> None:
     reader, writer = await dial(it.address("relay"))
-    users = relay.GatewayTunnels(1001)
+    users = GatewayTunnels(1001)
     opening = tny.LinkOpen(service="gate", instance=1001, key="throw-away")
     now = it.hub.loop.time()
-    link = Talk(relay.GatewayLink(users, service="game", opening=opening, now=now), reader, writer)
+    link = Talk(GatewayLink(users, service="game", opening=opening, now=now), reader, writer)
     link.write()
-    await link.next(relay.LinkUp)
+    await link.next(LinkUp)
     users.connect("game", TUNNEL, ip=bytes([127, 0, 0, 1]), port=8080)
     asked = [(10, {"id": "fay", "token": it.tokens["fay"]}), (1002, {"a": 1, "b": 2}), (1004, {})]
     for number, (protocol, body) in enumerate(asked, 1):
         message = tny.Message(id=number, protocol=protocol, body=json.dumps(body).encode())
         users.relay("game", TUNNEL, message)
         link.write()
-        await link.next(relay.Relayed)
+        await link.next(Relayed)
     users.disconnect(TUNNEL)
     link.write()
     await link.hang_up()

@@ -15,14 +15,8 @@ from wirelake.hub.listeners.relay import RelayListener
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.sansio import Event
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
-    LinkUp,
-    Relayed,
-    TunnelAnswered,
-    TunnelClosed,
-)
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import LinkUp, Relayed, TunnelAnswered, TunnelClosed
 
 OPEN = {"auth": "none"}
 SERVICE = "game"

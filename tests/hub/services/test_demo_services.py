@@ -11,8 +11,8 @@ from wirelake.hub.errors import HubError
 from wirelake.hub.listeners.esnp import EsnpCall
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Call, Reply, json_body
-from wirelake.protocols.esnp.basic import var_of
 from wirelake.protocols.esnp.layout import Data, Header, Payload
+from wirelake.protocols.esnp.values import var_of
 
 
 def test_names_and_numbers() -> None:

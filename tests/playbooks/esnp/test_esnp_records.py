@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.playbooks.esnp.peer import Taking, lines, m, mid, raw, smid
 
+from wirelake.protocols.esnp.endpoint import Call
 from wirelake.protocols.esnp.layout import (
     BrokenRow,
     Data,
@@ -22,7 +23,7 @@ from wirelake.protocols.esnp.layout import (
     VarType,
     XData,
 )
-from wirelake.protocols.esnp.limits import Call, SessionOptions
+from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address, addresses
 from wirelake.protocols.esnp.session import Announced, Requested
 from wirelake.protocols.sansio import Closed, Failed, Role

@@ -127,7 +127,7 @@ def test_lost_requests_are_remembered_only_as_long_as_there_is_room() -> None:
             session.send(Request(1))
         session.on_timer(second + 1.0)
         assert session.in_flight == 0
-        assert len(session._asked) <= 3
+        assert len(session._requests) <= 3
     assert len([e for e in session.events() if isinstance(e, RequestLost)]) == 15
 
 

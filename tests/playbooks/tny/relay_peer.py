@@ -25,16 +25,9 @@ from wirelake.protocols.tny.layout import (
 )
 from wirelake.protocols.tny.limits import GatewayOptions, RegistryLimits, RelayServerOptions
 from wirelake.protocols.tny.message import ResultCode
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
-    LinkRegistry,
-    LinkUp,
-    RelayLink,
-    ServerLink,
-    TunnelKey,
-    TunnelOpened,
-)
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import LinkUp, RelayLink, TunnelKey, TunnelOpened
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 from wirelake.protocols.tny.transform import Dialect
 
 GATEWAY = 1001

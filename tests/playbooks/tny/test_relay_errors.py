@@ -18,7 +18,7 @@ from tests.playbooks.tny.relay_peer import (
 from wirelake.conformance.tny import class_of
 from wirelake.protocols.sansio import Closed, Failed, Side
 from wirelake.protocols.tny.layout import RelayPacket
-from wirelake.protocols.tny.relay import ReconnectSchedule
+from wirelake.protocols.tny.relay_gateway import ReconnectSchedule
 from wirelake.protocols.tny.transform import Dialect
 from wirelake.wire.errors import DecodeError
 

@@ -34,7 +34,8 @@ from wirelake.protocols.tny.layout import (
     TunnelSwitchLink,
 )
 from wirelake.protocols.tny.limits import RegistryLimits
-from wirelake.protocols.tny.relay import LinkPinged, LinkPonged, LinkRegistry, LinkUp, ServerLink
+from wirelake.protocols.tny.relay_link import LinkPinged, LinkPonged, LinkUp
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 from wirelake.protocols.tny.transform import Dialect
 
 
@@ -128,7 +129,7 @@ def test_anything_but_link_open_first_closes_the_connection(packet: Any, dialect
     (
         relay_book(server_link(dialect=dialect), dialect)
         >> packet
-        << EmitsKind.of(Failed, code="bad_state", detail="link not found", fatal=True)
+        << EmitsKind.of(Failed, code="bad_state", detail="no link is open", fatal=True)
         << Emits(Closed("bad_state", Side.LOCAL, clean=False))
     ).done()
 

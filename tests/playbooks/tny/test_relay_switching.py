@@ -33,7 +33,7 @@ from wirelake.protocols.tny.layout import (
     TunnelSwitchLink,
 )
 from wirelake.protocols.tny.message import ResultCode
-from wirelake.protocols.tny.relay import (
+from wirelake.protocols.tny.relay_link import (
     Relayed,
     TunnelClosed,
     TunnelLost,

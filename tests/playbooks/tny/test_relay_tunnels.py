@@ -30,17 +30,15 @@ from wirelake.protocols.sansio import Closed, Event, Failed, SessionError
 from wirelake.protocols.tny.layout import LinkOpen, RelayPacket, TunnelConnect, TunnelDisconnect
 from wirelake.protocols.tny.limits import GatewayOptions, RelayServerOptions
 from wirelake.protocols.tny.message import ResultCode
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
-    LinkRegistry,
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import (
     Relayed,
-    ServerLink,
     TunnelAnswered,
     TunnelClosed,
     TunnelOpened,
     TunnelSwitched,
 )
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 from wirelake.protocols.tny.session import Requested, ServerSession
 from wirelake.protocols.tny.transform import Dialect
 

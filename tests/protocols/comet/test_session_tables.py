@@ -69,7 +69,7 @@ def _broken(server: ServerSession) -> None:
         server.accept()  # what came before is answered first
 
 
-SERVER_HAPPENINGS: dict[str, Callable[[ServerSession], object]] = {
+SERVER_TRIGGERS: dict[str, Callable[[ServerSession], object]] = {
     "receive auth": lambda s: s.receive(frame(AUTH), 0.0),
     "receive bad auth": lambda s: s.receive(frame(BAD_AUTH), 0.0),
     "accept": lambda s: s.accept(),
@@ -97,7 +97,7 @@ def _no_reply(client: ClientSession) -> None:
     client.on_timer(30.0)
 
 
-CLIENT_HAPPENINGS: dict[str, Callable[[ClientSession], object]] = {
+CLIENT_TRIGGERS: dict[str, Callable[[ClientSession], object]] = {
     "send auth": lambda c: c.send(AUTH),
     "receive auth_success": lambda c: c.receive(frame(LET_IN), 0.0),
     "refuse key": lambda c: c.receive(frame(AuthSuccess(encrypt_key=b"")), 0.0),
@@ -116,25 +116,25 @@ CLIENT_HAPPENINGS: dict[str, Callable[[ClientSession], object]] = {
 def lines(cls: Any, role: Role) -> list[tuple[str, str, str]]:
     """The lines of a table."""
     return [
-        (state, happening, after)
-        for state, happenings in cls.TABLES[role].items()
-        for happening, after in happenings.items()
+        (state, trigger, after)
+        for state, triggers in cls.TABLES[role].items()
+        for trigger, after in triggers.items()
     ]
 
 
-@pytest.mark.parametrize(("state", "happening", "after"), lines(ServerSession, Role.SERVER))
-def test_a_line_of_the_server_s_table(state: str, happening: str, after: str) -> None:
+@pytest.mark.parametrize(("state", "trigger", "after"), lines(ServerSession, Role.SERVER))
+def test_a_line_of_the_server_s_table(state: str, trigger: str, after: str) -> None:
     server = server_in(state)
-    SERVER_HAPPENINGS[happening](server)
+    SERVER_TRIGGERS[trigger](server)
     assert server.state == after
     ends = [event for event in server.events() if isinstance(event, Closed)]
     assert len(ends) == (after == CLOSED)
 
 
-@pytest.mark.parametrize(("state", "happening", "after"), lines(ClientSession, Role.CLIENT))
-def test_a_line_of_the_client_s_table(state: str, happening: str, after: str) -> None:
+@pytest.mark.parametrize(("state", "trigger", "after"), lines(ClientSession, Role.CLIENT))
+def test_a_line_of_the_client_s_table(state: str, trigger: str, after: str) -> None:
     client = client_in(state)
-    CLIENT_HAPPENINGS[happening](client)
+    CLIENT_TRIGGERS[trigger](client)
     assert client.state == after
     ends = [event for event in client.events() if isinstance(event, Closed)]
     assert len(ends) == (after == CLOSED)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.esnp.basic import ALIASES, BASIC, Basic
+from wirelake.protocols.esnp.values import ALIASES, BASIC, Basic
 from wirelake.wire.errors import DecodeError, EncodeError
 
 

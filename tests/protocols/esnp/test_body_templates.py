@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
 from wirelake.protocols.esnp.fast_path import learn_body
 from wirelake.protocols.esnp.layout import Message, Payload, Row
+from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.wire.errors import DecodeError, NeedMore
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from wirelake.protocols.esnp import layout, message
 from wirelake.protocols.esnp.address import Address, format_url, parse_url
-from wirelake.protocols.esnp.basic import BASIC
 from wirelake.protocols.esnp.layout import (
     AddressKind,
     FlagType,
@@ -25,6 +24,7 @@ from wirelake.protocols.esnp.layout import (
     VarType,
 )
 from wirelake.protocols.esnp.protocol import PROTOCOL
+from wirelake.protocols.esnp.values import BASIC
 from wirelake.wire.errors import DecodeError
 
 END = bytes([0, 0, 0, 0])

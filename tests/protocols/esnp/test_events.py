@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.playbooks.esnp.peer import REQUEST, RESP, err, m, mid, raw
 
+from wirelake.protocols.esnp.endpoint import Answered, Call
 from wirelake.protocols.esnp.layout import Version
-from wirelake.protocols.esnp.limits import Answered, Call
 
 
 def test_an_answer_tells_its_error() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.playbooks.esnp.peer import ASYNC, EVENT, REQUEST, data, m, mid, raw
 
 from wirelake.protocols.esnp import codec_seed
-from wirelake.protocols.esnp.basic import values_of, var_of
+from wirelake.protocols.esnp.endpoint import Announced, Requested
 from wirelake.protocols.esnp.fast_path import Deferred, HeadTemplate
 from wirelake.protocols.esnp.layout import (
     Address,
@@ -28,10 +28,11 @@ from wirelake.protocols.esnp.layout import (
     Version,
     XData,
 )
-from wirelake.protocols.esnp.limits import Announced, Requested, SessionOptions
+from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import reply
 from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.session import EsnpSession
+from wirelake.protocols.esnp.values import values_of, var_of
 from wirelake.protocols.sansio import Closed, Failed, Role, SessionError
 from wirelake.wire.views.strategy import messages
 

@@ -59,7 +59,7 @@ def test_facts_are_what_the_rows_say(revision: Any, value: Message) -> None:
     assert found.seq == message.seq(value)
     assert found.failed == (message.error_text(value) is not None)
     assert found.asks == (found.kind in {"REQUEST", "INFO"})
-    assert found.odd == bool(message.check(value, revision, strict=False))
+    assert found.irregular == bool(message.check(value, revision, strict=False))
 
 
 def test_nothing_is_known_of_an_empty_message() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wirelake.protocols.esnp.endpoint import reply_to
 from wirelake.protocols.esnp.layout import (
     BrokenRow,
     Data,
@@ -19,7 +20,6 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.message import reply
 from wirelake.protocols.esnp.protocol import PROTOCOL
-from wirelake.protocols.esnp.requests import reply_to
 from wirelake.wire.views.strategy import messages
 
 EXTRA = (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.protocols.esnp.layout import Message
-from wirelake.protocols.esnp.routing import Numbers, Sequences, in_range
+from wirelake.protocols.esnp.sequences import Numbers, Sequences, in_range
 from wirelake.wire.errors import DecodeError
 
 MESSAGE = Message()

@@ -30,7 +30,7 @@ from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.session import Announced, Answered, CallFailed, EsnpSession, Requested
 from wirelake.protocols.sansio import CLOSED, Closed, Role, SessionError, Side
 
-HAPPENINGS: dict[str, Callable[[EsnpSession], object]] = {
+TRIGGERS: dict[str, Callable[[EsnpSession], object]] = {
     "receive request": lambda s: s.receive(raw(m(REQUEST, mid(1))), 0.0),
     "receive info": lambda s: s.receive(raw(m(INFO, mid(1))), 0.0),
     "receive event": lambda s: s.receive(raw(m(EVENT)), 0.0),
@@ -48,10 +48,10 @@ HAPPENINGS: dict[str, Callable[[EsnpSession], object]] = {
 def test_the_table_is_what_happens(role: Role) -> None:
     table = EsnpSession.TABLES[role]
     assert table[CLOSED] == {}
-    for happening, after in table["open"].items():
+    for trigger, after in table["open"].items():
         one = EsnpSession(role, SessionOptions(idle_limit_s=10))
-        HAPPENINGS[happening](one)
-        assert one.state == after, happening
+        TRIGGERS[trigger](one)
+        assert one.state == after, trigger
         assert sum(isinstance(event, Closed) for event in one.events()) == (after == CLOSED)
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from wirelake.hub.listeners.esnp import EsnpForm, published_body
 from wirelake.hub.pubsub.notifications import Notification, Published
-from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
 from wirelake.protocols.esnp.fast_path import END, DataTemplate, bytes_of_rows
 from wirelake.protocols.esnp.layout import Data, Message, Var, VarType
+from wirelake.protocols.esnp.values import data_rows, values_of
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 127, 128, 8_191, 8_192, 20_000])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.esnp.basic import data_rows, value_of, values_of, var_of
 from wirelake.protocols.esnp.codec_seed import decode_message, encode_message
 from wirelake.protocols.esnp.layout import Data, Message, Payload, Var, VarType
+from wirelake.protocols.esnp.values import data_rows, value_of, values_of, var_of
 from wirelake.wire.errors import EncodeError
 
 scalars = (

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.magline import events, session
+from wirelake.protocols.magline import endpoint as events
+from wirelake.protocols.magline import session
 from wirelake.protocols.magline.layout import ErrorNumber, Reason
 from wirelake.protocols.magline.limits import ClientOptions, ServerOptions
 from wirelake.protocols.magline.session import (
@@ -28,7 +29,7 @@ from wirelake.protocols.magline.session import (
     ServerKeys,
     ServerSession,
 )
-from wirelake.protocols.sansio import CLOSED, Closed, Failed, Role, SessionError, diagram
+from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Role, SessionError, diagram
 from wirelake.wire.errors import CODES, EncodeError
 
 ANONYMOUS = ClientKey(allow_anonymous=True)
@@ -197,11 +198,11 @@ def test_any_bytes_in_any_state_give_a_documented_end(data: bytes, which: int, c
 @pytest.mark.parametrize("kind", [ClientSession, ServerSession])
 def test_tables_lead_somewhere_and_to_the_end(kind: Any) -> None:
     table = next(iter(kind.TABLES.values()))
-    reached = {state for happenings in table.values() for state in happenings.values()}
+    reached = {state for triggers in table.values() for state in triggers.values()}
     assert reached | {kind.FIRST} == set(table)
     assert not table[CLOSED]
-    for state, happenings in table.items():
-        ends = state in {CLOSED, "new", "answering"} or "receive FIN" in happenings
+    for state, triggers in table.items():
+        ends = state in {CLOSED, "new", "answering"} or "receive FIN" in triggers
         assert ends, state
 
 
@@ -215,10 +216,10 @@ def test_directions_are_in_the_tables() -> None:
 
     def heard(kind: Any, role: Role) -> set[str]:
         return {
-            happening.removeprefix("receive ")
-            for happenings in kind.TABLES[role].values()
-            for happening in happenings
-            if happening.startswith("receive ")
+            trigger.removeprefix("receive ")
+            for triggers in kind.TABLES[role].values()
+            for trigger in triggers
+            if trigger.startswith("receive ")
         }
 
     assert heard(ServerSession, Role.SERVER) == {"SYN", "PIN", "REQ", "ERR", "FIN"}
@@ -230,8 +231,14 @@ def test_directions_are_in_the_tables() -> None:
 
 def test_public_names() -> None:
     assert all(hasattr(session, name) for name in session.__all__)
-    said = {name for name in events.__all__ if name[0].isupper()}
-    assert said <= set(session.__all__)
+    sent = ("Request", "Reply", "Failure", "Push")
+    reported = [
+        each.__name__
+        for each in vars(events).values()
+        if isinstance(each, type) and issubclass(each, Event) and each.__module__ == events.__name__
+    ]
+    assert reported
+    assert {*sent, *reported} <= set(session.__all__)
 
 
 def test_half_open_until_the_client_has_shown_itself() -> None:

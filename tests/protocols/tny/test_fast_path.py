@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wirelake.protocols.sansio import Closed, Event, SessionError, Side
+from wirelake.protocols.tny.endpoint import Pushed, Replied, Requested
 from wirelake.protocols.tny.fast_path import (
     Answer,
     Deferred,
@@ -20,7 +21,6 @@ from wirelake.protocols.tny.limits import LAST_NUMBER, ClientOptions, ServerOpti
 from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.packets import PLAIN
 from wirelake.protocols.tny.protocol import PROTOCOL
-from wirelake.protocols.tny.sender import Pushed, Replied, Requested
 from wirelake.protocols.tny.session import ClientSession, ServerSession
 from wirelake.protocols.tny.transform import TransformConfig
 
@@ -51,7 +51,7 @@ def respond(session: ServerSession, request: Message) -> None:
     except SessionError as error:
         if error.code != "too_large":
             raise
-        session.respond(request, session.instead.body, code=session.instead.code)
+        session.respond(request, session.too_large_answer.body, code=session.too_large_answer.code)
 
 
 def asking(rng: random.Random, dialect: str) -> bytes:
@@ -97,7 +97,7 @@ class Listener:
 
     def __init__(self, options: ServerOptions):
         self.session = ServerSession(options, first_id=90, epoch_ms=1_700_000_000_000)
-        self.session.instead = Answer(ResultCode.SERVER_ERROR, b"too large")
+        self.session.too_large_answer = Answer(ResultCode.SERVER_ERROR, b"too large")
         self.events: list[Event] = []
         self.said = b""
         self.timers: list[float | None] = []
@@ -402,7 +402,7 @@ def test_an_answer_may_come_later(answer: bytes | Answer, code: int, body: bytes
 def test_a_late_answer_that_does_not_fit_is_said_to_be_so() -> None:
     thinker = Thinker()
     client, server = two_ends(thinker)
-    server.instead = Answer(ResultCode.SERVER_ERROR, b"too large")
+    server.too_large_answer = Answer(ResultCode.SERVER_ERROR, b"too large")
     client.request(1_001, b"one")
     server.receive(client.to_send(), 1.0)
     server.reply_deferred(*thinker.asked[0], b"x" * (1 << 24), 1.0)

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from wirelake.protocols.sansio import Event, SessionError
+from wirelake.protocols.tny.endpoint import HandedOn, Requested
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import encode_message
-from wirelake.protocols.tny.sender import HandedOn, Requested
 from wirelake.protocols.tny.session import ClientSession, ServerSession, UserSession
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 

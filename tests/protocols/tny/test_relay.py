@@ -35,22 +35,20 @@ from wirelake.protocols.tny.layout import (
     TunnelSwitchLink,
 )
 from wirelake.protocols.tny.limits import GatewayOptions, RelayServerOptions
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import (
     LinkPinged,
     LinkPonged,
-    LinkRegistry,
     LinkUp,
     Relayed,
     RelayLink,
-    ServerLink,
     TunnelAnswered,
     TunnelClosed,
     TunnelKey,
     TunnelOpened,
     TunnelSwitched,
 )
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 from wirelake.protocols.tny.transform import Dialect
 from wirelake.wire.errors import DecodeError
 

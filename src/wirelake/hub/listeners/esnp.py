@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from wirelake.protocols.esnp.basic import data_rows, values_of
 from wirelake.protocols.esnp.binding import EsnpSettings
+from wirelake.protocols.esnp.endpoint import Announced, Requested
+from wirelake.protocols.esnp.endpoint import Call as Request
 from wirelake.protocols.esnp.fast_path import (
     END,
     DataTemplate,
@@ -41,15 +42,10 @@ from wirelake.protocols.esnp.layout import (
     Row,
     VarType,
 )
-from wirelake.protocols.esnp.limits import (
-    UNAUTHENTICATED_LIMIT,
-    Announced,
-    Requested,
-    SessionOptions,
-)
-from wirelake.protocols.esnp.limits import Call as Request
+from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
 from wirelake.protocols.esnp.message import kind
 from wirelake.protocols.esnp.session import EsnpSession
+from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import EncodeError

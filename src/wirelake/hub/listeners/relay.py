@@ -24,17 +24,16 @@ from wirelake.protocols.tny.binding import BINDING, RelaySettings
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import RelayServerOptions
 from wirelake.protocols.tny.message import ResultCode, closes, response_to
-from wirelake.protocols.tny.relay import (
-    LinkRegistry,
+from wirelake.protocols.tny.relay_link import (
     LinkUp,
     Relayed,
-    ServerLink,
     TunnelClosed,
     TunnelKey,
     TunnelLost,
     TunnelOpened,
     TunnelSwitched,
 )
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 from wirelake.protocols.tny.session import SYSTEM_PROTOCOL
 
 from ..config import ConfigError

@@ -26,11 +26,11 @@ import msgspec
 from wirelake.protocols.hub_calls import AUTH, BY_NUMBER, NOTIFY_NUMBER, notification_json
 from wirelake.protocols.sansio import Event, Session, SessionError
 from wirelake.protocols.tny.binding import BINDING, TnySettings
+from wirelake.protocols.tny.endpoint import Pushed, Requested
 from wirelake.protocols.tny.fast_path import Answer, Deferred, RequestTemplate
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import ServerOptions
 from wirelake.protocols.tny.message import ResultCode
-from wirelake.protocols.tny.sender import Pushed, Requested
 from wirelake.protocols.tny.session import ServerSession
 from wirelake.protocols.tny.transform import TransformConfig
 from wirelake.wire.errors import EncodeError
@@ -245,7 +245,7 @@ class TnyConnection(TnyEndpoint):
         session = ServerSession(
             self.listener.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
         )
-        session.instead = _TOO_LARGE
+        session.too_large_answer = _TOO_LARGE
         if self.listener.settings.auth == "token":
             session.accept(BEFORE_AUTH_BYTES)
         return session

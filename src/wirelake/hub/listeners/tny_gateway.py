@@ -39,12 +39,10 @@ from wirelake.protocols.tny.binding import TnySettings
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import GatewayOptions
 from wirelake.protocols.tny.message import ResultCode, answered_id, closes
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels, ReconnectSchedule
+from wirelake.protocols.tny.relay_link import (
     LinkPonged,
     LinkUp,
-    ReconnectSchedule,
     Relayed,
     TunnelAnswered,
     TunnelClosed,

@@ -44,7 +44,7 @@ from .sealing import ContentOpener, HipushContent, Suite, choose_suite, content_
 
 __all__ = ["ClientSession"]
 
-_Asked: TypeAlias = tuple[Command, bytes]
+_PendingCommand: TypeAlias = tuple[Command, bytes]
 _TYPE_AT = 2
 _MESSAGE_LIST, _MESSAGE = 4, 5
 _EVERY = {**ENDS, "no reply in time": CLOSED}
@@ -88,9 +88,9 @@ class ClientSession(Endpoint):
         if self._auto:
             # Generated on first use: now, and not when a notification waits for it.
             PROTOCOL.codec("hipush")
-        self._shown = False
-        self._waiting: deque[_Asked] = deque()
-        self._unsent: deque[_Asked] = deque()
+        self._dialect_known = False
+        self._waiting: deque[_PendingCommand] = deque()
+        self._unsent: deque[_PendingCommand] = deque()
         self._opener: ContentOpener | HipushContent | None = None
         self._suite: Suite | None = None
         self._secret = b""
@@ -119,7 +119,7 @@ class ClientSession(Endpoint):
         if isinstance(command, ExchangeKey):
             raise SessionError("bad_state", "use exchange_key(), which wraps the secret")
         if isinstance(command, Auth):
-            self._may("send auth")
+            self._check_allowed("send auth")
         elif not self.authenticated and not isinstance(command, BEFORE_AUTH):
             raise SessionError("bad_state", f"{type(command).__name__} requires authentication")
         frame = self._admitted(command)
@@ -134,7 +134,7 @@ class ClientSession(Endpoint):
         32 bytes, 8 in the original's suite; `eph_private`, 32 more, for X25519 alone. Both are
         fresh for each connection.
         """
-        self._may("send exchange_key")
+        self._check_allowed("send exchange_key")
         try:
             wrapped = wrap_secret(
                 self.encrypt_key,
@@ -157,10 +157,10 @@ class ClientSession(Endpoint):
         """End the connection; what was asked stays in `unanswered`."""
         self._close(reason, Side.LOCAL, clean=not self._waiting)
 
-    def _may(self, happening: str) -> None:
+    def _check_allowed(self, trigger: str) -> None:
         """SessionError when the table forbids this now; the state does not change yet."""
-        if happening not in self._table[self.state]:
-            raise SessionError("bad_state", f"{happening} is not allowed in state {self.state}")
+        if trigger not in self._table[self.state]:
+            raise SessionError("bad_state", f"{trigger} is not allowed in state {self.state}")
 
     def _admitted(self, command: Command) -> bytes:
         """The frame of a command that may be sent now; nothing has changed when it may not."""
@@ -203,10 +203,10 @@ class ClientSession(Endpoint):
                 found = PROTOCOL.codec(other).decode_frame_s2c(buf, pos, end)
             except DecodeError:
                 raise error from None
-            self._show(other)
+            self._set_dialect(other)
             return found
-        if not self._shown and not self._fits(other, buf, pos, end):
-            self._show(self._dialect)
+        if not self._dialect_known and not self._fits(other, buf, pos, end):
+            self._set_dialect(self._dialect)
         return found
 
     def _fits(self, dialect: Dialect, buf: bytes, pos: int, end: int) -> bool:
@@ -216,35 +216,37 @@ class ClientSession(Endpoint):
             return False
         return True
 
-    def _show(self, dialect: Dialect) -> None:
+    def _set_dialect(self, dialect: Dialect) -> None:
         """The peer has shown which layout it has."""
-        self._dialect, self._codec, self._shown = dialect, PROTOCOL.codec(dialect), True
+        self._dialect, self._codec, self._dialect_known = dialect, PROTOCOL.codec(dialect), True
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
         try:
             if isinstance(message, Notification):  # rule 17: never a reply
-                self._take_notification(message)
+                self._on_notification(message)
             else:
-                self._take_reply(message, buf[pos:stop])
+                self._on_reply(message, buf[pos:stop])
         except DecodeError as error:
             error.offset = pos if error.offset is None else error.offset
             raise
 
-    def _take_notification(self, message: Notification) -> None:
+    def _on_notification(self, message: Notification) -> None:
         if not self._step("receive message"):
             raise DecodeError("bad_state", "message", None, f"a notification when {self.state}")
         self._emit(Notified(message, open_content(self._opener, message)))
 
-    def _take_reply(self, message: Any, raw: bytes) -> None:
+    def _on_reply(self, message: Any, raw: bytes) -> None:
         if not self._waiting or not isinstance(message, ANSWERS[type(self._waiting[0][0])]):
-            raise DecodeError("unexpected_reply", type(message).__name__, None, _words(message))
+            raise DecodeError(
+                "unexpected_reply", type(message).__name__, None, _error_text(message)
+            )
         command, frame = self._waiting[0]
         if isinstance(message, MessageList):
             message = self._opened(message)
         elif isinstance(command, Auth):
-            self._take_auth(message, frame, raw)
+            self._on_auth(message, frame, raw)
         elif isinstance(command, ExchangeKey):
-            self._take_key(message, frame)
+            self._on_key(message, frame)
         self._waiting.popleft()
         self._emit(Replied(command, message))
         self._after_reply()
@@ -263,7 +265,7 @@ class ClientSession(Endpoint):
         else:
             self.timers.clear("reply")
 
-    def _take_auth(self, reply: Any, auth: bytes, frame: bytes) -> None:
+    def _on_auth(self, reply: Any, auth: bytes, frame: bytes) -> None:
         if not isinstance(reply, AuthSuccess):
             self._step("receive error")
             return
@@ -280,12 +282,12 @@ class ClientSession(Endpoint):
         self._step("receive auth_success")
         self._auth_frame, self._auth_success_frame = auth, frame
         if self._auto and self._suite == "hipush":
-            self._show("hipush")  # nobody else has that suite
+            self._set_dialect("hipush")  # nobody else has that suite
         self._emit(Authenticated(self.client_id))
 
-    def _take_key(self, reply: Any, frame: bytes) -> None:
+    def _on_key(self, reply: Any, frame: bytes) -> None:
         if not isinstance(reply, Ok):
-            raise DecodeError("bad_key", "exchange_key", None, _words(reply))
+            raise DecodeError("bad_key", "exchange_key", None, _error_text(reply))
         self._step("receive ok")
         secret, self._secret = self._secret, b""
         if self._suite == "hipush":
@@ -320,6 +322,6 @@ class ClientSession(Endpoint):
         self._secret = b""
 
 
-def _words(reply: Any) -> str:
+def _error_text(reply: Any) -> str:
     """What an error says, shown with its code whatever the code is (rule 22)."""
     return f"error {reply.error_code}: {reply.reason}" if isinstance(reply, Error) else ""

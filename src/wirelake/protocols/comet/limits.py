@@ -154,7 +154,7 @@ def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
-def _covered(size: int, sealed: bool, des: bool) -> int:
+def _sealed_size(size: int, sealed: bool, des: bool) -> int:
     """Bytes of content after sealing."""
     if des:
         return size + _DES_BLOCK - size % _DES_BLOCK
@@ -165,7 +165,9 @@ def notification_size(
     notification: Notification, *, sealed: bool, dialect: Dialect = "seed", des: bool = False
 ) -> int:
     """Bytes of one notification in a frame; `des` for the original's way of sealing."""
-    size = 13 + _utf8_size(notification.msg_id) + _covered(len(notification.content), sealed, des)
+    size = (
+        13 + _utf8_size(notification.msg_id) + _sealed_size(len(notification.content), sealed, des)
+    )
     return size + 2 + _utf8_size(notification.job_id) if dialect == "hipush" else size
 
 

@@ -64,7 +64,7 @@ from .sealing import (
 
 __all__ = ["ServerSession"]
 
-_Asked: TypeAlias = tuple[Command, bytes, int]
+_PendingCommand: TypeAlias = tuple[Command, bytes, int]
 """A command, its frame, and where in the stream it began."""
 
 _NO_FAILURE: Final = frozenset({ErrorCode.SERVER_ERROR, ErrorCode.TOO_BUSY})
@@ -102,10 +102,10 @@ class ServerSession(Endpoint):
         super().__init__(Role.SERVER, self.options.dialect, now)
         self._key = server_key
         self._suite = self._suite_of(server_key)
-        self._queue: list[_Asked] | None = None
+        self._queue: list[_PendingCommand] | None = None
         self._queued_bytes = 0
-        self._asked: _Asked | None = None
-        self._last_word: tuple[Error, str, Side] | None = None
+        self._current: _PendingCommand | None = None
+        self._final_error: tuple[Error, str, Side] | None = None
         self._failures = 0
         self._listed = False
         self._sealer: ContentSealer | HipushContent | None = None
@@ -142,7 +142,7 @@ class ServerSession(Endpoint):
     @property
     def can_push(self) -> bool:
         """Whether `send` takes a notification now (rules 18 and 20)."""
-        if not self.authenticated or self._last_word is not None:
+        if not self.authenticated or self._final_error is not None:
             return False
         if self.options.require_encryption and self._sealer is None:
             return False
@@ -151,7 +151,7 @@ class ServerSession(Endpoint):
     @property
     def pending(self) -> int:
         """Commands that have come and are not answered."""
-        return len(self._queue or ()) + (self._asked is not None)
+        return len(self._queue or ()) + (self._current is not None)
 
     # -- the application's side --------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class ServerSession(Endpoint):
         `elsewhere` is the connection that this client has already; rule 14 and `on_duplicate`
         decide between the two. Look it up and register the winner in one step.
         """
-        command, frame, _ = self._deciding()
+        command, frame, _ = self._pending_auth()
         if elsewhere is not None and elsewhere is not self and not elsewhere.closed:
             if self.options.on_duplicate == "reject":
                 self.refuse(ErrorCode.ALREADY_ONLINE)
@@ -184,7 +184,7 @@ class ServerSession(Endpoint):
 
         Codes 0 and 1 are answered alike unless `tell_unknown_clients` is set (section 7).
         """
-        self._deciding()
+        self._pending_auth()
         unknown = code in {ErrorCode.TOKEN_ILLEGAL, ErrorCode.CLIENT_NOT_FOUND}
         if unknown and not self.options.tell_unknown_clients:
             code, reason = ErrorCode.TOKEN_ILLEGAL, None
@@ -196,9 +196,9 @@ class ServerSession(Endpoint):
         if isinstance(message, Notification):
             self._push(message)
             return
-        if self._asked is None or isinstance(self._asked[0], Auth):
+        if self._current is None or isinstance(self._current[0], Auth):
             raise SessionError("bad_state", "no command is waiting for a reply")
-        command = self._asked[0]
+        command = self._current[0]
         if not isinstance(message, ANSWERS[type(command)]):
             raise SessionError(
                 "bad_state", f"{type(message).__name__} does not answer {type(command).__name__}"
@@ -206,7 +206,7 @@ class ServerSession(Endpoint):
         if isinstance(message, MessageList):
             if self._keys_used_up(len(message.messages)):
                 return
-            self._reply(self._covered(message))
+            self._reply(self._sealed_frame(message))
             self._listed = True
         else:
             self._reply(self._encode(message))
@@ -230,18 +230,18 @@ class ServerSession(Endpoint):
         """End the connection; comet has no word for it, so the transport just closes."""
         self._close(reason, Side.LOCAL, clean=not self.pending)
 
-    def _deciding(self) -> tuple[Auth, bytes, int]:
-        if self._asked is None or not isinstance(self._asked[0], Auth):
+    def _pending_auth(self) -> tuple[Auth, bytes, int]:
+        if self._current is None or not isinstance(self._current[0], Auth):
             raise SessionError("bad_state", "no client is waiting for authentication")
-        return self._asked[0], self._asked[1], self._asked[2]
+        return self._current[0], self._current[1], self._current[2]
 
     def _push(self, notification: Notification) -> None:
         if not self.can_push:
             raise SessionError("bad_state", f"cannot push a notification in state {self.state}")
-        self._write(self._covered(notification))
+        self._write(self._sealed_frame(notification))
         self._keys_used_up()
 
-    def _covered(self, message: Notification | MessageList) -> bytes:
+    def _sealed_frame(self, message: Notification | MessageList) -> bytes:
         """Return the frame, with contents sealed. What fails leaves the counter as it was."""
         for each in (message,) if isinstance(message, Notification) else message.messages:
             _acknowledgeable(each)
@@ -275,16 +275,16 @@ class ServerSession(Endpoint):
     # -- the peer's side ---------------------------------------------------------------------
 
     def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
-        if self._last_word is not None:
+        if self._final_error is not None:
             return None, end  # nothing is read any more
         try:
             found: tuple[Any, int] = self._codec.decode_frame_c2s(buf, pos, end)
         except DecodeError as error:
-            if self._asked is None:
+            if self._current is None:
                 raise
             error.offset = self._consumed + (pos if error.offset is None else error.offset)
             self._fail_with(error)
-            self._last_word = BAD_ARGUMENTS_REPLY, error.code, Side.REMOTE
+            self._final_error = BAD_ARGUMENTS_REPLY, error.code, Side.REMOTE
             return None, end
         return found
 
@@ -292,22 +292,22 @@ class ServerSession(Endpoint):
         if message is None:
             return
         self.timers.set("idle", self.now + self.options.idle_limit_s)
-        if self._asked is not None and self._overfull(stop - pos):
+        if self._current is not None and self._queue_full(stop - pos):
             self._fail("too_busy", offset=self._consumed + pos, detail=f"{self.pending} pending")
             busy = Error(error_code=ErrorCode.TOO_BUSY, reason=REASONS[ErrorCode.TOO_BUSY])
-            self._last_word = busy, "too_busy", Side.LOCAL
+            self._final_error = busy, "too_busy", Side.LOCAL
             return
         asked = (message, buf[pos:stop], self._consumed + pos)
-        if self._asked is None:  # then nothing waits before it
-            self._asked = asked
-            self._take(*asked)
+        if self._current is None:  # then nothing waits before it
+            self._current = asked
+            self._dispatch(*asked)
             return
         self._queued_bytes += stop - pos
         if self._queue is None:
             self._queue = []
         self._queue.append(asked)
 
-    def _overfull(self, size: int) -> bool:
+    def _queue_full(self, size: int) -> bool:
         return (
             self.pending >= self.options.max_pending
             or self._queued_bytes + size > self.options.max_pending_bytes
@@ -315,32 +315,32 @@ class ServerSession(Endpoint):
 
     def _next(self) -> None:
         """Take commands from the queue until one needs the application, in their order."""
-        while self._asked is None and self.state != CLOSED:
+        while self._current is None and self.state != CLOSED:
             if self._queue:
-                asked = self._asked = self._queue.pop(0)
+                asked = self._current = self._queue.pop(0)
                 self._queued_bytes -= len(asked[1])
-                self._take(*asked)
-            elif self._last_word is not None:
-                error, reason, side = self._last_word
+                self._dispatch(*asked)
+            elif self._final_error is not None:
+                error, reason, side = self._final_error
                 self._write(self._encode(error))
                 self._close(reason, side, clean=False)
             else:
                 return
 
-    def _take(self, command: Command, frame: bytes, offset: int) -> None:
+    def _dispatch(self, command: Command, frame: bytes, offset: int) -> None:
         kind = type(command)
         if kind is Auth:
-            self._take_auth(command, offset)
+            self._on_auth(command, offset)
         elif kind is Heartbeat:
             self._emit(Beat())
             self._reply(self._encode(Ok()))
         elif not self.authenticated and kind is not ReportEnviron:  # rule 12
             self._fail("bad_state", offset=offset, detail=f"{kind.__name__} first", fatal=False)
             self._reply(self._error_frame(ErrorCode.AUTH_REQUIRED))
-        elif not self._sensible(command, offset):
+        elif not self._valid_arguments(command, offset):
             self._reply(self._encode(BAD_ARGUMENTS_REPLY))
         elif kind is ExchangeKey:
-            self._take_key(command, frame, offset)
+            self._on_key(command, frame, offset)
         elif not self.authenticated:
             self._reply(self._encode(Ok()))  # report_environ, rule 12
         elif kind is GetMessageList and self.options.require_encryption and not self._sealer:
@@ -349,7 +349,7 @@ class ServerSession(Endpoint):
         else:
             self._emit(Requested(command))
 
-    def _sensible(self, command: Command, offset: int) -> bool:
+    def _valid_arguments(self, command: Command, offset: int) -> bool:
         try:
             check_arguments(command, valid_id=self.options.valid_id)
         except DecodeError as error:
@@ -358,19 +358,19 @@ class ServerSession(Endpoint):
             return False
         return True
 
-    def _take_auth(self, command: Any, offset: int) -> None:
+    def _on_auth(self, command: Any, offset: int) -> None:
         if self.authenticated:  # rule 13
             self._fail("bad_state", offset=offset, detail="auth on an authenticated connection")
             self._write(self._error_frame(ErrorCode.ALREADY_ONLINE))
             self._close("bad_state", Side.LOCAL, clean=False)
-        elif self._sensible(command, offset):
+        elif self._valid_arguments(command, offset):
             self._step("receive auth")
             self._emit(AuthRequested(command.client_id, command.token))
         else:
             frame = self._encode(BAD_ARGUMENTS_REPLY)
             self._refuse_auth("receive bad auth", ErrorCode.BAD_ARGUMENTS, frame)
 
-    def _refuse_auth(self, happening: str, code: int, frame: bytes) -> None:
+    def _refuse_auth(self, trigger: str, code: int, frame: bytes) -> None:
         """Refuse an auth; close after the last attempt (rules 14 and 15)."""
         self._failures += code not in _NO_FAILURE
         self._reply(frame)
@@ -378,9 +378,9 @@ class ServerSession(Endpoint):
             self._fail("auth_failed", detail=f"error {int(code)}, attempt {self._failures}")
             self._close("auth_failed", Side.LOCAL, clean=False)
         else:
-            self._step(happening)
+            self._step(trigger)
 
-    def _take_key(self, command: Any, frame: bytes, offset: int) -> None:
+    def _on_key(self, command: Any, frame: bytes, offset: int) -> None:
         try:
             if self._key is None or self.state == "keyed":
                 raise DecodeError("bad_key", "exchange_key", offset, "not offered, or once more")
@@ -408,7 +408,7 @@ class ServerSession(Endpoint):
         self._emit(KeyExchanged())
 
     def _reply(self, frame: bytes) -> None:
-        self._asked = None
+        self._current = None
         self._write(frame)
 
     def _error_frame(self, code: int, reason: str | None = None) -> bytes:
@@ -426,7 +426,7 @@ class ServerSession(Endpoint):
 
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
         super()._close(reason, side, clean=clean)
-        self._asked = self._last_word = None
+        self._current = self._final_error = None
         self._queue = None
         self._queued_bytes = 0
 

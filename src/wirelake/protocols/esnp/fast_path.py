@@ -27,6 +27,7 @@ from wirelake.wire.errors import DecodeError
 from ..sansio import CLOSED, Role, Side
 from .basic import values_of
 from .codec_seed import encode_message
+from .endpoint import Endpoint, reply_to
 from .layout import (
     Address,
     Data,
@@ -44,7 +45,6 @@ from .layout import (
 )
 from .limits import SessionOptions
 from .message import ASYNC, MessageSummary, address
-from .requests import Requests, reply_to
 
 __all__ = [
     "END",
@@ -252,7 +252,7 @@ def learn_head(
     codec: ModuleType, message: Message, summary: MessageSummary, data: bytes, concurrent: bool
 ) -> HeadTemplate | None:
     """Return the template of a request whose bytes are `data`; None if it needs the full path."""
-    if summary.flags not in _FAST_PATH_FLAGS or summary.odd or not summary.id:
+    if summary.flags not in _FAST_PATH_FLAGS or summary.irregular or not summary.id:
         return None
     kinds = [type(row) for row in message.rows]
     count = next((at for at, kind in enumerate(kinds) if kind not in _FAST_PATH_HEAD), len(kinds))
@@ -298,7 +298,7 @@ _HEADS: Final = 8
 """Head templates per connection. A client has few kinds of requests, and each is compared."""
 
 
-class FastPathRequests(Requests):
+class FastPathRequests(Endpoint):
     """The peer's requests, with the fast path."""
 
     def __init__(self, role: Role, options: SessionOptions, now: float):

@@ -39,7 +39,7 @@ from .layout import (
     Version,
     XData,
 )
-from .routing import Numbers, in_range
+from .sequences import Numbers, in_range
 
 __all__ = [
     "ANSWERS",
@@ -407,7 +407,7 @@ class MessageSummary(msgspec.Struct, frozen=True, gc=False):
     failed: bool = False
     """Whether there is an ERROR row; an empty one counts."""
     major: int | None = None
-    odd: bool = False
+    irregular: bool = False
     """Whether a strict reader may object."""
     cancelled: bool = False
     """Whether there are rows for `modern`."""
@@ -423,7 +423,7 @@ def summarize(message: Message, revision: Revision = "lines") -> MessageSummary:
     flags: set[int] = set()
     number = source = major = None
     seq: Numbers | None = None
-    failed = odd = body = cancelled = False
+    failed = irregular = body = cancelled = False
     lines = revision == "lines"
     row: Any  # distinguished by its class, looked up once
     for row in message.rows:
@@ -435,29 +435,31 @@ def summarize(message: Message, revision: Revision = "lines") -> MessageSummary:
             cancelled = cancelled or row.type in CANCELLED
             continue
         if body and lines:
-            odd = True
+            irregular = True
         if kind is Flag:
             flags.add(row.value)
         elif kind is MessageId:
-            odd = odd or number is not None
+            irregular = irregular or number is not None
             number = row.value if number is None else number
         elif kind is SourceMessageId:
-            odd = odd or source is not None
+            irregular = irregular or source is not None
             source = row.value if source is None else source
         elif kind is SeqNo:
             numbers = row.current, row.maximum
-            odd = odd or seq is not None or not in_range(numbers)
+            irregular = irregular or seq is not None or not in_range(numbers)
             seq = numbers if seq is None else seq
         elif kind is Error:
-            odd = odd or failed
+            irregular = irregular or failed
             failed = True
         elif kind is Version:
-            odd = odd or major is not None
+            irregular = irregular or major is not None
             major = row.major if major is None else major
         elif kind is BrokenRow:
-            odd = True
+            irregular = True
     found = frozenset(flags) if flags else _NO_FLAGS
-    return MessageSummary(_kind(found), found, number, source, seq, failed, major, odd, cancelled)
+    return MessageSummary(
+        _kind(found), found, number, source, seq, failed, major, irregular, cancelled
+    )
 
 
 def _kind(flags: frozenset[int]) -> Kind:

@@ -17,12 +17,13 @@ from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side
 from .address import Address, address_to_pairs, parse_url
+from .endpoint import Announced, Answered, Call, CallFailed, Passed, Requested, Traced
 from .fast_path import FastPathRequests
 from .layout import Address as AddressRow
 from .layout import Flag, FlagType, Message, MessageId, Payload, Row, SeqNo
-from .limits import Announced, Answered, Call, CallFailed, Passed, Requested, SessionOptions, Traced
+from .limits import SessionOptions
 from .message import ANSWERS, MessageSummary, summarize
-from .routing import Numbers, Sequences, in_range
+from .sequences import Numbers, Sequences, in_range
 
 __all__ = [
     "Announced",
@@ -173,20 +174,20 @@ class EsnpSession(FastPathRequests):
 
     # -- the peer's side ---------------------------------------------------------------------
 
-    def _take(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
+    def _dispatch(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         if self.options.routes:
             self._emit(Passed(message, raw))
         elif summary.asks:
-            self._take_request(message, raw, summary)
+            self._on_request(message, raw, summary)
         elif summary.kind == "TRACE_INFO":
             text = b"".join(row.data for row in message.rows if isinstance(row, Payload))
             self._emit(Traced(summary.source_id, text.decode("utf-8", "replace"), message))
         elif summary.kind in ANSWERS:
-            self._take_answer(message, raw, summary)
+            self._on_answer(message, raw, summary)
         else:
             self._emit(Announced(message, raw))
 
-    def _take_answer(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
+    def _on_answer(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         number = summary.source_id
         if number is None or number not in self._calls:
             self._warn("unexpected_reply", f"no call {number} is already in flight")
@@ -194,9 +195,9 @@ class EsnpSession(FastPathRequests):
             self._end_call(number)
             self._emit(Answered(number, message, raw))
         else:
-            self._take_part(number, summary.seq, message, raw)
+            self._on_part(number, summary.seq, message, raw)
 
-    def _take_part(self, number: int, seq: Numbers, message: Message, raw: bytes) -> None:
+    def _on_part(self, number: int, seq: Numbers, message: Message, raw: bytes) -> None:
         try:
             ready = self._answers.add(number, seq, message, raw)
         except DecodeError as error:

@@ -21,8 +21,11 @@ from wirelake.wire.errors import DecodeError, EncodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .codec_seed import encode_frame
-from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
-from .events import (
+from .endpoint import (
+    NO_TAG,
+    REFUSED,
+    Endpoint,
+    Entropy,
     Established,
     Ponged,
     Pushed,
@@ -52,7 +55,7 @@ def _alive(state: str) -> dict[str, str]:
     }
 
 
-class _Asked(msgspec.Struct, gc=False):
+class _PendingRequest(msgspec.Struct, gc=False):
     """A request under way. When its time is over it stays, lost, so that an answer without
     REPLY_TO that comes late is not taken for that of the next request."""
 
@@ -107,7 +110,7 @@ class ClientSession(Endpoint):
         self._ticket = ticket
         self._new_ticket: Ticket | None = None
         self._private = self._syn = b""
-        self._asked: dict[int, _Asked] = {}
+        self._requests: dict[int, _PendingRequest] = {}
         self._lost = 0
         self._pings: dict[int, float] = {}
         self._last_ping = 0
@@ -120,7 +123,7 @@ class ClientSession(Endpoint):
     @property
     def in_flight(self) -> int:
         """Requests that wait for their answer."""
-        return len(self._asked) - self._lost
+        return len(self._requests) - self._lost
 
     # -- the application's side --------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class ClientSession(Endpoint):
 
     def send(self, request: Request) -> int:
         """Send a request; return the Seq that the response will name."""
-        self._check_talking()
+        self._check_ready()
         if not request.business_cmd:
             raise SessionError("bad_value", "Business CMD 0 is reserved for the connection itself")
         if self.in_flight >= self.options.max_requests:
@@ -151,7 +154,7 @@ class ClientSession(Endpoint):
         deadline = self.now + (self.options.request_timeout_s if wait_s is None else wait_s)
         req = Req(business_cmd=request.business_cmd, hmac=NO_TAG, data=request.data)
         seq = self._put(req)
-        self._asked[seq] = _Asked(request.business_cmd, deadline)
+        self._requests[seq] = _PendingRequest(request.business_cmd, deadline)
         due = self.timers.at("request")
         if due is None or deadline < due:
             self.timers.set("request", deadline)
@@ -160,7 +163,7 @@ class ClientSession(Endpoint):
 
     def ping(self) -> int:
         """Send PIN; return its Ping Number."""
-        self._check_talking()
+        self._check_ready()
         if len(self._pings) >= MAX_PINGS:
             raise SessionError("too_busy", f"{MAX_PINGS} PINs are unanswered")
         number = self._ping()
@@ -173,7 +176,7 @@ class ClientSession(Endpoint):
             self.options, key=self.key, entropy=self._entropy, ticket=self._ticket, now=now
         )
 
-    def _check_talking(self) -> None:
+    def _check_ready(self) -> None:
         if self.state not in {"open", "confirming"}:
             raise SessionError("bad_state", f"cannot send in state {self.state}")
 
@@ -202,7 +205,7 @@ class ClientSession(Endpoint):
         else:
             self.timers.set("pon", oldest + self.options.pon_timeout_s)
 
-    def _take_pon(self, number: int) -> None:
+    def _on_pon(self, number: int) -> None:
         sent = self._pings.pop(number, None)
         if sent is None:  # rule 16
             self.unknown_pons += 1
@@ -212,24 +215,24 @@ class ClientSession(Endpoint):
 
     # -- the peer's side ---------------------------------------------------------------------
 
-    def _take(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
+    def _dispatch(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
         match message.body:
             case Ack():
-                self._take_ack(frame)
+                self._on_ack(frame)
             case Rep() as rep:
-                self._take_rep(message.reply_to, rep.business_cmd, data)
+                self._on_rep(message.reply_to, rep.business_cmd, data)
             case Psh() as psh:
                 self._emit(Pushed(psh.business_cmd, data))
             case Pon() as pon:
-                self._take_pon(pon.ping_number)
+                self._on_pon(pon.ping_number)
             case Fin() as fin:
                 if trusted and fin.reason_number == Reason.AUTH:
                     self._ticket = None
-                self._take_fin(fin, trusted)
+                self._on_fin(fin, trusted)
             case Err() as err:
-                self._take_err(err, message.reply_to, trusted)
+                self._on_err(err, message.reply_to, trusted)
 
-    def _take_ack(self, ack: bytes) -> None:
+    def _on_ack(self, ack: bytes) -> None:
         ticket = self._ticket
         keys = client_keys(
             mode=self.key.mode if ticket is None else self.key.mode | Mode.RESUME,
@@ -268,11 +271,11 @@ class ClientSession(Endpoint):
         self._step("confirm")
         self._emit(Resumed(self.session_id, replaced))
 
-    def _take_err(self, err: Err, reply_to: int | None, trusted: bool) -> None:
+    def _on_err(self, err: Err, reply_to: int | None, trusted: bool) -> None:
         resuming = self.state == "resuming" or (self.state == "confirming" and trusted)
         if resuming and err.error_number == ErrorNumber.SESSION_UNKNOWN:
             self._ticket = None  # rule 15: start over in the same mode
-        super()._take_err(err, reply_to, trusted)
+        super()._on_err(err, reply_to, trusted)
 
     def _refuse(self, error: DecodeError) -> None:
         if error.code != "handshake_failed":
@@ -283,12 +286,12 @@ class ClientSession(Endpoint):
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _take_rep(self, reply_to: int | None, cmd: int, data: bytes) -> None:
+    def _on_rep(self, reply_to: int | None, cmd: int, data: bytes) -> None:
         seq = self._match(reply_to, cmd)
         if seq is not None:
             self._emit(Replied(seq, cmd, data))
 
-    def _take_request_error(self, err: Err, reply_to: int | None) -> None:
+    def _on_request_error(self, err: Err, reply_to: int | None) -> None:
         seq = self._match(reply_to, err.business_cmd)
         if seq is not None:
             self._emit(RequestFailed(seq, err.business_cmd, err.error_number))
@@ -297,12 +300,14 @@ class ClientSession(Endpoint):
         """Return the request that an answer belongs to, which is then done (rule 12)."""
         seq = reply_to
         if seq is None:
-            seq = next((s for s, asked in self._asked.items() if asked.business_cmd == cmd), None)
-        asked = None if seq is None else self._asked.get(seq)
+            seq = next(
+                (s for s, asked in self._requests.items() if asked.business_cmd == cmd), None
+            )
+        asked = None if seq is None else self._requests.get(seq)
         if seq is None or asked is None or asked.business_cmd != cmd:
             self._fail("unexpected_reply", detail=f"nothing was asked of {cmd}", fatal=False)
             return None
-        del self._asked[seq]
+        del self._requests[seq]
         if asked.lost:
             self._lost -= 1
             self._fail("unexpected_reply", detail=f"request {seq} timed out before", fatal=False)
@@ -313,7 +318,7 @@ class ClientSession(Endpoint):
 
     def _expire_requests(self) -> None:
         due: float | None = None
-        for seq, asked in self._asked.items():
+        for seq, asked in self._requests.items():
             if asked.lost:
                 continue
             if asked.deadline <= self.now:
@@ -330,8 +335,8 @@ class ClientSession(Endpoint):
         """As many lost requests are remembered as there may be requests, the newest."""
         excess = self._lost - self.options.max_requests
         if excess > 0:
-            for seq in [s for s, asked in self._asked.items() if asked.lost][:excess]:
-                del self._asked[seq]
+            for seq in [s for s, asked in self._requests.items() if asked.lost][:excess]:
+                del self._requests[seq]
             self._lost -= excess
 
     # -- the end -----------------------------------------------------------------------------
@@ -339,10 +344,10 @@ class ClientSession(Endpoint):
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
         if self.state == CLOSED:
             return
-        for seq, asked in self._asked.items():
+        for seq, asked in self._requests.items():
             if not asked.lost:  # rule 21: never asked again in silence
                 self._emit(RequestLost(seq, asked.business_cmd, "connection_lost"))
-        self._asked.clear()
+        self._requests.clear()
         self._pings.clear()
         self._lost = 0
         self._private = self._syn = b""

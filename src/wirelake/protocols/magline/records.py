@@ -264,7 +264,7 @@ def _tag(key: bytes, covered: bytes) -> bytes:
 # Opens magline frames for readers of captures: `Opener(keys, direction, dialect)`.
 
 
-_WAYS: Final[dict[type, Direction]] = {
+_FIXED_DIRECTIONS: Final[dict[type, Direction]] = {
     Syn: "c2s",
     Pin: "c2s",
     Req: "c2s",
@@ -284,9 +284,9 @@ class Opener:
         self._keys: dict[Direction, Any] = {}
         self._ciphers: dict[Direction, Any] = {}
         directions: tuple[Direction, ...] = ("c2s", "s2c")
-        for way in directions:
-            if f"{way}_enc" in keys:
-                self._keys[way] = _direction_keys(keys, way)
+        for side in directions:
+            if f"{side}_enc" in keys:
+                self._keys[side] = _direction_keys(keys, side)
         if keys and not self._keys:
             raise ValueError("wanted c2s_enc and c2s_iv, or s2c_enc and s2c_iv")
 
@@ -294,28 +294,28 @@ class Opener:
         """`data` and `hmac_state` of a data frame, `auth_state` of a control frame."""
         if not isinstance(message, Frame) or isinstance(message.body, Syn | Ack):
             return {}
-        way = _WAYS.get(type(message.body), self._direction)
-        if way is None or way not in self._keys:
+        side = _FIXED_DIRECTIONS.get(type(message.body), self._direction)
+        if side is None or side not in self._keys:
             return {}
-        cipher = self._cipher(way)
+        cipher = self._cipher(side)
         if isinstance(message.body, Req | Rep | Psh):
             opened = cipher.open_data(raw)
             return {"data": opened.data, "hmac_state": opened.hmac_state}
         assert isinstance(message.body, Err | Pin | Pon | Fin)
         return {"auth_state": cipher.open_control(raw)}
 
-    def _cipher(self, way: Direction) -> Any:
+    def _cipher(self, side: Direction) -> Any:
         """Made when it is first needed: a reader may be given many more keys than it uses."""
-        if way not in self._ciphers:
-            self._ciphers[way] = RecordCipher(self._keys[way])
-        return self._ciphers[way]
+        if side not in self._ciphers:
+            self._ciphers[side] = RecordCipher(self._keys[side])
+        return self._ciphers[side]
 
 
-def _direction_keys(keys: dict[str, Any], way: Direction) -> Any:
+def _direction_keys(keys: dict[str, Any], side: Direction) -> Any:
     # cryptography, needed for keys alone
 
-    mac = _bytes(keys, f"{way}_mac") if keys.get(f"{way}_mac") is not None else None
-    return DirectionKeys(_bytes(keys, f"{way}_enc"), _bytes(keys, f"{way}_iv"), mac)
+    mac = _bytes(keys, f"{side}_mac") if keys.get(f"{side}_mac") is not None else None
+    return DirectionKeys(_bytes(keys, f"{side}_enc"), _bytes(keys, f"{side}_iv"), mac)
 
 
 def _bytes(keys: dict[str, Any], name: str) -> bytes:

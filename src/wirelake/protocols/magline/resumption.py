@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
-from .events import Push
+from .endpoint import Push
 from .handshake import KEY_SIZE, Mode, psk_key_id, server_key_id, x25519_public
 from .limits import RETRIED, ResumptionOptions
 
@@ -139,9 +139,9 @@ class MemoryStore:
     def save(self, session: bytes, state: ResumptionState, now: float) -> None:
         """A connection was made; `now` may push out what has ended meanwhile, oldest first."""
         self._place(session, _Entry(state, state.since + self.options.lifetime_s))
-        for held in (self._unready, self._ready):
-            while held and next(iter(held.values())).ends <= now:
-                held.popitem(last=False)
+        for states in (self._unready, self._ready):
+            while states and next(iter(states.values())).ends <= now:
+                states.popitem(last=False)
         while len(self) > self.options.max_sessions:
             (self._unready or self._ready).popitem(last=False)
 
@@ -196,21 +196,21 @@ class MemoryStore:
     def revoke(self, principal: str) -> int:
         """End all states of a principal; resumptions that wait for them fail as well."""
         count = 0
-        for held in (self._ready, self._unready):
-            doomed = [each for each, entry in held.items() if entry.state.principal == principal]
+        for states in (self._ready, self._unready):
+            doomed = [each for each, entry in states.items() if entry.state.principal == principal]
             count += len(doomed)
             for session in doomed:
-                del held[session]
+                del states[session]
         return count
 
     def expire(self, now: float) -> int:
         """Remove every state whose time is over; how many there were."""
         count = 0
-        for held in (self._ready, self._unready):
-            over = [session for session, entry in held.items() if entry.ends <= now]
+        for states in (self._ready, self._unready):
+            over = [session for session, entry in states.items() if entry.ends <= now]
             count += len(over)
             for session in over:
-                del held[session]
+                del states[session]
         return count
 
     def queue(self, session: bytes, push: Push, now: float) -> bool:
@@ -252,9 +252,9 @@ class MemoryStore:
 
     def _place(self, session: bytes, entry: _Entry) -> None:
         """As the most recently used."""
-        held = self._ready if entry.state.ready else self._unready
-        held[session] = entry
-        held.move_to_end(session)
+        states = self._ready if entry.state.ready else self._unready
+        states[session] = entry
+        states.move_to_end(session)
 
 
 # Which keys the two ends of magline know each other by (§4.2), and how they are found (KEY_ID).

@@ -20,9 +20,12 @@ from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
 from .codec_seed import encode_frame
-from .endpoint import NO_TAG, REFUSED, Endpoint, Entropy
-from .events import (
+from .endpoint import (
+    NO_TAG,
+    REFUSED,
     Authenticated,
+    Endpoint,
+    Entropy,
     Established,
     Failure,
     Pinged,
@@ -124,7 +127,7 @@ class ServerSession(Endpoint):
         self._replaces = b""
         self._waiting: tuple[Push, ...] = ()
         self._keyed_at = now
-        self._asked: dict[int, int] = {}
+        self._requests: dict[int, int] = {}
         self._resumable = True
         self.timers.set("handshake", now + self.options.handshake_deadline_s)
 
@@ -141,7 +144,7 @@ class ServerSession(Endpoint):
     @property
     def unanswered(self) -> int:
         """Requests that wait for the application."""
-        return len(self._asked)
+        return len(self._requests)
 
     # -- the application's side --------------------------------------------------------------
 
@@ -182,30 +185,30 @@ class ServerSession(Endpoint):
         self._put(Psh(business_cmd=push.business_cmd, hmac=NO_TAG, data=push.data))
 
     def _reply(self, reply: Reply) -> None:
-        cmd = self._asked_at(reply.to)
+        cmd = self._command_of(reply.to)
         self._put(Rep(business_cmd=cmd, hmac=NO_TAG, data=reply.data), reply_to=reply.to)
-        del self._asked[reply.to]
+        del self._requests[reply.to]
         if self.state == "deciding":
             self._step_done()
 
     def _answer_failure(self, failure: Failure) -> None:
-        cmd = self._asked_at(failure.to)
+        cmd = self._command_of(failure.to)
         if not is_error_number(failure.error_number):
             raise SessionError("bad_value", f"invalid error number {failure.error_number}")
         err = Err(business_cmd=cmd, error_number=failure.error_number)
         self._put(err, reply_to=failure.to)
-        del self._asked[failure.to]
+        del self._requests[failure.to]
         if self.state == "deciding":  # rule 20: its ERR, then FIN 3
             self._fail("auth_failed", detail=f"step {self._steps_done}: {failure.error_number}")
             self._finish(Reason.AUTH, "auth_failed", clean=False)
 
-    def _asked_at(self, seq: int) -> int:
-        if self.state == REFUSED or seq not in self._asked:
+    def _command_of(self, seq: int) -> int:
+        if self.state == REFUSED or seq not in self._requests:
             raise SessionError("bad_state", f"request {seq} is not waiting for a response")
-        return self._asked[seq]
+        return self._requests[seq]
 
     def _nothing_open(self) -> bool:
-        return not self._asked
+        return not self._requests
 
     # -- ordered commands --------------------------------------------------------------------
 
@@ -243,25 +246,25 @@ class ServerSession(Endpoint):
         ordering = self.state in {"ordering", "deciding"} and isinstance(body, Req)
         return "auth_failed" if ordering else "bad_state"
 
-    def _take(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
+    def _dispatch(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
         match message.body:
             case Syn():
-                self._take_syn(message, frame)
+                self._on_syn(message, frame)
             case Req() as req:
-                self._take_req(message.seq, req.business_cmd, data)
+                self._on_req(message.seq, req.business_cmd, data)
             case Pin() as pin:
                 self._put(Pon(ping_number=pin.ping_number))
                 self._emit(Pinged(pin.ping_number, trusted))
             case Fin() as fin:
-                self._take_fin(fin, trusted)
+                self._on_fin(fin, trusted)
             case Err() as err:
-                self._take_err(err, message.reply_to, trusted)
+                self._on_err(err, message.reply_to, trusted)
         if self.state not in {CLOSED, REFUSED}:
             self.timers.set("idle", self.now + self.options.idle_limit_s)
             if self.state == "open" and self._waiting:
                 self._flush()
 
-    def _take_req(self, seq: int, cmd: int, data: bytes) -> None:
+    def _on_req(self, seq: int, cmd: int, data: bytes) -> None:
         if not cmd:
             raise DecodeError("bad_state", "req.business_cmd", None, "0 is the connection itself")
         step = None
@@ -270,14 +273,14 @@ class ServerSession(Endpoint):
             if cmd != self.options.order_cmds[step]:
                 raise DecodeError("auth_failed", "req.business_cmd", None, f"not step {step}")
             self._step("receive REQ")
-        elif len(self._asked) >= self.options.max_requests:
-            self._fail("too_busy", detail=f"{len(self._asked)} requests are open", fatal=False)
+        elif len(self._requests) >= self.options.max_requests:
+            self._fail("too_busy", detail=f"{len(self._requests)} requests are open", fatal=False)
             self._put(Err(business_cmd=cmd, error_number=ErrorNumber.BUSY), reply_to=seq)
             return
-        self._asked[seq] = cmd
+        self._requests[seq] = cmd
         self._emit(Requested(seq, cmd, data, step))
 
-    def _take_request_error(self, err: Err, reply_to: int | None) -> None:  # noqa: ARG002
+    def _on_request_error(self, err: Err, reply_to: int | None) -> None:  # noqa: ARG002
         if self.state in {"ordering", "deciding"}:
             raise DecodeError("auth_failed", "err", None, "not one of the ordered commands")
         detail = f"ERR {err.error_number} for {err.business_cmd}: a server asks nothing"
@@ -285,7 +288,7 @@ class ServerSession(Endpoint):
 
     # -- SYN and reSYN -----------------------------------------------------------------------
 
-    def _take_syn(self, message: Frame, frame: bytes) -> None:
+    def _on_syn(self, message: Frame, frame: bytes) -> None:
         old: ResumptionState | None = None
         if message.resume is None:
             chosen = self._keys.find(message.key_id)
@@ -418,7 +421,7 @@ class ServerSession(Endpoint):
             else:
                 self._store.forget(self.session_id)
         self._waiting = ()
-        self._asked.clear()
+        self._requests.clear()
         super()._close(reason, side, clean=clean)
 
     def _timer(self, name: str) -> None:

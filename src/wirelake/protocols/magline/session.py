@@ -14,7 +14,7 @@ Rule and section numbers refer to `docs/decisions/magline.md`.
 from __future__ import annotations
 
 from .client import ClientSession
-from .events import (
+from .endpoint import (
     Authenticated,
     Established,
     Failure,

@@ -1,14 +1,21 @@
 """tny (seed 002): messages of game clients and servers, and the relay of gateways and servers.
 
-Besides the files that every protocol has, in reading order:
+In reading order (sections refer to `docs/decisions/tny.md`):
 
-    transform.py        verify, encrypt and waste of a packet (§3, §4); `decryption.py` for captures
-    packets.py          packets of a connection to messages and back, in either dialect
-    message.py          one Message: bytes, headers, result codes; `body_codec.py` common bodies
-    calls.py            requests that wait for a response
-    sender.py           the sending half of a connection, `endpoint.py` the receiving half
-    fast_path.py        requests answered while they are read; `templates.py` their repeated bytes
-    session.py          clients, servers, and the gateway towards its users
-    relay_link.py       a link between gateway and server (§5); `relay_gateway.py` and
-                        `relay_server.py` its ends, `relay_events.py` their events, `relay.py` all
+    layout.py           every field of packets, messages and relay packets
+    protocol.py         what they mean, and the two protocols, `tny` and `relay`
+    limits.py           limits and options of sessions and links
+    transform.py        numbers, check codes, encryption and waste of a packet (§3, §4), and the
+                        `Opener` that removes them in captures
+    message.py          one Message: bytes, headers, result codes, and requests in flight
+    packets.py          bytes of a connection to messages and back, in either dialect
+    endpoint.py         events, and what client and server share
+    fast_path.py        requests answered while they are read, from templates
+    session.py          client, server, and the gateway's end of a user's connection
+    relay_link.py       a link between gateway and game server (§5): events, what both ends share
+    relay_gateway.py    the gateway's end, and its users' tunnels
+    relay_server.py     the game server's end, and its registry of links and tunnels
+    binding.py          settings, listener, client and error numbers
+
+It imports no other protocol, and nothing above `protocols`.
 """

@@ -1,4 +1,4 @@
-"""tny and its relay live: tables of hub.toml, listeners, client connection, result codes."""
+"""The bindings of tny and its relay: tables of hub.toml, listeners, client, result codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TnySettings(ListenerSettings, frozen=True, kw_only=True):
     auth: Auth = "token"
     """`token`: a connection must call protocol 10 first. `none`: no sign-on; loopback only."""
     dialect: Literal["seed", "upstream", "auto"] = "seed"
-    """Which form ticks, headers, check codes and waste bytes have."""
+    """The form of ticks, headers, check codes and waste; `auto` follows the client's ticks."""
     idle_s: float = 180.0
     """Close after this time without a packet; 0: never."""
     security_keys: tuple[str, ...] = ()
@@ -40,15 +40,15 @@ class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
 
     port: int = RELAY.port or 0
     auth: Auth = "token"
-    """What a tunnel must do first, like a tny client of its own."""
+    """How a tunnel authenticates: like a tny client."""
     dialect: Literal["seed", "upstream", "auto"] = "seed"
-    """Which form packets have."""
+    """The form of packets."""
     allow: tuple[str, ...] = ()
     """Addresses or networks of gateways. A link is not authenticated, so off loopback either this
     or tls.client_ca is required."""
 
     def check(self, table: str) -> None:
-        """Also require that gateways are known off loopback."""
+        """Also require an allow-list or client certificates off loopback."""
         ListenerSettings.check(self, table)
         known = self.allow or (self.tls is not None and self.tls.client_ca)
         if self.enabled and not known and not is_loopback(self.host):
@@ -83,11 +83,11 @@ BINDING: Final = Binding(
     errors=ERRORS,
     trial_number=1001,
 )
-"""The parts of tny."""
+"""The binding of tny."""
 
 RELAY_BINDING: Final = Binding(
     settings=RelaySettings,
     listener="wirelake.hub.listeners.relay:RelayListener",
     addressing="none",
 )
-"""Clients do not dial the relay: gateways do, and the calls of their tunnels are tny's."""
+"""The binding of the relay. Gateways connect to it, clients do not: calls in tunnels are tny's."""

@@ -1,12 +1,14 @@
 """The fast path: requests answered while they are read, without an event.
 
 An application that can answer some requests immediately sets `fast_handler`. A request without
-options that has the next number and matches a known template (`templates.py`) is passed to it; all
-others, and those that the handler does not take, go through `endpoint.py`. So does a request that
-would overtake an event that is still queued.
+options that has the next number and matches a known template is passed to it; all others, and those
+that the handler declines, go through `endpoint.py`. So does a request that would overtake an event
+that is still queued.
 
-Matching compares bytes: of a request only its id, its time and its body differ from the one before.
-Whatever does not match exactly takes the full path, which alone reports errors.
+Matching compares bytes: only id, time and body of a request differ from the one before. Whatever
+does not match exactly takes the full path, which alone reports errors. The reply is assembled from
+bytes encoded once. Decoding a message costs 3.4 µs and encoding one 2.4 µs
+(`benchmarks/results/wire.json`); the fast path does neither.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from .packets import PLAIN
 __all__ = [
     "HEADS",
     "HEAD_SIZE",
-    "MOST_PAYLOAD",
+    "MAX_PAYLOAD",
     "SIZES",
     "Answer",
     "Deferred",
@@ -45,28 +47,28 @@ __all__ = [
 ]
 
 
-# Templates of the fast path: the bytes that repeat from packet to packet, encoded once.
+# -- templates: the bytes that repeat from packet to packet ----------------------------------------
 
 
-MOST_PAYLOAD: Final = 4_096
+MAX_PAYLOAD: Final = 4_096
 """The largest payload whose head is cached: beyond it, copying the body dominates."""
-_LEAST: Final = 2
-"""The smallest: an access id and a number, of a byte each."""
+_MIN_PAYLOAD: Final = 2
+"""The smallest payload: an access id and a number, of a byte each."""
 _ZERO: Final = 1
-"""Bytes of a zero, and of an empty body."""
+"""Bytes of a varint 0, and of an empty body."""
 
 
 def _packet(size: int) -> bytes:
-    body = Envelope(access_id=0, number=0, content=bytes(size - _LEAST))
+    body = Envelope(access_id=0, number=0, content=bytes(size - _MIN_PAYLOAD))
     return codec_seed.encode_packet(Packet(body=body))
 
 
-HEAD_SIZE: Final = len(_packet(_LEAST)) - _LEAST
+HEAD_SIZE: Final = len(_packet(_MIN_PAYLOAD)) - _MIN_PAYLOAD
 """Bytes of head, option and length."""
 
 
 class _Heads(dict[int, bytes]):
-    """Created on first use."""
+    """Packet heads by payload size, each encoded on first use."""
 
     def __missing__(self, size: int) -> bytes:
         head = self[size] = _packet(size)[:HEAD_SIZE]
@@ -88,15 +90,15 @@ def size_at(buf: bytes, pos: int, end: int) -> int:
     if not buf.startswith(PLAIN, pos):
         return 0
     try:
-        stop = codec_seed.scan_envelope(buf, pos + len(PLAIN), end, MOST_PAYLOAD)
+        stop = codec_seed.scan_envelope(buf, pos + len(PLAIN), end, MAX_PAYLOAD)
     except (DecodeError, NeedMore):
         return 0
     size = stop - pos - HEAD_SIZE
-    return size if size >= _LEAST and buf.startswith(HEADS[size], pos) else 0
+    return size if size >= _MIN_PAYLOAD and buf.startswith(HEADS[size], pos) else 0
 
 
 class RequestTemplate(msgspec.Struct, gc=False, eq=False):
-    """What the requests to one protocol on one line have in common, and their replies."""
+    """The bytes that requests to one protocol on one line have in common, and their replies."""
 
     protocol: int
     line: int
@@ -114,7 +116,7 @@ def access_piece(codec: ModuleType, access_id: int) -> bytes:
     """Encode an access id as in a packet."""
     bare: bytes = codec.encode_envelope(Envelope(access_id=0, number=0, content=b""))
     whole: bytes = codec.encode_envelope(Envelope(access_id=access_id, number=0, content=b""))
-    return whole[len(bare) - _LEAST : -_ZERO]
+    return whole[len(bare) - _MIN_PAYLOAD : -_ZERO]
 
 
 def learn_template(codec: ModuleType, request: Message) -> RequestTemplate | None:
@@ -170,12 +172,12 @@ nothing: the request becomes an event.
 """
 
 _MAX_TEMPLATES: Final = 8
-"""Templates per connection. A client has few kinds of requests, and each is compared."""
+"""Templates per connection. A client has few kinds of requests, and each template is compared."""
 _LONGEST: Final = 9
 """Bytes of a varint that both dialects read alike: a tenth has surplus bits."""
 _MORE: Final = 0x80
 """The continuation bit of a varint's byte."""
-_MOST_BESIDES: Final = 128
+_MAX_REPLY_OVERHEAD: Final = 128
 """An upper bound of the bytes besides the body in the payload of a reply."""
 _NO_TIME: Final = put_twos64(0, "message.time")
 _LAST_ID: Final = 1 << 62
@@ -189,8 +191,8 @@ class FastPathRequests(Endpoint):
         super().__init__(*args, **options)
         self.fast_handler: FastHandler | None = None
         """Answers requests while they are read; None turns all of them into events."""
-        self.instead = Answer(ResultCode.SERVER_ERROR)
-        """The reply sent instead of one that does not fit a packet."""
+        self.too_large_answer = Answer(ResultCode.SERVER_ERROR)
+        """The reply sent instead of one that is too large for a packet."""
         self._templates: list[RequestTemplate] = []
         self._peer_access = b""
         self._access = b""
@@ -209,23 +211,23 @@ class FastPathRequests(Endpoint):
         if self.state == CLOSED:
             return
         self._advance(now)
-        self._asked_count -= 1
+        self._unanswered_count -= 1
         if type(answer) is bytes and len(answer) <= self._room:
             self._reply(kind, asked, answer)
         else:
             number, _ = uvarint(asked, 0, len(asked), "message.id")
             self._reply_to(Message(id=number, line=kind.line, protocol=kind.protocol), answer)
 
-    # -- what is learned ---------------------------------------------------------------------
+    # -- learning templates ------------------------------------------------------------------
 
-    def _take_request(self, message: Message) -> None:
+    def _on_request(self, message: Message) -> None:
         if (
             self.fast_handler is not None
             and self._is_plain
             and len(self._templates) < _MAX_TEMPLATES
         ):
             self._learn(message)
-        super()._take_request(message)
+        super()._on_request(message)
 
     def _learn(self, message: Message) -> None:
         peer, own, codec = self._reader.access_id, self._writer.access_id, self._dialect.codec
@@ -238,17 +240,19 @@ class FastPathRequests(Endpoint):
         if kind is None or not 0 <= self.next_id < _LAST_ID:
             return
         self._peer_access, self._access = access_piece(codec, peer), access_piece(codec, own)
-        self._room = min(MOST_PAYLOAD, self._writer.surely_fits) - _MOST_BESIDES
+        self._room = min(MAX_PAYLOAD, self._writer.surely_fits) - _MAX_REPLY_OVERHEAD
         self._templates.append(kind)
 
-    # -- what comes --------------------------------------------------------------------------
+    # -- matching requests -------------------------------------------------------------------
 
     def _parse(self, buf: bytes) -> None:
+        # With events queued the fast path waits: an earlier request that became an event must reach
+        # the application before a later one is answered.
         if self._templates and self.fast_handler is not None and not self._events:
             pos = self._answer_fast_path_requests(buf, self.fast_handler)
             if pos:
                 self._consumed += pos
-                self._owes_tail = False
+                self._pong_tail_due = False
                 if self.state == CLOSED:
                     return
                 self._quiet_from_now("idle", self.options.idle_limit_s)
@@ -262,12 +266,13 @@ class FastPathRequests(Endpoint):
         reader, room = self._reader, self._room
         pos, end, limit, number = 0, len(buf), reader.limit, reader.number
         most = self.options.max_pending
-        while pos < end and self._asked_count < most:
+        while pos < end and self._unanswered_count < most:
             number += 1
             found = self._request_at(buf, pos, end, number)
             if found is None:
                 break
             kind, id_at, asked, start, stop = found
+            # Only the next number matches: a gap or a replay is for the full path to judge (§3).
             if stop - pos - HEAD_SIZE > limit or not reader.take_plain(number):
                 break
             answer = fast_handler(kind, buf[start:stop], asked)
@@ -276,7 +281,7 @@ class FastPathRequests(Endpoint):
             if type(answer) is bytes and len(answer) <= room:
                 self._reply(kind, asked, answer)
             elif answer is Deferred.DEFERRED:
-                self._asked_count += 1
+                self._unanswered_count += 1
             else:
                 self._packet_at = self._consumed + pos
                 self._reply_otherwise(buf[id_at:stop], answer)
@@ -293,6 +298,7 @@ class FastPathRequests(Endpoint):
         Return its template, the start of its Message, its id as bytes, and start and stop of its
         body; None if it has to take the full path.
         """
+        # One dict lookup replaces decoding magic, option and length of a packet.
         size = SIZES.get(buf[pos : pos + HEAD_SIZE]) or size_at(buf, pos, end)
         at = pos + HEAD_SIZE
         stop = at + size
@@ -317,6 +323,7 @@ class FastPathRequests(Endpoint):
                 length, at = uvarint(buf, at - 1, stop, "message.body")
         except (DecodeError, IndexError):
             return None
+        # The id is echoed as bytes, so it must be in the shortest form, which we would write too.
         if at + length != stop or (len(asked) > 1 and not asked[-1]) or len(asked) > _LONGEST:
             return None
         return kind, id_at, asked, at, stop
@@ -334,13 +341,14 @@ class FastPathRequests(Endpoint):
         self._peer_time = buf[start:at]
         return at
 
-    # -- what is answered --------------------------------------------------------------------
+    # -- replies -----------------------------------------------------------------------------
 
     def _reply(self, kind: RequestTemplate, asked: bytes, body: bytes) -> None:
         """Write a successful reply; `asked` is the id of the request."""
         number = self._writer.next_plain()
         own_id = self.next_id
         self.next_id = own_id + 1
+        # All replies of one read have the same time: it is encoded once for them.
         if self.now != self._time_at:
             self._time_at = self.now
             self._time = put_twos64(self._time_ms(), "message.time")
@@ -366,7 +374,7 @@ class FastPathRequests(Endpoint):
         """Decode the request in full and reply; without an answer it becomes an event."""
         request, _ = self._dialect.codec.read_message(plain, 0, len(plain))
         if answer is None:
-            super()._take_request(request)
+            super()._on_request(request)
         else:
             self._reply_to(request, answer)
 
@@ -378,7 +386,7 @@ class FastPathRequests(Endpoint):
         except SessionError as error:
             if error.code == "too_large":
                 with contextlib.suppress(SessionError):
-                    self._respond_now(request, self.instead)
+                    self._respond_now(request, self.too_large_answer)
 
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
         super()._close(reason, side, clean=clean)

@@ -4,9 +4,9 @@ Fixed integers are little-endian here, unlike in the other documents. Varints ar
 the two's complement. A packet is an envelope; what it carries may be checked, encrypted and
 padded (`transform.py`), and is a `Message` once that is undone.
 
-Dialect `seed` follows the document; dialect `upstream` the original software, which real peers
-speak: ticks without a length, a list of headers, varints that drop surplus bits, and two ids of
-TUNNEL_CONNECTED swapped. See `docs/decisions/tny.md`.
+Dialect `seed` follows the document; dialect `upstream` follows the original software, which real
+peers use: ticks without a length, a list of headers, varints that drop surplus bits, and two ids of
+TUNNEL_CONNECTED swapped. See `docs/decisions/tny.md`, section 8.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class RelayType(IntEnum):
 
 
 class HeaderType(IntEnum):
-    """The kinds of header that the original knows."""
+    """The header types of the original."""
 
     RPC_FORWARD = 100
     RPC_ORIGINAL_MESSAGE_ID = 101

@@ -1,14 +1,14 @@
-"""A tny Message by itself: its bytes, its headers, and its result codes.
+"""A tny Message without its packet: bytes, headers, result codes, and requests in flight.
 
 `transform.PacketContext.open` yields the bytes of a Message, `decode_message` the Message;
 `encode_message` and `PacketContext.seal` do the reverse (Message编码 in seed 002).
 
 Headers exist in dialect upstream (§2 of the tny rules): a type, 4 bytes little-endian, and a
-protobuf message. Three types are known, others are carried. The seed dialect has one header, whose
-bytes mean nothing to the protocol.
+protobuf message. Headers of other types than the three known ones are carried unchanged. The seed
+dialect has one header, opaque bytes.
 
-Result codes implement the closing rule of §6: there is no close packet, a code tells the reason.
-Codes that are not listed here belong to applications; they never close.
+Result codes implement the closing rule of §6: there is no close packet, so a result code announces
+why a connection closes. Codes that are not listed here belong to applications and never close.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.types import Layout
 
 from . import codec_seed as codec
-from .layout import ForwardHeader, HeaderType, Message, Mode, OriginalMessageIdHeader, TracingHeader
+from .layout import (
+    SUCCESS,
+    ForwardHeader,
+    HeaderType,
+    Message,
+    Mode,
+    OriginalMessageIdHeader,
+    TracingHeader,
+)
 from .protocol import PROTOCOL
 from .transform import Dialect
 
@@ -47,13 +55,13 @@ __all__ = [
 
 
 class ResultCode(IntEnum):
-    """Codes that the rules name; an application may use any other number."""
+    """Result codes of the protocol; an application may use any other number."""
 
-    SUCCESS = 100
+    SUCCESS = SUCCESS
     DECODE_ERROR = 153
     """The peer's bytes break a rule."""
     ENCODE_ERROR = 154
-    """An answer could not be written."""
+    """A response could not be encoded."""
     VERIFY_FAILED = 156
     """A check code does not match: that packet is dropped, the connection goes on."""
     SERVER_ERROR = 200
@@ -61,17 +69,32 @@ class ResultCode(IntEnum):
     NO_SUCH_PROTOCOL = 205
     """No handler has this protocol number; the answer has no body."""
     AUTH_FAILED = 210
-    """The peer did not prove who it is."""
+    """The peer is not authenticated."""
     SESSION_LOST = 216
-    """The session that a client wants to resume is gone."""
+    """The session that a client wants to resume does not exist any more."""
     SESSION_TIMEOUT = 217
     """The session was silent for too long."""
     NO_LINK = 225
     """A gateway has no link to the service that a request is for."""
 
 
-CLOSING: Final = frozenset({153, 154, 210, 216, 217, 220, 221, 224, 225, 226})
-"""Codes of level ERROR: who sends one closes the connection after the write."""
+# 220, 221, 224 and 226 are the original's cluster errors; nothing here sends them, but its peers
+# do.
+CLOSING: Final = frozenset(
+    {
+        ResultCode.DECODE_ERROR,
+        ResultCode.ENCODE_ERROR,
+        ResultCode.AUTH_FAILED,
+        ResultCode.SESSION_LOST,
+        ResultCode.SESSION_TIMEOUT,
+        220,
+        221,
+        224,
+        ResultCode.NO_LINK,
+        226,
+    }
+)
+"""Codes of level ERROR: a server that sends one closes the connection after the write (§6)."""
 
 
 def closes(code: int) -> bool:
@@ -87,13 +110,13 @@ KEYS: Final[dict[int, str]] = {
     HeaderType.RPC_ORIGINAL_MESSAGE_ID: "Rpc-Original-Message-Id",
     HeaderType.RPC_TRACING: "Rpc-Tracing",
 }
-"""What the original calls the types that it knows."""
+"""The original's names of the known types."""
 
 _TYPE_SIZE: Final = 4
 
 
 class OpaqueHeader(Layout):
-    """A header of a type that is not known here: its bytes are carried."""
+    """A header of an unknown type, carried as bytes."""
 
     type_id: int
     """The type, a signed number."""
@@ -102,7 +125,7 @@ class OpaqueHeader(Layout):
 
 
 Header = ForwardHeader | OriginalMessageIdHeader | TracingHeader | OpaqueHeader
-"""What a header can be."""
+"""A decoded header."""
 
 _READERS: Final[dict[int, Callable[[bytes, int, int], tuple[Any, int]]]] = {
     HeaderType.RPC_FORWARD: codec.read_forward_header,
@@ -125,9 +148,10 @@ def type_of(header: Header) -> int:
 
 
 def decode_header(data: bytes) -> Header:
-    """The header in its bytes. Raises DecodeError only; offsets count from the header's start."""
+    """Decode a header. Raises DecodeError only; offsets count from the header's start."""
     if len(data) < _TYPE_SIZE:
-        raise DecodeError("short", "header.type_id", 0, f"4 wanted, {len(data)} left")
+        detail = f"expected {_TYPE_SIZE} bytes, {len(data)} left"
+        raise DecodeError("short", "header.type_id", 0, detail)
     type_id = int.from_bytes(data[:_TYPE_SIZE], "little", signed=True)
     read = _READERS.get(type_id)
     if read is None:
@@ -137,7 +161,7 @@ def decode_header(data: bytes) -> Header:
 
 
 def encode_header(header: Header) -> bytes:
-    """Return the bytes of a header. Raises EncodeError only."""
+    """Encode a header, for the `headers` of a message. Raises EncodeError only."""
     try:
         if isinstance(header, OpaqueHeader):
             type_id, data = header.type_id, bytes(header.data)
@@ -155,7 +179,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_message(data: bytes, dialect: Dialect = "seed") -> Message:
-    """Return the message that these bytes are, all of them. Raises DecodeError only."""
+    """Decode a Message that fills these bytes exactly. Raises DecodeError only."""
     message, stop = PROTOCOL.codec(dialect).read_message(data, 0, len(data))
     if stop != len(data):
         raise DecodeError("trailing_bytes", "message", stop, f"{len(data) - stop} left")
@@ -163,27 +187,29 @@ def decode_message(data: bytes, dialect: Dialect = "seed") -> Message:
 
 
 def encode_message(message: Message, dialect: Dialect = "seed") -> bytes:
-    """Return the bytes of a message. Raises EncodeError only."""
+    """Encode a Message. Raises EncodeError only."""
     try:
         return cast(bytes, PROTOCOL.codec(dialect).write_message(message))
     except (AttributeError, TypeError, ValueError) as error:
         raise EncodeError("bad_value", "message", None, str(error)) from error
 
 
-# Requests that wait for a response: who waits for what, and until when.
+# -- requests in flight ----------------------------------------------------------------------------
 
 
 _ORIGINAL_ID: Final = int(HeaderType.RPC_ORIGINAL_MESSAGE_ID).to_bytes(4, "little")
 
 
 def answered_id(request: Message) -> int:
-    """What ToMessage of the response to this request is."""
+    """Return the ToMessage of the response to this request."""
+    # A forwarded request carries the id of the original sender's message in header 101; the
+    # response must name that one, or the original sender could not match it (§6).
     for data in request.headers or ():
         if data.startswith(_ORIGINAL_ID):
             try:
                 header = decode_header(data)
             except DecodeError:
-                continue  # other headers are unaffected (§2)
+                continue  # a header that does not decode affects no other (§2)
             if isinstance(header, OriginalMessageIdHeader):
                 return header.message_id
     return request.id
@@ -192,15 +218,17 @@ def answered_id(request: Message) -> int:
 def response_to(
     request: Message,
     *,
-    id: int,  # noqa: A002 - the document's own word
+    id: int,  # noqa: A002 - the document's name
     code: int,
     time: int,
     upstream: bool,
     body: bytes | None = None,
     headers: tuple[bytes, ...] | None = None,
 ) -> Message:
-    """The response to a request, on its line; headers go back as they came, unless others are
-    given. `upstream` says in which dialect: a connection in `auto` may have changed it since."""
+    """Return the response to a request, on its line, with its headers unless others are given.
+
+    `upstream`: the dialect of the connection, which in `auto` may have changed since the request.
+    """
     return Message(
         id=id,
         mode=Mode.RESPONSE,
@@ -221,7 +249,10 @@ class _Call(NamedTuple):
 
 
 class Calls:
-    """Own requests under way, by the id that their response will name."""
+    """Own requests in flight, by the id that their response will name.
+
+    Several requests can have the same key: header 101 carries an id that another peer chose.
+    """
 
     __slots__ = ("_count", "_waiting")
 
@@ -233,12 +264,12 @@ class Calls:
         return self._count
 
     def add(self, request: Message, deadline: float) -> None:
-        """A request was sent."""
+        """Add a request that was sent."""
         self._waiting.setdefault(answered_id(request), []).append(_Call(request, deadline))
         self._count += 1
 
     def take(self, response: Message, *, same_protocol: bool) -> Message | None:
-        """The request that a response answers, which waits no more; None when there is none."""
+        """Remove and return the request that a response answers; None when there is none."""
         calls = self._waiting.get(response.to_message, [])
         for index, call in enumerate(calls):
             if not same_protocol or call.request.protocol == response.protocol:
@@ -250,7 +281,7 @@ class Calls:
         return None
 
     def expire(self, now: float) -> list[Message]:
-        """Return the requests whose time is up, oldest deadline first; they wait no more."""
+        """Remove and return the requests whose deadline has passed, oldest deadline first."""
         expired: list[_Call] = []
         for key, calls in list(self._waiting.items()):
             left = [call for call in calls if call.deadline > now]
@@ -272,7 +303,7 @@ class Calls:
         )
 
     def drain(self) -> list[Message]:
-        """Return all requests, in the order of their ids; none waits any more."""
+        """Remove and return all requests, in the order of their ids."""
         left = [call.request for calls in self._waiting.values() for call in calls]
         self._waiting.clear()
         self._count = 0

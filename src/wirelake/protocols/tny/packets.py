@@ -1,12 +1,12 @@
 """Packets of one connection: bytes to ticks and messages, messages to bytes, in any dialect.
 
 Implements §2 (frames), §3 and §4 (through `transform`), and §8.1 of the tny rules, the tolerant
-reader of ticks. In dialect `auto` a tick is taken at five bytes. What follows tells its form: the
-head of the next packet, and it was a tick of the original; anything else is a length, and that
-many bytes are skipped. This is unambiguous, because `tny.` as a length is 779 MB.
+reader of ticks. In dialect `auto` a tick is accepted at five bytes. What follows shows its form: if
+it is the head of the next packet, the tick was one of the original; anything else is a length, and
+that many bytes are skipped. This is unambiguous, because `tny.` read as a length is 779 MB.
 
-Messages themselves do not betray their dialect: in `auto` they are read and written as seed until
-a tick shows that the peer uses upstream.
+A message does not show its dialect: in `auto`, messages are read and written as seed until a tick
+shows that the peer uses upstream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import codec_seed
 from .layout import Envelope, Message, Packet, PacketType, Ping, Pong
 from .limits import PAYLOAD_LIMITS, SessionDialect, SessionOptions
 from .protocol import PROTOCOL
-from .transform import Dialect, PacketContext
+from .transform import CHECK_BYTES, Dialect, PacketContext
 
 __all__ = [
     "PING",
@@ -34,18 +34,16 @@ __all__ = [
     "PacketWriter",
 ]
 
-_MAGIC: Final = b"tny."
 _HEAD: Final = 5
-"""Bytes of head and option: all of a tick in the original."""
+"""Bytes of head and option: a whole tick in the original."""
 _LENGTH: Final = 4
-_PLACES: Final[dict[str, int]] = {"option": 4, "number": _HEAD + _LENGTH}
-"""Where an error of the envelope shows, counted from the packet's beginning."""
-_CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
-_MOST_OVERHEAD: Final = 10 + 5 + 8
-"""AccessId, Number and CheckCode at their longest."""
+_OFFSETS: Final[dict[str, int]] = {"option": 4, "number": _HEAD + _LENGTH}
+"""Offsets of envelope fields, for errors, from the start of the packet."""
+_MAX_OVERHEAD: Final = 10 + 5 + max(CHECK_BYTES.values())
+"""AccessId and Number as varints of 64 and 32 bits, and CheckCode, at their longest."""
 
 TICK_TAIL: Final = bytes(_LENGTH)
-"""What a tick of the seed dialect has after the five bytes that both forms share."""
+"""The rest of a tick of the seed dialect, after the five bytes that both forms share."""
 _SEED_PING: Final = codec_seed.encode_packet(Packet(body=Ping()))
 _SEED_PONG: Final = codec_seed.encode_packet(Packet(body=Pong()))
 PING: Final = {"seed": _SEED_PING, "upstream": _SEED_PING[:_HEAD]}
@@ -56,10 +54,11 @@ PONG: Final = {"seed": _SEED_PONG, "upstream": _SEED_PONG[:_HEAD]}
 PLAIN: Final = codec_seed.encode_packet(Packet(body=Envelope(access_id=0, number=0, content=b"")))[
     :_HEAD
 ]
-"""Head and option of a message packet that has no options; both dialects have the same."""
+"""Head and option of a message packet without options; the same in both dialects."""
+_MAGIC: Final = PLAIN[:4]
 
 SKIPPED: Final = object()
-"""What `PacketReader.frame` returns for bytes that belong to a tick and mean nothing."""
+"""Returned by `PacketReader.frame` for the skipped rest of a tick."""
 
 _TICKS: Final = {
     PacketType.PING: Packet(body=Ping()),
@@ -77,20 +76,21 @@ class DialectState:
         self.current: Dialect = "seed" if self.auto else cast(Dialect, dialect)
         self.codec = PROTOCOL.codec(self.current)
         if self.auto:
-            # Generated on first use: now, and not when a tick of a live connection asks for it.
+            # The codec of another dialect is generated on first use. Do it now: generating takes
+            # far longer than a tick of a live connection may.
             PROTOCOL.codec("upstream")
         self.seen: Dialect | None = None if self.auto else self.current
         self.changed = False
 
     def detected(self, dialect: Dialect) -> None:
-        """A tick of the peer had this form."""
+        """Set the dialect that a tick of the peer has shown."""
         self.changed = self.changed or self.seen != dialect
         self.seen = self.current = dialect
         self.codec = PROTOCOL.codec(dialect)
 
 
 class PacketReader:
-    """The direction towards us."""
+    """Reads the packets of the peer."""
 
     __slots__ = (
         "_context",
@@ -98,7 +98,7 @@ class PacketReader:
         "_limit",
         "_skip",
         "_strict",
-        "_tail_wanted",
+        "_tail_expected",
         "raw",
         "take_plain",
     )
@@ -107,10 +107,10 @@ class PacketReader:
         self._dialect = dialect_state
         self._context = PacketContext(dialect_state.current, options.reading)
         self.take_plain = self._context.read_plain
-        """Takes the number of a plain packet that somebody else reads; False changes nothing."""
+        """Counts the number of a plain packet that the fast path has read; False: not legal."""
         self._limit = options.max_payload
         self._strict = options.strict
-        self._tail_wanted = False
+        self._tail_expected = False
         self._skip = 0
         self.raw = b""
         """The bytes of the last Message."""
@@ -127,7 +127,7 @@ class PacketReader:
 
     @property
     def skipping(self) -> int:
-        """Bytes of a tick that are still to be skipped."""
+        """Bytes of a tick still to be skipped."""
         return self._skip
 
     @property
@@ -140,7 +140,7 @@ class PacketReader:
         self._limit = limit
 
     def frame(self, buf: bytes, pos: int, end: int) -> tuple[Packet | object, int]:
-        """One packet, or `SKIPPED`, and where it stops."""
+        """Decode one packet, or skip bytes (`SKIPPED`); return it and where it stops."""
         if self._dialect.auto:
             return self._tolerant(buf, pos, end)
         if not self._strict and _type_at(buf, pos, end) == _UNDEFINED:
@@ -150,13 +150,14 @@ class PacketReader:
 
     @property
     def is_plain(self) -> bool:
-        """Whether `plain` may find anything: strict, one dialect, and no option demanded."""
+        """Whether `plain` can be used: strict, one dialect, and no option required."""
         return self._strict and not self._dialect.auto and self._context.is_plain
 
     def plain(self, buf: bytes, pos: int, end: int, limit: int) -> tuple[Message, int] | None:
-        """The Message of a whole packet without options, and where it stops: nearly every one.
+        """Decode a whole packet without options; return its Message and where it stops.
 
-        None, or an error, changes nothing: `frame` and `open` then say what there is instead.
+        None or an error leaves everything unchanged: the caller then uses `frame` and `open`, which
+        handle every packet and report errors with their offsets.
         """
         if not buf.startswith(PLAIN, pos, end):
             return None
@@ -170,7 +171,7 @@ class PacketReader:
         return message, stop
 
     def open(self, packet: Packet, pos: int, stop: int) -> Message:
-        """Return the Message in a packet that begins at `pos` and stops at `stop`."""
+        """Remove the transforms of the packet at buf[pos:stop] and return its Message."""
         envelope = cast(Envelope, packet.body)
         content = envelope.content
         start = stop - len(content)
@@ -185,14 +186,15 @@ class PacketReader:
                 verify=packet.verify,
             )
         except DecodeError as error:
-            error.offset = pos + _PLACES[error.field] if error.field in _PLACES else start
+            error.offset = pos + _OFFSETS[error.field] if error.field in _OFFSETS else start
             raise
         try:
             message, used = self._dialect.codec.read_message(plain, 0, len(plain))
             if used != len(plain) and self._strict:
                 raise DecodeError("trailing_bytes", "message", used, f"{len(plain) - used} left")
         except DecodeError as error:
-            # Within waste, a byte of the Message has no place of its own: name the content's.
+            # Waste shifts the Message by bits, so its bytes have no offset in the packet: report
+            # the start of the content instead.
             error.offset = start + (0 if packet.waste else error.offset or 0)
             raise
         self.raw = plain
@@ -205,22 +207,26 @@ class PacketReader:
             stop = min(end, pos + self._skip)
             self._skip -= stop - pos
             return SKIPPED, stop
-        if self._tail_wanted and not self._head_follows(buf, pos, end):
-            self._tail_wanted = False
+        if self._tail_expected and not self._head_follows(buf, pos, end):
+            self._tail_expected = False
             self._start_skipping(buf, pos)
             return SKIPPED, pos + _LENGTH
-        self._tail_wanted = False
+        self._tail_expected = False
         kind = _type_at(buf, pos, end)
         if kind in _TICKS:
             return self._tick(buf, pos, end, PacketType(kind))
         if kind == _UNDEFINED and not self._strict:
             return self._undefined_type(buf, pos, end)
-        # The codec of the original asks for no more than a tick when a packet has hardly begun.
+        # With fewer bytes than a head, the codec of the original is used: it needs five bytes for a
+        # tick, where that of the seed dialect would wait for nine (§9: a lone ping is answered).
         codec = PROTOCOL.codec("upstream") if end - pos < _HEAD else self._dialect.codec
         return cast("tuple[Packet, int]", codec.decode_packet(buf, pos, end, self.limit))
 
     def _tick(self, buf: bytes, pos: int, end: int, kind: PacketType) -> tuple[Packet, int]:
-        """A tick at five bytes; what follows is looked at if it is there, and not waited for."""
+        """Accept a tick at five bytes; examine what follows if it is there, but do not wait for it.
+
+        A peer that waits for its pong sends nothing more, so waiting would stall an idle link.
+        """
         stop = pos + _HEAD
         tail = buf[stop : min(end, stop + _LENGTH)]
         if tail == _MAGIC:
@@ -229,11 +235,11 @@ class PacketReader:
             self._start_skipping(buf, stop)
             stop += _LENGTH
         else:
-            self._tail_wanted = True
+            self._tail_expected = True
         return _TICKS[kind], stop
 
     def _head_follows(self, buf: bytes, pos: int, end: int) -> bool:
-        """Return whether the tick before `pos` was one of the original."""
+        """Return whether a packet head follows, so that the tick before was one of the original."""
         if end - pos < _LENGTH:
             raise NeedMore(_LENGTH - (end - pos))
         if not buf.startswith(_MAGIC, pos):
@@ -244,12 +250,13 @@ class PacketReader:
     def _start_skipping(self, buf: bytes, pos: int) -> None:
         length = int.from_bytes(buf[pos : pos + _LENGTH], "little")
         if length > self.limit:
-            raise DecodeError("too_large", "packet.length", pos, f"{length} over {self.limit}")
+            detail = f"{length} bytes exceed {self.limit}"
+            raise DecodeError("too_large", "packet.length", pos, detail)
         self._skip = length
         self._dialect.detected("seed")
 
     def _undefined_type(self, buf: bytes, pos: int, end: int) -> tuple[Packet, int]:
-        """Return a packet of type 3 as the original reads it: a message."""
+        """Decode a packet of the undefined type 3 as the original does: as a message."""
         bits = buf[pos + 4]
         body, stop = self._dialect.codec.decode_envelope(buf, pos + _HEAD, end, self.limit)
         packet = Packet(
@@ -266,12 +273,12 @@ _UNDEFINED: Final = 3
 
 
 def _type_at(buf: bytes, pos: int, end: int) -> int | None:
-    """Return the type of the packet at `pos`; None when it has not come so far, or is no packet."""
+    """Return the type of the packet at `pos`; None when it is incomplete, or is no packet."""
     return buf[pos + 4] & 3 if end - pos >= _HEAD and buf.startswith(_MAGIC, pos) else None
 
 
 class PacketWriter:
-    """The direction away from us. A call that raises has used up no number."""
+    """Writes our packets. A call that raises has used up no number."""
 
     __slots__ = (
         "_context",
@@ -303,7 +310,7 @@ class PacketWriter:
         """The access id of the first packet, which stays (§3); None before it."""
         self._spare = config.max_waste_bits // 8 + 1 if config.waste else 0
         least = min(PAYLOAD_LIMITS.values()) if self._limit is None else self._limit
-        self._surely_fits = least - _MOST_OVERHEAD - self._spare
+        self._surely_fits = least - _MAX_OVERHEAD - self._spare
         self.number = 0
         """The number of the last packet; 0 before the first."""
 
@@ -314,30 +321,31 @@ class PacketWriter:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the next packet has no options, and is not the first one."""
+        """Whether the next packet has no options and is not the first one."""
         return self._context.is_plain and self.access_id is not None
 
     @property
     def surely_fits(self) -> int:
-        """Bytes of a Message that need not be measured."""
+        """Largest Message that fits any packet, whatever its overhead."""
         return self._surely_fits
 
     def next_plain(self) -> int:
-        """The number of a plain packet that somebody else writes; 0 when `is_plain` is not true."""
+        """Return the number for a plain packet that the fast path writes; 0 unless `is_plain`."""
         number = self._context.write_plain()
         if number:
             self.number = number
         return number
 
     def message(self, message: Message, access_id: int) -> bytes:
-        """Return a packet with the next number; the first one's access id stays (§3)."""
+        """Encode a packet with the next number and the access id of the first packet (§3)."""
         try:
             return self.content(self._dialect.codec.write_message(message), access_id)
         except EncodeError as error:
             raise SessionError(error.code, str(error)) from error
 
     def content(self, plain: bytes, access_id: int) -> bytes:
-        """Return the same for a Message that is bytes already. EncodeError too."""
+        """Encode a packet with an encoded Message. Raises SessionError or EncodeError."""
+        # Measuring encodes the envelope a second time; nearly all messages are far below the limit.
         if len(plain) > self._surely_fits:
             self._check_size(access_id, plain)
         number = self._context.write_plain()
@@ -359,13 +367,13 @@ class PacketWriter:
         return cast(bytes, codec.encode_packet(packet))
 
     def _check_size(self, access_id: int, plain: bytes) -> None:
-        """To the byte, except that the most waste is counted that there can be."""
+        """Raise SessionError if the payload exceeds the limit, counting the maximum of waste."""
         codec, context = self._dialect.codec, self._context
         if self.access_id is not None:
             access_id = self.access_id
         envelope = Envelope(access_id=access_id, number=context.number + 1, content=plain)
         size = len(codec.encode_envelope(envelope)) - _LENGTH + self._spare
         if context.config.verify:
-            size += _CHECK_BYTES[self._dialect.current]
+            size += CHECK_BYTES[self._dialect.current]
         if size > self.limit:
             raise SessionError("too_large", f"payload of {size} bytes exceeds {self.limit}")

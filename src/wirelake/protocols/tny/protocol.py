@@ -1,4 +1,8 @@
-"""tny and its RelayPack as tools know them: layouts, meanings, dialects, ports."""
+"""The protocols `tny` and `relay`: layout, meaning, dialects and port of each.
+
+The meaning is what tables, filters and the hub know about a message. All numbers in it come from
+the layout.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ __all__ = [
 ]
 
 
-# What tny messages and relay packets mean.
+# -- meaning ---------------------------------------------------------------------------------------
 
 
 _MODE = Values(At("message.mode"), {int(each): each.name.lower() for each in Mode})
@@ -62,7 +66,7 @@ MEANING = Meaning(
     sign_on=SignOn(targets=(str(AUTH.number),)),
     heartbeats=("ping",),
 )
-"""Packets, and messages in tunnels."""
+"""The meaning of packets, and of messages in tunnels."""
 
 _TUNNELS = Tunnels(
     protocol="tny",
@@ -93,7 +97,10 @@ RELAY_MEANING = Meaning(
     heartbeats=("link_ping",),
     tunnels=_TUNNELS,
 )
-"""Packets of a link between a gateway and a server."""
+"""The meaning of packets on a link between a gateway and a server."""
+
+
+# -- protocols -------------------------------------------------------------------------------------
 
 
 PROTOCOL = Protocol(

@@ -1,11 +1,12 @@
-"""The gateway's end: `GatewayLink`, one connection, and `GatewayTunnels`, its users (§5).
+"""The gateway's end of relay links: `GatewayTunnels`, its users, and `GatewayLink`, one connection.
 
 A user's connection has one tunnel to each service that it uses. A tunnel is bound to one link of
-its service, chosen in turn among those that are open. When that link dies, the tunnel is switched
-to another one; if there is none it waits, and the next link of the service that opens takes it.
+its service, chosen round robin among the open ones. When that link is lost, the tunnel is switched
+to another; without one it waits for the next link of the service that opens (§6 of the tny rules).
 
 `connect` and `relay` return the result code for the user: SUCCESS, or NO_LINK (225), with which the
-shell answers the request and, by the rule of that code, closes the user's connection.
+shell answers the request; that code then closes the user's connection. `ReconnectSchedule` has the
+delays between attempts to connect.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .layout import (
     TunnelRelay,
     TunnelSwitchLink,
 )
-from .limits import GATEWAY_TUNNELS, GatewayOptions
+from .limits import GATEWAY_TUNNELS, RECONNECT_DELAYS_S, GatewayOptions
 from .message import ResultCode
 from .relay_link import (
     LinkUp,
@@ -40,12 +41,12 @@ from .relay_link import (
     receives,
 )
 
-__all__ = ["GatewayLink", "GatewayTunnels"]
+__all__ = ["GatewayLink", "GatewayTunnels", "ReconnectSchedule"]
 
 
 class GatewayTunnels:
     """The users' tunnels of one gateway instance. `max_tunnels` bounds them over all links and
-    services, as the limit of each link does not count tunnels that wait for one."""
+    services, because the limit of a link does not count tunnels without a link."""
 
     def __init__(self, instance_id: int, *, max_tunnels: int = GATEWAY_TUNNELS):
         self.instance_id = instance_id
@@ -62,7 +63,7 @@ class GatewayTunnels:
 
     @property
     def links(self) -> list[GatewayLink]:
-        """All links, whatever they lead to."""
+        """All links to all services."""
         return [link for links in self._links.values() for link in links]
 
     def key(self, tunnel_id: int) -> TunnelKey:
@@ -70,11 +71,11 @@ class GatewayTunnels:
         return TunnelKey(self.instance_id, tunnel_id)
 
     def link_of(self, service: str, tunnel_id: int) -> GatewayLink | None:
-        """The link that carries a tunnel; None when none does, or there is no such tunnel."""
+        """Return the link that carries a tunnel; None without a link or without such a tunnel."""
         return self._tunnels.get(self.key(tunnel_id), {}).get(service)
 
     def has(self, service: str, key: TunnelKey) -> bool:
-        """Return whether there is such a tunnel, with a link or without."""
+        """Return whether such a tunnel exists, with a link or without."""
         return service in self._tunnels.get(key, ())
 
     # -- the user's side ---------------------------------------------------------------------
@@ -88,7 +89,8 @@ class GatewayTunnels:
         port: int = 0,
         now: float | None = None,
     ) -> ResultCode:
-        """A user came: TUNNEL_CONNECT on a link of the service. A tunnel of that id is replaced."""
+        """Send TUNNEL_CONNECT for a user on a link of the service, replacing a tunnel of that
+        id."""
         key = self.key(tunnel_id)
         if not self.has(service, key) and self._count >= self.max_tunnels:
             raise SessionError("too_busy", f"limit of {self.max_tunnels} tunnels reached")
@@ -102,7 +104,7 @@ class GatewayTunnels:
     def relay(
         self, service: str, tunnel_id: int, message: Message | bytes, now: float | None = None
     ) -> ResultCode:
-        """Return a message from the user; need not wait for TUNNEL_CONNECTED."""
+        """Send a message of the user; there is no need to wait for TUNNEL_CONNECTED."""
         key = self.key(tunnel_id)
         if not self.has(service, key):
             raise SessionError("bad_state", f"no tunnel of user {tunnel_id} to {service}")
@@ -113,28 +115,28 @@ class GatewayTunnels:
         return ResultCode.SUCCESS
 
     def disconnect(self, tunnel_id: int, now: float | None = None) -> None:
-        """The user is gone: TUNNEL_DISCONNECT to every service."""
+        """Send TUNNEL_DISCONNECT to every service of a user that has disconnected."""
         key = self.key(tunnel_id)
         for service, link in tuple(self._tunnels.get(key, {}).items()):
             self._forget(service, key)
             if link is not None:
                 link.send(TunnelDisconnect(**key._asdict()), now)
 
-    # -- what a link says --------------------------------------------------------------------
+    # -- calls of the links ------------------------------------------------------------------
 
     def attach(self, link: GatewayLink) -> None:
-        """A link to its service was dialled."""
+        """Add a link whose connection is up."""
         self._links.setdefault(link.service, []).append(link)
 
     def link_up(self, link: GatewayLink) -> None:
-        """A link is open: it takes the tunnels that wait for one."""
+        """Give an opened link the tunnels that wait for one."""
         for key in tuple(self._waiting.get(link.service, ())):
             if link.full:
                 break
             self._switch(link.service, key, link)
 
     def link_lost(self, link: GatewayLink) -> None:
-        """A link is gone: its tunnels go to others, or wait."""
+        """Move the tunnels of a lost link to others, or let them wait."""
         service = link.service
         links = self._links.get(service, [])
         if link in links:
@@ -145,12 +147,12 @@ class GatewayTunnels:
             self._tunnels[key][service] = None
             self._waiting.setdefault(service, {})[key] = None
             if self._rebind(service, key) is None:
-                link.happened(TunnelLost(key))
+                link.report(TunnelLost(key))
         link.tunnels.clear()
 
-    def take_connected(self, link: GatewayLink, found: TunnelConnected) -> None:
-        """TUNNEL_CONNECTED: the server has the tunnel, or will not have it. One that we do not have
-        is closed there: the user is gone, or the original's way of switching has made it anew."""
+    def on_connected(self, link: GatewayLink, found: TunnelConnected) -> None:
+        """Handle TUNNEL_CONNECTED. A tunnel that we do not have is closed at the server: the user
+        has disconnected, or the original's form of switching has created it again."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
         if link.options.dialect == "auto" and not self.has(link.service, key):
             key = self._in_order(key)
@@ -159,34 +161,36 @@ class GatewayTunnels:
             if found.result:
                 link.put(TunnelDisconnect(**key._asdict()))
         elif found.result:
-            link.happened(TunnelAnswered(key))
+            link.report(TunnelAnswered(key))
         else:
             self._forget(link.service, key)
-            link.happened(TunnelClosed(key, "refused"))
+            link.report(TunnelClosed(key, "refused"))
 
     def _in_order(self, key: TunnelKey) -> TunnelKey:
-        """Return the original writes the ids of TUNNEL_CONNECTED the other way round (§8.7)."""
+        """Return the key with its ids in order: the original swaps them in this packet (§8.7)."""
         swapped = TunnelKey(key.tunnel_id, key.instance_id)
         return swapped if swapped.instance_id == self.instance_id else key
 
-    def take_disconnect(self, link: GatewayLink, found: TunnelDisconnect) -> None:
-        """TUNNEL_DISCONNECT: the server closed it. Both ends may have closed at once. If it comes
-        over a link that the tunnel has left, the one that it is on says so too: the original's way
-        of switching may just have made it anew there."""
+    def on_disconnect(self, link: GatewayLink, found: TunnelDisconnect) -> None:
+        """Handle TUNNEL_DISCONNECT: the server closed a tunnel; both ends may have closed it.
+
+        If it arrives over a link that the tunnel has left, the tunnel is also closed on its current
+        link, where the original's form of switching may just have created it again.
+        """
         key = TunnelKey(found.instance_id, found.tunnel_id)
         if not self.has(link.service, key):
             return
         bound = self._tunnels[key][link.service]
         self._forget(link.service, key)
-        link.happened(TunnelClosed(key, "disconnected"))
+        link.report(TunnelClosed(key, "disconnected"))
         if bound is not None and bound is not link:
             bound.put(TunnelDisconnect(**key._asdict()))
 
-    def take_relay(self, link: GatewayLink, found: TunnelRelay, raw: bytes) -> None:
-        """TUNNEL_RELAY: a message for the user; dropped when there is no such tunnel."""
+    def on_relay(self, link: GatewayLink, found: TunnelRelay, raw: bytes) -> None:
+        """Handle TUNNEL_RELAY: a message for the user; dropped without such a tunnel."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
         if self.has(link.service, key):
-            link.happened(Relayed(key, found.message, raw))
+            link.report(Relayed(key, found.message, raw))
             return
         link.fault("bad_state", "tunnel_relay", f"no tunnel {tuple(key)}")
         link.put(TunnelDisconnect(**key._asdict()))
@@ -194,7 +198,7 @@ class GatewayTunnels:
     # -- tunnels -----------------------------------------------------------------------------
 
     def _pick(self, service: str) -> GatewayLink | None:
-        """Return the next link of a service that can take a tunnel, in turn."""
+        """Return the next link of a service that can take a tunnel, round robin."""
         links = self._links.get(service, [])
         for index, link in enumerate(links):
             if link.active and not link.full:
@@ -211,7 +215,7 @@ class GatewayTunnels:
     def _switch(self, service: str, key: TunnelKey, link: GatewayLink) -> None:
         link.put_switch(key)
         self._bind(service, key, link)
-        link.happened(TunnelSwitched(key))
+        link.report(TunnelSwitched(key))
 
     def _bind(self, service: str, key: TunnelKey, link: GatewayLink) -> None:
         self._count += not self.has(service, key)
@@ -230,14 +234,15 @@ class GatewayTunnels:
             link.tunnels.discard(key)
 
 
-# -- the link -------------------------------------------------------------------------------
+# -- the link --------------------------------------------------------------------------------------
 
 _GATEWAY_TUNNELS = ("tunnel_connected", "tunnel_disconnect", "tunnel_relay")
 
 
 class GatewayLink(RelayLink):
-    """The gateway's end of one link. It sends LINK_OPEN as soon as it exists: make it when the
-    connection is up. `service` is what the link leads to; `key` is random, new for each link."""
+    """The gateway's end of one link. It sends LINK_OPEN when it is created: create it when the
+    connection is up. `service` is the service at the other end; the key in `opening` is random and
+    new for each link."""
 
     TABLES: ClassVar[dict[Role, Table]] = {
         Role.CLIENT: {
@@ -265,17 +270,17 @@ class GatewayLink(RelayLink):
         self.link_id = link_id(opening.service, opening.instance, opening.key)
         self.gateway = tunnels
         self._opening = opening
-        self._takes |= {
-            LinkOpened: self._take_opened,
-            TunnelConnected: lambda found: tunnels.take_connected(self, found),
-            TunnelDisconnect: lambda found: tunnels.take_disconnect(self, found),
+        self._handlers |= {
+            LinkOpened: self._on_opened,
+            TunnelConnected: lambda found: tunnels.on_connected(self, found),
+            TunnelDisconnect: lambda found: tunnels.on_disconnect(self, found),
         }
         self.put(opening)
         self._must("send link_open")
         self.timers.set("open", now + self.options.open_timeout_s)
         tunnels.attach(self)
 
-    def _take_opened(self, found: LinkOpened) -> None:
+    def _on_opened(self, found: LinkOpened) -> None:
         if not found.result:
             self._close("refused", Side.REMOTE)
             return
@@ -286,15 +291,15 @@ class GatewayLink(RelayLink):
         self._emit(LinkUp(self._opening.service, self._opening.instance))
         self.gateway.link_up(self)
 
-    def _take_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
-        self.gateway.take_relay(self, arguments, raw)
+    def _on_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
+        self.gateway.on_relay(self, arguments, raw)
 
     def _lose_tunnels(self) -> None:
         self.gateway.link_lost(self)
 
     def put_switch(self, key: TunnelKey) -> None:
-        """Move a tunnel here: TUNNEL_SWITCH_LINK; in dialect upstream the original's form of it, a
-        TUNNEL_CONNECT that has ids only (§8.8)."""
+        """Move a tunnel to this link: TUNNEL_SWITCH_LINK, or in dialect upstream the original's
+        form of it, a TUNNEL_CONNECT that has ids only (§8.8)."""
         if self.options.dialect == "upstream":
             ids = self._codec.write_tunnel_switch_link(TunnelSwitchLink(**key._asdict()))
             self.put_raw(RelayType.TUNNEL_CONNECT, ids)
@@ -307,3 +312,25 @@ class GatewayLink(RelayLink):
             return
         self.put(LinkPing())
         self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
+
+
+class ReconnectSchedule:
+    """The delays between a gateway's attempts to connect, without end.
+
+    Call `succeeded` when the connection is up, whether or not the link then opens.
+    """
+
+    __slots__ = ("_attempt",)
+
+    def __init__(self) -> None:
+        self._attempt = 0
+
+    def next_delay_s(self) -> int:
+        """Return the delay before the next attempt."""
+        delay = RECONNECT_DELAYS_S[self._attempt % len(RECONNECT_DELAYS_S)]
+        self._attempt += 1
+        return delay
+
+    def succeeded(self) -> None:
+        """Restart the schedule."""
+        self._attempt = 0

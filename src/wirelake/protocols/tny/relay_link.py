@@ -1,4 +1,4 @@
-"""Relay links, both ends: opening, heartbeat, closing, and the packets of tunnels (§5).
+"""Relay links: their events, and what both ends share (§5, §6).
 
     gateway                       game server
     LINK_OPEN(service, instance, key)  →          the first packet on a new connection
@@ -11,8 +11,12 @@
 LINK_OPEN authenticates nobody: any peer of the listener may claim any service and instance. Access
 control (loopback, an allow-list, mutual TLS) is up to the shell.
 
-There is no packet for errors: what breaks a rule closes the link. This file has what both ends
-share; `relay_gateway.py` and `relay_server.py` have the ends, with the tunnels that each keeps.
+There is no error packet: a violation closes the link. The two ends, with the tunnels of each, are
+in `relay_gateway.py` and `relay_server.py`. A packet on one link can affect another: a tunnel that
+is switched is announced on its new link. After each call a shell fetches the events and bytes of
+every link that is `dirty`.
+
+Sections refer to `docs/decisions/tny.md`.
 """
 
 from __future__ import annotations
@@ -61,11 +65,11 @@ __all__ = [
 ]
 
 
-# What happens on relay links and their tunnels, as events of the link's session (§5).
+# -- events ----------------------------------------------------------------------------------------
 
 
 class TunnelKey(NamedTuple):
-    """What identifies a tunnel: the gateway's instance, and its id of the user's connection."""
+    """The identity of a tunnel: the gateway's instance, and its id of the user's connection."""
 
     instance_id: int
     tunnel_id: int
@@ -79,11 +83,11 @@ class LinkUp(Event, frozen=True, gc=False):
 
 
 class LinkPinged(Event, frozen=True, gc=False):
-    """A LINK_PING came, and was answered."""
+    """A LINK_PING was received and answered."""
 
 
 class LinkPonged(Event, frozen=True, gc=False):
-    """A LINK_PONG came."""
+    """A LINK_PONG was received."""
 
 
 class TunnelOpened(Event, frozen=True, gc=False):
@@ -101,35 +105,42 @@ class TunnelAnswered(Event, frozen=True, gc=False):
 
 
 class TunnelClosed(Event, frozen=True, gc=False):
-    """A tunnel is over: `disconnected` by the other end, `refused` by the server, `replaced` by a
-    new one with its key, or `expired`, no link having come for it."""
+    """A tunnel is closed: `disconnected` by the other end, `refused` by the server, `replaced` by a
+    new one with its key, or `expired` without a link."""
 
     key: TunnelKey
     reason: str
 
 
 class TunnelLost(Event, frozen=True, gc=False):
-    """The tunnel's link is gone and no other carries it; it is kept, and may be switched."""
+    """The tunnel's link is lost and no other carries it; it is kept, and may be switched."""
 
     key: TunnelKey
 
 
 class TunnelSwitched(Event, frozen=True, gc=False):
-    """The tunnel goes on over this link."""
+    """The tunnel continues over this link."""
 
     key: TunnelKey
 
 
 class Relayed(Event, frozen=True, gc=False):
-    """A message of a tunnel. `raw` is it as it came: relay that to hand it on unchanged."""
+    """A message of a tunnel. `raw` is its bytes as received: relay them to forward it unchanged."""
 
     key: TunnelKey
     message: Message
     raw: bytes
 
 
+# -- the link --------------------------------------------------------------------------------------
+
+# The head of a packet (rpk, PacketLength, PackId, Option, Time) and the ids of TUNNEL_RELAY. A
+# relayed message is forwarded as the bytes that came: decoding and encoding it again would cost a
+# gateway 6 µs per message (benchmarks/results/wire.json) and could change a non-canonical encoding.
 _HEAD: Final = struct.Struct("<3sIiBq")
 _IDS: Final = struct.Struct("<qq")
+_LENGTH_END: Final = 7
+"""Offset after PacketLength, which counts the bytes that follow it."""
 _LAST_PACK_ID: Final = (1 << 31) - 1
 
 _RECEIVE: Final[dict[type, str]] = {
@@ -147,7 +158,7 @@ _RECEIVE: Final[dict[type, str]] = {
 
 
 def link_id(service: str, instance: int, key: str) -> str:
-    """What a server calls a link."""
+    """Return the server's name of a link."""
     return f"{service}-{instance}-{key}"
 
 
@@ -161,14 +172,14 @@ def _ids(key: TunnelKey) -> bytes:
 
 
 def receives(state: str, *names: str, **other: str) -> dict[str, str]:
-    """A row of the table: packets that leave the state as it is, and happenings that change it."""
+    """Return the row of an open state: packets that keep it, and triggers that change it."""
     row = {f"receive {name}": state for name in ("link_ping", "link_pong", *names)}
     row |= {name.replace("_", " ", 1): after for name, after in other.items()}
     return {**row, "receive link_close": CLOSED, "time out": CLOSED, "break a rule": CLOSED}
 
 
 class RelayLink(Session):
-    """What both ends of a link share."""
+    """The base of both ends of a link."""
 
     FIRST: ClassVar[str] = "new"
     options: LinkOptions
@@ -177,17 +188,17 @@ class RelayLink(Session):
         super().__init__(role, now=now)
         self.options = options
         self.link_id = ""
-        """Service, instance and key of LINK_OPEN, in one."""
+        """Service, instance and key of LINK_OPEN, joined."""
         self.tunnels: set[TunnelKey] = set()
         """The tunnels that this link carries."""
         self._codec = RELAY.codec(None if options.dialect == "auto" else options.dialect)
         self._epoch_ms = epoch_ms
         self._pack_id = 0
         self._packet_at = 0
-        self._takes: dict[type, Callable[[Any], None]] = {
-            LinkClose: self._take_close,
-            LinkPing: self._take_ping,
-            LinkPong: self._take_pong,
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            LinkClose: self._on_close,
+            LinkPing: self._on_ping,
+            LinkPong: self._on_pong,
         }
 
     @property
@@ -197,25 +208,24 @@ class RelayLink(Session):
 
     @property
     def full(self) -> bool:
-        """Whether the link carries as many tunnels as it may."""
+        """Whether the link carries the maximum of tunnels."""
         return len(self.tunnels) >= self.options.max_tunnels
 
     @property
     def dirty(self) -> bool:
-        """Whether events or bytes wait to be fetched; one link's packets may touch another."""
+        """Whether there are events or bytes to fetch; a packet on one link may affect another."""
         return bool(self._out or self._events)
 
     # -- the application's side --------------------------------------------------------------
 
     def send(self, arguments: Arguments, now: float | None = None) -> None:
-        """Send one packet without keeping account of tunnels: that is `LinkRegistry`'s work, and
-        `GatewayTunnels`'."""
+        """Send one packet. Tunnels are tracked by `LinkRegistry` and `GatewayTunnels`, not here."""
         self._at(now)
         self._need_open()
         self.put(arguments)
 
     def ping(self, now: float | None = None) -> None:
-        """Send a LINK_PING; a gateway does so by itself."""
+        """Send a LINK_PING; a gateway also sends them periodically."""
         self.send(LinkPing(), now)
 
     def close(self, reason: str = "done", now: float | None = None) -> None:
@@ -234,7 +244,7 @@ class RelayLink(Session):
         self._lose_tunnels()
 
     def relay(self, key: TunnelKey, message: Message | bytes, now: float | None = None) -> None:
-        """Send a message of a tunnel; bytes, a Message without an envelope, go as they are."""
+        """Send a message of a tunnel; an encoded Message (bytes) is sent unchanged."""
         self._at(now)
         self._need_open()
         if isinstance(message, bytes):
@@ -242,14 +252,14 @@ class RelayLink(Session):
             return
         self.put(TunnelRelay(*key, message))
 
-    # -- for the keepers of tunnels ----------------------------------------------------------
+    # -- for LinkRegistry and GatewayTunnels -------------------------------------------------
 
-    def happened(self, event: Event) -> None:
-        """Something happened to a tunnel of this link."""
+    def report(self, event: Event) -> None:
+        """Emit an event of a tunnel of this link."""
         self._emit(event)
 
     def fault(self, code: str, packet: str, detail: str) -> None:
-        """A packet was dropped or refused; the link goes on."""
+        """Report a packet that was dropped or refused; the link stays open."""
         self._fail(code, field=packet, offset=self._packet_at, detail=detail, fatal=False)
 
     # -- writing -----------------------------------------------------------------------------
@@ -278,16 +288,16 @@ class RelayLink(Session):
         self._put_bytes(data)
 
     def put_raw(self, kind: RelayType, arguments: bytes) -> None:
-        """Write a packet whose arguments are bytes already."""
-        head = _HEAD.pack(
-            b"rpk", _HEAD.size - 7 + len(arguments), self._next_pack_id(), kind, self._time_ms()
-        )
+        """Write a packet with encoded arguments."""
+        length = _HEAD.size - _LENGTH_END + len(arguments)
+        head = _HEAD.pack(b"rpk", length, self._next_pack_id(), kind, self._time_ms())
         self._put_bytes(head + arguments)
 
     def _put_bytes(self, data: bytes) -> None:
-        if len(data) - 7 > self.options.max_packet:
+        length = len(data) - _LENGTH_END
+        if length > self.options.max_packet:
             raise SessionError(
-                "too_large", f"a packet of {len(data) - 7}, {self.options.max_packet} at most"
+                "too_large", f"packet of {length} bytes exceeds {self.options.max_packet}"
             )
         self._pack_id = self._next_pack_id()
         self._write(data)
@@ -302,37 +312,39 @@ class RelayLink(Session):
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
         arguments = message.arguments
-        happening = _RECEIVE[type(arguments)]
-        if happening not in self._table[self.state]:
-            name = happening.removeprefix("receive ")
+        trigger = _RECEIVE[type(arguments)]
+        if trigger not in self._table[self.state]:
+            name = trigger.removeprefix("receive ")
             raise DecodeError("bad_state", name, pos, self._unexpected())
         self._packet_at = self._consumed + pos
         if isinstance(arguments, TunnelRelay):
-            self._take_relay(arguments, buf[pos + _HEAD.size + _IDS.size : stop])
+            self._on_relay(arguments, buf[pos + _HEAD.size + _IDS.size : stop])
         else:
-            self._takes[type(arguments)](arguments)
+            self._handlers[type(arguments)](arguments)
 
     def _unexpected(self) -> str:
-        return "link not found" if self.state == "new" else f"not legal when {self.state}"
+        return "no link is open" if self.state == "new" else f"not allowed in state {self.state}"
 
     @abstractmethod
-    def _take_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
-        """A message of a tunnel came; `raw` is it as it came."""
+    def _on_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
+        """Handle a message of a tunnel; `raw` is its bytes."""
 
-    def _take_ping(self, _: LinkPing) -> None:
+    def _on_ping(self, _: LinkPing) -> None:
         self._seen()
         self._emit(LinkPinged())
         self.put(LinkPong())
 
-    def _take_pong(self, _: LinkPong) -> None:
+    def _on_pong(self, _: LinkPong) -> None:
         self._seen()
         self._emit(LinkPonged())
 
     def _seen(self) -> None:
+        # Only PING and PONG count as a sign of life (§6): a link that relays in one direction alone
+        # would otherwise hide that the other end no longer answers.
         if self.options.idle_limit_s is not None and self.state != "closing":
             self.timers.set("idle", self.now + self.options.idle_limit_s)
 
-    def _take_close(self, _: LinkClose) -> None:
+    def _on_close(self, _: LinkClose) -> None:
         if self.state == "closing":
             self._close(self._reason, Side.LOCAL)
             return
@@ -343,7 +355,7 @@ class RelayLink(Session):
 
     @abstractmethod
     def _lose_tunnels(self) -> None:
-        """The link carries nothing any more."""
+        """Move or keep the tunnels of a link that has closed."""
 
     def _refuse(self, error: DecodeError) -> None:
         self._fail_with(error)
@@ -364,5 +376,5 @@ class RelayLink(Session):
             self._fail("timeout", detail="LINK_CLOSE was not answered")
             self._close("timeout", Side.LOCAL, clean=False)
         elif name == "idle":
-            self._fail("idle", detail="neither PING nor PONG was detected")
+            self._fail("idle", detail="neither PING nor PONG received within the idle limit")
             self._close("idle", Side.LOCAL, clean=False)

@@ -1,12 +1,12 @@
-"""The game server's end: `ServerLink`, one connection, and `LinkRegistry`, shared by all (§5).
+"""The game server's end of relay links: `LinkRegistry`, shared by all, and `ServerLink` (§5, §6).
 
-A tunnel is known by its `TunnelKey`. It belongs to the gateway instance whose link opened it: links
-of that instance may use it and take it over, others are told that there is no such tunnel. When its
-link dies it is kept, for a while, so that the gateway can switch it to another link; a message that
-comes for it over another link does so too, since packets of two links may overtake each other.
+A tunnel is identified by its `TunnelKey`. It belongs to the gateway instance whose link opened it:
+links of that instance may use it and take it over, for others it does not exist. When its link is
+lost, it is kept for a while, so that the gateway can switch it to another link. A message for it on
+another link switches it too, since packets of two links may overtake each other.
 
-A second TUNNEL_CONNECT with the same key replaces the tunnel. The old one is closed here and not by
-a TUNNEL_DISCONNECT: that has the same two ids, and would close the new one at the gateway.
+A second TUNNEL_CONNECT with the same key replaces the tunnel. The old one is closed without a
+TUNNEL_DISCONNECT: that packet has the same two ids and would close the new one at the gateway.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["LinkRegistry", "ServerLink", "ServerTunnel"]
 
 
 class ServerTunnel:
-    """A user's tunnel, as the server knows it."""
+    """A user's tunnel."""
 
     __slots__ = ("ip", "key", "link", "lost_at", "owner", "port")
 
@@ -66,7 +66,7 @@ class LinkRegistry:
         self._events: list[Event] = []
         self._now = 0.0
 
-    # -- what a shell asks -------------------------------------------------------------------
+    # -- calls of the shell ------------------------------------------------------------------
 
     @property
     def links(self) -> dict[str, ServerLink]:
@@ -74,26 +74,28 @@ class LinkRegistry:
         return dict(self._links)
 
     def tunnel(self, key: TunnelKey) -> ServerTunnel | None:
-        """Return a tunnel, with a link or kept without one."""
+        """Return a tunnel, with a link or without; None if it does not exist."""
         return self._tunnels.get(key)
 
     @property
     def tunnel_count(self) -> int:
-        """Tunnels, with a link or kept without one."""
+        """Tunnels, with a link or without."""
         return len(self._tunnels)
 
     def events(self) -> list[Event]:
-        """What happened to tunnels that have no link, since the last call."""
+        """Return the events of tunnels without a link since the last call."""
         events, self._events = self._events, []
         return events
 
     def next_timer(self) -> float | None:
-        """When the first tunnel without a link expires."""
+        """Return when the first tunnel without a link expires."""
+        # `_lost` is in the order of loss, and all tunnels are kept equally long: the first expires
+        # first, without a scan or a heap over up to 262,144 tunnels.
         first = next(iter(self._lost.values()), None)
         return first.lost_at + self.limits.keep_s if first is not None else None
 
     def on_timer(self, now: float) -> None:
-        """Give up tunnels that no link came for."""
+        """Close tunnels that have been without a link for too long."""
         self._now = max(self._now, now)
         while (due := self.next_timer()) is not None and due <= now:
             key = next(iter(self._lost))
@@ -105,7 +107,7 @@ class LinkRegistry:
         self._carried(key).relay(key, message, now)
 
     def disconnect(self, key: TunnelKey, now: float | None = None) -> None:
-        """Close a tunnel from here; one without a link too, if its gateway has another."""
+        """Close a tunnel; one without a link is announced on another link of its gateway."""
         tunnel = self._tunnels.get(key)
         if tunnel is None:
             raise SessionError("bad_state", f"no tunnel {tuple(key)}")
@@ -115,7 +117,7 @@ class LinkRegistry:
             link.send(TunnelDisconnect(**key._asdict()), now)
 
     def _link_to(self, instance: int) -> ServerLink | None:
-        """Any link to a gateway, for a tunnel that has lost its own."""
+        """Return any open link to a gateway, for a tunnel that has lost its own."""
         links = self._links.values()
         return next((link for link in links if link.active and link.instance == instance), None)
 
@@ -127,7 +129,7 @@ class LinkRegistry:
             raise SessionError("connection_lost", f"no link for tunnel {tuple(key)}")
         return tunnel.link
 
-    # -- what a link says --------------------------------------------------------------------
+    # -- calls of the links ------------------------------------------------------------------
 
     def claim(self, name: str, link: ServerLink) -> str | None:
         """Register a link; an error code when its id is taken, or there are too many."""
@@ -139,15 +141,15 @@ class LinkRegistry:
         return None
 
     def link_lost(self, link: ServerLink) -> None:
-        """A link is gone; its tunnels are kept."""
+        """Remove a lost link; its tunnels are kept."""
         if self._links.get(link.link_id) is link:
             del self._links[link.link_id]
         for key in sorted(link.tunnels):
             self._lose(self._tunnels[key], link)
         link.tunnels.clear()
 
-    def take_connect(self, link: ServerLink, found: TunnelConnect) -> None:
-        """TUNNEL_CONNECT: opens a tunnel, or replaces one."""
+    def on_connect(self, link: ServerLink, found: TunnelConnect) -> None:
+        """Handle TUNNEL_CONNECT: open a tunnel, or replace one."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
         old = self._tunnels.get(key)
         if old is not None and self._is_switch(link, old, found):
@@ -160,19 +162,19 @@ class LinkRegistry:
             return
         if old is not None:
             self._forget(old)
-            link.happened(TunnelClosed(key, "replaced"))
+            link.report(TunnelClosed(key, "replaced"))
         tunnel = self._tunnels[key] = ServerTunnel(key, link.instance, found.ip, found.port)
-        link.happened(TunnelOpened(key, found.ip, found.port))
+        link.report(TunnelOpened(key, found.ip, found.port))
         self._bind(tunnel, link)
         self._answer(link, key, result=True)
 
-    def take_switch(self, link: ServerLink, found: TunnelSwitchLink) -> None:
-        """TUNNEL_SWITCH_LINK: the tunnel goes on over this link."""
+    def on_switch(self, link: ServerLink, found: TunnelSwitchLink) -> None:
+        """Handle TUNNEL_SWITCH_LINK: move the tunnel to this link."""
         self._switch(link, TunnelKey(found.instance_id, found.tunnel_id))
 
-    def take_disconnect(self, link: ServerLink, found: TunnelDisconnect) -> None:
-        """TUNNEL_DISCONNECT: the user is gone. For an unknown tunnel it means nothing: both ends
-        may have closed at once."""
+    def on_disconnect(self, link: ServerLink, found: TunnelDisconnect) -> None:
+        """Handle TUNNEL_DISCONNECT: the user has disconnected. An unknown tunnel is no error, since
+        both ends may have closed it."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
         tunnel = self._tunnels.get(key)
         if tunnel is None:
@@ -181,10 +183,10 @@ class LinkRegistry:
             link.fault("bad_state", "tunnel_disconnect", f"no tunnel {tuple(key)}")
             return
         self._forget(tunnel)
-        link.happened(TunnelClosed(key, "disconnected"))
+        link.report(TunnelClosed(key, "disconnected"))
 
-    def take_relay(self, link: ServerLink, found: TunnelRelay, raw: bytes) -> None:
-        """TUNNEL_RELAY: a message from the user; dropped when there is no such tunnel."""
+    def on_relay(self, link: ServerLink, found: TunnelRelay, raw: bytes) -> None:
+        """Handle TUNNEL_RELAY: a message from the user; dropped without such a tunnel."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
         tunnel = self._tunnels.get(key)
         if tunnel is None or tunnel.owner != link.instance:
@@ -193,18 +195,18 @@ class LinkRegistry:
             return
         if tunnel.link is None and link.active and not link.full:
             self._bind(tunnel, link)  # packets of two links may overtake each other
-            link.happened(TunnelSwitched(key))
-        link.happened(Relayed(key, found.message, raw))
+            link.report(TunnelSwitched(key))
+        link.report(Relayed(key, found.message, raw))
 
     # -- tunnels -----------------------------------------------------------------------------
 
     def _is_switch(self, link: ServerLink, old: ServerTunnel, found: TunnelConnect) -> bool:
-        """Return the original switches by a TUNNEL_CONNECT that has ids only (§8.8)."""
+        """Return whether a TUNNEL_CONNECT is the original's form of switching: ids only (§8.8)."""
         ids_only = not found.ip and not found.port
         return ids_only and old.link is not link and link.options.dialect != "seed"
 
     def _why_not(self, link: ServerLink, old: ServerTunnel | None) -> str | None:
-        """Why a tunnel cannot be opened on a link, if it cannot."""
+        """Return the error code if a tunnel cannot be opened on a link, else None."""
         if old is not None and old.owner != link.instance:
             return "bad_state"
         if link.full and (old is None or old.link is not link):
@@ -221,11 +223,11 @@ class LinkRegistry:
             link.fault(problem or "bad_state", "tunnel_switch_link", detail)
             self._answer(link, key, result=False)
             return
-        link.happened(TunnelSwitched(key))
+        link.report(TunnelSwitched(key))
         self._bind(tunnel, link)
 
     def _bind(self, tunnel: ServerTunnel, link: ServerLink) -> None:
-        """Move a tunnel to a link; if that is closing, the gateway will switch it at once."""
+        """Move a tunnel to a link; if that is closing, the gateway switches it immediately."""
         if tunnel.link is not None:
             tunnel.link.tunnels.discard(tunnel.key)
         if not link.active:
@@ -236,11 +238,11 @@ class LinkRegistry:
         link.tunnels.add(tunnel.key)
 
     def _lose(self, tunnel: ServerTunnel, link: ServerLink) -> None:
-        self._now = max(self._now, link.now)  # so that the first to be lost is first to expire
+        self._now = max(self._now, link.now)  # monotonic over all links, so `_lost` stays in order
         tunnel.link, tunnel.lost_at = None, self._now
         self._lost.pop(tunnel.key, None)
         self._lost[tunnel.key] = tunnel
-        link.happened(TunnelLost(tunnel.key))
+        link.report(TunnelLost(tunnel.key))
 
     def _forget(self, tunnel: ServerTunnel) -> None:
         del self._tunnels[tunnel.key]
@@ -252,7 +254,7 @@ class LinkRegistry:
         link.put(TunnelConnected(result=result, **key._asdict()))
 
 
-# -- the link -------------------------------------------------------------------------------
+# -- the link --------------------------------------------------------------------------------------
 
 _SERVER_TUNNELS = ("tunnel_connect", "tunnel_disconnect", "tunnel_switch_link", "tunnel_relay")
 
@@ -281,25 +283,25 @@ class ServerLink(RelayLink):
         super().__init__(Role.SERVER, options or RelayServerOptions(), epoch_ms=epoch_ms, now=now)
         self.registry = registry
         self.opening: LinkOpen | None = None
-        """What the gateway said of itself; nothing of it is proven."""
-        self._takes |= {
-            LinkOpen: self._take_open,
-            TunnelConnect: lambda found: registry.take_connect(self, found),
-            TunnelDisconnect: lambda found: registry.take_disconnect(self, found),
-            TunnelSwitchLink: lambda found: registry.take_switch(self, found),
+        """LINK_OPEN of the gateway; nothing in it is authenticated."""
+        self._handlers |= {
+            LinkOpen: self._on_open,
+            TunnelConnect: lambda found: registry.on_connect(self, found),
+            TunnelDisconnect: lambda found: registry.on_disconnect(self, found),
+            TunnelSwitchLink: lambda found: registry.on_switch(self, found),
         }
         self.timers.set("open", now + self.options.open_timeout_s)
 
     @property
     def instance(self) -> int:
-        """The gateway's instance, as LINK_OPEN has it."""
+        """The gateway's instance id in LINK_OPEN."""
         return self.opening.instance if self.opening is not None else 0
 
-    def _take_open(self, found: LinkOpen) -> None:
+    def _on_open(self, found: LinkOpen) -> None:
         name = link_id(found.service, found.instance, found.key)
         if self.active:
             if name != self.link_id:
-                detail = "this connection has a link"
+                detail = "this connection already has a link"
                 self._fail("bad_state", field="link_open", offset=self._packet_at, detail=detail)
                 self._close("bad_state", Side.LOCAL, clean=False)
                 return
@@ -319,8 +321,8 @@ class ServerLink(RelayLink):
         self.put(LinkOpened(result=True))
         self._emit(LinkUp(found.service, found.instance))
 
-    def _take_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
-        self.registry.take_relay(self, arguments, raw)
+    def _on_relay(self, arguments: TunnelRelay, raw: bytes) -> None:
+        self.registry.on_relay(self, arguments, raw)
 
     def _lose_tunnels(self) -> None:
         self.registry.link_lost(self)

@@ -1,18 +1,19 @@
 """tny message connections, both roles: requests, responses, pushes and ticks (seed 002).
 
-There is no handshake: the first message brings AccessId and Number 1 (§3, §6 of the tny rules,
-`docs/decisions/tny.md`). Who a client is, which protocols exist and what a body means is the
-application's to say: it gets `Requested` and answers with `respond`, for an unknown protocol with
-code 205. Either end may ask. A reconnect is a new session; message ids go on where the old one
-stopped (`first_id=old.next_id`).
+There is no handshake: the first message carries AccessId and Number 1 (§3, §6 of the tny rules,
+`docs/decisions/tny.md`). The application authenticates clients, defines protocol numbers and
+interprets bodies: it gets `Requested` and answers with `respond`, with code 205 for an unknown
+protocol. Both ends may send requests. A reconnect is a new session; message ids continue where the
+old one stopped (`first_id=old.next_id`).
 
-Time stands still between calls. `Time` of a message is `epoch_ms`, the wall clock at now = 0, plus
-the session's `now`; give `now` to the calls that send, or timeouts count from the last one.
+Time advances only in calls that pass `now`. `Time` of a message is `epoch_ms`, the wall clock at
+now = 0, plus the session's `now`; pass `now` to the calls that send, or timeouts count from the
+last call that did.
 
-Bytes that break a rule end the connection. A server says so first, by a push of protocol 0 with
-code 153; see `ServerOptions.tell_errors`. A check code that does not match (156) is of a level that
-keeps the connection: the packet is dropped. There is no close packet: when a server sends a code
-that closes, it closes after the write, and that code is the reason that its client reports.
+Invalid bytes end the connection. A server first sends a push of protocol 0 with code 153; see
+`ServerOptions.tell_errors`. A check code that does not match (156) is of a level that keeps the
+connection: the packet is dropped. There is no close packet: a server that sends a closing code
+closes after the write, and that code is the reason that its client reports.
 """
 
 from __future__ import annotations
@@ -24,14 +25,10 @@ from typing import ClassVar, Final
 from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side, Table
-from .endpoint import Endpoint, open_state
-from .fast_path import FastPathRequests
-from .layout import Message, Mode
-from .limits import ClientOptions, ServerOptions
-from .message import CLOSING, ResultCode
-from .sender import (
+from .endpoint import (
     CallFailed,
     DialectSeen,
+    Endpoint,
     HandedOn,
     NumbersLow,
     Pinged,
@@ -40,7 +37,12 @@ from .sender import (
     Replied,
     Requested,
     Unmatched,
+    open_state,
 )
+from .fast_path import FastPathRequests
+from .layout import Message, Mode
+from .limits import ClientOptions, ServerOptions
+from .message import CLOSING, ResultCode
 
 __all__ = [
     "SYSTEM_PROTOCOL",
@@ -60,14 +62,14 @@ __all__ = [
 ]
 
 SYSTEM_PROTOCOL: Final = 0
-"""The protocol number of pushes that the protocol itself makes."""
+"""The protocol number of pushes of the protocol itself."""
 
 _SILENT: Final = frozenset({"number_replayed", "number_skipped"})
-"""What is never answered (§3)."""
+"""Errors that are never answered, since their sender may not be the client (§7)."""
 
 
 class ClientSession(Endpoint):
-    """The client's end of one connection. Its access id is 0 where nobody gives it one."""
+    """The client's end of one connection. Its access id is 0 by default, as in the original."""
 
     TABLES: ClassVar[dict[Role, Table]] = {
         Role.CLIENT: {
@@ -101,8 +103,9 @@ class ClientSession(Endpoint):
 class ServerSession(FastPathRequests):
     """The server's end of one connection.
 
-    It answers with the client's access id; if it speaks first, with 0 for ever (§3). What the
-    application can answer at once need not be an event: see `fast_handler` (`plain.py`).
+    It uses the client's access id; if it sends first, 0 for the whole connection (§3). Requests
+    that the application can answer immediately need not become events: see `fast_handler`
+    (`fast_path.py`).
     """
 
     TABLES: ClassVar[dict[Role, Table]] = {
@@ -135,7 +138,7 @@ class ServerSession(FastPathRequests):
         )
 
     def fail(self, code: int, request: Message | None = None) -> None:
-        """Send an error: as the response to a request, or else as a push of protocol 0."""
+        """Send an error code: in the response to a request, or in a push of protocol 0."""
         if request is not None:
             self.respond(request, code=code)
         else:
@@ -163,7 +166,7 @@ class ServerSession(FastPathRequests):
         self._close(error.code, Side.LOCAL, clean=False)
 
     def _tell(self, code: ResultCode) -> None:
-        """Best effort: it may not fit the limits."""
+        """Push an error code to the client, unless it does not fit the limits."""
         if self.options.tell_errors:
             message = Message(id=0, mode=Mode.PUSH, protocol=SYSTEM_PROTOCOL, code=code)
             with contextlib.suppress(SessionError):
@@ -171,10 +174,10 @@ class ServerSession(FastPathRequests):
 
 
 class UserSession(ServerSession):
-    """A gateway's end of a user's connection: what is said goes on as bytes (`HandedOn`), and the
-    answers of others come back by `relay`. Ticks, numbers and limits are settled here."""
+    """A gateway's end of a user's connection. Messages are handed on as bytes (`HandedOn`), and
+    responses of the game server are sent by `relay`. Ticks, numbers and limits are handled here."""
 
-    def _take(self, message: Message) -> None:
+    def _dispatch(self, message: Message) -> None:
         if message.mode == Mode.REQUEST and not self._accepts(message):
             return
         self._emit(HandedOn(message, self._reader.raw))

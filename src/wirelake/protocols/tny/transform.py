@@ -1,12 +1,12 @@
-"""What happens to a tny Message between the codec and the wire: number, verify, encrypt, waste.
+"""The transforms of a tny packet: packet number, check code, encryption and waste bytes.
 
 Implements §3 (AccessId and Number), §4 (security options) and §8.3–8.5 (the two dialects) of the
 tny rules. A payload is `AccessId | Number | content`; this module turns a Message into `content`
 and back, where `content` is `[waste] Message [waste] [CheckCode]`.
 
-One `PacketContext` serves one direction of one connection and lives as long as the socket. Each
-packet number draws one *packet code* from a generator seeded with the key string; the code then
-decides how much waste there is, and takes part in the encryption and in the check code.
+One `PacketContext` serves one direction of one connection. Each packet number draws one *packet
+code* from a generator seeded with the key string; the code determines the amount of waste, and is
+an input of the encryption and of the check code. `Opener` does the same for readers of captures.
 
 The options obfuscate and detect accidents. They do not protect against an attacker: the cipher is
 a repeating XOR and both check codes are CRCs. Use TLS where that matters.
@@ -49,8 +49,11 @@ __all__ = [
 Dialect = Literal["seed", "upstream"]
 """`seed` is the document's; `upstream` is that of the original software."""
 
+CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
+"""Size of the CheckCode in each dialect (§8.3)."""
 MAX_SKIP_STEP: Final = 65_536
-"""Upper bound of `skip_step`: a packet costs one draw per number skipped, so the step is a cost."""
+"""Upper bound of `skip_step`: every skipped number costs one draw, so it bounds the CPU time that
+one packet of a hostile peer can cause."""
 
 _MASK32: Final = (1 << 32) - 1
 _MASK64: Final = (1 << 64) - 1
@@ -61,23 +64,21 @@ _LCG_MULTIPLIER: Final = 0x5DEECE66D
 _LCG_ADDEND: Final = 0xB
 _LCG_MASK: Final = (1 << 48) - 1
 _LCG_SPARE: Final = 48 - 31
-"""Bits of the state that a draw does not show."""
+"""Low bits of the state that are not part of the drawn number."""
 _LCG_BOUND: Final = _MAX_NUMBER << _LCG_SPARE
-"""From here on a state shows the number that is not drawn."""
+"""States from here on yield 2^31 - 1, which is never drawn."""
 
-_CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
-
-_MOST_BEHIND: Final = 256
-"""Plain packets for which no code is drawn yet: drawing them together is cheaper, and a packet that
-needs its code waits no longer for it than some twenty microseconds."""
+_MAX_BEHIND: Final = 256
+"""Plain packets for which no code has been drawn yet. Drawing codes in one loop is cheaper than one
+at a time, and 256 of them delay a packet that needs its code by some twenty microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransformConfig:
-    """What one side demands and does. The three options are off by default, as in the original.
+    """Keys and options of one direction. The three options are off by default, as in the original.
 
-    On the reading side an option that is on refuses packets without it, and one that is off still
-    honours the packet's bit. On the writing side it says what is done to every packet.
+    On the reading side, an option that is on is required of every packet, and one that is off is
+    still applied where a packet sets its bit. On the writing side it applies to every packet.
     """
 
     security_keys: tuple[str, ...] = field(default=(), repr=False)
@@ -91,17 +92,18 @@ class TransformConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.security_keys, tuple):
-            raise _bad_config("security_keys", "wanted a tuple of strings")
+            raise _bad_config("security_keys", "expected a tuple of strings")
         for key in self.security_keys:
             # An empty key has no byte to XOR with; a lone surrogate has no UTF-8 form.
             if not isinstance(key, str) or not key or not _is_utf8(key):
-                raise _bad_config("security_keys", "each key is a non-empty, valid string")
+                raise _bad_config("security_keys", "expected non-empty, valid strings")
         if self.encrypt and not self.security_keys:
-            raise _bad_config("encrypt", "encryption needs at least one security key")
+            # The original divides by the number of keys and crashes (§4).
+            raise _bad_config("encrypt", "encryption requires at least one security key")
         if self.max_waste_bits < 1:
-            raise _bad_config("max_waste_bits", "wanted 1 or more")
+            raise _bad_config("max_waste_bits", "expected 1 or more")
         if not 1 <= self.skip_step <= MAX_SKIP_STEP:
-            raise _bad_config("skip_step", f"wanted 1 to {MAX_SKIP_STEP}")
+            raise _bad_config("skip_step", f"expected 1 to {MAX_SKIP_STEP}")
 
 
 def _bad_config(name: str, detail: str) -> EncodeError:
@@ -116,8 +118,12 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+# -- packet codes ----------------------------------------------------------------------------------
+
+
 def djb32(text: str) -> int:
     """Return the DJB hash (h * 33 + unit) over UTF-16 units, as a signed 32-bit integer."""
+    # UTF-16 and sign, because the original hashes a Java String into an int (§4).
     units = text.encode("utf-16-le", "surrogatepass")
     value = 5381
     for low, high in zip(units[::2], units[1::2], strict=True):
@@ -126,15 +132,16 @@ def djb32(text: str) -> int:
 
 
 def key_string(access_id: int, security_keys: tuple[str, ...]) -> str:
-    """S of §4: the access id in decimal, then the key it selects, if there are keys."""
+    """Return S of §4: the access id in decimal, then the key that it selects, if there are keys."""
     chosen = security_keys[access_id % len(security_keys)] if security_keys else ""
     return f"{access_id}{chosen}"
 
 
 class PacketCodes(msgspec.Struct, frozen=True):
-    """The packet-code generator of one direction, standing at one number; a value, never changed.
+    """The state of the packet-code generator of one direction at one packet number.
 
-    Being immutable, it can be advanced on trial: a packet that turns out bad leaves no trace.
+    It is immutable, so that a packet can be opened with the advanced state and the context is only
+    changed after all checks have passed: a rejected packet leaves no trace.
     """
 
     access_id: int
@@ -148,7 +155,7 @@ class PacketCodes(msgspec.Struct, frozen=True):
         return cls(access_id, (djb32(key) ^ _LCG_MULTIPLIER) & _LCG_MASK)
 
     def advance(self, number: int) -> PacketCodes:
-        """Return the generator at `number`: one draw for every number since the present one."""
+        """Return the generator at `number`: one draw for every number after the current one."""
         if number == self.number:
             return self
         state = self.state
@@ -160,8 +167,13 @@ class PacketCodes(msgspec.Struct, frozen=True):
         return PacketCodes(self.access_id, state, number, state >> _LCG_SPARE)
 
 
+# -- check codes -----------------------------------------------------------------------------------
+
+
 def _crc64_table() -> tuple[int, ...]:
-    """256 signed entries. Python's >> keeps the sign, which is exactly this CRC's peculiarity."""
+    """Return 256 signed entries of the original's CRC-64."""
+    # The original shifts a signed Java long with >>, which copies the sign bit. Python's >> does
+    # the same for negative numbers, so entries stay signed and are never masked to 64 bits here.
     polynomial = 0x95AC9329AC4BC9B5 - (1 << 64)
     table = []
     for value in range(256):
@@ -196,11 +208,14 @@ def check_code(
     return crc64(number.to_bytes(4, "little") + message + tail).to_bytes(8, "little")
 
 
+# -- encryption and waste --------------------------------------------------------------------------
+
+
 def xor_crypt(message: bytes, key: bytes, packet_code: int) -> bytes:
-    """Encrypt or decrypt: XOR with the repeated key and the repeated packet code (its inverse)."""
+    """Encrypt or decrypt: XOR with the repeated key and the repeated packet code."""
     size = len(message)
     code = packet_code.to_bytes(4, "little")
-    # One XOR of three long integers, because a loop over the bytes costs ten times as much or more.
+    # One XOR of three big integers: a Python loop over the bytes takes more than ten times as long.
     keys = int.from_bytes((key * (size // len(key) + 1))[:size], "little")
     codes = int.from_bytes((code * (size // 4 + 1))[:size], "little")
     return (int.from_bytes(message, "little") ^ keys ^ codes).to_bytes(size, "little")
@@ -209,7 +224,7 @@ def xor_crypt(message: bytes, key: bytes, packet_code: int) -> bytes:
 def insert_waste(
     dialect: Dialect, message: bytes, waste_bits: int, random: Callable[[int], bytes]
 ) -> bytes:
-    """Put `waste_bits` of waste around a Message; the extra bytes are drawn from `random`."""
+    """Surround a Message with `waste_bits` of waste; the extra bytes are drawn from `random`."""
     whole, shift = divmod(waste_bits, 8)
     front = random(whole) if whole else b""
     if not shift:
@@ -224,7 +239,7 @@ def insert_waste(
 
 
 def remove_waste(dialect: Dialect, content: bytes, waste_bits: int) -> bytes:
-    """Take the waste off again; what it contained does not matter."""
+    """Remove the waste, whatever it contains."""
     whole, shift = divmod(waste_bits, 8)
     size = len(content) - whole - (1 if shift else 0)
     if size < 0:
@@ -237,8 +252,11 @@ def remove_waste(dialect: Dialect, content: bytes, waste_bits: int) -> bytes:
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "big")
 
 
+# -- the context of a direction --------------------------------------------------------------------
+
+
 class SealedContent(NamedTuple):
-    """A Message made ready to send: its number, the content bytes, and the option bits to set."""
+    """A transformed Message: its packet number, the content bytes, and the option bits to set."""
 
     number: int
     content: bytes
@@ -250,23 +268,24 @@ class SealedContent(NamedTuple):
 class PacketContext:
     """Number and keys of one direction of one connection; use it to open or to seal, not both.
 
-    The access id of the first packet fixes the key string; later ones are ignored, as the
-    original does. A call that raises leaves the context as it was.
+    The access id of the first packet fixes the key string; later ones are ignored, as in the
+    original. A call that raises leaves the context unchanged.
 
-    A plain packet, one without options, needs no packet code: the generator is left behind, and
-    catches up when a packet needs it. Of those read, any may (`read_plain`), so it does not fall
-    far behind; who writes plain packets writes no others (`write_plain`).
+    A plain packet, one without options, needs no packet code, so its number is only counted and the
+    generator catches up when a packet needs a code. Any received packet may need one
+    (`read_plain`), so that the distance is bounded there. A writer whose packets are plain never
+    needs one (`write_plain`).
     """
 
     __slots__ = ("_behind", "_codes", "_key_md5", "config", "dialect", "is_plain")
 
     def __init__(self, dialect: Dialect, config: TransformConfig | None = None):
         if dialect not in get_args(Dialect):
-            raise _bad_config("dialect", f"wanted one of {', '.join(get_args(Dialect))}")
+            raise _bad_config("dialect", f"expected one of {', '.join(get_args(Dialect))}")
         self.dialect: Dialect = dialect
         self.config = config if config is not None else TransformConfig()
         self.is_plain = not (self.config.verify or self.config.encrypt or self.config.waste)
-        """Whether packets without options are legal, or written."""
+        """Whether packets without options are accepted, or are what is written."""
         self._codes: PacketCodes | None = None
         self._behind = 0
         self._key_md5 = b""
@@ -304,8 +323,8 @@ class PacketContext:
         return self._key_md5
 
     def read_plain(self, number: int) -> bool:
-        """Take the number of a plain packet. False changes nothing: the packet is the first one,
-        or not legal, and `open` says which."""
+        """Count the number of a plain packet. False: the packet is the first one or not legal,
+        nothing has changed, and `open` handles it."""
         if self._codes is None or not self.is_plain:
             return False
         behind = number - self._codes.number
@@ -313,13 +332,13 @@ class PacketContext:
         if not 0 < step <= self.config.skip_step or number > _MAX_NUMBER:
             return False
         self._behind = behind
-        if behind > _MOST_BEHIND:
+        if behind > _MAX_BEHIND:
             self._catch_up()
         return True
 
     def write_plain(self) -> int:
-        """The number of the next packet, which is plain; 0 changes nothing: it is the first one, or
-        has options, or no number is left."""
+        """Return the number of the next packet, which is plain. 0: it is the first one, or has
+        options, or no number is left, and nothing has changed."""
         if self._codes is None or not self.is_plain:
             return 0
         self._behind += 1
@@ -345,6 +364,8 @@ class PacketContext:
         verify: bool,
     ) -> bytes:
         """Return the plaintext Message in `content`, given the packet's numbers and option bits."""
+        # The receiver undoes the sender's steps in reverse (§4). The check code covers the
+        # plaintext, so it is compared last; the number is checked before anything is computed.
         self._check_number(number)
         self._check_options(waste=waste, encrypt=encrypt, verify=verify)
         codes, key_md5 = self._at(access_id, number)
@@ -354,10 +375,10 @@ class PacketContext:
         if encrypt:
             message = xor_crypt(message, self._key(number), code)
         if verify:
-            wanted = check_code(
+            expected = check_code(
                 self.dialect, message, number=number, key_md5=key_md5, packet_code=code
             )
-            if sent != wanted:
+            if sent != expected:
                 raise DecodeError("verify_failed", "check_code")
         self._codes, self._key_md5, self._behind = codes, key_md5, 0
         return message
@@ -365,13 +386,14 @@ class PacketContext:
     def seal(
         self, access_id: int, message: bytes, *, random: Callable[[int], bytes]
     ) -> SealedContent:
-        """The next packet's number and content, under every option that the config has on."""
+        """Return number and content of the next packet, with every option that is on."""
         number = self.number + 1
         if number > _MAX_NUMBER:
-            # The original wraps to a negative number, which its reader refuses for ever.
+            # The original wraps to a negative number, which its reader then refuses (§3).
             raise EncodeError("int_range", "number", detail="reconnect to start again at 1")
         codes, key_md5 = self._at(access_id, number)
         code, config = codes.packet_code, self.config
+        # Order of §4: check code over the plaintext, then encrypt, then waste, check code in clear.
         content, check = message, b""
         if config.verify:
             check = check_code(
@@ -385,6 +407,9 @@ class PacketContext:
         return SealedContent(number, content + check, config.verify, config.encrypt, config.waste)
 
     def _check_number(self, number: int) -> None:
+        # A jump of up to `skip_step` is legal and the generator advances once for each number, so
+        # that both ends still draw the same code. Beyond it the peer is out of step or hostile
+        # (§3).
         if number <= self.number:
             raise DecodeError("number_replayed", "number", detail=f"{number} after {self.number}")
         if number - self.number > self.config.skip_step:
@@ -400,10 +425,11 @@ class PacketContext:
         if self.config.waste and not waste:
             raise DecodeError("waste_required", "option")
         if encrypt and not self.config.security_keys:
-            raise DecodeError("bad_key", "option", detail="encrypted, but no keys are configured")
+            raise DecodeError("bad_key", "option", detail="packet is encrypted; no key configured")
 
     def _at(self, access_id: int, number: int) -> tuple[PacketCodes, bytes]:
-        """Return the generator advanced to `number`, on trial, with the MD5 of its key string."""
+        """Return the generator advanced to `number` and the MD5 of its key string; no change
+        yet."""
         if self._codes is not None:
             return self._codes.advance(number), self._key_md5
         key = key_string(access_id, self.config.security_keys)
@@ -421,13 +447,13 @@ class PacketContext:
         return code % self.config.max_waste_bits
 
     def _split_check(self, content: bytes) -> tuple[bytes, bytes]:
-        cut = len(content) - _CHECK_BYTES[self.dialect]
+        cut = len(content) - CHECK_BYTES[self.dialect]
         if cut < 0:
             raise DecodeError("short", "check_code")
         return content[:cut], content[cut:]
 
 
-# Opens the content of tny packets for readers of captures: `Opener(keys, direction, dialect)`.
+# -- captures --------------------------------------------------------------------------------------
 
 
 _FLAGS = ("verify", "encrypt", "waste")
@@ -435,15 +461,15 @@ _NUMBERS = ("max_waste_bits", "skip_step")
 
 
 class Opener:
-    """Follows one direction of one connection, from its first packet or from later on.
+    """Opens the packets of one direction of a captured connection, from any packet on.
 
-    Without keys it reads what is not transformed at all, and leaves the rest sealed.
+    Without keys it reads packets that are not transformed, and leaves the others sealed.
     """
 
     def __init__(
         self,
         keys: dict[str, Any],
-        direction: Direction | None,  # noqa: ARG002 - the same shape for every protocol
+        direction: Direction | None,  # noqa: ARG002 - the same signature for every protocol
         dialect: str,
     ):
         known: Dialect = "upstream" if dialect == "upstream" else "seed"
@@ -495,16 +521,17 @@ def _config(keys: dict[str, Any]) -> TransformConfig:
     known = ("security_keys", *_FLAGS, *_NUMBERS)
     for name in keys:
         if name not in known:
-            raise ValueError(f"no key {name!r}; tny has {', '.join(known)}")
+            raise ValueError(f"unknown key {name!r}; expected one of {', '.join(known)}")
     texts = keys.get("security_keys", [])
     if not isinstance(texts, list):
-        raise ValueError("security_keys: wanted a list of texts")
-    options: dict[str, Any] = {"skip_step": MAX_SKIP_STEP}  # a capture may begin anywhere
+        raise ValueError("security_keys: expected a list of strings")
+    # A capture may begin in the middle of a connection: its first number may be far from 1.
+    options: dict[str, Any] = {"skip_step": MAX_SKIP_STEP}
     for name in (*_FLAGS, *_NUMBERS):
         if name not in keys:
             continue
-        kind, words = (bool, "true or false") if name in _FLAGS else (int, "a whole number")
+        kind, text = (bool, "true or false") if name in _FLAGS else (int, "an integer")
         if type(keys[name]) is not kind:
-            raise ValueError(f"{name}: wanted {words}")
+            raise ValueError(f"{name}: expected {text}")
         options[name] = keys[name]
     return TransformConfig(security_keys=tuple(texts), **options)

@@ -15,15 +15,9 @@ from wirelake.protocols.sansio import Event
 from wirelake.protocols.tny import codec_seed, layout
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions
-from wirelake.protocols.tny.relay import (
-    GatewayLink,
-    GatewayTunnels,
-    LinkRegistry,
-    LinkUp,
-    Relayed,
-    ServerLink,
-    TunnelKey,
-)
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import LinkUp, Relayed, TunnelKey
+from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
 from wirelake.protocols.tny.session import ClientSession, Pushed, Replied, Requested, ServerSession
 from wirelake.protocols.tny.transform import Opener
 from wirelake.wire.model import Direction

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from wirelake.protocols.esnp import layout as esnp
 from wirelake.protocols.esnp import session as esnp_session
-from wirelake.protocols.esnp.basic import data_rows, values_of
+from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.protocols.sansio import Event, Role
 
 from ..calling import CallingClient, CallingPopulation

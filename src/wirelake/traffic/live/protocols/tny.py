@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Final
 
 from wirelake.protocols.sansio import Closed, Event
 from wirelake.protocols.tny import layout as tny
-from wirelake.protocols.tny import relay
 from wirelake.protocols.tny import session as tny_session
+from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
+from wirelake.protocols.tny.relay_link import LinkPonged, LinkUp, Relayed, TunnelAnswered
 
 from ...plan import SimulateError
 from ..calling import (
@@ -94,12 +95,12 @@ class Gateway(ClientConnection):
     """One link to the hub, and the tunnels on it."""
 
     protocol: ClassVar[str] = "relay"
-    session: relay.GatewayLink
+    session: GatewayLink
 
     def __init__(self, journal: Journal, instance: int, key: str):
-        self.tunnels = relay.GatewayTunnels(instance)
+        self.tunnels = GatewayTunnels(instance)
         now = asyncio.get_running_loop().time()
-        session = relay.GatewayLink(
+        session = GatewayLink(
             self.tunnels,
             service=_SERVICE,
             opening=tny.LinkOpen(service="gate", instance=instance, key=key),
@@ -162,16 +163,16 @@ class Gateway(ClientConnection):
 
     def on_event(self, event: Event) -> None:
         """Handle an event of the link, or a message in a tunnel."""
-        if isinstance(event, relay.LinkUp):
+        if isinstance(event, LinkUp):
             self.entry.received("control", "link_opened")
             self.up.set_result(None)
-        elif isinstance(event, relay.LinkPonged):
+        elif isinstance(event, LinkPonged):
             self.pings -= 1
             self.entry.received("heartbeat", "link_pong")
-        elif isinstance(event, relay.TunnelAnswered):
+        elif isinstance(event, TunnelAnswered):
             self.entry.received("control", "tunnel_connected")
             self._users[event.key.tunnel_id].connected.set_result(None)
-        elif isinstance(event, relay.Relayed):
+        elif isinstance(event, Relayed):
             self.entry.received("relay", "tunnel_relay")
             self._users[event.key.tunnel_id].on_message(event.message, self.read_ns)
 

@@ -20,9 +20,11 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
-from ..sansio import CLOSED, Role, Session, SessionError, Side, Table
+from ..sansio import CLOSED, Event, Role, Session, SessionError, Side, Table
 from .application import ROW_TYPES
 from .layout import (
     Address,
@@ -40,19 +42,116 @@ from .layout import (
     SessionInfo,
     SourceAddress,
     SourceMessageId,
+    Version,
 )
-from .limits import Call, Requested, SessionOptions
-from .message import ANSWERS, ASYNC, BODY, TRACE, MessageSummary, check, modern, ordered, summarize
+from .limits import SessionOptions
+from .message import (
+    ANSWERS,
+    ASYNC,
+    BODY,
+    TRACE,
+    Kind,
+    MessageSummary,
+    check,
+    error_text,
+    modern,
+    ordered,
+    summarize,
+)
 from .protocol import PROTOCOL
-from .routing import Numbers, Sequences, in_range
+from .sequences import Numbers, Sequences, in_range
 
 __all__ = [
-    "Requests",
+    "Announced",
+    "Answered",
+    "Call",
+    "CallFailed",
+    "Endpoint",
+    "Passed",
+    "Requested",
+    "Traced",
     "reply_to",
 ]
 
 
-# The reply to a message, in one pass over its rows.
+# -- events ----------------------------------------------------------------------------------------
+
+
+class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """A request or an info of the peer, to be answered with `answer`."""
+
+    parts: tuple[Message, ...]
+    """The message, or all messages of its sequence, in order."""
+    raw: tuple[bytes, ...]
+    """Their bytes as they came."""
+    concurrent: bool
+    """Whether the peer allows answers out of order."""
+    kind: Kind = "REQUEST"
+    """REQUEST or INFO."""
+    id: int | None = None
+    """The peer's message id; None without one."""
+
+    @property
+    def message(self) -> Message:
+        """The first message, which says what is asked."""
+        return self.parts[0]
+
+    @property
+    def version(self) -> Version | None:
+        """The VERSION row, when there is one."""
+        return next((row for row in self.message.rows if isinstance(row, Version)), None)
+
+
+class Requested(Event, frozen=True, gc=False):
+    """The peer asks something and waits for the answer."""
+
+    call: Call
+
+
+class Announced(Event, frozen=True, gc=False):
+    """The peer says something that has no answer: an event, or a message of no kind."""
+
+    message: Message
+    raw: bytes
+
+
+class Answered(Event, frozen=True, gc=False):
+    """An answer to a call of ours; `last` tells whether the call is over."""
+
+    id: int
+    message: Message
+    raw: bytes
+    last: bool = True
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, if the peer says so; an empty text is an error too."""
+        return error_text(self.message)
+
+
+class Traced(Event, frozen=True, gc=False):
+    """A node reports that a message of ours passed it; the call goes on (section 3)."""
+
+    id: int | None
+    text: str
+    message: Message
+
+
+class CallFailed(Event, frozen=True, gc=False):
+    """A call of ours got no answer: `timeout`, `connection_lost`, or `too_many` parts."""
+
+    id: int
+    code: str
+
+
+class Passed(Event, frozen=True, gc=False):
+    """A message to be handed on; only where the option `routes` is set."""
+
+    message: Message
+    raw: bytes
+
+
+# -- replies ---------------------------------------------------------------------------------------
 
 
 _RESP: Final = Flag(value=FlagType.RESP)
@@ -100,7 +199,7 @@ _OPEN: Final[Table] = {
 }
 
 
-class Requests(Session):
+class Endpoint(Session):
     """What a connection does for its peer."""
 
     FIRST: ClassVar[str] = "open"
@@ -217,7 +316,7 @@ class Requests(Session):
     # -- what comes --------------------------------------------------------------------------
 
     @abstractmethod
-    def _take(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
+    def _dispatch(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         """Act on a message that has passed the gates."""
 
     def _scan(self, buf: bytearray) -> None:
@@ -241,11 +340,11 @@ class Requests(Session):
         if self._acceptable(message, summary, self._consumed + pos):
             if TRACE in summary.flags:
                 self._report(message, summary)
-            self._take(message, buf[pos:stop], summary)
+            self._dispatch(message, buf[pos:stop], summary)
 
     def _acceptable(self, message: Message, summary: MessageSummary, offset: int) -> bool:
         """Strictness and version; what is refused is answered when it wants an answer."""
-        if summary.odd:
+        if summary.irregular:
             problems = check(message, self.options.revision, strict=False)
             self.warnings.update(problem.code for problem in problems)
             if problems and self.options.strict:
@@ -287,7 +386,7 @@ class Requests(Session):
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _take_request(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
+    def _on_request(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         """A request, or a part of one. Id 0 is as good as none: it names nothing."""
         number = summary.id or None
         if number is not None and (
