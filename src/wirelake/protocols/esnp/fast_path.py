@@ -25,7 +25,6 @@ import msgspec
 from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, Side
-from .basic import values_of
 from .codec_seed import encode_message
 from .endpoint import Endpoint, reply_to
 from .layout import (
@@ -45,6 +44,7 @@ from .layout import (
 )
 from .limits import SessionOptions
 from .message import ASYNC, MessageSummary, address
+from .values import values_of
 
 __all__ = [
     "END",
