@@ -22,6 +22,7 @@ from tests.lake.cut_examples import unread
 from tests.lake.lakes import counted, differing, untrue
 from tests.traffic.readers import differences, found_in, truth_of
 
+from wirelake.capture import Recorder
 from wirelake.cli.main import main
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake.engine.run import run as run_lake
@@ -94,6 +95,45 @@ def test_the_dissector_shows_its_fields_and_masks_the_token(tmp_path: Path) -> N
 def test_the_dissector_agrees_with_the_decoder(tmp_path: Path) -> None:
     streams: list[Any] = [PAYLOADS, [("c2s", PAYLOADS[2][1][:-3] + b"\0\0\0")]]
     assert compare(tmp_path, PROTOCOL, PROTOCOL.dialects[0], streams) == []
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def test_calls_and_connections_of_one_courier(tmp_path: Path) -> None:
+    """Responses out of order, a failure, and a request that is never answered."""
+    frames: list[tuple[Any, int, Any]] = [
+        ("c2s", 1, Hello(courier="anna", token=TOKEN)),
+        ("s2c", 1, Welcome(to=1)),
+        ("c2s", 2, Ask(target="parcels/scan", body=b"1")),
+        ("c2s", 3, Ask(target="parcels/weigh", body=b"2")),
+        ("c2s", 4, Ask(target="parcels/lose", body=b"3")),
+        ("s2c", 2, Answer(to=3, status=2, body=b"unknown")),
+        ("s2c", 3, Answer(to=2, status=0, body=b"done")),
+        ("c2s", 5, Ping()),
+        ("s2c", 4, Pong(to=5)),
+        ("s2c", 5, Notice(id="n1", topic="@depot", sent_ms=0, type=0, content=b"late")),
+        ("c2s", 6, Bye(reason="normal")),
+    ]
+    recorder = Recorder(tmp_path, source="depot")
+    recorder.open(1, ("10.0.0.9", 51000), ("10.0.0.1", 9640), "parcel", 0)
+    for at, (way, number, body) in enumerate(frames):
+        recorder.record(1, way, PROTOCOL.encode(Frame(number=number, body=body)), at * 1000)
+    recorder.close(1, 99_000, "eof")
+    recorder.stop()
+    files = sorted(tmp_path.glob("*.pcapng"))
+    (calls,) = read_batches(files, ReadOptions(table="calls"))
+    columns = ("target", "client", "outcome", "status", "latency_ns")
+    assert {tuple(row[name] for name in columns) for row in calls.to_pylist()} == {
+        ("hello", "anna", "answered", "ok", 1_000),
+        ("parcels/scan", "anna", "answered", "ok", 4_000),
+        ("parcels/weigh", "anna", "failed", "unknown_service", 2_000),
+        ("parcels/lose", "anna", "lost", None, None),
+    }
+    (connections,) = read_batches(files, ReadOptions(table="connections"))
+    (row,) = connections.to_pylist()
+    found = {name: row[name] for name in ("client", "requests", "failures", "pushes", "heartbeats")}
+    assert found == {"client": "anna", "requests": 4, "failures": 1, "pushes": 1, "heartbeats": 1}
 
 
 # -- simulated captures ----------------------------------------------------------------------------
