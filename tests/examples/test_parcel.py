@@ -186,7 +186,7 @@ def test_calls_topics_and_refusals() -> None:
                 assert await anna.ping() > 0
                 with pytest.raises(CallFailed, match="failed on request"):
                     await anna.call("test/fail")
-                with pytest.raises(CallFailed, match="no service 'no/such'"):
+                with pytest.raises(CallFailed, match="unknown service 'no/such'"):
                     await anna.call("no/such")
                 with pytest.raises(Timeout):
                     await anna.call("test/sleep", {"ms": 5_000}, timeout_s=0.05)

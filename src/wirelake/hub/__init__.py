@@ -9,12 +9,18 @@ that there are no cycles):
     listeners/   one per protocol: its connections, and what it does with their events
     net/         connections, the connection table, listeners, TLS
     rpc/         services, and the hub's own calls
-    auth         ids and tokens
+    auth         sign-on with ids and tokens; key files
     pubsub/      topics, clients, inboxes, delivery
-    observe/     counters, recordings, live decoding      store/   what survives a crash
-    key_files, config, limits, errors
+    observe/     counters, recordings, live decoding
+    store/       what survives a crash: clients, subscriptions, the log, inboxes
+    config       hub.toml and its limits
+    errors       the error codes
 
 A connection is driven by a sans-IO session (`wirelake.protocols`): the hub feeds it bytes and the
 time and acts on its events. To follow a publish, read `listeners/esnp`, `rpc/hub_calls`,
-`pubsub/publishing`, `pubsub/publish_queue`, `store/writer`, `pubsub/delivery`.
+`pubsub/publishing`, `store/writer`, `pubsub/delivery`.
+
+It may import `wirelake.capture` and what is below it. It may not import `wirelake.client`,
+`wirelake.columnar`, `wirelake.tables` or anything above them. Parts get what they need as
+arguments; only `hub.hub`, `hub.run` and `hub.admin` know `Hub`.
 """

@@ -39,6 +39,8 @@ ERRORS: Final[dict[str, ErrorCode]] = {
 class HubError(Exception):
     """An error with a code of `ERRORS`."""
 
+    # Deliberately the answer of a call, returned as often as raised: callbacks get it as a value.
+
     def __init__(self, code: str, text: str = ""):
         super().__init__(code, text)
         self.code = code

@@ -2,7 +2,7 @@
 
     hub = Hub(config, data="hub-data")
     await hub.start()          all listeners are open
-    await hub.serve()          until SIGTERM, or `hub.request_stop()`
+    await hub.serve()          until `hub.request_stop()`, which signal handlers call
     await hub.stop()
 
 Everything runs in one event loop; only the store's writer has its own thread. The parts get what
@@ -32,6 +32,8 @@ from .store import Store, open_store
 
 __all__ = ["Hub"]
 
+_CLOSE_S: Final = 1.0
+"""How long peers may take to read the closing message of a drain."""
 _ABORT_S: Final = 1.0
 """How long aborted transports may take to report that they are closed; they need a turn or two."""
 
@@ -67,11 +69,12 @@ class Hub:
 
     @property
     def draining(self) -> bool:
-        """Whether the hub shuts down."""
+        """Whether the hub is shutting down."""
         return self.table.draining
 
     async def start(self) -> None:
         """Open the store, then the listeners."""
+        # Listeners come last: a connection that is accepted finds all topics and clients loaded.
         self.loop = asyncio.get_running_loop()
         self.started_ns = time.time_ns()
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -144,7 +147,7 @@ class Hub:
             self.tap.add(LiveDecoder(self.config.gateway.dialect, LiveTables()))
 
     async def serve(self) -> None:
-        """Wait for `shut`."""
+        """Wait for `request_stop`."""
         await self._stop_requested.wait()
 
     def request_stop(self) -> None:
@@ -156,13 +159,15 @@ class Hub:
         self.table.draining = True
         for listener in self.listeners.values():
             await listener.stop()
-        until = self.loop.time() + self.limits.drain_s
-        while self.services.running and self.loop.time() < until:
+        # Connections stay open while calls run: their answers, and confirmations of publishes that
+        # wait for the disk, still have to be written.
+        deadline = self.loop.time() + self.limits.drain_s
+        while self.services.running and self.loop.time() < deadline:
             await asyncio.sleep(0.02)
         for connection in tuple(self.connections.values()):
             connection.end("shutdown")
-        until = self.loop.time() + 1.0
-        while (self.connections or self.table.lingering) and self.loop.time() < until:
+        deadline = self.loop.time() + _CLOSE_S
+        while (self.connections or self.table.lingering) and self.loop.time() < deadline:
             await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
@@ -170,11 +175,12 @@ class Hub:
         await self.drain()
         for connection in tuple(self.connections.values()):
             connection.drop("shutdown")
-        until = self.loop.time() + _ABORT_S
+        deadline = self.loop.time() + _ABORT_S
         for connection in tuple(self.table.lingering):
             connection.transport.abort()
-        while (self.connections or self.table.lingering) and self.loop.time() < until:
+        while (self.connections or self.table.lingering) and self.loop.time() < deadline:
             await asyncio.sleep(0)  # transports report that they are closed
+        # The store before the tap: its last batch may confirm publishes, which are recorded.
         self.context.deadlines.stop()
         await self.store.close()
         self.tap.stop()

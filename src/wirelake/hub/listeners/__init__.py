@@ -1,16 +1,17 @@
 """One listener per protocol: what the hub does on the connections of that protocol.
 
-    esnp.py      calls and events by name; notifications as events
-    tny.py       calls by number, pushes, for clients (`TnyEndpoint` also serves tunnels)
-    relay.py     links of gateways, and the tunnels on them
-    tny_gateway.py   the hub as a gateway: tny connections go through tunnels to backends
-    magline.py   encrypted calls by number, resumption
-    comet.py     push to phones: topics, lists, acknowledgements
+    esnp          calls and events by name; notifications as events
+    tny           calls by number, pushes (`TnyEndpoint` also serves tunnels)
+    relay         links of gateways, and the tunnels on them
+    tny_gateway   the hub as a gateway: tny connections go through tunnels to backends
+    magline       encrypted calls by number, resumption
+    comet         push to phones: topics, lists, acknowledgements
 
 Read `hub/net/connection.py` first: it has what all connections share and says what a protocol
-provides. A listener knows its own protocol and the hub's interfaces, and no other protocol. Which
-listeners there are is not known here: `make_listeners` asks the bindings
-(`wirelake.protocols.binding`), and imports a listener's module only when it is enabled.
+provides. A listener may import its own protocol, `hub.net`, `hub.rpc`, `hub.pubsub` and what is
+below them, and no other protocol; never `hub.hub` or `hub.admin`. `make_listeners` finds the
+listeners through the bindings (`wirelake.protocols.binding`), and imports the module of a listener
+only when it is enabled.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["make_listeners"]
 
 
 def make_listeners(hub: HubContext) -> dict[str, Listener]:
-    """The enabled listeners by name; none of them listens yet."""
+    """Return the enabled listeners by name; they do not listen yet."""
     made: dict[str, Listener] = {}
     for name, settings in hub.config.listeners.items():
         if settings.enabled:

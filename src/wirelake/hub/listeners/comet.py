@@ -1,7 +1,7 @@
 """The comet listener: phones sign on, subscribe, receive, acknowledge (`docs/decisions/comet.md`).
 
-A notification in the clear has the same bytes for all phones of a dialect, and everything but the
-id, the content and the time is the same for all notifications of a type and a size: `CometForm`
+A notification that is not sealed has the same bytes for all phones of a dialect, and everything but
+the id, the content and the time is the same for all notifications of a type and a size: `CometForm`
 encodes that once, as a template. Sealed notifications go through the session of each phone.
 """
 
@@ -61,11 +61,12 @@ __all__ = [
 
 
 _MAX_TEMPLATES: Final = 1_024
+"""Templates kept, by type and sizes. Publishers choose the sizes, so the number is bounded."""
 _TIME_SIZE: Final = 8
 
 
 def message_of(notification: Notification) -> Message:
-    """The comet message of a notification."""
+    """Return the comet message of a notification."""
     return Message(
         msg_type=notification.type,
         msg_id=notification.id,
@@ -77,6 +78,9 @@ def message_of(notification: Notification) -> Message:
 class CometForm:
     """The encoder of notifications, shared by all connections."""
 
+    # Joining five byte strings instead of running the codec: at depth 64 the hub delivers 6 million
+    # notifications per second to 100 subscribers (benchmarks/results/hub.json, fanout).
+
     __slots__ = ("_encode", "_templates", "_ts", "name")
 
     def __init__(self, dialect: Dialect):
@@ -86,7 +90,7 @@ class CometForm:
         self._ts = (0, self._time(0))
 
     def encode(self, notification: Notification) -> bytes:
-        """The frame."""
+        """Return the frame."""
         id_text, content = notification.id.encode(), notification.content
         like = notification.type, len(id_text), len(content)
         head, middle = self._templates.get(like) or self._learn_template(*like)
@@ -96,7 +100,9 @@ class CometForm:
         return b"".join((head, id_text, middle, content, time))
 
     def _learn_template(self, kind: int, id_size: int, size: int) -> tuple[bytes, bytes]:
-        """The bytes before the id, and those between id and content."""
+        """Return the bytes before the id, and those between id and content."""
+        # The codec is the only source of the layout: two frames that differ in nothing but the id
+        # show where the id is. The content and the time are at the end.
         before, other = (
             self._encode(Message(msg_type=kind, msg_id=letter * id_size, content=bytes(size)))[
                 : -(size + _TIME_SIZE)
@@ -117,8 +123,9 @@ class CometForm:
 
 
 RESEND_S: Final = 1_800.0
-"""A heartbeat brings what is older than this and not acknowledged, at most this often; the
-original's number."""
+"""A heartbeat triggers a resend of what is older than this and not acknowledged, at most this often
+(the original's number). Heartbeats come every 40 s; a resend with each would repeat everything that
+an application is slow to acknowledge."""
 _ID_BYTES: Final = 16
 _REASON_CHARACTERS: Final = 200
 _log = logging.getLogger(__name__)
@@ -138,12 +145,12 @@ class CometConnection(Connection):
     def __init__(self, listener: CometListener):
         super().__init__(listener)
         self.environ: ReportEnviron | None = None
-        """The device facts that the phone reported."""
+        """The device facts that the phone has reported."""
         self._handling_event = False
         self._resend_from = 0.0
 
     def make_session(self, now: float) -> ServerSession:
-        """The server's session, with a fresh key."""
+        """Return the server's session, with a new key."""
         return ServerSession(self.listener.options, server_key=self.listener.fresh_key(), now=now)
 
     @property
@@ -152,10 +159,10 @@ class CometConnection(Connection):
         return self.session.can_push
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Push through the session, which seals contents where a key is agreed on."""
+        """Push through the session, which seals contents if a key was exchanged."""
         session = self.session
         for notification in notifications:
-            if not session.can_push:  # the key has sealed all that it may
+            if not session.can_push:  # the key has reached its limit of sealed contents
                 break
             session.send(message_of(notification))
         if not self._handling_event:
@@ -181,12 +188,12 @@ class CometConnection(Connection):
             self._regroup()
 
     def key_log(self) -> dict[str, Any] | None:
-        """The content key, once it is agreed on."""
+        """Return the content key, once it was exchanged."""
         found = self.session.key_log()
         return json.loads(found) if found else None
 
     def on_closed(self) -> None:
-        """Remove the client from those online."""
+        """Remove the connection from those of signed-on clients."""
         if self.client is not None:
             self.listener.forget(self.client.id, self)
 
@@ -225,11 +232,14 @@ class CometConnection(Connection):
 
     def _accept(self, client: Client) -> None:
         """Accept the client; `on_duplicate` decides which of its two connections is closed."""
+        # A phone that changed networks must not wait until the hub notices the loss of its old
+        # connection: by default the new one replaces it. Test and registration are one step,
+        # without a turn of the loop in between (`docs/decisions/comet.md`, rule 14).
         older = self.listener.online.get(client.id)
         if not self.session.accept(elsewhere=None if older is None else older.session):
             self.client = None
             return
-        self.session.client_id = client.id  # one text for both: there are many of these
+        self.session.client_id = client.id  # share one string: there are up to 100,000 sessions
         self.listener.online[client.id] = self
         self._resend_from = self.hub.loop.time() + RESEND_S
         self.form = self._shared_form()
@@ -242,10 +252,10 @@ class CometConnection(Connection):
         return self.listener.form if session.can_push and not session.sealed else None
 
     def _regroup(self) -> None:
-        """Push to this connection from now on, or seal from now on.
+        """Change between the shared form and sealed contents, or start pushing.
 
-        What was published earlier in this turn is written first, in the clear: the answer that
-        changes it all has not been written yet.
+        What was published earlier in this turn is written first, unsealed: the reply that completes
+        the key exchange has not been written yet.
         """
         self.form = self._shared_form()
         self.hub.topics.regroup(self)

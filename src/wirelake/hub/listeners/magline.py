@@ -1,11 +1,12 @@
-"""magline: encrypted long-lived connections; requests, replies, pushes, resumption
+"""The magline listener: encrypted connections with requests, pushes and resumption
 (`docs/decisions/magline.md`).
 
-Requests are services by their business command, or the hub's own calls (10 to 14, `calls.py`) with
-JSON bodies. With `auth = "token"`, 10 is an ordered command: nothing else is taken before it.
+A request calls a service by its business command, or the hub itself (commands 10 to 14,
+`wirelake.protocols.hub_calls`), with JSON bodies. With `auth = "token"`, 10 is an ordered command:
+the session accepts no other request before it.
 
-A client that comes back with its ticket is let in without its token, unless the credential was
-removed or changed meanwhile. If pushes went to its old connection they go to the new one.
+A client that resumes with its ticket needs no token, unless the token was removed or rotated
+meanwhile. If its old connection got its notifications, the new one gets them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ __all__ = ["MaglineConnection", "MaglineListener"]
 
 _AUTH: Final = AUTH.number
 _MAX_FRAME_BEFORE_AUTH: Final = 4_096
-"""Of a frame before the client has signed on: an id and a token have room in a tenth of it."""
+"""Maximum size of a frame before sign-on: ten times that of an id and a token. Peers that cannot
+sign on must not make the hub buffer large frames."""
 _REASONS: Final[dict[str, Reason]] = {
     "shutdown": Reason.SHUTDOWN,
     "replaced": Reason.REPLACED,
@@ -60,7 +62,7 @@ _REASONS: Final[dict[str, Reason]] = {
     "revoked": Reason.AUTH,
     "storage_failed": Reason.INTERNAL,
 }
-"""What FIN says for each reason of the hub."""
+"""The number in FIN for each close reason of the hub."""
 
 
 class MaglineConnection(Connection):
@@ -80,6 +82,8 @@ class MaglineConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection; concurrent handshakes per address are limited (section 4.9)."""
+        # A handshake costs an X25519 exchange, 70 µs: a thousand SYNs would block the loop for 70
+        # ms.
         super().connection_made(transport)
         if self.transport.is_closing():
             return
@@ -90,7 +94,7 @@ class MaglineConnection(Connection):
             self.react()
 
     def make_session(self, now: float) -> ServerSession:
-        """The server's session; keys and tickets are shared by all connections."""
+        """Return the server's session; all connections share keys and tickets."""
         listener = self.listener
         return ServerSession(
             listener.options,
@@ -102,14 +106,14 @@ class MaglineConnection(Connection):
 
     @property
     def may_receive(self) -> bool:
-        """Whether the ordered commands are done, and a resumption is confirmed."""
+        """Whether the ordered commands are done and a resumption is confirmed."""
         return self.session.authenticated
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
         """Push each as PSH, business command 20."""
         session, body_of = self.session, self.listener.body_of
         for notification in notifications:
-            if not session.authenticated:  # its keys have reached their limit
+            if not session.authenticated:  # the keys have reached their limit of records
                 break
             session.send(Push(NOTIFY_NUMBER, body_of(notification)))
         if not self._handling_event:
@@ -120,7 +124,7 @@ class MaglineConnection(Connection):
         self._handling_event = True
         try:
             if not self.open:
-                pass  # what was asked with the frame that ended it
+                pass  # a request in the same read as the frame that closed the session
             elif isinstance(event, Requested):
                 self._requested(event.seq, event.business_cmd, event.data)
             elif isinstance(event, Established):
@@ -131,23 +135,23 @@ class MaglineConnection(Connection):
             self._handling_event = False
 
     def close_session(self, reason: str) -> None:
-        """Send FIN with the reason's number; a revoked client cannot resume by ticket."""
+        """Send FIN with the number of the reason; a revoked client cannot resume."""
         number = _REASONS.get(reason, Reason.NORMAL)
         self.session.close(number, resumable=number is not Reason.AUTH)
 
     def key_log(self) -> dict[str, Any] | None:
-        """The traffic keys, once the handshake is done."""
+        """Return the traffic keys, once the handshake is done."""
         if not self.session.established:
             return {}
         found = self.session.key_log()
         return json.loads(found) if found else None
 
     def on_closed(self) -> None:
-        """Release the handshake slot, and remember whether pushes went here."""
+        """Release the handshake slot, and remember whether notifications went here."""
         self._end_handshake()
         self.listener.on_connection_closed(self)
 
-    # -- the connection itself ---------------------------------------------------------------
+    # -- handshake and resumption ------------------------------------------------------------
 
     def _end_handshake(self) -> None:
         if self._half_open:
@@ -157,13 +161,15 @@ class MaglineConnection(Connection):
     def _established(self, event: Established) -> None:
         self.listener.by_session[event.session_id] = self
         if event.resumed:
-            return  # not confirmed by the client yet
+            # A reSYN may be a replay. The client proves with its first record that it has the keys
+            # (`Resumed`); until then the old connection stays (section 4.10, Confirmation).
+            return
         self._end_handshake()
         if self.listener.allows_anonymous:
             self.hub.authority.anonymous(self)
 
     def _resumed(self, event: Resumed) -> None:
-        """The client is back: the old connection goes, its place is taken."""
+        """Replace the old connection of a session that the client has resumed."""
         self._end_handshake()
         receives = self.listener.replace(event.replaced)
         if event.principal:
@@ -207,10 +213,10 @@ class MaglineConnection(Connection):
         self._answer(seq, outcome)
 
     def _answer(self, seq: int, outcome: Result | HubError) -> None:
-        """Answers a request: REP, or ERR with its number."""
+        """Answer a request: REP, or ERR with its number."""
         if not self.open:
             return
-        with suppress(SessionError):  # the client has said that it failed: nothing is answered
+        with suppress(SessionError):  # the client gave up the request: no answer is expected
             code = self._send_outcome(seq, outcome)
             self.hub.counters.calls[self.protocol, code] += 1
         if not self._handling_event:
@@ -239,7 +245,7 @@ class MaglineListener(Listener):
     def __init__(self, hub: HubContext, settings: MaglineSettings):
         super().__init__(hub, settings)
         self.allows_anonymous = settings.auth == "none"
-        """Whether no sign-on is required."""
+        """Whether clients need not sign on."""
         self.options = ServerOptions(
             max_requests=hub.limits.calls,
             order_cmds=() if self.allows_anonymous else (_AUTH,),
@@ -259,20 +265,22 @@ class MaglineListener(Listener):
         self._credentials: dict[str, bytes] = {}
         """The token hash of each client at its sign-on."""
         self._had_receiver: OrderedDict[bytes, None] = OrderedDict()
+        """Ids of closed sessions whose connection got notifications; as many as there are tickets,
+        the oldest is forgotten first."""
         self._handshakes: Counter[str] = Counter()
         self._last: tuple[Notification | None, bytes] = (None, b"")
 
     # -- handshakes --------------------------------------------------------------------------
 
     def begin_handshake(self, address: str) -> bool:
-        """Count a handshake; False when the address has too many."""
+        """Count a handshake; return False when the address has too many."""
         if self._handshakes[address] >= HALF_OPEN_PER_ADDRESS:
             return False
         self._handshakes[address] += 1
         return True
 
     def end_handshake(self, address: str) -> None:
-        """Uncount a handshake."""
+        """Stop counting a handshake."""
         self._handshakes[address] -= 1
         if not self._handshakes[address]:
             del self._handshakes[address]
@@ -280,7 +288,7 @@ class MaglineListener(Listener):
     # -- resumption --------------------------------------------------------------------------
 
     def note_credentials(self, client_id: str) -> None:
-        """A client has shown its token: tickets that it got for another one are worth nothing."""
+        """Remember the token of a client that signed on; revoke tickets of an older token."""
         row = self.hub.store.client(client_id)
         token = b"" if row is None else row.token
         known = self._credentials.setdefault(client_id, token)
@@ -289,7 +297,9 @@ class MaglineListener(Listener):
             self._credentials[client_id] = token
 
     def resumable_client(self, client_id: str) -> ClientRow | None:
-        """The client of a ticket; None when its token was removed or changed since."""
+        """Return the client of a ticket; None when its token was removed or changed since."""
+        # A session can be resumed for up to 24 hours (section 4.10). `wirelake client remove` and
+        # `rotate` run in another process, which has no access to the tickets in memory.
         row = self.hub.store.client(client_id)
         if row is not None and self._credentials.get(client_id) == row.token:
             return row
@@ -298,7 +308,7 @@ class MaglineListener(Listener):
         return None
 
     def on_connection_closed(self, connection: MaglineConnection) -> None:
-        """Remember a closed connection: its client may resume and expect its pushes."""
+        """Remember whether a closed connection got notifications, in case its client resumes."""
         session = connection.session.session_id
         if self.by_session.get(session) is not connection:
             return
@@ -309,7 +319,7 @@ class MaglineListener(Listener):
                 self._had_receiver.popitem(last=False)
 
     def replace(self, session: bytes) -> bool:
-        """A session goes on in another connection: whether pushes went to the old one."""
+        """End the old connection of a resumed session; return whether it got notifications."""
         old = self.by_session.pop(session, None)
         if old is None:
             return self._had_receiver.pop(session, 0) is None
@@ -318,7 +328,7 @@ class MaglineListener(Listener):
         return receives
 
     def body_of(self, notification: Notification) -> bytes:
-        """The body of a push: the same for all, so it is made once for those that follow."""
+        """Return the body of a push, encoded once for all subscribers in a row."""
         last, body = self._last
         if last is not notification:
             body = notification_json(notification)

@@ -1,12 +1,13 @@
-"""The tny relay, the game server's side: gateways dial in, and their users are tunnels.
+"""The tny relay on the server's side: gateways open links, and their users are tunnels on them.
 
 A link does not authenticate itself. Access is restricted by the listen address, by `relay.allow` or
 by client certificates; the configuration requires one of them.
 
 A tunnel is a user of a gateway. To the hub it is a tny connection without a socket: it has a
 client, subscriptions and calls like any other, and signs on like any client. Its messages travel
-inside the packets of a link. While it has no link it is kept (`LinkRegistry`): it gets no pushes,
-and answers are lost meanwhile, so that its user's call times out.
+inside the packets of a link. A tunnel without a link is kept for a while (`LinkRegistry`,
+`docs/decisions/tny.md`): nothing is pushed to it, and responses are lost, so that the user's call
+times out.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = ["LINK_IDLE_S", "RelayConnection", "RelayListener", "Tunnel", "address
 
 
 def address_text(ip: bytes) -> str:
-    """An address of 4 or 16 bytes as text; empty for anything else."""
+    """Return an address of 4 or 16 bytes as text; empty for anything else."""
     try:
         return str(ipaddress.ip_address(ip))
     except ValueError:
@@ -59,7 +60,7 @@ def address_text(ip: bytes) -> str:
 
 
 class _TunnelState:
-    """What a tunnel has in place of a session: its link's session does the work."""
+    """The session of a tunnel: only whether it is closed. The session of its link does the rest."""
 
     buffered: ClassVar[int] = 0
     __slots__ = ("state",)
@@ -94,16 +95,16 @@ class Tunnel(TnyEndpoint):
             self.sign_on_deadline = self.hub.loop.time() + self.hub.limits.auth_s
 
     def make_session(self, now: float) -> Session:  # noqa: ARG002
-        """There is none."""
-        raise SessionError("bad_state", "a tunnel has its link's session")
+        """Raise: a tunnel uses the session of its link."""
+        raise SessionError("bad_state", "a tunnel uses the session of its link")
 
     def on_event(self, event: Event) -> None:
-        """There are none: the link tells what happens (`take`, `bound`, `lost`)."""
+        """Do nothing: the link passes messages and changes to the methods below."""
 
-    # -- what the link says ------------------------------------------------------------------
+    # -- called by the link ------------------------------------------------------------------
 
     def handle_message(self, message: Message, size: int) -> None:
-        """Take a message of the user and its size."""
+        """Handle a message of the user; `size` is that of its packet."""
         self.in_bytes += size
         if message.mode == Mode.REQUEST:
             self.handle_request(message)
@@ -111,18 +112,18 @@ class Tunnel(TnyEndpoint):
             self.handle_push(message)
 
     def attach_link(self, link: RelayConnection) -> None:
-        """The tunnel continues on this link."""
+        """Continue on this link."""
         self.link = link
         self.paused_since = link.paused_since
         self.hub.topics.regroup(self)
 
     def detach_link(self) -> None:
-        """The tunnel's link is lost."""
+        """Continue without a link: it was lost."""
         self.link = None
         self.hub.topics.regroup(self)
 
     def on_closed_tunnel(self, reason: str, side: Side = Side.REMOTE) -> None:
-        """The tunnel is closed."""
+        """Remove the tunnel from the hub."""
         if self.session.closed:
             return
         self.session.state = CLOSED
@@ -134,7 +135,7 @@ class Tunnel(TnyEndpoint):
         self.hub.table.closed(self)
         self.form = None
 
-    # -- what the hub says -------------------------------------------------------------------
+    # -- called by the hub -------------------------------------------------------------------
 
     def answer(
         self,
@@ -142,12 +143,12 @@ class Tunnel(TnyEndpoint):
         code: int,
         body: bytes | None,
         *,
-        late: bool = False,  # noqa: ARG002 - a tunnel looks at the clock each time
+        late: bool = False,  # noqa: ARG002 - a tunnel reads the clock each time
     ) -> None:
         """Send a response; one that is too large is replaced by an error."""
         error = self._send(self._response(request, code, body))
         if error == "too_large":
-            refusal = HubError("too_large", "the answer does not fit a packet")
+            refusal = HubError("too_large", "the response does not fit a packet")
             self._send(
                 self._response(request, BINDING.error_number(refusal.code), refusal_body(refusal))
             )
@@ -166,11 +167,11 @@ class Tunnel(TnyEndpoint):
 
     @property
     def may_receive(self) -> bool:
-        """Whether the user is signed on and a link carries the tunnel."""
+        """Whether the user has signed on and a link carries the tunnel."""
         return self.client is not None and self.link is not None and not self.paused_since
 
     def react(self) -> None:
-        """Nothing: the link writes."""
+        """Flush the link at the end of the turn: the tunnel has no socket."""
         if self.link is not None:
             self.listener.pending_flush.add(self.link)
 
@@ -185,13 +186,13 @@ class Tunnel(TnyEndpoint):
             self._disconnect(reason)
 
     def drop(self, reason: str) -> None:
-        """Close the tunnel, and count it."""
+        """Close the tunnel, and count it as dropped."""
         self.hub.counters.dropped(self.protocol, reason)
         self.close_reason, self.close_side = reason, Side.LOCAL
         self._disconnect(reason)
 
     def check_deadlines(self, now: float) -> None:
-        """Close the tunnel when nobody signed on in time; other deadlines are the link's."""
+        """Close the tunnel unless its user signed on in time; the link checks other deadlines."""
         if self.client is None and self.sign_on_deadline and now > self.sign_on_deadline:
             self.end("auth_timeout")
 
@@ -218,15 +219,18 @@ class Tunnel(TnyEndpoint):
         )
 
     def _send(self, message: Message) -> str:
-        """Give a message to the link; return an error code, or an empty text."""
+        """Pass a message to the link; return an error code, or an empty string."""
         link = self.link
         if link is None:
             return "connection_lost"
+        # Many tunnels share one link, whose session counts the bytes of all.
         before = link.session.sent_bytes
         try:
             self.listener.registry.relay(self.key, message, self.hub.loop.time())
         except SessionError as error:
             return error.code
+        # Message ids are numbered per tunnel, not per link: they go on when the tunnel is switched
+        # to another link, and the user sees one sequence.
         self._next_id += 1
         self.out_bytes += link.session.sent_bytes - before
         self.listener.pending_flush.add(link)
@@ -249,11 +253,12 @@ def _now_ms() -> int:
 
 
 LINK_IDLE_S: Final = 30.0
-"""How long a gateway may send no heartbeat: six of them. Its tunnels then wait for another link."""
+"""How long a gateway may be silent: six of its heartbeats. Its tunnels then wait for another
+link."""
 
 
 class RelayConnection(Connection):
-    """One gateway's link."""
+    """One link of a gateway."""
 
     protocol: ClassVar[str] = "relay"
 
@@ -263,19 +268,20 @@ class RelayConnection(Connection):
     session: ServerLink
 
     def make_session(self, now: float) -> Session:
-        """The server's end of the link."""
+        """Return the server's end of the link."""
         return ServerLink(
             self.listener.registry, self.listener.options, epoch_ms=epoch_ms(now), now=now
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept a gateway; other addresses are refused."""
+        """Accept a gateway; refuse addresses that are not allowed."""
         super().connection_made(transport)
+        # After the base class: a refused address is counted, and its reason is in `/connz`.
         if self.id in self.hub.connections and not self.listener.allows(self.peer[0]):
             self.drop("not_allowed")
 
     def on_event(self, event: Event) -> None:
-        """Open, move and close tunnels, and pass their messages on."""
+        """Open, switch and close tunnels, and pass their messages to them."""
         if isinstance(event, LinkUp):
             self.hub.table.end_half_open(self)
         elif isinstance(event, TunnelOpened):
@@ -297,6 +303,8 @@ class RelayConnection(Connection):
 
     def _opened(self, event: TunnelOpened) -> None:
         tunnel = Tunnel(self.listener, self, event.key, event.ip, event.port)
+        # A tunnel counts as a connection from the address of its user: the limits per address hold
+        # behind a gateway, too.
         if not self.hub.table.admit(tunnel):
             with suppress(SessionError):
                 self.listener.registry.disconnect(event.key)
@@ -310,29 +318,29 @@ class RelayConnection(Connection):
         return [tunnels[key] for key in self.session.tunnels if key in tunnels]
 
     def pause_writing(self) -> None:
-        """The gateway reads too slowly: none of its users is pushed anything."""
+        """The gateway reads too slowly: stop pushing to its users."""
         super().pause_writing()
         for tunnel in self._tunnels():
             tunnel.paused_since = self.paused_since
             self.hub.topics.fell_behind(tunnel)
 
     def resume_writing(self) -> None:
-        """The gateway has caught up: push to its users again."""
+        """The gateway has caught up: resume pushing to its users."""
         super().resume_writing()
         for tunnel in self._tunnels():
             tunnel.paused_since = 0.0
             self.hub.topics.caught_up(tunnel)
 
     def close_session(self, reason: str) -> None:
-        """Closes the link alone: the gateway takes its users elsewhere."""
+        """Close only the link: the gateway switches its tunnels to another one."""
         self.session.close(reason, self.hub.loop.time())
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Nothing: a link is nobody's, its tunnels are."""
+        """Do nothing: a link has no client, only its tunnels have."""
 
     @property
     def may_receive(self) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
 
@@ -345,7 +353,7 @@ class RelayListener(Listener):
     def __init__(self, hub: HubContext, settings: RelaySettings):
         super().__init__(hub, settings)
         self.id = hub.table.new_id()
-        """For the deadline scan: tunnels without a link are given up in time."""
+        """Its id in the deadline scan, which expires tunnels without a link."""
         self.options = RelayServerOptions(dialect=settings.dialect, idle_limit_s=LINK_IDLE_S)
         self.registry = LinkRegistry()
         self.tunnels: dict[TunnelKey, Tunnel] = {}
@@ -355,13 +363,14 @@ class RelayListener(Listener):
         self._allowed = _networks(settings.allow)
 
     def allows(self, address: str) -> bool:
-        """Whether gateways may connect from an address."""
+        """Return whether gateways may connect from an address."""
         if not self._allowed:
             return True
         try:
             found = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return False
+        # A socket that listens on both families reports IPv4 peers as ::ffff:a.b.c.d.
         mapped = getattr(found, "ipv4_mapped", None) or found
         return any(mapped in network for network in self._allowed)
 
@@ -371,7 +380,7 @@ class RelayListener(Listener):
         self.hub.deadlines.add(self)
 
     async def stop(self) -> None:
-        """Stop listening; links stay."""
+        """Stop listening; links stay open."""
         self.hub.deadlines.remove(self)
         await super().stop()
 

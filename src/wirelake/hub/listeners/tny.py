@@ -2,7 +2,7 @@
 
     protocol   10 to 14   the hub's own calls (`wirelake.protocols.hub_calls`)
     protocol   20         pushed notifications
-    any other             a service; code 205 when there is none
+    any other             a service; code 205 when it does not exist
 
 Bodies are JSON. Success is code 100; an error has the code of the binding and, as its body,
 `{"code", "text"}`. A push of the client is an event: the service runs, and there is no answer.
@@ -61,7 +61,7 @@ __all__ = [
 
 
 BEFORE_AUTH_BYTES: Final = 4_096
-"""The largest payload before sign-on: ten times an id and a token."""
+"""Maximum payload before sign-on: ten times that of an id and a token."""
 
 _AUTH: Final = AUTH.number
 _MAX_BODIES: Final = 512
@@ -73,13 +73,16 @@ _encode: Final = msgspec.json.Encoder().encode
 class PushBodies:
     """The bodies of pushes; each is encoded once for all subscribers."""
 
+    # Packet numbers and encryption make the packets of each connection different, so tny has no
+    # shared form (`pubsub.notifications.Form`). The JSON body is the part that can be shared.
+
     __slots__ = ("_bodies",)
 
     def __init__(self) -> None:
         self._bodies: dict[int, bytes] = {}
 
     def of(self, notification: Notification) -> bytes:
-        """The body of a notification."""
+        """Return the body of a notification."""
         body = self._bodies.get(notification.number)
         if body is None:
             if len(self._bodies) >= _MAX_BODIES:
@@ -104,11 +107,13 @@ class TnyEndpoint(Connection):
     def answer(
         self, request: Message, code: int, body: bytes | None, *, late: bool = False
     ) -> None:
-        """Sends the response to a request; does nothing when it cannot be sent any more. `late`:
-        the clock has gone on since the request came."""
+        """Send the response to a request; do nothing when the connection is closed.
+
+        `late`: not in the turn of the request, so the session has to be given the time.
+        """
 
     def handle_request(self, request: Message) -> None:
-        """Serve a request."""
+        """Run the service of a request, or a call of the hub itself."""
         service = self._services.get(request.protocol)
         if service is None or self.client is None:
             self._handle_other_request(request)
@@ -118,13 +123,13 @@ class TnyEndpoint(Connection):
             call = Call("tny", self, body) if service.wants_call else None
             self._respond(request, service.now(call, body))
         elif self._running >= self.hub.limits.calls:
-            self._respond(request, HubError("too_busy", "too many calls are under way"))
+            self._respond(request, HubError("too_busy", "too many concurrent calls"))
         else:
             self._running += 1
             service.run(Call("tny", self, body), body, partial(self._respond_later, request))
 
     def _fast_path_answer(self, outcome: Result | HubError) -> bytes | Answer:
-        """The answer of the fast path: a body, or a code with a body."""
+        """Return the answer of the fast path: a body, or a code with a body."""
         if type(outcome) is bytes:
             self.hub.counters.calls[_OK] += 1
             return outcome
@@ -156,7 +161,7 @@ class TnyEndpoint(Connection):
         service.run(Call("tny", self, body, is_event=True), body, self._event_done)
 
     def key_log(self) -> dict[str, Any] | None:
-        """The security keys of the listener; a tunnel's messages are not transformed."""
+        """Return the security keys of the listener; messages in tunnels are not transformed."""
         keys = getattr(self.listener.settings, "security_keys", ())
         return {"protocol": self.protocol, "security_keys": keys} if keys else {}
 
@@ -176,7 +181,7 @@ class TnyEndpoint(Connection):
             self.hub.counters.calls["tny", "not_found"] += 1
             self.answer(request, ResultCode.NO_SUCH_PROTOCOL, None)
         elif self._running >= self.hub.limits.calls:
-            self._respond(request, HubError("too_busy", "too many calls are under way"))
+            self._respond(request, HubError("too_busy", "too many concurrent calls"))
         else:
             self._running += 1
             answer = partial(self._respond_later, request)
@@ -194,22 +199,22 @@ class TnyEndpoint(Connection):
 
 
 def refusal(error: HubError) -> Answer:
-    """The answer of an error."""
+    """Return the answer for an error."""
     return Answer(BINDING.error_number(error.code), refusal_body(error))
 
 
 def refusal_body(error: HubError) -> bytes:
-    """The body of an error."""
+    """Return the body of an error."""
     return _encode({"code": error.code, "text": error.text})
 
 
 def epoch_ms(now: float) -> int:
-    """The wall clock at time 0 of the loop's clock, in milliseconds."""
+    """Return the wall-clock time at time 0 of the loop's clock, in milliseconds."""
     return time.time_ns() // 1_000_000 - int(now * 1000)
 
 
 def server_options(settings: TnySettings) -> ServerOptions:
-    """The session options of a listener; ConfigError when the settings do not fit together."""
+    """Return the session options of a listener; ConfigError for settings that conflict."""
     try:
         transform = TransformConfig(
             security_keys=settings.security_keys,
@@ -241,7 +246,7 @@ class TnyConnection(TnyEndpoint):
         self._flush_scheduled = False
 
     def make_session(self, now: float) -> Session:
-        """The server's session; it accepts small packets only before sign-on."""
+        """Return the server's session; it accepts only small packets before sign-on."""
         session = ServerSession(
             self.listener.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
         )
@@ -257,7 +262,7 @@ class TnyConnection(TnyEndpoint):
             self.session.fast_handler = self._answer_fast_path
 
     def on_event(self, event: Event) -> None:
-        """Handle requests and pushes; ticks and answers need nothing."""
+        """Handle requests and pushes; the session handles heartbeats and responses."""
         if isinstance(event, Requested):
             self.handle_request(event.message)
         elif isinstance(event, Pushed):
@@ -283,8 +288,13 @@ class TnyConnection(TnyEndpoint):
     def _answer_fast_path(
         self, kind: RequestTemplate, body: bytes, number: bytes
     ) -> bytes | Answer | Deferred | None:
-        """Answers a plain request to a plain service, or to the hub, while it is read
-        (`tny/plain.py`). Only for who has signed on."""
+        """Answer a plain request to a plain service, or to the hub, while it is read.
+
+        Only for clients that have signed on. None leaves the request to the ordinary path, which
+        builds a Message and an event for it (`wirelake.protocols.tny.fast_path`).
+        """
+        # The target is looked up once per kind of request, not per request: `kind` is the template
+        # that the session keeps for requests with the same header bytes.
         service = kind.target
         if service is None:
             service = kind.target = self._fast_path_target(kind.protocol)
@@ -296,7 +306,7 @@ class TnyConnection(TnyEndpoint):
         return self._fast_path_answer(service.now(call, body))
 
     def _fast_path_target(self, protocol: int) -> Service | str | Literal[False]:
-        """A plain service, the name of a frequent hub call, or False for the ordinary path."""
+        """Return a plain service, the name of a frequent hub call, or False."""
         service = self._services.get(protocol)
         if service is not None:
             return service if service.immediate else False
@@ -329,7 +339,9 @@ class TnyConnection(TnyEndpoint):
                 self.hub.outbox.before_flush(self._flush_deferred)
 
     def _flush_deferred(self) -> None:
-        """Write deferred replies together: one group commit makes many publishes durable."""
+        """Write deferred replies together."""
+        # A group commit completes many publishes of one connection in one turn. Without this each
+        # reply would be a `react` of its own.
         self._flush_scheduled = False
         if self.open:
             self.react()
@@ -350,18 +362,18 @@ class TnyConnection(TnyEndpoint):
 
     @property
     def may_receive(self) -> bool:
-        """Whether the client is signed on and keeps up."""
+        """Whether the client has signed on and reads fast enough."""
         return self.client is not None and not self.session.closed and not self.paused_since
 
     def close_session(self, reason: str) -> None:
-        """Close. tny has no closing message; only a missing sign-on gets an error code."""
+        """Close the session. tny has no closing message; a missing sign-on gets an error code."""
         if reason == "auth_timeout":
             self.refuse()
         else:
             self.session.close(reason)
 
 
-_TOO_LARGE: Final = refusal(HubError("too_large", "the answer does not fit a packet"))
+_TOO_LARGE: Final = refusal(HubError("too_large", "the response does not fit a packet"))
 
 
 class TnyListener(Listener):

@@ -1,25 +1,31 @@
-"""The hub as a tny gateway: users come in at the tny listener, and go through tunnels to backends.
+"""The hub as a tny gateway: users connect to the tny listener and are relayed to backends.
+
+    User              a client's connection, with one tunnel to one backend
+    LinkConnection    a link to a backend; it carries tunnels
+    BackendLinks      keeps the links to one backend open
+    GatewayListener   assigns users to backends
 
 Each user has one tunnel, to one backend, chosen in turn among those that are up.
 
 - One of several links to its backend is lost: the tunnel is switched to another link of the same
-  backend, where it is known. Nothing else happens.
-- The last link is lost: the user's messages are held until the first attempt to dial again. If that
-  opens a link, the tunnel is switched to it, and a ping finds out whether the backend still knows
-  it; if it does, the messages go on.
-- The attempt fails, or the backend does not know the tunnel (it is another process now): a new
-  tunnel is opened, at any backend that is up. Requests that were not answered get code 200: whether
-  they were carried out is not known. The user is signed on anew, with the request that it has
-  signed on with itself, and the messages that were held go on. Only a user who has subscribed is
-  sent away (216): the backend kept that, and a client that reconnects subscribes again.
+  backend, which knows the tunnel. Nothing else happens.
+- The last link is lost: the user's messages are queued until the first attempt to dial again. If
+  that opens a link, the tunnel is switched to it, and a ping finds out whether the backend still
+  knows it; if it does, the queued messages are sent.
+- The attempt fails, or the backend does not know the tunnel (its process was restarted): a new
+  tunnel is opened, to any backend that is up. Pending requests get code 200: whether they were
+  carried out is unknown. The gateway signs the user on again, by repeating the user's own sign-on
+  request, then sends the queued messages. Only a user that has subscribed is disconnected (code
+  216): the old backend had its subscriptions, and a client that reconnects subscribes again.
 - No backend is up: a message is answered with code 225, which closes.
 
 Links: each backend is dialled, its links are kept open, and a lost link is dialled again after the
-original's delays (`RECONNECT_DELAYS_S`). A backend is *up* while one of its links is open. When the
-last one is lost, the first attempt to dial again decides: if it fails, the backend counts as dead.
+original's delays (`ReconnectSchedule`; `docs/decisions/tny.md`, Links). A backend is *up* while one
+of its links is open. When the last one is lost, the first attempt to dial again decides: if it
+fails, the backend counts as down.
 
-The gateway looks at no body. For the case that a backend dies it remembers three things of a user:
-which requests wait for an answer, the request that signed it on, and whether it has subscribed.
+The gateway does not decode bodies. To handle the loss of a backend it keeps three things per user:
+the pending requests, the request that signed the user on, and whether the user has subscribed.
 """
 
 from __future__ import annotations
@@ -75,9 +81,11 @@ __all__ = [
 ]
 
 MAX_QUEUED_MESSAGES: Final = 256
-"""Messages of one user that wait while its tunnel has no link; further requests get code 200."""
+"""Messages of one user that are queued while its tunnel has no link; further requests get code
+200. As many as one connection may have running calls (`Limits.calls`)."""
 _MAX_UNREAD_BUFFERS: Final = 4
-"""A user that leaves so many write buffers unread is dropped: its link does not wait for it."""
+"""A user with this many write buffers of unread bytes is dropped. A link carries many users and
+cannot stop reading for a slow one; four megabytes bound what that costs."""
 _SIGN_ON: Final = 10
 _SUBSCRIBE: Final = 11
 
@@ -105,30 +113,34 @@ class User(Connection):
     def __init__(self, listener: GatewayListener):
         super().__init__(listener)
         self.backend: BackendLinks | None = None
-        """Where its tunnel ends; None while it has none."""
+        """The backend of its tunnel; None while there is none."""
         self.tunnel_id = 0
         self.subscribed = False
-        """Whether the backend keeps something for it that cannot be had elsewhere."""
+        """Whether its backend has subscriptions of it, which another backend would not have."""
         self._pending: dict[int, Message] = {}
+        """Requests without a response, by message id."""
         self._queued: list[tuple[Message, bytes]] | None = None
+        """Messages that wait for a link; None while messages are forwarded."""
         self._sign_on: tuple[Message, bytes] | None = None
         self._pending_sign_on: tuple[Message, bytes] | None = None
         self._repeated_sign_on: int | None = None
+        """The message id of a sign-on that the gateway has repeated; its response is not the
+        user's."""
 
     def make_session(self, now: float) -> Session:
-        """The gateway's end; ticks are answered by it, here."""
+        """Return the gateway's session, which answers heartbeats itself."""
         return UserSession(
             self.listener.options, epoch_ms=epoch_ms(now), random=os.urandom, now=now
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A user has come: a tunnel is opened at once."""
+        """Accept the user, and open its tunnel."""
         super().connection_made(transport)
         if self.id in self.hub.connections:
             self.listener.open_tunnel(self)
 
     def on_closed(self) -> None:
-        """The user is gone, and its tunnel with it."""
+        """Close the tunnel of the user."""
         self.listener.forget(self)
 
     def _react(self) -> None:
@@ -140,7 +152,7 @@ class User(Connection):
     # -- from the user -----------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Hands messages on."""
+        """Forward messages, or queue them while the tunnel has no link."""
         if type(event) is HandedOn:
             if self._queued is None:
                 self._forward(event.message, event.raw)
@@ -160,7 +172,7 @@ class User(Connection):
             self._refuse(message, code)
 
     def _queue(self, message: Message, raw: bytes) -> None:
-        """The tunnel has no link now; that may change, if any backend is there at all."""
+        """Queue a message while the tunnel has no link; refuse it if no backend is up."""
         if not self.listener.is_up:
             self._refuse(message, ResultCode.NO_LINK)
         elif self._queued is None or len(self._queued) >= MAX_QUEUED_MESSAGES:
@@ -169,7 +181,7 @@ class User(Connection):
             self._queued.append((message, raw))
 
     def _refuse(self, message: Message, code: ResultCode) -> None:
-        """Answers in the backend's place; 225 closes, by the rule of that code."""
+        """Answer in place of the backend; code 225 also closes the connection."""
         if self.session.closed:
             return
         if message.mode == Mode.REQUEST:
@@ -179,13 +191,13 @@ class User(Connection):
             self.session.fail(code)
 
     def _answer(self, request: Message, code: ResultCode) -> None:
-        with suppress(SessionError):  # it is closed by now, or the user asked twice with one id
+        with suppress(SessionError):  # the session is closed, or the id was answered already
             self.session.respond(request, code=code, now=self.hub.loop.time())
 
     # -- from the backend --------------------------------------------------------------------
 
     def handle_reply(self, message: Message, raw: bytes) -> None:
-        """Something for the user."""
+        """Pass a message of the backend to the user."""
         if self._is_repeated_sign_on_reply(message):
             return
         if message.mode == Mode.RESPONSE:
@@ -193,6 +205,7 @@ class User(Connection):
         if self.session.closed or self._drop_if_slow():
             return
         try:
+            # With the same dialect on both sides the bytes are copied, not decoded and encoded.
             if self.session.dialect == self.listener.link_dialect:
                 self.session.relay(message, raw, self.hub.loop.time())
             else:
@@ -220,22 +233,22 @@ class User(Connection):
         return True
 
     def disconnected(self, reason: str) -> None:
-        """The backend has closed the tunnel."""
+        """Close the connection: the backend has closed the tunnel."""
         if not self.session.closed:
             self.close_reason = reason
             self.session.close(reason)
             self.listener.pending_flush.add(self)
 
-    # -- when a backend dies -----------------------------------------------------------------
+    # -- loss of a backend -------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Nothing can be handed on for a while."""
+        """Queue messages from now on."""
         if self._queued is None:
             self._queued = []
 
     def resume(self) -> None:
-        """The tunnel is carried again: what was held goes on, in order."""
-        if self._repeated_sign_on is not None:  # the answer may be lost with the link
+        """Send the queued messages in order: a link carries the tunnel again."""
+        if self._repeated_sign_on is not None:  # its response may be lost with the link: repeat it
             self.restore_sign_on()
             return
         held, self._queued = self._queued, None
@@ -244,14 +257,14 @@ class User(Connection):
         self.listener.pending_flush.add(self)
 
     def fail_pending(self) -> None:
-        """The backend is gone, and with it the answers to what it was asked: code 200."""
+        """Answer all pending requests with code 200: the backend that had them is lost."""
         asked, self._pending, self._repeated_sign_on = self._pending, {}, None
         for request in asked.values():
             self._answer(request, ResultCode.SERVER_ERROR)
         self.listener.pending_flush.add(self)
 
     def restore_sign_on(self) -> None:
-        """A new backend has the tunnel: signs on there as before, then hands on what was held."""
+        """Sign the user on at a new backend, then send the queued messages."""
         if self._sign_on is None:
             self.resume()
             return
@@ -259,7 +272,7 @@ class User(Connection):
         self.listener.relay(self, *self._sign_on)
 
     def _is_repeated_sign_on_reply(self, message: Message) -> bool:
-        """The answer to a sign-on that the gateway has repeated is not the user's."""
+        """Handle the response to a repeated sign-on; return whether this is one."""
         if self._repeated_sign_on is None or message.mode != Mode.RESPONSE:
             return False
         if message.to_message != self._repeated_sign_on:
@@ -272,19 +285,19 @@ class User(Connection):
             self.listener.pending_flush.add(self)
         return True
 
-    # -- what a gateway's user is not --------------------------------------------------------
+    # -- the gateway itself delivers nothing -------------------------------------------------
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Nothing: notifications are the backend's."""
+        """Do nothing: the backend pushes notifications."""
 
     @property
     def may_receive(self) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
 
 DIAL_S: Final = 5.0
-"""How long dialling may take; the original's number."""
+"""How long dialling may take (`docs/decisions/tny.md`: the original has 5 s to connect)."""
 
 
 class LinkConnection(Connection):
@@ -304,13 +317,13 @@ class LinkConnection(Connection):
         super().__init__(listener)
         self.backend = backend
         self.ended = self.hub.loop.create_future()
-        """Done when the link has ended."""
+        """Done when the link is closed."""
         self.opened = False
         self._unconfirmed: set[int] = set()
-        """Tunnels that were switched to this link and may be unknown at its other end."""
+        """Tunnels that were switched to this link, and that the backend may not know."""
 
     def make_session(self, now: float) -> Session:
-        """The gateway's end; it says LINK_OPEN at once."""
+        """Return the gateway's end of the link, which sends LINK_OPEN first."""
         settings = self.hub.config.gateway
         opening = LinkOpen(
             service=settings.name, instance=settings.instance, key=secrets.token_hex(16)
@@ -327,7 +340,7 @@ class LinkConnection(Connection):
         return session
 
     def on_event(self, event: Event) -> None:
-        """Hands messages to users, and follows what becomes of their tunnels."""
+        """Pass messages to users, and follow the state of their tunnels."""
         if isinstance(event, Relayed):
             user = self.listener.users.get(event.key.tunnel_id)
             if user is not None:
@@ -349,8 +362,10 @@ class LinkConnection(Connection):
             self._closed(event)
 
     def _switched(self, tunnel_id: int) -> None:
-        """A backend says nothing when it knows a tunnel that is switched, and refuses when it does
-        not, being a new process. A ping tells: its answer comes after the refusal."""
+        """Queue the user's messages until it is known whether the backend has the tunnel."""
+        # A backend does not answer a switch when it knows the tunnel, and refuses it otherwise
+        # (`docs/decisions/tny.md`, Tunnels). It answers in order, so a pong without a refusal
+        # before it confirms all switches before the ping.
         user = self.listener.users.get(tunnel_id)
         if user is None:
             return
@@ -381,52 +396,52 @@ class LinkConnection(Connection):
         self.listener.flush_links()
 
     def pause_writing(self) -> None:
-        """The backend reads too slowly: its users are not read from."""
+        """The backend reads too slowly: stop reading from its users."""
         super().pause_writing()
         for user in self.listener.users_of(self):
             user.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The backend has caught up."""
+        """The backend has caught up: resume reading from its users."""
         super().resume_writing()
         for user in self.listener.users_of(self):
             if not user.paused_since and not user.transport.is_closing():
                 user.transport.resume_reading()
 
     def close_session(self, reason: str) -> None:
-        """Lets the backend know that the users are gone, then closes."""
+        """Close the tunnels of all users, then the link."""
         for user in self.listener.users_of(self):
             user.end(reason)
             self.listener.forget(user)
         self.session.close(reason, self.hub.loop.time())
 
     def on_closed(self) -> None:
-        """The link has ended; its tunnels are elsewhere, or wait."""
+        """Let `BackendLinks` dial again; the tunnels were switched, or wait."""
         self.listener.links.pop(self.session, None)
         self.listener.flush_links()
         if not self.ended.done():
             self.ended.set_result(None)
 
     def deliver(self, notifications: Sequence[Notification]) -> None:
-        """Nothing: a link is nobody's."""
+        """Do nothing: a link has no client."""
 
     @property
     def may_receive(self) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
 
 class BackendLinks:
-    """The links to one backend."""
+    """Keeps the links to one backend open."""
 
     def __init__(self, listener: GatewayListener, index: int, settings: Backend):
         self.listener = listener
         self.settings = settings
         self.name = f"{listener.hub.config.gateway.service} {index}"
-        """What `GatewayTunnels` takes for a service, so that tunnels are switched only between
-        links of the same backend: only there are they known."""
+        """The service name for `GatewayTunnels`. One name per backend, so that tunnels are switched
+        only between links of the same backend: another one does not know them."""
         self.first_attempt = asyncio.Event()
-        """Set when the first attempt to dial is decided."""
+        """Set when the first attempt to dial has succeeded or failed."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -435,11 +450,11 @@ class BackendLinks:
         return any(link.active for link in self.listener.tunnels.links if link.service == self.name)
 
     def start(self, links: int) -> None:
-        """Begins to dial."""
+        """Start dialling."""
         self._tasks = [asyncio.ensure_future(self._keep_open()) for _ in range(links)]
 
     async def stop(self) -> None:
-        """Dials no more; links stay."""
+        """Stop dialling; links stay open."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -474,11 +489,11 @@ class BackendLinks:
 
 
 FIRST_DIAL_S: Final = 2.0
-"""How long the start waits for the first links; users that come sooner find none."""
+"""How long the start waits for the first links. Users that connect before would find none."""
 
 
 class GatewayListener(Listener):
-    """Where users come in, and the links that they leave by."""
+    """The listener for users; it assigns each to a backend."""
 
     connection: type[Connection] = User
     settings: TnySettings
@@ -489,7 +504,7 @@ class GatewayListener(Listener):
         self.options = server_options(settings)
         self.link_options = GatewayOptions(dialect=gateway.dialect)
         self.link_dialect = "upstream" if gateway.dialect == "upstream" else "seed"
-        """How messages are written on links."""
+        """The dialect of messages on links."""
         self.tunnels = GatewayTunnels(gateway.instance)
         self.users: dict[int, User] = {}
         """By the id of their tunnel."""
@@ -503,7 +518,7 @@ class GatewayListener(Listener):
         self._next_backend = 0
 
     async def start(self) -> None:
-        """Begins to dial and to listen."""
+        """Dial the backends, then listen."""
         if any(each.tls for each in self.hub.config.gateway.backends):
             self.backend_tls = self._client_tls()
         for backend in self.backends:
@@ -515,14 +530,17 @@ class GatewayListener(Listener):
         await super().start()
 
     async def stop(self) -> None:
-        """Listens and dials no more; users and links stay."""
+        """Stop listening and dialling; users and links stay connected."""
         await super().stop()
         for backend in self.backends:
             await backend.stop()
 
     def _client_tls(self) -> ssl.SSLContext:
-        """How to speak TLS to backends: with the certificates of `relay.tls`, where they are set,
-        else with the system's authorities and no certificate of our own."""
+        """Return the TLS context for links.
+
+        With the certificates of `relay.tls` if they are set, for mutual TLS; otherwise with the
+        system's authorities and no client certificate.
+        """
         tls = self.hub.config.listeners["relay"].tls
         try:
             context = ssl.create_default_context(cafile=tls.client_ca or None if tls else None)
@@ -540,7 +558,9 @@ class GatewayListener(Listener):
         return any(link.active for link in self.tunnels.links)
 
     def open_tunnel(self, user: User) -> bool:
-        """Opens a tunnel for a user, at the next backend that is up; False when none is."""
+        """Open a tunnel for a user to the next backend that is up; return False when none is."""
+        # A new id for every tunnel, also of the same user: messages of the old one that are still
+        # on their way must not reach the new one.
         user.backend, user.tunnel_id = None, next(self._ids)
         ip, port = _packed(user.peer[0]), user.peer[1]
         for _ in self.backends:
@@ -550,7 +570,7 @@ class GatewayListener(Listener):
                 code = self.tunnels.connect(
                     backend.name, user.tunnel_id, ip=ip, port=port, now=self.hub.loop.time()
                 )
-            except SessionError:  # as many tunnels as there may be
+            except SessionError:  # the maximum number of tunnels is reached
                 return False
             if code == ResultCode.SUCCESS:
                 user.backend = backend
@@ -560,60 +580,60 @@ class GatewayListener(Listener):
         return False
 
     def relay(self, user: User, message: Message, raw: bytes) -> ResultCode:
-        """Sends a user's message through its tunnel; the code to refuse it with."""
+        """Send a user's message through its tunnel; return SUCCESS or the code of a refusal."""
         if user.backend is None and not self.open_tunnel(user):
             return ResultCode.NO_LINK
         assert user.backend is not None
-        what = raw if user.session.dialect == self.link_dialect else message
+        payload = raw if user.session.dialect == self.link_dialect else message
         now = self.hub.loop.time()
-        return self.tunnels.relay(user.backend.name, user.tunnel_id, what, now)
+        return self.tunnels.relay(user.backend.name, user.tunnel_id, payload, now)
 
     def forget(self, user: User) -> None:
-        """A user is gone: so is its tunnel."""
+        """Close the tunnel of a user."""
         self.users.pop(user.tunnel_id, None)
         with suppress(SessionError):
             self.tunnels.disconnect(user.tunnel_id, self.hub.loop.time())
         self.flush_links()
 
     def users_of(self, link: LinkConnection) -> list[User]:
-        """The users whose tunnels a link carries."""
+        """Return the users whose tunnels a link carries."""
         users = self.users
         return [users[key.tunnel_id] for key in link.session.tunnels if key.tunnel_id in users]
 
     # -- links -------------------------------------------------------------------------------
 
     def flush_links(self) -> None:
-        """Links that have something to say, or to tell, do so at the end of this turn."""
+        """Flush links with something to send, or with events, at the end of this turn."""
         for session, link in self.links.items():
             if session.dirty:
                 self.pending_flush.add(link)
 
     def tunnel_answered(self, tunnel_id: int) -> None:
-        """A backend has taken a user in; whether it signs on in time is seen to there."""
+        """End the half-open state of a user: its backend checks the sign-on deadline."""
         user = self.users.get(tunnel_id)
         if user is not None:
             self.hub.table.end_half_open(user)
 
     def tunnel_lost(self, tunnel_id: int) -> None:
-        """No link carries a tunnel any more; its backend is dialled again, which decides."""
+        """Queue the messages of a user without a link, until dialling succeeds or fails."""
         user = self.users.get(tunnel_id)
         if user is not None and not self.hub.table.draining:
             user.pause()
 
     def link_up(self) -> None:
-        """A backend can be reached: users without a tunnel get one."""
+        """Open tunnels for users that have none: a backend is up."""
         for user in tuple(self.users.values()):
             if user.backend is None:
                 self.reassign(user)
 
     def backend_down(self, backend: BackendLinks) -> None:
-        """A backend cannot be reached: its users go elsewhere."""
+        """Assign the users of a backend that is down to others."""
         for user in tuple(self.users.values()):
             if user.backend is backend:
                 self.reassign(user)
 
     def reassign(self, user: User) -> None:
-        """Gives a user a new tunnel; without a backend it waits for one."""
+        """Open a new tunnel for a user, or let the user wait if no backend is up."""
         if user.session.closed or self.hub.table.draining:
             return
         self.forget(user)
@@ -628,7 +648,7 @@ class GatewayListener(Listener):
 
 
 def _packed(address: str) -> bytes:
-    """An address as the bytes of TUNNEL_CONNECT."""
+    """Return an address as the bytes of TUNNEL_CONNECT."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
-"""What listeners and their connections use of the hub.
+"""The parts of the hub that listeners and their connections use.
 
-`Hub` builds one context and gives it to its listeners. A connection therefore knows the parts it
-calls, and neither the hub nor how it starts and stops.
+`Hub` builds one context and passes it to its listeners. A connection therefore knows the parts that
+it calls, and neither the hub nor how it starts and stops.
 """
 
 from __future__ import annotations

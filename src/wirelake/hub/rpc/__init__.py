@@ -2,8 +2,7 @@
 
 Read in this order:
 
-    call_types      what a service gets and returns; an answer that is deferred
-    arguments       typed arguments from signatures
+    call_types      what a service gets and returns; typed arguments; deferred replies
     services        functions as services, by name and number
     hub_calls       auth, subscribe, unsubscribe, publish, ack
     demo_services   the services of `wirelake hub --demo`

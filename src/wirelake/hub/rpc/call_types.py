@@ -1,4 +1,4 @@
-"""The types of a call: what a service gets, what it returns, and how an answer is deferred.
+"""The types of a call: what a service gets and returns, its typed arguments, deferred replies.
 
 A result is one of these, whatever the protocol of the call:
 
@@ -6,6 +6,9 @@ A result is one of these, whatever the protocol of the call:
     bytes                  ESNP: a PAYLOAD row; elsewhere: the body as it is
     None                   an empty answer
     Reply                  both, or ESNP rows as they are
+
+The signature of a function is the schema of its arguments (`Arguments`): values are converted and
+checked by msgspec, and unknown names are refused.
 """
 
 from __future__ import annotations
@@ -98,7 +101,7 @@ class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 class DeferredReply:
-    """The answer to a request on a listener's fast path: known at once, or sent later.
+    """The answer to a request on a listener's fast path: known on return, or sent later.
 
     `take` is called with the outcome. If that happens before the listener returns, the answer is
     `known` and is written with those of other requests; otherwise the listener sets `late`, and
@@ -127,7 +130,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def json_body(result: Result) -> bytes:
-    """Return the JSON body of an answer; HubError when the result cannot be encoded."""
+    """Return the JSON body of an answer; HubError if the result cannot be encoded."""
     if result is None:
         return b""
     if isinstance(result, bytes):
@@ -149,7 +152,7 @@ def _reply_body(reply: Reply) -> bytes:
     return json_body({**reply.data, "payload_base64": reply.payload})
 
 
-# Typed arguments: the signature of a function is the schema of its arguments.
+# -- arguments -----------------------------------------------------------------------------------
 
 
 class ServiceDefinitionError(Exception):
@@ -162,6 +165,8 @@ class Arguments:
     __slots__ = ("_call_at", "_decoder", "_struct", "names")
 
     def __init__(self, function: Callable[..., Any]):
+        # A struct per function, made once: decoding JSON into it checks types and names in C,
+        # without a dict in between.
         fields, self._call_at = _fields(function)
         self.names = tuple(field[0] for field in fields)
         try:
@@ -202,15 +207,15 @@ _decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
 """JSON decoders by type of arguments."""
 
 
-def read_arguments(given: Mapping[str, Any] | bytes, wanted: type[Any]) -> Any:
+def read_arguments(given: Mapping[str, Any] | bytes, kind: type[Any]) -> Any:
     """Return a JSON body, or values by name, as a struct."""
     try:
         if isinstance(given, bytes):
-            decoder = _decoders.get(wanted)
+            decoder = _decoders.get(kind)
             if decoder is None:
-                decoder = _decoders[wanted] = msgspec.json.Decoder(wanted)
+                decoder = _decoders[kind] = msgspec.json.Decoder(kind)
             return decoder.decode(given or b"{}")
-        return msgspec.convert(given, wanted)
+        return msgspec.convert(given, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise HubError("bad_arguments", str(error)) from None
 

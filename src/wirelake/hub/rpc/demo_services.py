@@ -25,6 +25,8 @@ MAX_SLEEP_MS: Final = 60_000
 def demo_services() -> Services:
     """Return a new set of the demo services."""
     services = Services()
+    # Every protocol with numbers gets them for the demo services, also one of another package: its
+    # binding names the first.
     bindings = registry.all_bindings().items()
     first = {name: bound.trial_number for name, bound in bindings if bound.trial_number is not None}
     functions: dict[str, Callable[..., Any]] = {
@@ -33,8 +35,8 @@ def demo_services() -> Services:
         "sleep": _sleep,
         "fail": _fail,
     }
-    for place, (op, function) in enumerate(functions.items()):
-        numbers = {name: number + place for name, number in first.items()}
+    for offset, (op, function) in enumerate(functions.items()):
+        numbers = {name: number + offset for name, number in first.items()}
         services.service("test", op, thread=False, **numbers)(function)
     return services
 

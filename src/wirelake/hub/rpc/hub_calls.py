@@ -1,7 +1,8 @@
-"""The hub's side of its own calls (`wirelake.protocols.hub_calls`): subscribe, publish, ack, auth.
+"""The calls that the hub serves itself (`wirelake.protocols.hub_calls`): auth, subscribe,
+unsubscribe, publish, ack.
 
-A listener hands over the name of a call and its arguments, as values by name or as a JSON body, and
-gets the outcome through a callback: at once, or later when it is on disk.
+A listener passes the name of a call and its arguments, as values by name or as a JSON body, and
+gets the outcome through a callback: before `run` returns, or later when it is on disk.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from wirelake.protocols.hub_calls import (
     TopicArguments,
     TopicsResult,
 )
+from wirelake.wire.errors import unknown
 
 from ..auth import Authority
 from ..errors import HubError
@@ -52,11 +54,11 @@ class HubCalls:
         self._authority = authority
         self._services = services
         self._latency = counters.hub_calls
-        self._acts: dict[str, Callable[[Caller, Any, Answerer], None]] = {
+        self._handlers: dict[str, Callable[[Caller, Any, Answerer], None]] = {
             "auth": self._auth,
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
-            "publish": self._read_publish,
+            "publish": self._publish,
             "ack": self._ack,
         }
 
@@ -71,17 +73,16 @@ class HubCalls:
 
         `answer` is called once with the result or the error: now, or when it is on disk.
         """
-        act = self._acts.get(name)
+        handler = self._handlers.get(name)
         begun_ns = perf_counter_ns()
         try:
-            if act is None:
-                known = ", ".join(self._acts)
-                raise HubError("not_found", f"unknown call {name!r}; expected one of {known}")
+            if handler is None:
+                raise HubError("not_found", unknown("call", name[:40], self._handlers))
             if connection.client is None and name != AUTH.name:
                 raise HubError("auth_required", "auth required")
-            act(connection, read_arguments(given, CALLS[name].arguments), answer)
+            handler(connection, read_arguments(given, CALLS[name].arguments), answer)
         except HubError as error:
-            if act is not None:
+            if handler is not None:
                 self._latency[name].record_failure(begun_ns)
             answer(error)
 
@@ -94,6 +95,7 @@ class HubCalls:
             raise HubError("bad_arguments", f"already signed on as {client.id}")
         if client is not None:  # anonymous until now: the subscriptions of that client end
             self._topics.detach(connection)
+        # Only an address with recent failures pays for a task: its sign-on is delayed.
         if self._authority.delay(connection.peer[0]):
             connection.spawn(self._auth_later(connection, given, answer, begun_ns))
             return
@@ -143,7 +145,7 @@ class HubCalls:
         services.running += 1
         return done
 
-    def _read_publish(self, _: Caller, given: PublishArguments, answer: Answerer) -> None:
+    def _publish(self, _: Caller, given: PublishArguments, answer: Answerer) -> None:
         try:
             content = given.body
         except UnicodeEncodeError as error:
@@ -159,7 +161,10 @@ class HubCalls:
         self.publish(publication, answer)
 
     def publish(self, publication: Publication, answer: Answerer) -> None:
-        """Publish; counted as a running call until it is answered, so that a drain waits for it."""
+        """Publish what a listener has decoded itself (the fast path of ESNP).
+
+        It counts as a running call until it is answered, so that a drain waits for it.
+        """
         services, latency = self._services, self._latency["publish"]
         begun_ns = perf_counter_ns()
 
