@@ -1,11 +1,11 @@
-"""Asks a hub how it is: exit code 0 when it is well, 1 with one line when it is not.
+"""Health probe of a hub: exits with 0 if it is healthy, else with 1 and a one-line error.
 
     python health.py /healthz
     python health.py /readyz --url https://127.0.0.1:9680 --data /var/lib/wirelake/hub
 
-For probes that run beside the hub, in its container. It needs Python alone. The administrator's
-token is read from the data directory, because off loopback every page of the hub wants it.
-A certificate is not checked: who answers on this address of this machine is the hub.
+For probes that run in the hub's container. It needs only Python. The admin token is read from the
+data directory, because off loopback every endpoint of the hub requires it. The certificate is not
+verified, because the address is local.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 __all__ = ["ask", "main"]
 
 _LIMIT_S = 4.0
-"""Less than the time that probes have."""
+"""Below the timeout of the probes."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Asks, and says what is wrong on standard error."""
-    parser = argparse.ArgumentParser(description="Ask a hub how it is.")
+    """Probe the hub; print the problem to standard error."""
+    parser = argparse.ArgumentParser(description="Check the health of a hub.")
     parser.add_argument("page", nargs="?", default="/healthz", help="/healthz or /readyz")
-    parser.add_argument("--url", default="http://127.0.0.1:9680", help="the hub's HTTP side")
-    parser.add_argument("--data", default="/var/lib/wirelake/hub", help="its data directory")
+    parser.add_argument("--url", default="http://127.0.0.1:9680", help="admin address of the hub")
+    parser.add_argument("--data", default="/var/lib/wirelake/hub", help="data directory of the hub")
     wanted = parser.parse_args(argv)
     try:
         status, said = ask(wanted.url, wanted.page, _token(Path(wanted.data)))
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def ask(url: str, page: str, token: str) -> tuple[int, str]:
-    """The status and the text of a page."""
+    """Return the status and the text of an endpoint."""
     where = urllib.parse.urlsplit(url)
     host = where.hostname or "127.0.0.1"
     line: http.client.HTTPConnection
@@ -65,7 +65,7 @@ def _token(data: Path) -> str:
     try:
         return (data / "admin.token").read_text(encoding="ascii", errors="replace").strip()
     except OSError:
-        return ""  # on loopback none is needed; elsewhere the hub says so
+        return ""  # not needed on loopback; elsewhere the hub answers 401
 
 
 if __name__ == "__main__":
