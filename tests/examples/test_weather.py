@@ -187,7 +187,12 @@ def test_protocols_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
 def test_protocols_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0x0002  c2s  report" in wirelake(capsys, "protocols", "show", "weather")
     shown = wirelake(capsys, "protocols", "show", "weather.report")
-    for words in ("bits 7-5", "there when has_wave is set", "3 RAIN", "What its camera sees."):
+    for words in (
+        "bits 7-5",
+        "there when has_wave is set",
+        "3 RAIN",
+        "The sky, as its camera sees it.",
+    ):
         assert words in shown
 
 

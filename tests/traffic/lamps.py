@@ -33,7 +33,7 @@ class Done(Layout):
 
 
 class LampFrame(Layout):
-    """What every message travels in."""
+    """The frame of every message."""
 
     magic: ClassVar[Annotated[bytes, Magic(b"LAMP")]]
     length: ClassVar[Length16]

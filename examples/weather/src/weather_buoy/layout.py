@@ -11,47 +11,47 @@ Sky = IntEnum("Sky", ["CLEAR", "CLOUDS", "RAIN", "FOG", "STORM"])
 
 
 class Hello(Layout):
-    """The first words of either side."""
+    """The first message of either side."""
 
     name: t.String8
-    """What sailors call it."""
+    """The name of the buoy or the harbour."""
     key: t.Secret[t.Bytes8]
-    """What proves that it is so called."""
+    """The key that proves the name."""
 
 
 class Report(Layout):
-    """What the weather is at the buoy."""
+    """The weather at the buoy."""
 
     sky: Annotated[t.Bits3, t.Names(Sky)]
-    """What its camera sees."""
+    """The sky, as its camera sees it."""
     battery: t.Bits4
     """Charge left, in sixteenths."""
     has_wave: ClassVar[t.Present]
-    """Whether the swell was measured."""
+    """Whether the waves were measured."""
     air: t.VarI32
     """Temperature, in hundredths of a degree Celsius."""
     gusts: t.List8[t.VarU16]
-    """The last gusts of wind, in centimetres a second, newest first."""
+    """The last gusts of wind, in centimetres per second, newest first."""
     wave: Annotated[t.F32 | None, t.When("has_wave")] = None
     """Height of the highest wave, in metres."""
 
 
 class Order(Layout):
-    """What the buoy shall do."""
+    """A command to the buoy."""
 
     lamp: t.Boolean
-    """Whether its lamp shall burn."""
+    """Whether to turn the lamp on."""
 
 
 class Frame(Layout):
-    """What every message travels in."""
+    """The frame of every message."""
 
     magic: ClassVar[Annotated[bytes, t.Magic(b"AHOY")]]
-    """How it begins."""
+    """The first four bytes."""
     length: ClassVar[t.Length16]
     """Bytes that follow."""
     type: ClassVar[t.Tag8]
-    """Which message."""
+    """The type of the message."""
     body: Annotated[Hello | Report | Order, t.Choice({1: Hello}, c2s={2: Report}, s2c={2: Order})]
     """The message."""
 
