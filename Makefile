@@ -112,9 +112,24 @@ lint: setup ## ruff, mypy --strict, import-linter
 docs: setup ## build the pages into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
+.PHONY: warm
+warm: setup ## compile all kernels and archive the classes of Spark's JVM: tests then start quickly
+	@WIRELAKE_CACHE=$(CURDIR)/.cache/wirelake SPARK_SUBMIT_OPTS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' \
+		$(BIN)/python -m wirelake.lake.spark.warm --classes
+
 .PHONY: test
-test: system setup node lint docs ## everything that must hold: lint, docs, tests
+test: system setup node ## everything that must hold: lint, docs, tests
+	@# mypy and sphinx use one core, compiling kernels uses the other.
+	@$(MAKE) --no-print-directory warm & warm=$$!; trap 'kill $$warm 2>/dev/null || true' EXIT; \
+	$(MAKE) --no-print-directory lint docs; wait $$warm
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+.PHONY: check
+check: setup ## the inner loop, in two minutes: lint, types, tests without Spark, browsers and pages
+	@$(MAKE) --no-print-directory lint & lint=$$!; trap 'kill $$lint 2>/dev/null || true' EXIT; \
+	WIRELAKE_PROFILE=check $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m 'not soak and not slow' \
+		$(PYTEST_ARGS); \
+	wait $$lint
 
 .PHONY: soak
 soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json

@@ -1,15 +1,13 @@
-"""What every test shares: a codec cache of its own, how hard Hypothesis tries, and who goes first.
+"""What every test shares: a cache of generated code, how hard Hypothesis tries, who goes first.
 
-`WIRELAKE_PROFILE=soak` runs the properties with many more examples; `ci`, the default, keeps
-them inside the time of `make test`.
+`WIRELAKE_PROFILE=soak` runs the properties with many more examples and `check` with few; `ci`, the
+default, keeps them inside the time of `make test`.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,33 +24,36 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("check", parent=settings.get_profile("ci"), max_examples=20)
 settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=2_000)
 settings.load_profile(os.environ.get("WIRELAKE_PROFILE", "ci"))
 
 _LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a Spark that lives for seconds, compiling its code well takes longer than running it."""
-_FOLDER = pytest.StashKey[Path]()
-_LONG = ("lake", "demo", "docs", "tables", "hub_kills", "adversity", "release", "browser", "hub")
-"""Folders whose files take long. They go first, so that no process is left alone with one."""
+_CACHE = Path(__file__).parents[1] / ".cache" / "wirelake"
+"""Generated codecs and kernels, and the class archive of Spark's JVM; `make warm` fills it. Its
+files are named by a hash of what they are made from, so they serve the next run as well."""
+_SLOW = (
+    *("lake", "demo", "docs", "release", "benchmarks", "examples", "hub_kills", "adversity"),
+    *("browser", "interop", "deploy", "traffic_live", "machines", "fuzz"),
+)
+"""Folders with Spark, browsers, tshark, pages or many processes. They go first, so that no process
+is left alone with one of their files."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Codecs of layouts that tests declare go to a folder of this run, not to the user's, and Java
-    starts quickly."""
-    folder = Path(tempfile.mkdtemp(prefix="wirelake-tests-"))
-    config.stash[_FOLDER] = folder
-    os.environ["WIRELAKE_CACHE"] = str(folder)
+def pytest_configure() -> None:
+    """Use the cache of the checkout instead of the user's, and a Java that starts quickly."""
+    os.environ["WIRELAKE_CACHE"] = str(_CACHE)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
         os.environ.setdefault(name, _LIGHT_JAVA)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove that folder, and end the Spark session that tests shared."""
+def pytest_unconfigure() -> None:
+    """End the Spark session that tests shared."""
     if "pyspark" in sys.modules:
         from tests import spark_sessions
 
         spark_sessions.stop()
-    shutil.rmtree(config.stash[_FOLDER], ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +64,15 @@ def spark() -> SparkSession:
     return spark_sessions.local()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the long ones first; otherwise the order stays."""
+    """Mark what `make check` leaves out and put it first; otherwise the order stays."""
     here = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
         folder = item.path.relative_to(here).parts[0]
-        return _LONG.index(folder) if folder in _LONG else len(_LONG)
+        if folder in _SLOW:
+            item.add_marker("slow")
+        return _SLOW.index(folder) if folder in _SLOW else len(_SLOW)
 
     items.sort(key=place)

@@ -133,7 +133,7 @@ def test_a_remote_spark_needs_no_java(
     def none() -> None:
         raise AssertionError
 
-    monkeypatch.setattr("wirelake.lake.spark.session.find_java", none)
+    monkeypatch.setattr("wirelake.lake.spark.java.find_java", none)
     assert run(*ARGS, "--remote", "sc://head:15002").code == 0
     assert engine.asked["lake"] == "lake"
 

@@ -39,7 +39,10 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
 # Fast JVM start: queries on pages are small.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_KEPT = ("HOME", "USER", "TMPDIR", "JAVA_HOME", "WIRELAKE_CACHE", "NUMBA_CACHE_DIR")
+_KEPT = (
+    *("HOME", "USER", "TMPDIR", "JAVA_HOME", "WIRELAKE_CACHE", "NUMBA_CACHE_DIR"),
+    *("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"),
+)
 
 
 class Reader:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pyspark
 
-from wirelake.lake.spark.session import java_home, settings
+from wirelake.lake.spark.java import java_home
+from wirelake.lake.spark.session import settings
 
 _LOOPBACK = "127.0.0.1"
 _PATIENCE_S = 180

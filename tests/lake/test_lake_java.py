@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.lake.spark import session as java
-from wirelake.lake.spark.session import JavaError, find_java, java_home
+from wirelake.lake.spark import java
+from wirelake.lake.spark.java import JavaError, find_java, java_home
 
 
 def fake(folder: Path, version: str) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from wirelake.lake.spark.session import java_home
+from wirelake.lake.spark.java import java_home
 from wirelake.traffic import simulate
 
 from .lakes import untrue

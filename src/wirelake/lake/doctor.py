@@ -30,7 +30,8 @@ import msgspec
 
 from wirelake.wire.generate.dynamic import cache_folder
 
-from .spark.session import OLDEST, JavaError, find_java, java_home, reason, session
+from .spark.java import OLDEST, JavaError, find_java, java_home
+from .spark.session import reason, session
 
 __all__ = [
     "Check",

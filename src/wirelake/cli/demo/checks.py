@@ -43,7 +43,7 @@ def check_programs() -> str:
                 f"missing optional dependency {name}: pip install 'wirelake[demo]'; {_TOUR}",
                 BAD_USAGE,
             )
-    from wirelake.lake.spark.session import JavaError, find_java
+    from wirelake.lake.spark.java import JavaError, find_java
 
     try:
         return f"Java {find_java().release}"

@@ -321,7 +321,7 @@ _NAMED: Final = re.compile(r"(?:: |Caused by: )?([\w.$]+(?:Error|Exception): .+)
 def check_spark(what: str, hint: str = "") -> None:
     """Fail early if Spark or Java is missing. `hint` names an alternative without Spark."""
     try:
-        from wirelake.lake.spark.session import JavaError, find_java
+        from wirelake.lake.spark.java import JavaError, find_java
     except ImportError as error:
         from wirelake.wire.errors import missing_dependency
 
