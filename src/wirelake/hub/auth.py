@@ -1,8 +1,11 @@
-"""Authentication: client ids and tokens, and a delay for addresses that fail.
+"""Authentication: client ids and tokens, a delay for addresses that fail; and key files.
 
 Every failed attempt doubles the delay of the next one from the same address, so guessing tokens
 from one address is slow whatever the number of connections. Tokens have 256 random bits: this
 protects the hub's time rather than the tokens.
+
+A key file has a key of 32 bytes as 64 hex digits, and is readable only by its owner. Listeners of
+protocols with static or pre-shared keys (magline, comet) read them here.
 """
 
 from __future__ import annotations
@@ -39,7 +42,6 @@ __all__ = [
     "static_key",
 ]
 
-
 SHORTEST_S: Final = 0.25
 """Delay of an address after its first failure; each further one doubles it."""
 LONGEST_S: Final = 4.0
@@ -49,6 +51,12 @@ FORGET_S: Final = 60.0
 _ADDRESSES: Final = 10_000
 """Addresses remembered; beyond that the one with the oldest failure is forgotten."""
 _NO_CLIENT: Final = bytes(32)
+"""Compared with the hash of a token when the client does not exist."""
+KEY_BYTES: Final = 32
+"""Size of every key."""
+_HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_log = logging.getLogger(__name__)
 
 
 class _Connection(Receiver, Protocol):
@@ -77,20 +85,22 @@ class Authority:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def check(self, client_id: str, token: str) -> bool:
-        """Return whether this is the client's token; takes as long for an unknown client."""
+        """Return whether this is the client's token."""
         return self._known(client_id, token) is not None
 
     def _known(self, client_id: str, token: str) -> ClientRow | None:
         try:
             client_id.encode()
         except UnicodeEncodeError:
-            client_id = ""
+            client_id = ""  # no client has an empty id
         row = self._store.client(client_id)
+        # Always a comparison, in constant time: the duration of a refusal must not tell whether the
+        # client exists, or how much of the hash is right.
         right = hmac.compare_digest(token_hash(token), _NO_CLIENT if row is None else row.token)
         return row if right else None
 
     def delay(self, address: str) -> float:
-        """Return how long the next attempt from this address has to wait."""
+        """Return how long the next attempt from this address is delayed, in seconds."""
         count, last = self._failures.get(address, (0, 0.0))
         if not count or self._clock() - last > FORGET_S:
             return 0.0
@@ -121,7 +131,7 @@ class Authority:
         return client
 
     def anonymous(self, connection: Receiver) -> Client:
-        """Sign a connection on without a token; nothing of its client is stored."""
+        """Sign a connection on without a token; its client is not stored."""
         client = self._topics.anonymous(connection)
         self._signed_on(connection, client)
         return client
@@ -147,14 +157,7 @@ class Authority:
             self._failures.popitem(last=False)
 
 
-# Key files: 32 bytes as 64 hex digits, readable only by their owner.
-
-
-KEY_BYTES: Final = 32
-"""Size of every key."""
-_HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_log = logging.getLogger(__name__)
+# -- key files -----------------------------------------------------------------------------------
 
 
 def read_key(path: str | Path) -> bytes:
@@ -194,21 +197,21 @@ def _create(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return  # another hub has just created it
+        return  # another process has just created it
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(os.urandom(KEY_BYTES).hex() + "\n")
         file.flush()
-        os.fsync(handle)
+        os.fsync(handle)  # clients pin this key: it must not be lost with a power failure
     _log.info("created a static key: %s", path)
 
 
 def _write_public(path: Path, public: bytes) -> None:
     """Write the public key unless it is up to date; a read-only folder is not an error."""
-    text = public.hex().encode() + b"\n"
+    text = public.hex().encode() + b"\n"  # for the clients' configuration
     try:
         if not path.exists() or path.read_bytes() != text:
             path.write_bytes(text)
     except OSError as error:
-        _log.warning("could not write %s: %s", path, error.strerror)
+        _log.warning("cannot write %s: %s", path, error.strerror)

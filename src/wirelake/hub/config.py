@@ -3,6 +3,10 @@
 The table of a listener is declared in the binding of its protocol
 (`wirelake.protocols.binding.Binding.settings`); the tables below are the hub's own. Each field's
 docstring is its comment in the file that `wirelake hub init` writes, so the two cannot disagree.
+Each limit has the reason for its default; limits of a protocol are in its package.
+
+The file is read once: changed limits and certificates are applied on SIGHUP (`Hub.reload`), other
+changes need a restart.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import msgspec
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import ListenerSettings, Table, TlsSettings
+from wirelake.wire.errors import invalid, unknown
 
 __all__ = [
     "ActiveLimits",
@@ -41,7 +46,80 @@ __all__ = [
 ]
 
 
-# Limits of the hub, each with the reason for its default. Limits of a protocol are in its package.
+class ConfigError(Exception):
+    """An invalid configuration; the message names the key and what is expected."""
+
+
+class AdminSettings(Table, frozen=True, kw_only=True):
+    """The HTTP server: publish, health, metrics, monitoring."""
+
+    enabled: bool = True
+    """Whether to listen."""
+    host: str = "127.0.0.1"
+    """Where to listen."""
+    port: int = 9680
+    """Which port; 0 takes any that is free."""
+    tls: TlsSettings | None = None
+    """Certificates, to serve HTTPS."""
+
+
+class Backend(Table, frozen=True, kw_only=True):
+    """The relay listener of a backend."""
+
+    host: str
+    """Its address."""
+    port: int = 9611
+    """Its port."""
+    tls: bool = False
+    """Whether to connect with TLS."""
+
+
+class GatewaySettings(Table, frozen=True, kw_only=True):
+    """A tny gateway: connections of the tny listener go through tunnels to backends."""
+
+    enabled: bool = False
+    """Whether this hub is a gateway; its tny listener then relays and serves no calls."""
+    service: str = "game"
+    """The name of the service behind the links."""
+    name: str = "gateway"
+    """The name that this gateway sends when it opens a link."""
+    instance: int = 1
+    """A number that is unique among the gateways of these backends."""
+    backends: tuple[Backend, ...] = ()
+    """The backends."""
+    links: int = 1
+    """Links to each backend."""
+    dialect: Literal["seed", "upstream", "auto"] = "seed"
+    """Which form packets have."""
+
+
+class StoreSettings(Table, frozen=True, kw_only=True):
+    """The database."""
+
+    path: str = ""
+    """The database; by default `hub.sqlite3` in the data directory."""
+    synchronous: Literal["full", "normal"] = "full"
+    """`full`: a confirmed publish survives a power failure. `normal`: it survives kill -9; a power
+    failure may lose the last moments."""
+    server: int = 0
+    """A number from 0 to 255 that is part of every id; different for hubs that share clients."""
+
+
+class RecordSettings(Table, frozen=True, kw_only=True):
+    """Recording of the hub's traffic."""
+
+    folder: str = ""
+    """The folder of recordings; empty: no recording. `--record` overrides it."""
+    source: str = "hub"
+    """The name of this hub in recordings."""
+    keys: bool = False
+    """Also record the keys of connections, so that sealed contents can be read."""
+    rotate_bytes: int = 64 << 20
+    """Maximum size of a file."""
+    rotate_s: float = 300.0
+    """Maximum duration of a file."""
+    tables: bool = False
+    """Keep live tables of calls, deliveries and connections; every message is decoded for them."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,82 +200,6 @@ class ActiveLimits:
         return all(fits(topics) for fits in self._topic_checks)
 
 
-class ConfigError(Exception):
-    """An invalid configuration; the message names the key and what is expected."""
-
-
-class AdminSettings(Table, frozen=True, kw_only=True):
-    """The HTTP server: publish, health, metrics, monitoring."""
-
-    enabled: bool = True
-    """Whether to listen."""
-    host: str = "127.0.0.1"
-    """Where to listen."""
-    port: int = 9680
-    """Which port; 0 takes any that is free."""
-    tls: TlsSettings | None = None
-    """Certificates, to serve HTTPS."""
-
-
-class Backend(Table, frozen=True, kw_only=True):
-    """The relay listener of a backend."""
-
-    host: str
-    """Its address."""
-    port: int = 9611
-    """Its port."""
-    tls: bool = False
-    """Whether to connect with TLS."""
-
-
-class GatewaySettings(Table, frozen=True, kw_only=True):
-    """A tny gateway: connections of the tny listener go through tunnels to backends."""
-
-    enabled: bool = False
-    """Whether this hub is a gateway; its tny listener then relays and serves no calls."""
-    service: str = "game"
-    """The name of the service behind the links."""
-    name: str = "gateway"
-    """The name that this gateway sends when it opens a link."""
-    instance: int = 1
-    """A number that is unique among the gateways of these backends."""
-    backends: tuple[Backend, ...] = ()
-    """The backends."""
-    links: int = 1
-    """Links to each backend."""
-    dialect: Literal["seed", "upstream", "auto"] = "seed"
-    """Which form packets have."""
-
-
-class StoreSettings(Table, frozen=True, kw_only=True):
-    """The database."""
-
-    path: str = ""
-    """The database; by default `hub.sqlite3` in the data directory."""
-    synchronous: Literal["full", "normal"] = "full"
-    """`full`: a confirmed publish survives a power failure. `normal`: it survives kill -9; a power
-    failure may lose the last moments."""
-    server: int = 0
-    """A number from 0 to 255 that is part of every id; different for hubs that share clients."""
-
-
-class RecordSettings(Table, frozen=True, kw_only=True):
-    """Recording of the hub's traffic."""
-
-    folder: str = ""
-    """The folder of recordings; empty: no recording. `--record` overrides it."""
-    source: str = "hub"
-    """The name of this hub in recordings."""
-    keys: bool = False
-    """Also record the keys of connections, so that sealed contents can be read."""
-    rotate_bytes: int = 64 << 20
-    """Maximum size of a file."""
-    rotate_s: float = 300.0
-    """Maximum duration of a file."""
-    tables: bool = False
-    """Keep live tables of calls, deliveries and connections; every message is decoded for them."""
-
-
 class Config(Table, frozen=True, kw_only=True):
     """The configuration of a hub: one listener table per protocol, and the hub's own tables.
 
@@ -229,10 +231,10 @@ class Config(Table, frozen=True, kw_only=True):
         if self.gateway.enabled and not self.gateway.backends:
             raise ConfigError("gateway.backends: a gateway needs at least one backend")
         if not 0 <= self.store.server <= 0xFF:
-            raise ConfigError("store.server: expected 0 to 255")
+            raise ConfigError(invalid("store.server", self.store.server, "0-255"))
 
     def table(self, name: str) -> Any:
-        """A table by its name in the file: a listener's settings, or one of the hub's own."""
+        """Return a table by its name in the file: a listener's settings, or one of the hub's."""
         return self.listeners[name] if name in self.listeners else getattr(self, name)
 
     @property
@@ -242,7 +244,7 @@ class Config(Table, frozen=True, kw_only=True):
         return {**found, "admin": self.admin.port}
 
     def with_listener(self, name: str, **changes: Any) -> Config:
-        """A copy with changed settings of one listener."""
+        """Return a copy with changed settings of one listener."""
         changed = msgspec.structs.replace(self.listeners[name], **changes)
         return msgspec.structs.replace(self, listeners={**self.listeners, name: changed})
 
@@ -254,7 +256,7 @@ _OWN_TABLES: Final = {
 
 
 def make_config(data: Mapping[str, Any]) -> Config:
-    """The configuration of decoded TOML; ConfigError names the table and key that are wrong."""
+    """Return the configuration of decoded TOML; ConfigError names the table and the key."""
     listeners: dict[str, ListenerSettings] = {}
     own: dict[str, Any] = {}
     for name, values in data.items():
@@ -273,12 +275,12 @@ def _listener_table(name: str) -> type[ListenerSettings]:
     except registry.BrokenProtocolError as error:
         raise ConfigError(f"[{name}]: {error}") from error
     except registry.RegistryError:
-        expected = ", ".join((*registry.all_bindings(), *_OWN_TABLES))
-        raise ConfigError(f"unknown table [{name}]; expected one of {expected}") from None
+        known = (*registry.all_bindings(), *_OWN_TABLES)
+        raise ConfigError(unknown("table", name, known)) from None
 
 
 def load_config(path: str | Path | None) -> Config:
-    """Read a file; ConfigError names the key that is wrong."""
+    """Read a file, or return the defaults; ConfigError names the invalid key."""
     if path is None:
         return Config()
     try:
@@ -304,18 +306,18 @@ _EXAMPLES: Final = {
     "tls": ('{ certificate = "cert.pem", key = "key.pem" }', TlsSettings),
     "backends": ('[{ host = "10.0.0.7", port = 9611 }]', Backend),
 }
-"""Keys that hold tables: how one is written, and what the tables are made of."""
+"""Keys whose values are tables: an example, and the class of the tables."""
 
 
 def tables(protocols: Iterable[str]) -> dict[str, type[Table]]:
-    """The tables of the file, in its order: those of the listeners, then the hub's own."""
+    """Return the tables of the file in order: those of the listeners, then the hub's own."""
     listeners = {name: registry.binding(name).settings for name in protocols}
     return {**listeners, **_OWN_TABLES}
 
 
 def config_text() -> str:
-    """The whole file. Tables of other packages' protocols are commented out twice: naming one opens
-    its listener."""
+    """Return the commented file that `wirelake hub init` writes."""
+    # Tables of other packages' protocols are commented out twice: naming one opens its listener.
     parts = [_comment(_HEAD)]
     for name, kind in tables(registry.all_bindings()).items():
         optional = name not in _OWN_TABLES and name not in registry.BUILT_IN
@@ -324,7 +326,7 @@ def config_text() -> str:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """By key: what its docstring says, inherited ones included."""
+    """Return the docstring of each field, inherited ones included."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if not each.__module__.startswith(("builtins", "msgspec")):
@@ -334,7 +336,8 @@ def meanings(kind: type) -> dict[str, str]:
 
 @cache
 def _documented(kind: type) -> dict[str, str]:
-    """The texts behind the fields in the source of one class."""
+    """Return the docstrings of the fields in the source of one class."""
+    # Python keeps no docstrings of fields, so they are read from the source.
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, str] = {}
@@ -367,7 +370,7 @@ def _key(name: str, default: Any, mark: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """As TOML has it; JSON writes these the same way."""
+    """Return a default in TOML; JSON writes these values the same way."""
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 

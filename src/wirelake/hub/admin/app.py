@@ -1,8 +1,10 @@
-"""Routes of the HTTP interface, authorization, and error responses.
+"""The HTTP application: routes, authorization, error responses, and its OpenAPI description.
 
 The administrator's token gives access to everything. On a loopback address health, counters and
 metrics need no token; on any other address they do. An error is JSON: `{"error": code, "message":
 text}`, with the HTTP status of its code (`wirelake.hub.errors`).
+
+`GET /v1/openapi.json` is generated from the entries of `endpoints.py` for the routes that exist.
 """
 
 from __future__ import annotations
@@ -42,9 +44,96 @@ __all__ = [
     "openapi_page",
 ]
 
+Page: TypeAlias = Callable[[Request], Awaitable[Response]]
+"""Handles a request."""
 
-# `GET /v1/openapi.json`: the OpenAPI 3.1 description of the HTTP interface.
+_STATUS_CODES = {404: "not_found", 405: "bad_method"}
 
+
+def make_app(hub: Hub, token: str) -> Starlette:
+    """Return the application of a hub; `token` is the administrator's."""
+    guard = _Guard(token)
+    probed = _open if is_loopback(hub.config.admin.host) else guard
+    routes = [
+        Route("/healthz", probed(pages.healthz)),
+        Route("/readyz", probed(pages.readyz)),
+        Route("/varz", probed(pages.varz)),
+        Route("/metrics", probed(metrics_page)),
+        Route("/v1/openapi.json", probed(openapi_page)),
+        Route("/connz", guard(pages.connz)),
+        Route("/topicz", guard(pages.topicz)),
+        Route("/clientz", guard(pages.clientz)),
+        Route("/v1/top", guard(top.top)),
+        Route("/v1/publish", guard(notifications.publish), methods=["POST"]),
+        Route("/v1/inbox/{client}", guard(notifications.inbox)),
+        Route("/v1/dead", guard(notifications.dead)),
+        Route("/v1/dead/redrive", guard(notifications.redrive), methods=["POST"]),
+        Route("/v1/tables/{table}", guard(_import_later("live", "table"))),
+        Route("/v1/tail", guard(_import_later("live", "tail"))),
+    ]
+    handlers: dict[Any, Any] = {
+        HubError: _hub_error,
+        HTTPException: _http_error,
+        Exception: _exception,
+    }
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.state.hub = hub
+    app.state.readers = set()
+    return app
+
+
+class _Guard:
+    """Requires the administrator's token."""
+
+    def __init__(self, token: str):
+        self._token = token.encode()
+
+    def __call__(self, page: Page) -> Page:
+        async def guarded(request: Request) -> Response:
+            scheme, _, token = request.headers.get("authorization", "").partition(" ")
+            valid = hmac.compare_digest(token.strip().encode("latin-1"), self._token)
+            if scheme.lower() != "bearer" or not valid:
+                raise HubError(
+                    "auth_required",
+                    "expected the header Authorization: Bearer <content of admin.token>",
+                )
+            return await page(request)
+
+        return guarded
+
+
+def _open(page: Page) -> Page:
+    return page
+
+
+def _import_later(module: str, name: str) -> Page:
+    """Return a page whose module needs pyarrow; it is imported on the first request."""
+    # In a thread, so that the event loop goes on; and not at the start, because most hubs
+    # serve neither live tables nor `/v1/tail`.
+
+    async def page(request: Request) -> Response:
+        found = await asyncio.to_thread(importlib.import_module, f"{__package__}.{module}")
+        answer: Response = await getattr(found, name)(request)
+        return answer
+
+    return page
+
+
+async def _hub_error(_: Request, error: HubError) -> Response:
+    return error_response(error)
+
+
+async def _http_error(_: Request, error: HTTPException) -> Response:
+    code = _STATUS_CODES.get(error.status_code, "bad_arguments")
+    return JsonResponse({"error": code, "message": error.detail}, status_code=error.status_code)
+
+
+async def _exception(_: Request, __: Exception) -> Response:
+    """Answer without details; the server logs them."""
+    return error_response(HubError("internal", "internal error; see the hub's log"))
+
+
+# -- OpenAPI -------------------------------------------------------------------------------------
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _DOCS: Final = "The same is on the reference page HTTP."
@@ -74,10 +163,10 @@ def addresses(routes: Iterable[BaseRoute]) -> list[tuple[str, str]]:
 
 def document(known: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return the description of these paths."""
-    wanted = set(known)
+    existing = set(known)
     paths: dict[str, dict[str, Any]] = {}
     for each in ENDPOINTS:
-        if (each.method, each.path) in wanted:
+        if (each.method, each.path) in existing:
             paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
     return {
         "openapi": "3.1.0",
@@ -181,90 +270,3 @@ def _structs(kinds: Iterable[Any]) -> Iterator[type]:
             yield from _structs(field.type for field in msgspec.structs.fields(kind))
         else:
             yield from _structs(getattr(kind, "__args__", ()))
-
-
-Page: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""Handles a request."""
-
-_STATUS_CODES = {404: "not_found", 405: "bad_method"}
-
-
-def make_app(hub: Hub, token: str) -> Starlette:
-    """Return the application of a hub; `token` is the administrator's."""
-    guard = _Guard(token)
-    probed = _open if is_loopback(hub.config.admin.host) else guard
-    routes = [
-        Route("/healthz", probed(pages.healthz)),
-        Route("/readyz", probed(pages.readyz)),
-        Route("/varz", probed(pages.varz)),
-        Route("/metrics", probed(metrics_page)),
-        Route("/v1/openapi.json", probed(openapi_page)),
-        Route("/connz", guard(pages.connz)),
-        Route("/topicz", guard(pages.topicz)),
-        Route("/clientz", guard(pages.clientz)),
-        Route("/v1/top", guard(top.top)),
-        Route("/v1/publish", guard(notifications.publish), methods=["POST"]),
-        Route("/v1/inbox/{client}", guard(notifications.inbox)),
-        Route("/v1/dead", guard(notifications.dead)),
-        Route("/v1/dead/redrive", guard(notifications.redrive), methods=["POST"]),
-        Route("/v1/tables/{table}", guard(_import_later("live", "table"))),
-        Route("/v1/tail", guard(_import_later("live", "tail"))),
-    ]
-    handlers: dict[Any, Any] = {
-        HubError: _hub_error,
-        HTTPException: _http_error,
-        Exception: _exception,
-    }
-    app = Starlette(routes=routes, exception_handlers=handlers)
-    app.state.hub = hub
-    app.state.readers = set()
-    return app
-
-
-class _Guard:
-    """Requires the administrator's token."""
-
-    def __init__(self, token: str):
-        self._token = token.encode()
-
-    def __call__(self, page: Page) -> Page:
-        async def guarded(request: Request) -> Response:
-            kind, _, shown = request.headers.get("authorization", "").partition(" ")
-            known = hmac.compare_digest(shown.strip().encode("latin-1"), self._token)
-            if kind.lower() != "bearer" or not known:
-                raise HubError(
-                    "auth_required",
-                    "expected the header Authorization: Bearer <content of admin.token>",
-                )
-            return await page(request)
-
-        return guarded
-
-
-def _open(page: Page) -> Page:
-    return page
-
-
-def _import_later(module: str, name: str) -> Page:
-    """Return a page that needs pyarrow: imported, in a thread, on the first request."""
-
-    async def page(request: Request) -> Response:
-        found = await asyncio.to_thread(importlib.import_module, f"{__package__}.{module}")
-        answer: Response = await getattr(found, name)(request)
-        return answer
-
-    return page
-
-
-async def _hub_error(_: Request, error: HubError) -> Response:
-    return error_response(error)
-
-
-async def _http_error(_: Request, error: HTTPException) -> Response:
-    code = _STATUS_CODES.get(error.status_code, "bad_arguments")
-    return JsonResponse({"error": code, "message": error.detail}, status_code=error.status_code)
-
-
-async def _exception(_: Request, __: Exception) -> Response:
-    """Answer without details; the server logs them."""
-    return error_response(HubError("internal", "internal error; see the hub's log"))

@@ -1,7 +1,7 @@
 """The description of each HTTP endpoint: purpose, parameters, answer, errors.
 
 One entry per route of `app.py`; a test fails when one is missing, and checks each against a live
-hub. `openapi.py` generates the OpenAPI description from them, `tools/pages/http.py` the reference
+hub. `app.py` generates the OpenAPI description from them, `tools/pages/http.py` the reference
 page.
 """
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wirelake.protocols import registry
+from wirelake.wire.errors import unknown
 
 from ..errors import ERRORS, HubError
 
@@ -57,6 +58,7 @@ def hub_of(request: Request) -> Hub:
 
 async def body_of(request: Request, kind: type[Body], limit: int) -> Body:
     """Decode the JSON body of a request; HubError when it is too large or has unknown keys."""
+    # Read in pieces: the declared length may be missing or wrong.
     data = bytearray()
     async for piece in request.stream():
         data += piece
@@ -68,13 +70,13 @@ async def body_of(request: Request, kind: type[Body], limit: int) -> Body:
         raise HubError("bad_arguments", f"body: {error}") from error
 
 
-def number(request: Request, name: str, default: int, most: int) -> int:
-    """Return an integer query parameter from 0 to `most`."""
+def number(request: Request, name: str, default: int, maximum: int) -> int:
+    """Return an integer query parameter from 0 to `maximum`."""
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or int(text[:12]) > most or len(text) > 12:
-        raise HubError("bad_arguments", f"{name}: expected an integer from 0 to {most}")
+    if not text.isascii() or not text.isdigit() or int(text[:12]) > maximum or len(text) > 12:
+        raise HubError("bad_arguments", f"{name}: expected an integer from 0 to {maximum}")
     return int(text)
 
 
@@ -82,14 +84,12 @@ def known_queries(request: Request, *names: str) -> None:
     """Raise HubError for query parameters other than these."""
     for name in request.query_params:
         if name not in names:
-            known = f"expected one of {', '.join(names)}" if names else "expected none"
-            raise HubError("bad_arguments", f"unknown parameter {name[:40]!r}; {known}")
+            raise HubError("bad_arguments", unknown("parameter", name[:40], names))
 
 
 def known_protocol(request: Request) -> str | None:
     """Return the query parameter `protocol`; None without it."""
     name = request.query_params.get("protocol")
     if name is not None and name not in registry.names():
-        known = ", ".join(registry.names())
-        raise HubError("bad_arguments", f"unknown protocol {name[:40]!r}; expected one of {known}")
+        raise HubError("bad_arguments", unknown("protocol", name[:40], registry.names()))
     return name

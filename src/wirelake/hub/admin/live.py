@@ -23,6 +23,7 @@ from starlette.responses import Response, StreamingResponse
 from wirelake.records import ENGINES
 from wirelake.records.filter import Filter, FilterError, compile_filter
 from wirelake.records.schema import schema
+from wirelake.wire.errors import unknown
 
 from ..errors import HubError
 from ..observe.live_decoder import (
@@ -91,7 +92,7 @@ class TailReader:
         self._waiting: deque[bytes] = deque()
         self._dropped = 0
         self._ended = False
-        self._something = asyncio.Event()
+        self._ready = asyncio.Event()
 
     def message(self, row: dict[str, Any]) -> None:
         """Queue a message, if the reader has asked for it."""
@@ -99,6 +100,7 @@ class TailReader:
             return
         if self._filter is not None and not self._filter.test(row):
             return
+        # A slow reader loses messages and is told how many; it must not slow the hub down.
         if len(self._waiting) >= QUEUE:
             self._dropped += 1
             return
@@ -106,20 +108,20 @@ class TailReader:
         if self._with_bytes:
             shown |= _bytes_of(row, masked="masked" in shown)
         self._waiting.append(_event("message", shown))
-        self._something.set()
+        self._ready.set()
 
     def end(self) -> None:
         """End the stream."""
         self._ended = True
-        self._something.set()
+        self._ready.set()
 
     async def next(self) -> bytes:
         """Return the next bytes of the stream; empty at the end."""
         while not self._waiting and not self._ended:
-            self._something.clear()
+            self._ready.clear()
             try:
                 async with asyncio.timeout(_KEEPALIVE_S):
-                    await self._something.wait()
+                    await self._ready.wait()
             except TimeoutError:
                 return b": keep-alive\n\n"
         found = [self._waiting.popleft() for _ in range(min(_MAX_BATCH, len(self._waiting)))]
@@ -165,7 +167,7 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row for JSON: the body as text if it is UTF-8."""
     found = {key: value for key, value in row.items() if key not in _OMITTED}
-    if signs_on(row):
+    if signs_on(row):  # the token may be anywhere in the body, so nothing of it is shown
         found["body"] = found[row["protocol"]] = None
         found["masked"] = True
         return found
@@ -203,7 +205,7 @@ async def table(request: Request) -> Response:
     limit = number(request, "limit", _DEFAULT_ROWS, KEPT_ROWS)
     name = request.path_params["table"]
     if name not in ENGINES:
-        raise HubError("not_found", f"unknown table; expected one of {', '.join(ENGINES)}")
+        raise HubError("not_found", unknown("table", name[:40], ENGINES))
     rows = _live_tables(hub_of(request)).rows(name)
     return JsonResponse({"count": len(rows), "rows": rows[max(0, len(rows) - limit) :]})
 

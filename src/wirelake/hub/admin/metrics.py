@@ -103,11 +103,11 @@ class HubCollector(Collector):
         )
         named = list(call_latencies(self._hub).items())
         for name, times in named[:TARGETS]:
-            family.add_metric([name], _cumulated([times]), times.total_ns / 1e9)
+            family.add_metric([name], _cumulative([times]), times.total_ns / 1e9)
         others = [times for _, times in named[TARGETS:]]
         if others:
             total = sum(each.total_ns for each in others)
-            family.add_metric([_OTHER], _cumulated(others), total / 1e9)
+            family.add_metric([_OTHER], _cumulative(others), total / 1e9)
         return family
 
     def _state(self) -> Iterable[Metric]:
@@ -124,7 +124,7 @@ class HubCollector(Collector):
             yield _count("recording_lost", lost, recording.lost.frames)
 
 
-def _cumulated(histograms: Sequence[LatencyHistogram]) -> list[tuple[str, float]]:
+def _cumulative(histograms: Sequence[LatencyHistogram]) -> list[tuple[str, float]]:
     """Return cumulative buckets: the upper bound in seconds, and the count up to it."""
     counts = [sum(column) for column in zip(*(each.buckets for each in histograms), strict=True)]
     found: list[tuple[str, float]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,11 +46,11 @@ async def healthz(_: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """Answer whether connections are accepted; 503 until all listeners are open and in a drain."""
     hub = hub_of(request)
-    closed = [name for name, listener in hub.listeners.items() if not listener.addresses]
+    not_open = [name for name, listener in hub.listeners.items() if not listener.addresses]
     if hub.draining:
         raise HubError("closing")
-    if closed:
-        raise HubError("closing", f"not listening yet: {', '.join(closed)}")
+    if not_open:
+        raise HubError("closing", f"not listening yet: {', '.join(not_open)}")
     return JsonResponse({"status": "ok"})
 
 
@@ -100,17 +100,17 @@ async def connz(request: Request) -> Response:
     protocol = known_protocol(request)
     client = request.query_params.get("client")
 
-    def wanted(of_protocol: str, of_client: str) -> bool:
+    def matches(of_protocol: str, of_client: str) -> bool:
         return protocol in (None, of_protocol) and client in (None, of_client)
 
-    found = [each for each in hub.connections.values() if wanted(each.protocol, _client_of(each))]
-    closed = reversed(hub.table.closed_connections)
-    gone = [each for each in closed if wanted(each.protocol, each.client)]
+    found = [each for each in hub.connections.values() if matches(each.protocol, _client_of(each))]
+    newest_first = reversed(hub.table.closed_connections)
+    closed = [each for each in newest_first if matches(each.protocol, each.client)]
     return JsonResponse(
         {
             "open": len(found),
             "connections": [_shown(each) for each in found[offset : offset + limit]],
-            "closed": gone[:limit],
+            "closed": closed[:limit],
         }
     )
 
@@ -132,11 +132,14 @@ def recording_of(hub: Hub) -> Recording | None:
     return hub.tap.find(Recording)
 
 
-def byte_totals(hub: Hub, way: str) -> Counter[str]:
+def byte_totals(hub: Hub, direction: Literal["in", "out"]) -> Counter[str]:
     """Return bytes by protocol, of closed and open connections."""
-    total = Counter(hub.counters.bytes_in if way == "in" else hub.counters.bytes_out)
+    # Connections count their own bytes, and the counters get them at the close: one dict update per
+    # connection instead of one per read and write.
+    received = direction == "in"
+    total = Counter(hub.counters.bytes_in if received else hub.counters.bytes_out)
     for each in hub.connections.values():
-        total[each.protocol] += each.in_bytes if way == "in" else each.out_bytes
+        total[each.protocol] += each.in_bytes if received else each.out_bytes
     return total
 
 

@@ -1,4 +1,4 @@
-"""The types of HTTP answers, from which `openapi.py` generates the schemas.
+"""The types of HTTP answers, from which `app.py` generates the schemas.
 
 The pages write plain objects. A test compares each answer of a live hub with its type, key by key.
 """

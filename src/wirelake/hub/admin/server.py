@@ -37,6 +37,8 @@ _SHUTDOWN_S: Final = 1
 class _Server(uvicorn.Server):
     """uvicorn without signal handlers: the hub stops it."""
 
+    # uvicorn would replace the handlers of `hub.run`, and stop without a drain.
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -105,7 +107,8 @@ class AdminServer:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Its protocol is explicit: otherwise asyncio leaves Nagle on."""
+    """Return a listening socket."""
+    # The protocol is explicit: otherwise asyncio does not set TCP_NODELAY on accepted sockets.
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -128,7 +131,7 @@ def admin_token(data: Path) -> str:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return _read_token(path)
-    token = "a" + secrets.token_urlsafe(32)
+    token = "a" + secrets.token_urlsafe(32)  # never starts with "-", so it is safe as an argument
     with open(handle, "w", encoding="ascii") as file:
         file.write(f"{token}\n")
     return token

@@ -59,7 +59,7 @@ class TopTopic(msgspec.Struct, kw_only=True):
     subscribers: int
     """Subscribed clients."""
     online: int
-    """Connections that publishes are pushed to at once."""
+    """Connections that are pushed to as soon as something is published."""
     held: int
     """Clients online that get their backlog first."""
     stored: int
