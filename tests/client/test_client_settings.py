@@ -40,7 +40,7 @@ def test_places_can_be_read() -> None:
     [
         ("http://h", "expected a URL with one of esnp://, esnps://"),
         ("127.0.0.1:9600", "expected a URL"),
-        ("esnp://", "host is missing"),
+        ("esnp://", "missing host"),
         ("tny://h:70000", "70000"),
         ("tny://h:x", "h:x"),
         ("tny://a:b@h", "credentials in a URL"),

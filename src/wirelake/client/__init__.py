@@ -7,15 +7,17 @@
 
 In reading order:
 
-    client.py       `Client`: calls, topics, notifications
-    reconnect.py    a connection that is replaced when it is lost
-    dial.py         how one is made, by the binding of its protocol; backoff
-    connection.py   `ClientConnection`: the base class, and what a protocol provides
-    esnp.py, tny.py, magline.py, comet.py   one protocol each; numbered.py: services by number
-    settings.py, address.py, values.py, inbox.py, json_bodies.py, errors.py, pool.py
+    client       `Client`: calls, topics, notifications; `RpcPool`
+    inbox        notifications between the connection and the application
+    reconnect    a connection that is replaced when it is lost
+    dial         dialling by the binding of a protocol; backoff
+    connection   `ClientConnection`: the base class, and what a protocol provides
+    esnp, tny, magline, comet   one protocol each
+    settings     options of a client; URLs
+    errors       what can go wrong
 
-The client knows protocols by their bindings (`wirelake.protocols.binding`); only the file of a
-protocol names it. It does not import the hub.
+The client knows protocols by their bindings (`wirelake.protocols.binding`); only the module of a
+protocol names it. It may import `wirelake.protocols` and `wirelake.wire`, and not the hub.
 """
 
 from .client import Client, RpcPool, connect

@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, Self
 
 from wirelake.protocols import registry
+from wirelake.wire.errors import invalid
 
 from .connection import ClientConnection, Notification, Published, Result
 from .errors import BadCall, CallFailed, ClientError, ConnectionLost, Unsupported
@@ -41,8 +42,9 @@ _log = logging.getLogger(__name__)
 
 
 def connect(url: str, **options: Any) -> Client:
-    """A client for a URL such as `esnp://host:port`; `esnps://` is inside TLS. Any protocol whose
-    binding names a client connection can be dialled.
+    """Return a client for a URL such as `esnp://host:port`; `esnps://` is inside TLS.
+
+    Any protocol whose binding names a client connection can be dialled.
 
     Use it with `async with`. The options are the fields of `Settings`: `id` and `token`, `tls`,
     `reconnect`, `timeout_s`, the keys of magline and comet, and more.
@@ -51,7 +53,7 @@ def connect(url: str, **options: Any) -> Client:
 
 
 class Client(ReconnectingClient):
-    """A client of one server, which reconnects by itself."""
+    """A client of one server, which reconnects automatically."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -71,8 +73,8 @@ class Client(ReconnectingClient):
         """Call a service and return its result.
 
         ESNP: `target` is `service/op`; a dict becomes DATA rows, bytes a PAYLOAD row, a pair of
-        dict and bytes both; `trace` collects reports of who it passed by. tny and magline: a
-        number; a dict becomes JSON, bytes are the body as it is.
+        dict and bytes both; `trace` collects reports of the servers it passes. tny and magline: a
+        number; a dict becomes JSON, bytes are the body as they are.
         """
         options = {"trace": True} if trace else {}
         return await self._call(target, arguments, timeout_s, options)
@@ -172,25 +174,25 @@ class Client(ReconnectingClient):
     # -- notifications -----------------------------------------------------------------------
 
     async def notifications(self) -> AsyncIterator[Notification]:
-        """Notifications as they come, each once, for as long as the client is open.
+        """Yield notifications as they arrive, each once, while the client is open.
 
-        What waited at the server comes first, also after a reconnect.
+        The backlog at the server comes first, also after a reconnect.
         """
         while (notification := await self._inbox.take()) is not None:
             if self._connection is not None and not self._inbox.full:
                 self._connection.resume_reading()
             yield notification
 
-    async def ack(self, *what: Notification | str) -> None:
+    async def ack(self, *notifications: Notification | str) -> None:
         """Acknowledge notifications: the server does not send them again."""
-        ids = [each.id if isinstance(each, Notification) else each for each in what]
+        ids = [each.id if isinstance(each, Notification) else each for each in notifications]
         _check_names(ids)
         self._inbox.acking(ids)
         await self._retry(lambda connection, left: connection.ack(ids, left))
         self._inbox.acked(ids)
 
     async def fetch(self) -> list[Notification]:
-        """Unacknowledged notifications, oldest first (comet only)."""
+        """Return unacknowledged notifications, oldest first (comet only)."""
         return await self._request_once(None, lambda connection, _: connection.fetch())
 
     # -- called by the connection ------------------------------------------------------------
@@ -198,7 +200,7 @@ class Client(ReconnectingClient):
     async def prepare(self, connection: ClientConnection) -> None:
         """Subscribe again on a new connection."""
         for ack in (True, False):
-            topics = [topic for topic, wanted in self._topics.items() if wanted is ack]
+            topics = [topic for topic, acked in self._topics.items() if acked is ack]
             if not topics:
                 continue
             try:
@@ -220,7 +222,7 @@ class Client(ReconnectingClient):
         return self._inbox.full
 
     def notified(self, notification: Notification) -> None:
-        """Take a notification."""
+        """Queue a notification."""
         self._inbox.pushed(notification)
 
     # -- background tasks --------------------------------------------------------------------
@@ -235,7 +237,7 @@ class Client(ReconnectingClient):
         try:
             page = await connection.fetch()
         except ConnectionLost:
-            return  # the next connection begins anew
+            return  # the next connection fetches again
         except ClientError as error:
             self._inbox.failed(error)
             return
@@ -255,15 +257,15 @@ class Client(ReconnectingClient):
 def _check_names(given: Iterable[str]) -> None:
     names = list(given)
     if not names or not all(isinstance(each, str) and each for each in names):
-        raise BadCall("expected at least one name, and no empty ones")
-
-
-# Calls over several connections to one server.
+        raise BadCall("expected at least one name, and no empty name")
 
 
 class RpcPool:
-    """Each call goes by the connection with the fewest calls under way; a connection that is lost
-    is made again while the others go on."""
+    """Calls over several connections to one server.
+
+    Each call uses the connection with the fewest pending calls. A lost connection is replaced while
+    the others go on.
+    """
 
     def __init__(self, url: str, *, size: int = 4, **options: Any):
         settings = make_settings(url, **options)
@@ -271,7 +273,7 @@ class RpcPool:
         if registry.binding(protocol).addressing == "none":
             raise Unsupported(f"{protocol} has no calls")
         if size < 1:
-            raise BadCall("size: expected 1 or more")
+            raise BadCall(invalid("size", size, "1 or more"))
         self._clients = [Client(settings) for _ in range(size)]
         self._turn = 0
 
@@ -288,7 +290,7 @@ class RpcPool:
         return sum(client.connected for client in self._clients)
 
     async def open(self) -> None:
-        """Connect; ClientError when one connection cannot be made, and then all are closed."""
+        """Connect; ClientError when a connection cannot be made, and all are closed."""
         found = await asyncio.gather(*(c.open() for c in self._clients), return_exceptions=True)
         for error in found:
             if isinstance(error, BaseException):
@@ -306,7 +308,8 @@ class RpcPool:
         return await self._pick().call(target, arguments, timeout_s=timeout_s)
 
     def _pick(self) -> Client:
-        """The least busy connected client; equals take turns."""
+        """Return the least busy connected client; equally busy ones take turns."""
+        # `min` returns the first of equals, so the list is rotated with each call.
         self._turn += 1
         turned = self._clients[self._turn % len(self._clients) :]
         order = turned + self._clients[: len(self._clients) - len(turned)]

@@ -1,6 +1,6 @@
 """A client's comet connection: signing on, key exchange, topics, notifications (seed 004).
 
-Contents are sealed when the server offers a key. comet has neither calls nor a way to publish.
+Contents are sealed when the server offers a key. comet has neither calls nor publishes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CometConnection(ClientConnection):
     session: ClientSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:  # noqa: ARG002
-        """A new session: comet has no resumption."""
+        """Return a new session: comet has no resumption."""
         settings = self.settings
         given: dict[str, Any] = {}
         if settings.heartbeat_s is not None:
@@ -61,7 +61,7 @@ class CometConnection(ClientConnection):
         return ClientSession(options, now=now)
 
     async def sign_on(self) -> None:
-        """Sign on and exchange keys, when there is an id."""
+        """Sign on and exchange keys, if the settings have an id."""
         settings = self.settings
         if settings.id is None:
             return
@@ -80,8 +80,8 @@ class CometConnection(ClientConnection):
 
     def _no_key(self) -> str:
         if self.settings.pinned is not None:
-            return "the server offers no key that fits the pinned one"
-        return "the server offers no key to seal contents with; allow_plaintext does without"
+            return "the server's key does not match the pinned key"
+        return "the server offers no key to seal contents; set allow_plaintext to accept that"
 
     def _key_offered(self, encrypt_key: bytes) -> bool:
         try:
@@ -101,10 +101,10 @@ class CometConnection(ClientConnection):
 
     @property
     def awaiting_reply(self) -> bool:
-        """Whether the server owes a reply."""
+        """Whether a reply of the server is pending."""
         return bool(self.session.unanswered)
 
-    # -- asking ------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
     def ask(self, command: Command) -> asyncio.Future[Any]:
         """Send a command; the future has its reply."""
@@ -132,7 +132,7 @@ class CometConnection(ClientConnection):
             await self.ask(MessageAck(msg_ids=part))
 
     async def fetch(self) -> list[Notification]:
-        """Unacknowledged notifications: the oldest, as many as fit one list."""
+        """Return the oldest unacknowledged notifications, as many as fit one list."""
         reply = await self.ask(GetMessageList())
         assert isinstance(reply, MessageList)
         return [_notification(each, each.content) for each in reply.messages]
@@ -143,7 +143,7 @@ class CometConnection(ClientConnection):
         await self.ask(Heartbeat())
         return self.loop.time() - began
 
-    # -- hearing -----------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
         """Complete the command that a message answers, or pass a notification on."""

@@ -1,4 +1,9 @@
-"""One connection of a client: a session driven over a transport, and the replies it waits for.
+"""The base classes of a client's connections, and the values that calls return.
+
+    ClientConnection     a session driven over a transport, and the replies it waits for
+    NumberedConnection   the same for protocols with service numbers and JSON bodies
+    Result, Notification, Published
+
 
 Subclass `ClientConnection` to dial another protocol, and name the subclass in the protocol's
 binding. A subclass provides:
@@ -9,7 +14,7 @@ binding. A subclass provides:
     on_event          what an event of the session means: `answer` or `fail` the waiting call, or
                       `owner.notified(Notification(...))`
     ping              send what the protocol has to stay alive, and wait for its reply
-    awaiting_reply    whether the server owes a reply
+    awaiting_reply    whether a reply of the server is pending
 
 and, as far as the protocol has them:
 
@@ -21,7 +26,7 @@ and, as far as the protocol has them:
 To send, a subclass calls `begin_send()`, which returns the session; a SessionError of it is raised
 again as `refused(error)`. What the base class does:
 
-- Everything sent in one loop iteration leaves in one write.
+- Everything sent in one turn of the loop leaves in one write.
 - The session's timers run; its replies go to the futures that wait for them.
 - When more notifications wait than allowed and no reply is awaited, the socket is not read. Sending
   something, or a timer, resumes reading, so that heartbeats are answered.
@@ -40,6 +45,7 @@ import msgspec
 
 from wirelake.protocols.hub_calls import AUTH, CALLS, content_fields, content_of
 from wirelake.protocols.sansio import Closed, Event, Failed, Session, SessionError
+from wirelake.wire.errors import invalid
 
 from .errors import (
     AuthFailed,
@@ -68,86 +74,10 @@ __all__ = [
     "refusal_text",
 ]
 
-
-# Values that a client returns: results of calls, notifications, results of publishes.
-
-
-class Result:
-    """The result of a call."""
-
-    __slots__ = ("_data", "_in_body", "body", "message", "traces")
-
-    def __init__(
-        self,
-        body: bytes = b"",
-        data: dict[str, Any] | None = None,
-        *,
-        message: Any = None,
-        traces: tuple[str, ...] = (),
-    ):
-        self.body = body
-        """The bytes: a tny or magline body, the PAYLOAD rows of an ESNP message."""
-        self.message = message
-        """The decoded message, for what is not in body and data."""
-        self.traces = traces
-        """Trace reports of the call (ESNP, `trace=True`)."""
-        self._data = data
-        self._in_body = data is None
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The values by name: DATA rows of ESNP, else the body as a JSON object; {} if it is
-        none."""
-        if self._data is None:
-            try:
-                decoded = msgspec.json.decode(self.body)
-            except msgspec.DecodeError:
-                decoded = None
-            self._data = decoded if isinstance(decoded, dict) else {}
-        return self._data
-
-    @property
-    def beside(self) -> bytes:
-        """The bytes beside the values: none, where the values were read from the body."""
-        return b"" if self._in_body and self.data else self.body
-
-    def __repr__(self) -> str:
-        return f"Result(data={self.data!r}, body={len(self.body)} bytes)"
-
-
-class Notification(msgspec.Struct, frozen=True, gc=False):
-    """A notification."""
-
-    id: str
-    """What to acknowledge."""
-    content: bytes
-    """What was published."""
-    ts_ms: int = 0
-    """When, in milliseconds since 1970."""
-    topic: str | None = None
-    """Its topic; None when it is for this client alone, and with comet, which does not send it."""
-    type: int = 0
-    """The publisher's own number."""
-
-    @property
-    def text(self) -> str:
-        """The content as text; bytes that are not valid UTF-8 are escaped."""
-        return self.content.decode("utf-8", "backslashreplace")
-
-
-class Published(msgspec.Struct, frozen=True, gc=False):
-    """The result of a publish."""
-
-    id: str
-    """The notification's id."""
-    audience: int
-    """The number of clients that it is for."""
-
-
 _KEEPALIVE_S: Final = 60
-"""TCP keepalive of idle connections, so that a dead peer is noticed."""
+"""TCP keepalive of idle connections, so that a lost peer is noticed: ESNP has no heartbeat."""
 _LINGER_S: Final = 1.0
-"""How long the server may take to read what was written before the close."""
+"""How long the server may take to read the last bytes before the connection is aborted."""
 
 
 class Owner(Protocol):
@@ -190,7 +120,7 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     @abstractmethod
     def make_session(self, now: float, previous: ClientConnection | None) -> Session:
-        """The client's session; `previous` is the connection before, which it may resume."""
+        """Return the client's session; it may resume that of the `previous` connection."""
 
     @abstractmethod
     async def sign_on(self) -> None:
@@ -203,7 +133,7 @@ class ClientConnection(asyncio.Protocol, ABC):
     @property
     @abstractmethod
     def awaiting_reply(self) -> bool:
-        """Whether the server owes a reply, to a heartbeat too."""
+        """Whether a reply of the server is pending, also to a heartbeat."""
 
     @abstractmethod
     async def ping(self) -> float:
@@ -240,7 +170,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         return Published(str(found.get("id", "")), int(found.get("audience", 0)))
 
     async def fetch(self) -> list[Notification]:
-        """Unacknowledged notifications, oldest first, as many as one reply holds."""
+        """Return unacknowledged notifications, oldest first, as many as one reply holds."""
         raise Unsupported(
             f"{self.protocol} pushes waiting notifications; there is nothing to fetch"
         )
@@ -285,6 +215,8 @@ class ClientConnection(asyncio.Protocol, ABC):
         """Bytes arrived."""
         self.session.receive(data, self.loop.time())
         self._flush()
+        # Backpressure: the server stops pushing when this socket is not read. While a reply is
+        # pending it has to be read, and pushes before it with it.
         if self.owner.full and not self.awaiting_reply and not self._paused and self.open:
             assert self._transport is not None
             self._transport.pause_reading()
@@ -324,7 +256,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         return len(self._waiting)
 
     def begin_send(self) -> Any:
-        """The session, with its clock set; what it sends leaves in this loop iteration."""
+        """Return the session, with its clock set; what it sends leaves in this turn of the loop."""
         if not self.open:
             raise ConnectionLost(f"the connection is closed: {self.reason or 'lost'}")
         self.session.on_timer(self.loop.time())
@@ -334,8 +266,10 @@ class ClientConnection(asyncio.Protocol, ABC):
         return self.session
 
     def wait_for(self, key: Any, timeout_s: float | None = None) -> asyncio.Future[Any]:
-        """A future that `answer` or `fail` completes; Timeout after `timeout_s`. Protocols whose
-        session has timeouts of its own give none."""
+        """Return a future that `answer` or `fail` completes; Timeout after `timeout_s`.
+
+        Protocols whose session has timeouts of its own pass none.
+        """
         future: asyncio.Future[Any] = self.loop.create_future()
         self._waiting[key] = future
         if timeout_s is not None:
@@ -361,11 +295,11 @@ class ClientConnection(asyncio.Protocol, ABC):
             self.fail(key, error)
 
     def refused(self, error: SessionError) -> ClientError:
-        """The client's error for a session's error."""
+        """Return the client's error for an error of the session."""
         return session_error(error, closed=self.session.closed)
 
     def end_error(self) -> ConnectionLost:
-        """The error of calls on a closed connection."""
+        """Return the error of calls on a closed connection."""
         return ConnectionLost(f"the connection was closed: {self.reason or 'closed'}")
 
     def _events(self) -> None:
@@ -410,8 +344,9 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._paused = False
 
     def _arm_timer(self) -> None:
-        """Arm the timer. One that fires early does no harm, so it is moved only when it would be
-        late: most messages cost no timer operation."""
+        """Set the timer for the next deadline of the session."""
+        # A timer that fires early does no harm, so it is moved only when it would be late: most
+        # messages cost no timer operation.
         due = self.session.next_timer()
         if due is None:
             return
@@ -428,7 +363,7 @@ class ClientConnection(asyncio.Protocol, ABC):
             self.resume_reading()
             self._flush()
 
-    # -- the end -----------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Close the session as the protocol does, and wait until the transport is closed."""
@@ -451,62 +386,7 @@ class ClientConnection(asyncio.Protocol, ABC):
             self._transport.abort()
 
 
-# JSON bodies of calls, refusals and pushed notifications (`wirelake.protocols.hub_calls`).
-
-
-def json_arguments(arguments: dict[str, Any]) -> bytes:
-    """The JSON body of a call of the hub."""
-    content = arguments.get("content")
-    if isinstance(content, bytes):
-        others = {key: value for key, value in arguments.items() if key != "content"}
-        arguments = {**others, **content_fields(content)}
-    return msgspec.json.encode(arguments)
-
-
-def body_of(arguments: Any) -> bytes:
-    """The body of a call: bytes unchanged, anything else as JSON."""
-    if arguments is None:
-        return b""
-    if isinstance(arguments, bytes | bytearray | memoryview):
-        return bytes(arguments)
-    try:
-        return msgspec.json.encode(arguments)
-    except (TypeError, ValueError) as error:
-        raise BadCall(f"cannot be encoded as JSON: {error}") from error
-
-
-def refusal_text(body: bytes) -> str:
-    """The text of a refusal: `text` of the hub's JSON, or the body of other servers."""
-    try:
-        data = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        data = None
-    if isinstance(data, dict) and isinstance(data.get("text"), str):
-        return str(data["text"])
-    return body.decode("utf-8", "replace")
-
-
-def pushed(body: bytes) -> Notification | None:
-    """The notification in the JSON body of a push; None when it is invalid."""
-    try:
-        data = msgspec.json.decode(body)
-        return notification_of(data) if isinstance(data, dict) else None
-    except (msgspec.DecodeError, ValueError):
-        return None
-
-
-def notification_of(data: dict[str, Any]) -> Notification:
-    """The notification of decoded fields."""
-    return Notification(
-        id=str(data.get("id", "")),
-        content=content_of(data),
-        ts_ms=int(data.get("ts", 0)),
-        topic=data.get("topic"),
-        type=int(data.get("type", 0)),
-    )
-
-
-# What tny and magline clients have in common: calls by number, with JSON or any bytes as body.
+# -- services by number --------------------------------------------------------------------------
 
 
 class NumberedConnection(ClientConnection):
@@ -535,13 +415,13 @@ class NumberedConnection(ClientConnection):
         return result.data
 
     async def sign_on_with_token(self) -> None:
-        """Sign on, when there is an id."""
+        """Call `auth`, if the settings have an id."""
         settings = self.settings
         if settings.id is None:
             return
-        who = {"id": settings.id, "token": settings.token}
+        credentials = {"id": settings.id, "token": settings.token}
         try:
-            await self.hub_call(AUTH.name, who, settings.sign_on_timeout_s)
+            await self.hub_call(AUTH.name, credentials, settings.sign_on_timeout_s)
         except CallFailed as error:
             if error.code == self.auth_code:
                 raise AuthFailed(error.code, error.text or "wrong id or token") from error
@@ -549,12 +429,143 @@ class NumberedConnection(ClientConnection):
 
 
 def number_of(target: Any) -> int:
-    """The number of a target, as an int or as text such as 1002 or 0x1002."""
+    """Return the number of a target, given as an int or as text such as 1002 or 0x1002."""
+    given = target
     if isinstance(target, str):
         try:
             target = int(target, 0)
         except ValueError:
             target = None
     if not isinstance(target, int) or target < 0:
-        raise BadCall("expected the number of a service, such as 1002 or 0x1002")
+        raise BadCall(invalid("target", given, "the number of a service, such as 1002 or 0x1002"))
     return target
+
+
+# -- JSON bodies (`wirelake.protocols.hub_calls`) -----------------------------------------------
+
+
+def json_arguments(arguments: dict[str, Any]) -> bytes:
+    """Return the JSON body of a call of the hub."""
+    content = arguments.get("content")
+    if isinstance(content, bytes):
+        others = {key: value for key, value in arguments.items() if key != "content"}
+        arguments = {**others, **content_fields(content)}
+    return msgspec.json.encode(arguments)
+
+
+def body_of(arguments: Any) -> bytes:
+    """Return the body of a call: bytes unchanged, anything else as JSON."""
+    if arguments is None:
+        return b""
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        return bytes(arguments)
+    try:
+        return msgspec.json.encode(arguments)
+    except (TypeError, ValueError) as error:
+        raise BadCall(f"cannot be encoded as JSON: {error}") from error
+
+
+def refusal_text(body: bytes) -> str:
+    """Return the text of a refusal: `text` of the hub's JSON, or the body of other servers."""
+    try:
+        data = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        data = None
+    if isinstance(data, dict) and isinstance(data.get("text"), str):
+        return str(data["text"])
+    return body.decode("utf-8", "replace")
+
+
+def pushed(body: bytes) -> Notification | None:
+    """Return the notification in the JSON body of a push; None when it is invalid."""
+    try:
+        data = msgspec.json.decode(body)
+        return notification_of(data) if isinstance(data, dict) else None
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def notification_of(data: dict[str, Any]) -> Notification:
+    """Return the notification of decoded fields."""
+    return Notification(
+        id=str(data.get("id", "")),
+        content=content_of(data),
+        ts_ms=int(data.get("ts", 0)),
+        topic=data.get("topic"),
+        type=int(data.get("type", 0)),
+    )
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+class Result:
+    """The result of a call."""
+
+    __slots__ = ("_data", "_in_body", "body", "message", "traces")
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        data: dict[str, Any] | None = None,
+        *,
+        message: Any = None,
+        traces: tuple[str, ...] = (),
+    ):
+        self.body = body
+        """The bytes: a tny or magline body, the PAYLOAD rows of an ESNP message."""
+        self.message = message
+        """The decoded message, for what is not in body and data."""
+        self.traces = traces
+        """Trace reports of the call (ESNP, `trace=True`)."""
+        self._data = data
+        self._in_body = data is None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The values by name: DATA rows of ESNP, else the body as a JSON object; {} if it is
+        none."""
+        if self._data is None:
+            try:
+                decoded = msgspec.json.decode(self.body)
+            except msgspec.DecodeError:
+                decoded = None
+            self._data = decoded if isinstance(decoded, dict) else {}
+        return self._data
+
+    @property
+    def beside(self) -> bytes:
+        """The bytes beside the values; empty when the values were read from the body."""
+        return b"" if self._in_body and self.data else self.body
+
+    def __repr__(self) -> str:
+        return f"Result(data={self.data!r}, body={len(self.body)} bytes)"
+
+
+class Notification(msgspec.Struct, frozen=True, gc=False):
+    """A notification."""
+
+    id: str
+    """What to acknowledge."""
+    content: bytes
+    """What was published."""
+    ts_ms: int = 0
+    """When, in milliseconds since 1970."""
+    topic: str | None = None
+    """Its topic; None when it is for this client alone, and with comet, which does not send it."""
+    type: int = 0
+    """The publisher's own number."""
+
+    @property
+    def text(self) -> str:
+        """The content as text; bytes that are not valid UTF-8 are escaped."""
+        return self.content.decode("utf-8", "backslashreplace")
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """The result of a publish."""
+
+    id: str
+    """The notification's id."""
+    audience: int
+    """The number of clients that it is for."""

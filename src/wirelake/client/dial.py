@@ -18,8 +18,8 @@ from .settings import Settings
 __all__ = ["Backoff", "dial"]
 
 _STEADY_S: Final = 5.0
-"""A connection that lasted this long resets the backoff. One that is closed at once, because
-another client signs on with the same id, waits longer each time."""
+"""A connection that lasted this long resets the backoff. Two clients with the same id replace each
+other's connection; each waits longer every time, instead of reconnecting in a loop."""
 
 
 class Backoff:
@@ -32,10 +32,11 @@ class Backoff:
         self._skip = False
 
     def next(self) -> float:
-        """The next delay, in seconds."""
+        """Return the next delay, in seconds."""
         if self._skip:
             self._skip = False
             return 0.0
+        # Jitter: after an outage thousands of clients must not reconnect in the same moment.
         wait = min(self._first * 2.0 ** min(self._attempt, 60), self._most)
         self._attempt += 1
         return wait * random.uniform(0.5, 1.0)
@@ -65,15 +66,16 @@ async def dial(
     except ssl.SSLCertVerificationError as error:
         raise Refused("tls", f"{where.place}: {error.verify_message}") from error
     except TimeoutError as error:
-        raise ConnectionLost(f"{where.place}: no connection in time") from error
+        raise ConnectionLost(f"{where.place}: connection timed out") from error
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise ConnectionLost(f"{where.place}: {why}") from error
+        # asyncio's own text repeats the address, and joins several errors for a host name.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ConnectionLost(f"{where.place}: {reason}") from error
     return connection
 
 
 def _connection_class(protocol: str) -> type[ClientConnection]:
-    """The class that the protocol's binding names; imported on first use."""
+    """Return the class that the protocol's binding names; imported on first use."""
     reference = registry.binding(protocol).client or ""
     try:
         found = load_reference(reference)

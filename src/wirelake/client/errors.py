@@ -41,7 +41,7 @@ class Unsupported(BadCall):
 
 
 class _Answered(ClientError):  # noqa: N818
-    """A refusal: a code of the protocol, and perhaps a text."""
+    """A refusal: a code of the protocol, and a text if it has one."""
 
     def __init__(self, code: int | str, text: str = ""):
         super().__init__(code, text)
@@ -56,7 +56,7 @@ class CallFailed(_Answered):
     """The server replied that a call failed.
 
     `code` is tny's result code, magline's error number, comet's error code, or `error` for ESNP,
-    which has words alone.
+    which has only a text.
     """
 
 

@@ -1,5 +1,4 @@
-"""A client's ESNP connection: calls, infos, events, sequences, trace reports (seeds 000 and 001),
-and the rows of what a caller passes and gets."""
+"""A client's ESNP connection: calls, infos, events, sequences, traces (seeds 000 and 001)."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ __all__ = [
 
 @functools.lru_cache(1024)
 def address_rows(target: str) -> tuple[Row, ...]:
-    """The rows of `service/op`, or of an `esnp://` URL with more parts."""
+    """Return the rows of `service/op`, or of an `esnp://` URL with more parts."""
     if not isinstance(target, str):
         raise BadCall("expected a target such as test/add")
     url = target if "://" in target else f"esnp://_/{target.strip('/')}"
@@ -55,7 +54,7 @@ def address_rows(target: str) -> tuple[Row, ...]:
 
 
 def body_rows(arguments: Any) -> tuple[Row, ...]:
-    """The rows of arguments: names and values, or bytes, or both as a pair."""
+    """Return the rows of arguments: values by name, bytes, or a pair of both."""
     match arguments:
         case None:
             return ()
@@ -73,7 +72,7 @@ def body_rows(arguments: Any) -> tuple[Row, ...]:
 
 
 def read_body(messages: Iterable[Message]) -> tuple[bytes, dict[str, Any]]:
-    """The PAYLOAD rows joined, and the values of DATA rows by name."""
+    """Return the PAYLOAD rows joined, and the values of DATA rows by name."""
     rows = [row for message in messages for row in message.rows]
     return b"".join([row.data for row in rows if type(row) is Payload]), values_of(rows)
 
@@ -102,19 +101,21 @@ class EsnpConnection(ClientConnection):
     session: EsnpSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> EsnpSession:  # noqa: ARG002
-        """A new session; its ids differ between runs."""
+        """Return a new session; its ids differ between runs."""
+        # Random first ids: captures of several runs go into one lake, where calls are matched by
+        # id.
         self._open: dict[int, _Open] = {}
         dialect = cast(Literal["seed", "go"], self.settings.dialect or "seed")
         options = SessionOptions(dialect=dialect)
         return EsnpSession(Role.CLIENT, options, first_id=1 + secrets.randbits(62), now=now)
 
     async def sign_on(self) -> None:
-        """Call hub/auth, when there is an id."""
+        """Call `hub/auth`, if the settings have an id."""
         if self.settings.id is None:
             return
-        who = {"id": self.settings.id, "token": self.settings.token}
+        credentials = {"id": self.settings.id, "token": self.settings.token}
         try:
-            await self.hub_call(AUTH.name, who, self.settings.sign_on_timeout_s)
+            await self.hub_call(AUTH.name, credentials, self.settings.sign_on_timeout_s)
         except Failure as error:
             raise AuthFailed("auth", error.text) from error
 
@@ -123,7 +124,7 @@ class EsnpConnection(ClientConnection):
         """Whether a call is pending."""
         return bool(self.session.calls)
 
-    # -- asking ------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
     def start_call(
         self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
@@ -169,7 +170,7 @@ class EsnpConnection(ClientConnection):
         return result.data
 
     async def ping(self) -> float:
-        """Send an INFO. ESNP has no heartbeat, and any reply will do, a refusal too."""
+        """Send an INFO. ESNP has no heartbeat; any reply counts, also a refusal."""
         began = self.loop.time()
         with contextlib.suppress(Failure):
             await self.start_call(
@@ -177,7 +178,7 @@ class EsnpConnection(ClientConnection):
             )
         return self.loop.time() - began
 
-    # -- hearing -----------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
         """Complete the call that a message answers, or pass a notification on."""

@@ -1,12 +1,13 @@
-"""Notifications between the connection and who takes them.
+"""The queue of notifications between the connection and the application.
 
-Each is handed out once, whatever the server repeats: ids are remembered, the last
-`REMEMBERED` of them. One that was acknowledged and comes again is acknowledged again, because the
-first time got lost with its connection.
+Each notification is passed on once, whatever the server repeats: the last `REMEMBERED` ids are
+remembered. One that was acknowledged and arrives again is acknowledged again, because the first
+acknowledgement was lost with its connection.
 
-comet does not push what waited: it is fetched, a page at a time, and the next page comes when all
-of the one before is acknowledged. Meanwhile pushes are held back, so that who acknowledges what it
-takes gets everything in order. Who takes all there is and acknowledges nothing gets them then.
+comet does not push the backlog: it is fetched page by page, and the next page is fetched when the
+one before is acknowledged. Meanwhile pushed notifications wait, so that an application that
+acknowledges as it reads gets everything in order. An application that reads everything and
+acknowledges nothing gets them when the page is empty.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from .errors import ClientError
 __all__ = ["REMEMBERED", "Inbox"]
 
 REMEMBERED: Final = 10_000
-"""Ids that are remembered: far more than a server lets wait for an acknowledgement."""
+"""Ids that are remembered. A hub repeats only what is unacknowledged, and keeps at most 10,000
+notifications per client (`limits.inbox`)."""
 
 
 class Inbox:
-    """Notifications that the application has not iterated yet."""
+    """Notifications that the application has not read yet."""
 
     def __init__(self, limit: int, fetch: Callable[[], None], ack_again: Callable[[str], None]):
         self.limit = limit
@@ -60,7 +62,7 @@ class Inbox:
             self._next_page()
 
     def pushed(self, notification: Notification) -> None:
-        """Take a pushed notification."""
+        """Queue a pushed notification."""
         if self._has_backlog:
             self._pushed.append(notification)
             self._more.set()
@@ -68,7 +70,7 @@ class Inbox:
             self._add(notification)
 
     def fetched(self, page: Iterable[Notification]) -> None:
-        """Take a fetched page; an empty one ends fetching."""
+        """Queue a fetched page; an empty one ends fetching."""
         self._fetching = False
         page = list(page)
         self._page = {each.id for each in page}
@@ -123,7 +125,7 @@ class Inbox:
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    # -- for the hub -------------------------------------------------------------------------
+    # -- the application's side --------------------------------------------------------------
 
     def acking(self, ids: Iterable[str]) -> None:
         """Note that the application acknowledges these, in case they are sent again."""
@@ -131,7 +133,7 @@ class Inbox:
             self._remember(each, True)
 
     async def take(self) -> Notification | None:
-        """The next notification; None when the client is closed."""
+        """Return the next notification; None when the client is closed."""
         if not self.iterated:
             self.iterated = True
             self._next_page()

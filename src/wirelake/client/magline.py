@@ -42,11 +42,11 @@ class MaglineConnection(NumberedConnection):
     session: ClientSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:
-        """A session that resumes the previous one, or a new one."""
+        """Return a session that resumes the previous one, or a new one."""
         self.resumed = False
         """Whether the session was resumed."""
         self.signed_on = False
-        """Whether the session that a ticket would resume is signed on."""
+        """Whether the session has signed on; a resumed one stays signed on."""
         self.cannot_resume = False
         """Whether the next attempt must not resume."""
         self._refused: int | None = None
@@ -65,7 +65,7 @@ class MaglineConnection(NumberedConnection):
             )
         except EncodeError as error:
             raise BadCall(
-                "magline: give the server's public key as pinned=, a shared key as psk=, "
+                "magline: expected the server's public key (pinned=), a shared key (psk=), "
                 "or anonymous=True"
             ) from error
         return ClientSession(options, key=key, entropy=os.urandom, now=now)
@@ -76,7 +76,7 @@ class MaglineConnection(NumberedConnection):
         self.session.connect()
 
     async def sign_on(self) -> None:
-        """Wait for the keys, then call business command 10, when there is an id.
+        """Wait for the keys, then call business command 10, if the settings have an id.
 
         A resumed session that was signed on stays signed on.
         """
@@ -101,7 +101,7 @@ class MaglineConnection(NumberedConnection):
 
     @property
     def awaiting_reply(self) -> bool:
-        """Whether the server owes a reply or a PON."""
+        """Whether a reply or a PON of the server is pending."""
         return bool(self.session.in_flight) or self.session.timers.at("pon") is not None
 
     def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
@@ -147,7 +147,7 @@ class MaglineConnection(NumberedConnection):
 
 
 def _error_name(number: int) -> str:
-    """The name of an error number."""
+    """Return the name of an error number."""
     try:
         return ErrorNumber(number).name.lower().replace("_", " ")
     except ValueError:

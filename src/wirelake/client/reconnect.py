@@ -1,6 +1,7 @@
-"""A connection that is dialled, signed on, prepared, and replaced when it is lost.
+"""The connection of a client: dialled, signed on, prepared, and replaced when it is lost.
 
-The calls of a client are in `client.py`.
+`Client` (`client.py`) adds the calls. Requests wait for a connection until their deadline; which of
+them are sent again on the next connection is decided there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeVar
+
+from wirelake.wire.errors import invalid
 
 from .connection import ClientConnection, Notification
 from .dial import Backoff, dial
@@ -57,7 +60,7 @@ class ReconnectingClient(ABC):
 
     @abstractmethod
     def notified(self, notification: Notification) -> None:
-        """Take a notification."""
+        """Queue a notification."""
 
     # -- the connection ----------------------------------------------------------------------
 
@@ -161,7 +164,7 @@ class ReconnectingClient(ABC):
         self._changed.set()
 
     async def _ready(self, deadline: float) -> ClientConnection:
-        """The connection, or the next one if it is made before the deadline."""
+        """Return the connection, or the next one if it is made before the deadline."""
         while True:
             if self._finished is not None:
                 raise self._finished
@@ -185,7 +188,7 @@ class ReconnectingClient(ABC):
         if timeout_s is None:
             return self.settings.timeout_s
         if not timeout_s > 0:
-            raise BadCall("timeout_s: expected more than 0")
+            raise BadCall(invalid("timeout_s", timeout_s, "more than 0"))
         return timeout_s
 
     async def _request_once(

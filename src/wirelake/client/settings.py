@@ -1,4 +1,5 @@
-"""Options of a client, each default with its reason."""
+"""Settings of a client, each default with its reason, and the URL of a server:
+`protocol://host:port/target`, with an s after the protocol for TLS."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import Binding
+from wirelake.wire.errors import unknown
 
 from .errors import BadCall
 
@@ -20,70 +22,9 @@ __all__ = [
     "parse_where",
 ]
 
-
-# The URL of a server: `protocol://host:port/target`, with an s after the protocol for TLS.
-
-
-class Where(NamedTuple):
-    """A server, and a target on it."""
-
-    protocol: str
-    tls: bool
-    host: str
-    port: int
-    target: str = ""
-    """The path: a service and operation, a number, or nothing."""
-
-    @property
-    def place(self) -> str:
-        """Host and port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-def parse_where(url: str) -> Where:
-    """Parse a URL; BadCall says what is wrong with it."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise BadCall(f"{url}: {error}") from error
-    found = _scheme(parts.scheme)
-    if found is None:
-        bound = registry.all_bindings().items()
-        names = [name for name, binding in bound if binding.client is not None]
-        expected = ", ".join(f"{name}://, {name}s://" for name in names)
-        raise BadCall(f"{url}: expected a URL with one of {expected}")
-    if not parts.hostname:
-        raise BadCall(f"{url}: the host is missing, as in {parts.scheme}://127.0.0.1:9600")
-    if parts.username is not None or parts.password is not None:
-        raise BadCall("credentials in a URL are not supported; pass id and token instead")
-    protocol, tls, binding = found
-    target = unquote(parts.path.strip("/"))
-    if parts.query:
-        target += f"?{parts.query}"
-    usual = binding.settings().port
-    return Where(protocol, tls, parts.hostname, usual if port is None else port, target)
-
-
-def _scheme(scheme: str) -> tuple[str, bool, Binding] | None:
-    """Protocol, whether it is inside TLS, and binding: `tny`, or `tnys` for TLS."""
-    for name, tls in ((scheme, False), (scheme.removesuffix("s"), True)):
-        if name in registry.names():
-            try:
-                binding = registry.binding(name)
-            except registry.BrokenProtocolError as error:
-                raise BadCall(str(error)) from error
-            except registry.RegistryError:
-                continue
-            if binding.client is not None:
-                return name, tls, binding
-    return None
-
-
 _KEY_BYTES: Final = 32
 _BOUND: Final = ("pinned", "psk", "anonymous", "allow_plaintext", "dialect")
-"""Options that only some protocols have; their bindings say which."""
+"""Options that only some protocols have; their bindings list them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +67,7 @@ class Settings:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Options that the protocol's binding names and that are not fields here."""
     max_waiting: int = 1_000
-    """Undelivered notifications, beyond which the server is not read from."""
+    """Queued notifications beyond which the socket is not read."""
 
     def __post_init__(self) -> None:
         for name in ("pinned", "psk"):
@@ -144,7 +85,9 @@ class Settings:
             object.__setattr__(self, "tls", ssl.create_default_context())
 
     def _check_protocol(self) -> None:
-        """Refuse options that the protocol does not have, so that nobody relies on them."""
+        """Raise BadCall for options that the protocol does not have."""
+        # Ignoring one could be dangerous: `pinned` with a protocol that has no keys would look like
+        # a verified server.
         protocol = self.where.protocol
         accepted = registry.binding(protocol).client_options
         for name in (*_BOUND, *self.extra):
@@ -164,21 +107,20 @@ class Settings:
 
 
 def make_settings(url: str, **options: Any) -> Settings:
-    """The settings of a URL and options; BadCall names the options that there are."""
+    """Return the settings of a URL and options; BadCall for an unknown option."""
     where = parse_where(url)
     own = [each.name for each in fields(Settings) if each.name not in ("where", "extra")]
     extra = {name: value for name, value in options.items() if name not in own}
     accepted = registry.binding(where.protocol).client_options
-    unknown = sorted(set(extra) - accepted)
-    if unknown:
-        expected = ", ".join([*own, *sorted(accepted - set(own))])
-        raise BadCall(f"unknown option {unknown[0]!r}; expected one of {expected}")
+    surplus = sorted(set(extra) - accepted)
+    if surplus:
+        raise BadCall(unknown("option", surplus[0], [*own, *sorted(accepted - set(own))]))
     given = {name: value for name, value in options.items() if name in own}
     return Settings(where=where, extra=extra, **given)
 
 
 def _key(name: str, value: bytes | str | None) -> bytes | None:
-    """A key, from bytes or from hexadecimal text."""
+    """Return a key, given as bytes or as hexadecimal text."""
     if value is None:
         return None
     try:
@@ -188,3 +130,63 @@ def _key(name: str, value: bytes | str | None) -> bytes | None:
     if len(key) != _KEY_BYTES:
         raise BadCall(f"{name}: expected {_KEY_BYTES} bytes or {2 * _KEY_BYTES} hexadecimal digits")
     return key
+
+
+# -- URLs ----------------------------------------------------------------------------------------
+
+
+class Where(NamedTuple):
+    """A server, and a target on it."""
+
+    protocol: str
+    tls: bool
+    host: str
+    port: int
+    target: str = ""
+    """The path: a service and operation, a number, or nothing."""
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_where(url: str) -> Where:
+    """Parse a URL; BadCall for an invalid one."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise BadCall(f"{url}: {error}") from error
+    found = _scheme(parts.scheme)
+    if found is None:
+        bound = registry.all_bindings().items()
+        names = [name for name, binding in bound if binding.client is not None]
+        expected = ", ".join(f"{name}://, {name}s://" for name in names)
+        raise BadCall(f"{url}: expected a URL with one of {expected}")
+    if not parts.hostname:
+        raise BadCall(f"{url}: missing host; expected {parts.scheme}://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise BadCall("credentials in a URL are not supported; pass id and token instead")
+    protocol, tls, binding = found
+    target = unquote(parts.path.strip("/"))
+    if parts.query:
+        target += f"?{parts.query}"
+    default = binding.settings().port
+    return Where(protocol, tls, parts.hostname, default if port is None else port, target)
+
+
+def _scheme(scheme: str) -> tuple[str, bool, Binding] | None:
+    """Return protocol, TLS and binding of a scheme: `tny`, or `tnys` for TLS."""
+    for name, tls in ((scheme, False), (scheme.removesuffix("s"), True)):
+        if name in registry.names():
+            try:
+                binding = registry.binding(name)
+            except registry.BrokenProtocolError as error:
+                raise BadCall(str(error)) from error
+            except registry.RegistryError:
+                continue
+            if binding.client is not None:
+                return name, tls, binding
+    return None

@@ -29,9 +29,9 @@ from .errors import CallFailed as Failure
 __all__ = ["TnyConnection"]
 
 _PING_S = 60.0
-"""A third of the time that servers are silent with by default."""
+"""A third of the 180 s after which the original closes an idle connection."""
 _SILENCE = 3
-"""Pings without any answer before the connection counts as dead."""
+"""Unanswered pings after which the connection counts as lost."""
 _SUCCESS = int(ResultCode.SUCCESS)
 
 
@@ -43,7 +43,7 @@ class TnyConnection(NumberedConnection):
     session: ClientSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:
-        """A session that pings, and continues the ids of the previous one."""
+        """Return a session that pings, and continues the ids of the previous one."""
         self._pings: deque[object] = deque()
         beat = self.settings.heartbeat_s or _PING_S
         options = ClientOptions(
@@ -56,12 +56,12 @@ class TnyConnection(NumberedConnection):
         return ClientSession(options, first_id=first, epoch_ms=epoch_ms, random=os.urandom, now=now)
 
     async def sign_on(self) -> None:
-        """Call protocol 10, when there is an id."""
+        """Call protocol 10, if the settings have an id."""
         await self.sign_on_with_token()
 
     @property
     def awaiting_reply(self) -> bool:
-        """Whether the server owes a response or a pong."""
+        """Whether a response or a pong of the server is pending."""
         return bool(self.session.in_flight or self._pings)
 
     def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
