@@ -54,7 +54,7 @@ PUBLIC: Final = (
         "wirelake.hub.hub",
         "A hub inside of a program of one's own; `wirelake hub` is the usual way.",
         ("Hub",),
-        ("start", "serve", "shut", "drain", "stop"),
+        ("start", "serve", "request_stop", "drain", "stop"),
         attributes=False,
     ),
     Public(
