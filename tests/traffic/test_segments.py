@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wirelake.capture.tcp.assembly import Data, StreamAssembler
 from wirelake.capture.tcp.headers import ACK, FIN, RST, SYN
-from wirelake.traffic.packets.segments import Segment, segments_of
+from wirelake.traffic.packets.sniffed import Segment, segments_of
 from wirelake.traffic.scenes.scene import C2S, S2C, Closing, SceneEvent
 
 WRITES = st.lists(

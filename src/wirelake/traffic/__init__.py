@@ -5,9 +5,10 @@ Captures, in the order of the data (read them in this order):
     scenes/       sessions that talk in virtual time; one module per protocol; `provider.py` is what
                   a protocol declares, and how another package adds one
     packets/      packets of a scene, and many instances of them
-    faults/       faults that are injected on purpose
     truth/        what a reader must find
-    plan.py, shard.py, simulate.py, summary.py      a run
+    faults.py     faults that are injected on purpose, and the rows that they cause
+    plan.py       how a run is divided, and how one shard of it is generated
+    simulate.py   a run, and the summary of its truth
 
 Live clients, and the comparison of a lake with what they saw, are in `live/`.
 

@@ -1,4 +1,9 @@
-"""The plan of a run: how its size is shared among shards, sources, styles and scenarios."""
+"""The plan of a run, and its shards.
+
+`plan` shares the size of a run among shards, sources, styles and scenarios. A shard is half an hour
+of one source; `run` generates it as a whole, in one process. It follows from the seed and its own
+number alone, so that the number of processes does not change the result.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
-from .faults.fault_injection import fault_table, inject_faults
-from .faults.fault_plan import InjectedFault
-from .packets.instances import Instances, PacketTemplate, instantiate
+from .faults import InjectedFault, fault_table, inject_faults
+from .packets.instances import Instances, instantiate
 from .packets.numbers import Bytes
+from .packets.packet_template import PacketTemplate
 from .packets.recorded import RecordedStyle
 from .packets.sniffed import SniffedStyle
 from .packets.writer import Edits, Style, write_captures
@@ -40,8 +45,7 @@ __all__ = [
 ]
 
 
-# A shard: half an hour of one source, generated as a whole by one process.
-
+# -- shards ------------------------------------------------------------------------------------
 
 FILES: Final = 2
 """Files per shard."""
@@ -95,6 +99,8 @@ def style_of(shard: Shard) -> Style:
 
 def run(shard: Shard, folder: Path) -> Made:
     """Write the captures of a shard to a folder, and its truth to `truth/.parts` in it."""
+    # Every random number comes from the seed and the number of the shard. Faults have a generator
+    # of their own: the same seed with and without faults gives the same traffic otherwise.
     style = style_of(shard)
     rng = np.random.default_rng([shard.seed, shard.number])
     templates = _packet_templates(shard, style)
@@ -140,6 +146,8 @@ def _instantiate_all(
     rng: np.random.Generator,
 ) -> tuple[Bytes, list[Instances]]:
     """Instantiate all templates, one after the other in one buffer."""
+    # One buffer, because the writer sorts the packets of all templates by time with a single
+    # `take` over it. The numbers of instances are distinct over all shards, and with them all ids.
     counts = [max(1, round(shard.size * share / len(each.row))) for each, share in templates]
     sizes = [len(each.row) * count for (each, _), count in zip(templates, counts, strict=True)]
     buffer = np.empty(sum(sizes), np.uint8)
@@ -169,6 +177,8 @@ def _write_truth(
     folder: Path,
 ) -> None:
     """Write the truth: of all instances without a fault by template, of the others one by one."""
+    # Truth is made once for each template and then expanded by Arrow. Only instances with a fault
+    # are read one by one.
     faulty = {each.target.key for each in injected}
     found: list[tuple[Instances, Truth]] = []
     for which, each in enumerate(groups):
@@ -203,6 +213,8 @@ def _save(table: pa.Table, path: Path) -> None:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
+
+# -- the plan ----------------------------------------------------------------------------------
 
 StyleChoice: TypeAlias = Literal["recorder", "tcpdump", "both"]
 """The value of `--style`."""
@@ -249,6 +261,8 @@ def plan(
     """Return the shards of a run. Raises SimulateError."""
     _check(size, faults, protocols, style)
     styles = ("recorder", "tcpdump") if style == "both" else (style,)
+    # As many shards of each style. Further ones are later half hours of the same two sources, so
+    # that a large run has sources with many files, as a recorder makes them.
     count = math.ceil(size / _SHARD_BYTES)
     count = math.ceil(count / len(styles)) * len(styles)
     parts = _parts(protocols, min(_MAX_TEMPLATES, size // count // _TEMPLATE_BYTES))

@@ -45,8 +45,7 @@ __all__ = [
 ]
 
 
-# The truth of a run: one file for each table, from the parts of all shards, and a summary.
-
+# -- the truth of a run ------------------------------------------------------------------------
 
 _COUNTS: Final = pa.schema(
     [
@@ -181,6 +180,8 @@ def _percentile(values: npt.NDArray[np.int64], share: int) -> int | None:
     return int(values[max(0, -(-len(values) * share // 100) - 1)])
 
 
+# -- the run -----------------------------------------------------------------------------------
+
 Progress = Callable[[int, int], None]
 """Called with the bytes written so far and the bytes in total."""
 
@@ -248,6 +249,8 @@ def _generate(shards: list[Shard], folder: Path, workers: int) -> Iterator[Made]
         for shard in shards:
             yield run(shard, folder)
         return
+    # Spawned: a fork would copy threads of pyarrow and of the caller in an unknown state. `map`
+    # keeps the order of shards, and with it the order of rows in truth.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         yield from pool.map(run, shards, [folder] * len(shards))

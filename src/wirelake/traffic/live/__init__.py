@@ -1,14 +1,13 @@
 """Live traffic: clients that talk to a running hub over TCP, with the truth about it.
 
-    hub_address.py                the hub: its listeners, admin API and store
-    journal.py                    what clients did and saw
-    connection.py, context.py     one client connection; what all clients of a run share
-    subscribers.py                which notifications are still to come
-    population.py                 what a protocol declares: its clients and their behaviour
-    calling.py                    clients that call services, for most protocols
-    protocols/                    one module per protocol
-    rounds.py, run.py             a run
-    truth.py, compare.py          what a reader of the recording must find, and whether it does
+    hub_address.py          the hub: its listeners, admin API and store
+    journal.py              what clients did and saw
+    connection.py           one client connection; what all clients of a run share
+    population.py           what a protocol declares: its clients and their behaviour; subscribers
+    calling.py              clients that call services, for most protocols
+    protocols/              one module per protocol
+    run.py                  a run
+    truth.py, compare.py    what a reader of the recording must find, and whether it does
 
 The truth is not decoded from anything: it is what clients did and saw. Only `protocols/` names
 protocols.

@@ -71,6 +71,8 @@ class Caller:
 
     def start_call(self, operation: str, **arguments: Any) -> asyncio.Future[Any]:
         """Send a request. The result is a mapping, or the status of a failure as text."""
+        # The clock is read before the session encodes: the hub cannot have the request earlier.
+        # `test/sleep` is a lower bound of the latency that the hub itself measures.
         started_ns = time.time_ns()
         target, number = self.send_request(operation, arguments)
         least = int(arguments["ms"]) * _MS_NS if operation == "test/sleep" else 0

@@ -206,6 +206,8 @@ class _Comparer:
             )
             return {(row["protocol"], row["target"]): row for row in rows}
 
+        # If each latency lies in its interval, each percentile lies between the same percentiles of
+        # all lower and of all upper bounds; quantile_disc takes the same rank in all three.
         path = str(self._folder / "truth" / "calls.parquet").replace("'", "''")
         true = by_target(f"read_parquet('{path}')", "latency_min_ns", "latency_max_ns")
         found = by_target("calls", "latency_ns")

@@ -1,4 +1,8 @@
-"""A client's end of one TCP connection: a session, a socket, and its journal entry."""
+"""A client's end of one TCP connection, and what all clients of a run share.
+
+A `ClientConnection` has a session, a socket and a journal entry; a `RunContext` has the listeners
+of the hub, tokens, the journal, and the time.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note both ends of the connection."""
         self.transport = transport
+        # Without it small writes wait for an acknowledgement: p99 of a round trip was 43 ms.
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.entry.address, self.entry.port = transport.get_extra_info("sockname")[:2]
@@ -62,6 +67,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes to the session."""
+        # Before the session decodes anything: the hub's own time is earlier, so this bounds it.
         self.read_ns = time.time_ns()
         self.entry.bytes_s2c += len(data)
         self.session.receive(data, self.loop.time())
@@ -180,8 +186,7 @@ async def connect(address: tuple[str, int], make: Callable[[], _Connection]) -> 
     return connection
 
 
-# What all clients of a live run share: listeners, tokens, the journal, and the time.
-
+# -- what all clients share --------------------------------------------------------------------
 
 _HANDSHAKES: Final = 16
 """Concurrent handshakes: a hub allows twice as many."""
@@ -249,6 +254,8 @@ class RunContext:
 
     async def wait_gone(self) -> None:
         """Wait until the hub has noticed that all clients are gone."""
+        # A client that has closed its socket knows nothing of the hub's end. Only when the hub
+        # lists none of our connections has its recorder written how they closed.
         ours = {f"{each.address}:{each.port}" for each in self.journal.connections}
         deadline = self._loop.time() + DEADLINE_S
         while ours & await self.admin.peers():

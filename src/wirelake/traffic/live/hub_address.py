@@ -92,6 +92,8 @@ class Admin:
             f"Authorization: Bearer {self._token}\r\nConnection: close\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         )
+        # By hand, because the standard library has no asynchronous HTTP client, and a blocking one
+        # would stop all simulated clients of this process.
         reader, writer = await asyncio.open_connection(self._host, self._port)
         try:
             writer.write(head.encode() + data)

@@ -2,7 +2,7 @@
 
 A `ClientPopulation` says how many clients of its protocol there are and what they do. A run opens
 all populations, starts their background tasks, and then alternates between publishing and turns
-(`rounds.py`). The populations of a built-in protocol are in the module of `protocols/` that has the
+(`run.py`). The populations of a built-in protocol are in the module of `protocols/` that has the
 name of the protocol's own package, as `POPULATIONS`.
 """
 
@@ -34,7 +34,10 @@ __all__ = [
 ]
 
 
-# Subscribers: which notifications are still to come, so that no client leaves too early.
+# -- subscribers -------------------------------------------------------------------------------
+#
+# They know which notifications are still to come. A client that left with one in flight could not
+# tell whether the hub had sent it, and the truth would have to say "sent, or not".
 
 
 class Present(Protocol):
@@ -60,6 +63,7 @@ class Subscriber:
 
     def expect(self, notification: str) -> None:
         """Expect a notification that was published; it may have arrived already."""
+        # The push may overtake the response to the publish call: other connections, other order.
         if notification in self._early:
             self._early.discard(notification)
         else:
@@ -115,6 +119,8 @@ class Topics:
         if subscriber is not None:
             subscriber.expect(notification)
 
+
+# -- populations -------------------------------------------------------------------------------
 
 Publish: TypeAlias = Callable[[str, str], Awaitable[tuple[str, int]]]
 """Publishes content to a topic; returns the id of the notification and its audience."""

@@ -2,8 +2,9 @@
 
     summary = simulate_live(HubAddress("http://127.0.0.1:9680", Path("hub-data")), Path("live"))
 
-Callers connect and disconnect as they like. Subscribers take part in rounds (`rounds.py`), so that
-none of them leaves with a notification in flight. At the end all clients leave, and the run waits
+Callers connect and disconnect as they like. Subscribers take part in rounds: clients connect and
+disconnect, then something is published, then all wait until everything has arrived. So none of them
+leaves with a notification in flight. At the end all clients leave, and the run waits
 until the hub has noticed: everything it records of them is then in the recording.
 """
 
@@ -39,8 +40,7 @@ __all__ = [
 ]
 
 
-# Rounds of a live run: clients connect and disconnect, then something is published, then idle.
-
+# -- rounds ------------------------------------------------------------------------------------
 
 _ROUND_S: Final = 2.0
 _DIRECT_SHARE: Final = 0.15
@@ -136,6 +136,8 @@ def _content(run: RunContext) -> str:
     return f"notice {run.rng.randrange(10**6):06d}" + " …" * run.rng.randrange(20)
 
 
+# -- the run -----------------------------------------------------------------------------------
+
 Progress: TypeAlias = Callable[[float, float], None]
 """Called with the seconds that have passed and the seconds in total."""
 
@@ -229,6 +231,7 @@ async def _run(
             group.create_task(rounds.run())
             if progress is not None:
                 group.create_task(_report(run, progress, begun, seconds))
+        # Only then is everything that the hub knows of these clients in its recording.
         await rounds.close()
         await run.wait_gone()
     finally:

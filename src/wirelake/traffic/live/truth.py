@@ -255,6 +255,9 @@ def _delivery(
     protocol: str, client: str, notification: str, found: DeliveryEntry, published: Publication
 ) -> dict[str, Any]:
     outcome = "unsent" if not found.sends else "acked" if found.acks else "unacked"
+    # The hub measures from its first send to the ack that it receives. The client saw the push
+    # after that send and wrote its ack before the hub had it, which gives the lower bound; the
+    # publish call came before the send and the answer after the ack, which gives the upper one.
     low: int | None = None
     high: int | None = None
     if found.first_seen_ns is not None and found.ack_from_ns is not None:

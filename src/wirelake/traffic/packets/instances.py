@@ -1,9 +1,9 @@
 """Instances: a matrix of a packet template, with one row per instance.
 
 Every row has the bytes of the template and, in the columns that vary, the instance's own addresses,
-ids and times. NumPy writes them for all rows at once; only encryption is done row by row
-(`sealing.py`). Sessions that talk for real reach some ten thousand messages a second, so this is
-what makes a large run possible.
+ids and times. NumPy writes them for all rows at once; only encryption is done row by row. Sessions
+that talk for real reach some ten thousand messages a second, so this is what makes a large run
+possible.
 
 Times vary too: each pause between two packets of the scene is stretched or shortened at random. The
 order within a scene stays as it was, and every latency differs.
@@ -11,99 +11,28 @@ order within a scene stays as it was, and every latency differs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..scenes.provider import SceneTemplate
 from ..scenes.scene import PERIOD_NS
-from . import numbers as hosts
+from . import numbers as numbering
 from .numbers import FORMS, Bytes, Ints, block, decimal, varint6
+from .packet_template import Columns, PacketTemplate, State, resealers
 
-__all__ = [
-    "SPACING_S",
-    "Columns",
-    "Draw",
-    "Instances",
-    "Item",
-    "KeyLogColumns",
-    "PacketTemplate",
-    "Resealer",
-    "State",
-    "StreamColumns",
-    "instantiate",
-    "resealers",
-]
+__all__ = ["Instances", "instantiate"]
 
-
-# A packet template: the packets of a scene template as bytes, and the columns that vary.
-
-
-SPACING_S: Final = 0.000_004
-"""Minimum pause between two payload packets of a connection. Even when shortened, their timestamps
-differ in microseconds, so that the order of packets is the same for every reader."""
-
-Columns: TypeAlias = npt.NDArray[np.int64]
-"""Columns of the matrix: one row for each value, one column number for each of its bytes."""
-
-
-@dataclass(slots=True)
-class Item:
-    """A packet or block of a template; one without bytes only marks a time."""
-
-    at: float
-    data: bytes = b""
-    connection: int = -1
-    direction: int = 0
-    payload: tuple[int, int] = (0, 0)
-    """Range of the stream that it carries."""
-    payload_at: int = 0
-    """Offset of the payload in `data`."""
-    event: int = -1
-    flags: int = 0
-    columns: dict[str, int] = field(default_factory=dict)
-    """Offsets in `data` of values that vary, by what they are."""
-    seq: int = 0
-    """Sequence and acknowledgement number, relative to the first byte after the SYN."""
-    ack: int = 0
-    hidden: bool = False
-    """Whether its bytes stay out of the capture: a key log line for a separate file."""
-
-    @property
-    def is_packet(self) -> bool:
-        """Whether it is a packet of a connection, not a block about one."""
-        return self.flags != 0
-
-
-@dataclass(slots=True)
-class PacketTemplate:
-    """Everything that instantiating needs."""
-
-    template: SceneTemplate
-    items: list[Item]
-    row: Bytes
-    """All items one after the other, each starting at a multiple of four."""
-    starts: npt.NDArray[np.int64]
-    stops: npt.NDArray[np.int64]
-    pauses: npt.NDArray[np.float64]
-    """Pause before each item, in nanoseconds."""
-    ids: dict[str, tuple[Columns, npt.NDArray[np.uint64]]]
-    """Columns of ids by form, and the offset of each in the block of numbers."""
-    times: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
-    """Columns of times by form, and the item whose time each is."""
-    marks: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
-    """Columns of addresses, ports and connection ids, and the connection of each."""
-    numbers: dict[str, tuple[Columns, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-    """Columns of sequence numbers and checksums, the stream or connection of each, and what is
-    added."""
-    at: dict[int, int]
-    """The item of each event."""
-    carriers: list[tuple[list[int], list[int]]]
-    """Items with payload, in order, by connection and direction."""
+_SPREAD: Final = 0.3
+"""How much pauses vary: standard deviation of the logarithm."""
+_SHORTEST: Final = 0.35
+"""Smallest factor of a pause."""
+_LONGEST: Final = 3.0
+"""Largest factor of a pause."""
+_MS: Final = np.uint64(1_000_000)
+_Marks: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(slots=True)
@@ -141,100 +70,6 @@ class Instances:
         )
 
 
-# Encrypting instances anew: every instance has its own keys.
-
-
-Draw: TypeAlias = Callable[[int], bytes]
-"""Returns that many random bytes."""
-State: TypeAlias = dict[int, tuple[bytes, bytes]]
-"""Session id and resumption secret of earlier connections of the same instance, by connection."""
-
-
-class Resealer(Protocol):
-    """Encrypts one connection of an instance."""
-
-    def seal(self, row: Bytes, draw: Draw, state: State) -> None:
-        """Encrypt the connection in the row of an instance; its ids are already written."""
-
-
-def resealers(packets: PacketTemplate) -> list[Resealer]:
-    """Return one resealer for each encrypted connection, in order."""
-    made = [
-        connection.scenes.reseal(packets, place)
-        for place, connection in enumerate(packets.template.connections)
-        if connection.scenes.reseal is not None
-    ]
-    return [each for each in made if each is not None]
-
-
-@dataclass(slots=True)
-class StreamColumns:
-    """The column of each byte of a stream, and of its retransmitted copies."""
-
-    columns: npt.NDArray[np.int64]
-    copies: list[tuple[slice, slice]]
-
-    @classmethod
-    def of(cls, packets: PacketTemplate, place: int, direction: int) -> StreamColumns:
-        """Locate one direction of a connection in the rows of a packet template."""
-        stream = packets.template.connections[place].streams[direction]
-        columns = np.full(len(stream.data), -1, np.int64)
-        copies: list[tuple[slice, slice]] = []
-        for n in packets.carriers[place][direction]:
-            start, stop = packets.items[n].payload
-            column = int(packets.starts[n]) + packets.items[n].payload_at
-            if (columns[start:stop] >= 0).any():
-                copies.append((slice(column, column + stop - start), slice(start, stop)))
-            fresh = columns[start:stop] < 0
-            columns[start:stop][fresh] = np.arange(column, column + stop - start)[fresh]
-        return cls(columns, copies)
-
-    def read(self, row: Bytes, start: int, stop: int) -> bytes:
-        """Read bytes of the stream from a row."""
-        return row[self.columns[start:stop]].tobytes()
-
-    def write(self, row: Bytes, start: int, data: bytes) -> None:
-        """Write bytes of the stream to a row."""
-        row[self.columns[start : start + len(data)]] = np.frombuffer(data, np.uint8)
-
-    def repeat(self, row: Bytes) -> None:
-        """Make the retransmitted copies equal to the first."""
-        for columns, positions in self.copies:
-            row[columns] = row[self.columns[positions]]
-
-
-class KeyLogColumns:
-    """The columns of a connection's key log line."""
-
-    def __init__(self, packets: PacketTemplate, place: int):
-        self._at: dict[str, tuple[int, int]] = {}
-        for n, item in enumerate(packets.items):
-            event = packets.template.events[item.event] if item.event >= 0 else None
-            if event is None or event.kind != "keys" or event.connection is None:
-                continue
-            if packets.template.places[event.connection.number] == place:
-                base = int(packets.starts[n])
-                for name, text in json.loads(event.text).items():
-                    at = item.data.index(f'"{name}": "'.encode()) + len(name) + 5
-                    self._at[name] = (base + at, base + at + len(text))
-
-    def write(self, row: Bytes, **keys: bytes) -> None:
-        """Write keys, in hexadecimal, to a row."""
-        for name, key in keys.items():
-            start, stop = self._at[name]
-            row[start:stop] = np.frombuffer(key.hex().encode(), np.uint8)
-
-
-_SPREAD: Final = 0.3
-"""How much pauses vary: standard deviation of the logarithm."""
-_SHORTEST: Final = 0.35
-"""Smallest factor of a pause."""
-_LONGEST: Final = 3.0
-"""Largest factor of a pause."""
-_MS: Final = np.uint64(1_000_000)
-_Marks: TypeAlias = dict[str, npt.NDArray[Any]]
-
-
 def instantiate(
     packets: PacketTemplate,
     rows: Bytes,
@@ -251,14 +86,15 @@ def instantiate(
     the period that begins at `begin_ns`. `numbered`: connections have recorded ids; otherwise their
     ids are those that readers derive.
     """
+    # Cut to the resolution of the file format at once: truth has the times that a reader sees.
     times = _times(packets, len(rows), rng) + begin_ns
     times = times // resolution_ns * resolution_ns
     connections = packets.template.connections
     host = np.array([each.host for each in connections])
-    addresses = hosts.addresses(numbers, host)
-    ports = hosts.ports(numbers, host, np.array([each.port for each in connections]))
+    addresses = numbering.addresses(numbers, host)
+    ports = numbering.ports(numbers, host, np.array([each.port for each in connections]))
     if numbered:
-        ids = hosts.connection_ids(numbers, len(connections))
+        ids = numbering.connection_ids(numbers, len(connections))
     else:
         ids = _hashed(packets, addresses, ports, times)
     unset = np.zeros((0, 0), np.int64)
@@ -270,6 +106,8 @@ def instantiate(
 
 def _times(packets: PacketTemplate, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return when each item of each instance is captured, relative to the period."""
+    # Pauses are stretched, not times: the order of packets within a scene stays, and with it the
+    # outcome of every call. float32 halves the memory of the largest array here.
     factors = np.exp(rng.standard_normal((count, len(packets.pauses)), np.float32) * _SPREAD)
     np.clip(factors, _SHORTEST, _LONGEST, out=factors)
     times = np.cumsum(factors * packets.pauses, axis=1).astype(np.int64)
@@ -287,7 +125,7 @@ def _hashed(
         if item.is_packet:
             first[item.connection] = n
     servers = np.array([each.scenes.server_port for each in packets.template.connections])
-    return hosts.hashed_ids(addresses, ports, servers, times[:, first].astype(np.uint64))
+    return numbering.hashed_ids(addresses, ports, servers, times[:, first].astype(np.uint64))
 
 
 def _seal(packets: PacketTemplate, rows: Bytes, rng: np.random.Generator) -> None:
@@ -305,6 +143,8 @@ def _seal(packets: PacketTemplate, rows: Bytes, rng: np.random.Generator) -> Non
 
 def _write(made: Instances, first_numbers: npt.NDArray[np.int64]) -> None:
     """Write the template to every row, then the values of each instance."""
+    # All values of one form of all instances at a time: some twenty NumPy calls for each template,
+    # however many instances and values there are.
     packets, rows = made.packets, made.rows
     rows[:] = packets.row
     times = made.times.astype(np.uint64)
@@ -361,7 +201,7 @@ _TIMES: Final[dict[str, Callable[[Ints], Bytes]]] = {
 }
 _MARKS: Final[dict[str, Callable[[Instances], Bytes]]] = {
     "address": lambda made: made.hosts,
-    "address_text": lambda made: hosts.address_text(made.hosts),
+    "address_text": lambda made: numbering.address_text(made.hosts),
     "port": lambda made: _bytes(made.ports, ">u2"),
     "port_text": lambda made: decimal(made.ports.astype(np.uint64), 5),
     "connection": lambda made: _bytes(made.connections, "<u8"),

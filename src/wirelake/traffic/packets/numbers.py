@@ -211,8 +211,7 @@ def shown(form: str, numbers: Ints) -> npt.NDArray[Any]:
     return np.ascontiguousarray(data).view(f"S{WIDTHS[form]}")[..., 0]
 
 
-# Addresses, ports and ids of simulated connections: all distinct, and all of one width.
-
+# -- addresses, ports, connection ids ----------------------------------------------------------
 
 HOSTS: Final = 8
 PORTS: Final = 32
@@ -234,6 +233,8 @@ def _scrambled(instances: Ints, host: npt.NDArray[Any]) -> Ints:
 
 def addresses(instances: Ints, host: npt.NDArray[Any]) -> Bytes:
     """IPv4 addresses by instance and connection; the last axis is their four bytes."""
+    # 21 of the 31 bits, seven in each byte; the other ten select a block of ports, so that address
+    # and port together are distinct. All bytes are 128 or more: as text they have three digits.
     scrambled = _scrambled(instances, host) >> np.uint64(10)
     out = np.full((*scrambled.shape, 4), 10, np.uint8)
     for n, shift in enumerate((14, 7, 0)):

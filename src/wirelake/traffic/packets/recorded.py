@@ -16,9 +16,8 @@ from wirelake.capture.tcp.headers import ACK, FIN, PSH, SYN, ipv4, tcp
 
 from ..scenes.provider import Connection, SceneTemplate
 from ..scenes.scene import C2S, SceneEvent
-from .instances import SPACING_S, Item, PacketTemplate
 from .numbers import SERVER, Bytes
-from .segments import build_packet_template
+from .packet_template import SPACING_S, Item, PacketTemplate, build_packet_template
 
 __all__ = ["RecordedStyle"]
 
@@ -50,7 +49,7 @@ class RecordedStyle:
 
     def packets(self, template: SceneTemplate) -> PacketTemplate:
         """Return the blocks of a template."""
-        return _Maker(template).make()
+        return _BlockMaker(template).make()
 
     def introduction(
         self, connection: Connection, address: str, port: int, number: int, ts_ns: int
@@ -93,7 +92,7 @@ class RecordedStyle:
         return f"a block of {front} bytes in front, of {end} at its end"
 
 
-class _Maker:
+class _BlockMaker:
     """Turns the events of a scene into blocks."""
 
     def __init__(self, template: SceneTemplate):

@@ -1,26 +1,34 @@
-"""Captures in the style of tcpdump: pcap, Ethernet, and TCP as on the wire (`segments.py`).
+"""Captures in the style of tcpdump: pcap, Ethernet, and TCP as on the wire.
 
 Instances differ in addresses, ports and initial sequence numbers, which therefore wrap sometimes.
 IP header checksums are correct; TCP checksums are zero, as on a host whose network card computes
 them.
+
+`segments_of` turns what the tap saw of one connection into packets. Writes in quick succession are
+sent together and long ones are cut, so that frames cross segments and segments hold several frames.
+Acknowledgements travel with data where they can and alone where they must. Occasionally a segment
+is retransmitted although it arrived, or overtaken by its successor; an idle connection is probed.
+Reassembly removes all of this.
 """
 
 from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from wirelake.capture.format import constants as f
-from wirelake.capture.tcp.headers import SYN, ipv4, tcp
+from wirelake.capture.tcp.headers import ACK, FIN, PSH, RST, SYN, ipv4, tcp
 
 from ..scenes.provider import Connection, SceneTemplate
-from ..scenes.scene import C2S, SECOND_NS, SceneEvent
-from .instances import Item, PacketTemplate
+from ..scenes.scene import C2S, S2C, SECOND_NS, SceneEvent
 from .numbers import SERVER, Bytes
-from .segments import Segment, build_packet_template, segments_of
+from .packet_template import SPACING_S, Item, PacketTemplate, build_packet_template
 
-__all__ = ["SniffedStyle"]
+__all__ = ["Segment", "SniffedStyle", "segments_of"]
 
 _LINKTYPE_ETHERNET: Final = 1
 _SNAP: Final = 262_144
@@ -166,3 +174,199 @@ class SniffedStyle:
             seq=segment.start,
             ack=segment.ack,
         )
+
+
+# -- TCP segments ------------------------------------------------------------------------------
+
+_COALESCE_S: Final = 0.003
+"""Writes within this time may share a segment."""
+_DELAYED_ACK_S: Final = 0.04
+_KEEP_ALIVE_S: Final = 45.0
+_RETRANSMIT_S: Final = 0.21
+"""Retransmission timeout."""
+_RETRANSMIT_SHARE: Final = 0.004
+"""Share of segments that are retransmitted."""
+_SWAP_SHARE: Final = 0.08
+"""Share of pairs within a burst that arrive in the other order."""
+# Segments without payload get their sequence number at the end, when all are in order of time.
+# Until then `start` has one of these. A SYN has -1, the number before the first byte.
+_NEXT: Final = -2
+"""The next number that its end would send."""
+_PROBE: Final = -3
+"""One below: a keep-alive probe repeats the last byte, so that the peer answers."""
+_AFTER_FIN: Final = -4
+"""One above: a FIN takes a number of its own."""
+_UNKNOWN: Final = frozenset({_NEXT, _PROBE, _AFTER_FIN})
+
+
+@dataclass(slots=True)
+class Segment:
+    """One packet of a connection; numbers are relative to the first byte after the SYN."""
+
+    at: float
+    direction: int
+    flags: int
+    start: int
+    stop: int
+    """Range of the stream that it carries; empty without payload."""
+    ack: int = 0
+    event: int = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of payload."""
+        return self.stop - self.start
+
+
+@dataclass(slots=True)
+class _Write:
+    at: float
+    direction: int
+    start: int
+    stop: int
+    event: int
+
+
+def segments_of(
+    events: list[tuple[int, SceneEvent]], round_trip_s: float, rng: random.Random
+) -> list[Segment]:
+    """Return the packets of one connection, in order of time."""
+    mss = rng.choice((1448, 1448, 1380, 1220, 536))
+    opened = next(each for _, each in events if each.kind == "open")
+    closed = next((each for _, each in events if each.kind == "close"), None)
+    found = [
+        Segment(opened.at, C2S, SYN, -1, -1),
+        Segment(opened.at + 0.000_03, S2C, SYN | ACK, -1, -1),
+        Segment(opened.at + round_trip_s, C2S, ACK, 0, 0),
+    ]
+    clock = found[-1].at
+    for write in _writes(events, rng):
+        burst = list(_cut(write, mss))
+        for segment in burst:
+            clock = segment.at = max(segment.at, clock + SPACING_S)
+        found += _swapped(burst, rng)
+    data = found[3:]
+    end = clock if closed is None else max(closed.at, clock + SPACING_S)
+    found += _acknowledgements(data, round_trip_s, end)
+    found += _retransmissions(data, rng, end)
+    found += _probes(data, end)
+    if closed is not None:
+        found += _ending(closed, end, round_trip_s)
+    found.sort(key=lambda each: each.at)
+    _acknowledge(found, round_trip_s)
+    return found
+
+
+def _writes(events: list[tuple[int, SceneEvent]], rng: random.Random) -> Iterator[_Write]:
+    """Yield what each end writes, joining writes in quick succession."""
+    pending: _Write | None = None
+    for n, each in events:
+        if each.kind != "data":
+            continue
+        follows = (
+            pending is not None
+            and pending.direction == each.direction
+            and each.at - pending.at < _COALESCE_S
+            and rng.random() < 0.6
+        )
+        if pending is not None and follows:
+            pending.at, pending.stop = each.at, each.stop
+        else:
+            if pending is not None:
+                yield pending
+            pending = _Write(each.at, each.direction, each.start, each.stop, n)
+    if pending is not None:
+        yield pending
+
+
+def _cut(write: _Write, mss: int) -> Iterator[Segment]:
+    for start in range(write.start, write.stop, mss):
+        stop = min(start + mss, write.stop)
+        flags = ACK | PSH if stop == write.stop else ACK
+        yield Segment(write.at, write.direction, flags, start, stop, event=write.event)
+
+
+def _swapped(burst: list[Segment], rng: random.Random) -> list[Segment]:
+    """Swap some neighbours of a burst."""
+    for one, two in pairwise(burst):
+        if one.at < two.at and rng.random() < _SWAP_SHARE:
+            one.at, two.at = two.at, one.at
+    return sorted(burst, key=lambda each: each.at)
+
+
+def _acknowledgements(data: list[Segment], round_trip_s: float, end: float) -> list[Segment]:
+    """Return pure acknowledgements, where no data goes the other way in time."""
+    found: list[Segment] = []
+    for n, segment in enumerate(data):
+        other = 1 - segment.direction
+        due = segment.at + (_DELAYED_ACK_S if other == S2C else round_trip_s)
+        following = data[n + 1] if n + 1 < len(data) else None
+        in_time = following is not None and following.at <= due
+        if not in_time and due < end:
+            found.append(Segment(due, other, ACK, _NEXT, _NEXT))
+    return found
+
+
+def _retransmissions(data: list[Segment], rng: random.Random, end: float) -> list[Segment]:
+    """Return spurious retransmissions, some of them joined with their successor."""
+    found: list[Segment] = []
+    for n, segment in enumerate(data):
+        at = segment.at + _RETRANSMIT_S
+        if at >= end or rng.random() >= _RETRANSMIT_SHARE:
+            continue
+        stop = segment.stop
+        following = data[n + 1] if n + 1 < len(data) else None
+        joins = (
+            following is not None
+            and following.start == stop
+            and following.direction == segment.direction
+            and following.size + segment.size < 1448
+        )
+        if following is not None and joins and rng.random() < 0.3:
+            stop = following.stop
+        found.append(Segment(at, segment.direction, ACK | PSH, segment.start, stop))
+    return found
+
+
+def _probes(data: list[Segment], end: float) -> list[Segment]:
+    """Return keep-alive probes of idle connections, and their answers."""
+    found: list[Segment] = []
+    for one, two in pairwise(data):
+        at = one.at + _KEEP_ALIVE_S
+        if at < two.at - 1.0 and at < end - 1.0:
+            found.append(Segment(at, S2C, ACK, _PROBE, _PROBE))
+            found.append(Segment(at + 0.05, C2S, ACK, _NEXT, _NEXT))
+    return found
+
+
+def _ending(closed: SceneEvent, end: float, round_trip_s: float) -> list[Segment]:
+    if closed.how == "reset":
+        return [Segment(end, C2S, RST | ACK, _NEXT, _NEXT)]
+    first = C2S if closed.how == "client" else S2C
+    pause = 0.000_06 if first == C2S else round_trip_s
+    return [
+        Segment(end, first, FIN | ACK, _NEXT, _NEXT),
+        Segment(end + pause, 1 - first, FIN | ACK, _NEXT, _NEXT),
+        Segment(end + pause + 0.000_08 + round_trip_s, first, ACK, _AFTER_FIN, _AFTER_FIN),
+    ]
+
+
+def _acknowledge(found: list[Segment], round_trip_s: float) -> None:
+    """Fill in sequence and acknowledgement numbers."""
+    sent = [0, 0]
+    arrived: list[list[tuple[float, int]]] = [[], []]
+    fins = [0, 0]
+    for segment in found:
+        direction, other = segment.direction, 1 - segment.direction
+        if segment.start in _UNKNOWN:
+            number = sent[direction] + (fins[direction] if segment.start == _AFTER_FIN else 0)
+            number -= 1 if segment.start == _PROBE else 0
+            segment.start = segment.stop = number
+        if segment.flags & FIN:
+            fins[direction] = 1
+        delay = round_trip_s if direction == C2S else 0.0
+        known = [stop for at, stop in arrived[other][-64:] if at + delay <= segment.at]
+        segment.ack = max(known, default=0) + (fins[other] if segment.flags & (FIN | RST) else 0)
+        if segment.stop > sent[direction]:
+            sent[direction] = segment.stop
+            arrived[direction].append((segment.at, segment.stop))

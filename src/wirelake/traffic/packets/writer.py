@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..scenes.provider import Connection, SceneTemplate
-from .instances import Instances, Item, PacketTemplate
+from .instances import Instances
 from .numbers import Bytes, address_text
+from .packet_template import Item, PacketTemplate
 
 __all__ = ["Edits", "ExtraPacket", "Style", "Written", "write_captures"]
 
@@ -171,6 +172,7 @@ def _cuts(found: _Sorted, files: int, fragile: npt.NDArray[np.int64]) -> list[in
     total = int(found.ends[-1])
     cuts = [0]
     for n in range(1, files):
+        # Not right behind a damaged block: a reader resumes only with further blocks in its file.
         cut = int(np.searchsorted(found.ends[:-1], total * n // files))
         while ((fragile < cut) & (fragile >= cut - _ROOM)).any():
             cut += _ROOM
@@ -204,7 +206,10 @@ def _sorted(buffer: Bytes, groups: Sequence[Instances], edits: Edits) -> _Sorted
     pieces = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(limits) - 1, [None, pa.py_buffer(limits), pa.py_buffer(buffer)]
     )
-    taken = pieces.take(pa.array(order * 2))  # the odd ones are what lies between the items
+    # A binary array over the buffer as it is: its offsets are the bounds of all items, so every
+    # second value is an item and the others are what lies between. One `take` then gathers the
+    # packets in order of time, without a Python object for each.
+    taken = pieces.take(pa.array(order * 2))
     _, ends, data = taken.buffers()
     return _Sorted(
         memoryview(data), np.frombuffer(ends, np.int64, len(order) + 1), order, times[order]

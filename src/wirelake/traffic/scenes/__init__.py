@@ -1,12 +1,11 @@
 """Scenes: protocol sessions that talk to each other in virtual time.
 
-    scene.py          the virtual clock, connections, and the tap that sees their bytes
-    content.py        random text and bytes
+    scene.py          the virtual clock, connections, the tap that sees their bytes, random content
+    provider.py       what a protocol declares, the registry, the entry point group; and a scene
+                      that was played, with the slots that vary by instance
     comet, esnp,      the scenarios of each protocol, how their frames are read back, and how
       tny, magline    instances are encrypted anew
-    provider.py       what a protocol declares, the registry, the entry point group
-    template.py       a scene that was played, with the slots that vary by instance
 
 Nothing here knows what a packet looks like, except for the columns of encrypted streams
-(`packets/sealing.py`).
+(`packets/packet_template.py`).
 """

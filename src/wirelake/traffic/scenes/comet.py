@@ -51,8 +51,15 @@ from wirelake.protocols.comet.session import (
 )
 from wirelake.protocols.sansio import Event
 
-from ..packets.instances import Draw, KeyLogColumns, PacketTemplate, Resealer, State, StreamColumns
 from ..packets.numbers import Bytes
+from ..packets.packet_template import (
+    Draw,
+    KeyLogColumns,
+    PacketTemplate,
+    Resealer,
+    State,
+    StreamColumns,
+)
 from .provider import Frame, MessageInfo, ProtocolScenes, Scenario
 from .scene import C2S, EPOCH_MS, S2C, Actor, Scene, SceneConnection, sentence
 

@@ -37,8 +37,15 @@ from wirelake.protocols.magline.session import (
 )
 from wirelake.protocols.sansio import Event
 
-from ..packets.instances import Draw, KeyLogColumns, PacketTemplate, Resealer, State, StreamColumns
 from ..packets.numbers import Bytes
+from ..packets.packet_template import (
+    Draw,
+    KeyLogColumns,
+    PacketTemplate,
+    Resealer,
+    State,
+    StreamColumns,
+)
 from .provider import Connection, Frame, MessageInfo, ProtocolScenes, Scenario
 from .scene import C2S, S2C, Actor, Scene, SceneConnection, blob
 

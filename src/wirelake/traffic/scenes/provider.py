@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from wirelake.wire.protocol import Protocol
 
-    from ..packets.instances import PacketTemplate, Resealer
+    from ..packets.packet_template import PacketTemplate, Resealer
 
 __all__ = [
     "DIRECTIONS",
@@ -349,7 +349,7 @@ def _loaded(point: EntryPoint) -> tuple[ProtocolScenes, ...]:
     return scenes
 
 
-# A scene template: a scene that was played once and is ready to be instantiated many times.
+# -- scene templates ---------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -450,6 +450,8 @@ def _stream(
 
 def _find_slots(stream: Stream, frame: Frame, numbers: Numbers, published: dict[str, int]) -> None:
     """Locate the ids and times of a frame; the same id may occur in it twice."""
+    # By their bytes, which `Numbers.used` has from when the ids were handed out. They have six or
+    # more bytes of numbers that nothing else uses: an accidental match is practically impossible.
     data, stop = stream.data, frame.stop
     for each in dict.fromkeys(frame.ids):
         found = numbers.used.get(each)

@@ -177,7 +177,7 @@ class SceneConnection:
     on_server: Callable[[Any], None] = _ignore
     closed: bool = False
     secrets: dict[str, Any] = field(default_factory=dict)
-    """Secrets of both ends; instances derive their own keys from them (`packets/sealing.py`)."""
+    """Secrets of both ends; instances derive their own keys from them."""
     _timer_at: float = float("inf")
 
     @property
@@ -191,6 +191,8 @@ class SceneConnection:
         self._dispatch(self.server, self.on_server)
         if up := self.client.to_send():
             self.scene.after(self.delay_s, lambda: self._arrive(C2S, up))
+        # The tap stands at the server: it sees the server's bytes when they leave, and the
+        # client's when they arrive (`_arrive`). So its latencies are those of the server alone.
         if down := self.server.to_send():
             if not self.closed:
                 self._capture(S2C, down)
@@ -356,8 +358,7 @@ class Scene:
         return self.rng.choice(choices)
 
 
-# Random text and bytes for the bodies of simulated messages.
-
+# -- random content ----------------------------------------------------------------------------
 
 _ENGLISH: Final = """
 order parcel invoice meeting gold sword guild raid harvest storm bridge ticket train gate seat

@@ -1,4 +1,5 @@
-"""Truth of `calls`: every request, and its outcome.
+"""Truth of `calls` and `deliveries`: every request and its outcome; what was published for each
+client, how often it was sent, when it was acknowledged.
 
 Without faults this is simple: a response belongs to its request, and a request without a response
 is lost when the connection closes. Where bytes are missing, the rules of
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..packets.instances import PacketTemplate
+from ..packets.packet_template import PacketTemplate
 from ..scenes.provider import DIRECTIONS
 from ..scenes.scene import C2S, S2C
 from .connections import ConnectionSpan
@@ -68,6 +69,8 @@ class _Order:
 
     def feed(self, each: ReadMessage, ts_ns: int) -> None:
         """Trust the order again at a request after a quiet period."""
+        # Responses without an id are matched by order. When messages may be missing, order means
+        # nothing until the connection was quiet: then no earlier response can still come.
         if self.trusted:
             return
         if each.info.kind in _ACTIVE:
@@ -252,7 +255,7 @@ def _outcome(call: _Call) -> tuple[str, str | None]:
     return ("lost", "closed") if call.over else ("open", None)
 
 
-# Truth of `deliveries`: what was published for whom, how often it was sent, when it was acked.
+# -- deliveries --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from typing import Final
 
 from wirelake.capture.tcp.headers import FIN, RST, SYN
 
-from ..packets.instances import PacketTemplate
 from ..packets.numbers import SERVER, TUNNEL_FORM
+from ..packets.packet_template import PacketTemplate
 from ..scenes.provider import DIRECTIONS
 from ..scenes.scene import C2S
 from .messages import ReadMessage, SceneRead, text_cell, tunnel_cell

@@ -1,4 +1,9 @@
-"""What a correct reader finds in the packets of a scene: messages in order of time, and faults."""
+"""What a correct reader finds in the packets of a scene: messages in order of time, and faults.
+
+`read` is a reader of one stream that knows where frames are, because it was made with them. It only
+decides what a fault hides, by the rules of `docs/concepts/captures.md`; so it shares no code with
+the readers that are compared with it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..packets.instances import PacketTemplate
 from ..packets.numbers import TUNNEL_FORM
+from ..packets.packet_template import PacketTemplate
 from ..scenes.provider import Frame, MessageInfo, Stream, scenes_of
 from .rows import Cell, Conn, Id, Tunnel
 
@@ -30,7 +35,7 @@ __all__ = [
 ]
 
 
-# What a correct reader makes of one captured stream, where that differs from what was sent.
+# -- one stream --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,8 @@ class CapturedStream:
         for start, stop, item in self.pieces:
             span = self.owners[start:stop]
             span[span < 0] = item
+        # A byte can be delivered when all before it have arrived: the latest packet so far. A gap
+        # interrupts that, since a reader gives up on it and starts again behind it.
         self.completed = self.owners.copy()
         bounds = [0, *(edge for gap in self.gaps() for edge in gap), self.size]
         for start, stop in zip(bounds[::2], bounds[1::2], strict=True):
@@ -169,6 +176,9 @@ def _gap(start: int, gap: tuple[int, int], after: int, captured: CapturedStream)
     detail = f"{missing} bytes were not captured"
     present = [(start, gap[0]), (gap[1], after)]
     return StreamFault("gap", start, present, missing, int(captured.owners[at]), at, None, detail)
+
+
+# -- a scene -----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from wirelake.records.schema import schema
 
-from ..packets import numbers as hosts
+from ..packets import numbers as numbering
 from ..packets.instances import Instances
 from ..packets.numbers import FORMS, TUNNEL_FORM, WIDTHS, shown
 
@@ -127,6 +127,8 @@ def _which(parts: Sequence[tuple[Rows, Instances]]) -> pa.Array:
 def _column(
     field: pa.Field, parts: Sequence[tuple[Rows, Instances]], which: pa.Array, files: Sequence[str]
 ) -> pa.Array:
+    # Column by column: a constant column is one `take`, a column that varies one array operation
+    # for each kind of cell.
     name = field.name
     cells = [[row.get(name) for row in rows] for rows, _ in parts]
     own = [any(isinstance(cell, tuple) for cell in each) for each in cells]
@@ -193,7 +195,7 @@ def _tunnels(instances: Instances, cells: list[Tunnel]) -> npt.NDArray[np.int64]
         shown(TUNNEL_FORM, instances.first[:, None] + np.array(places, np.uint64)).astype(np.uint64)
         for places in zip(*cells, strict=True)
     ]
-    return hosts.tunnel_ids(ids[0], ids[1])
+    return numbering.tunnel_ids(ids[0], ids[1])
 
 
 def _ports(instances: Instances, cells: list[Port]) -> npt.NDArray[np.int64]:
@@ -228,7 +230,7 @@ def _texts(cells: Sequence[Cell], instances: Instances, files: Sequence[str]) ->
             forms.setdefault(cell.form, []).append(n)
             ids.setdefault(cell.form, []).append(cell.place)
         elif isinstance(cell, Address):
-            text = hosts.address_text(instances.hosts[:, cell.place])
+            text = numbering.address_text(instances.hosts[:, cell.place])
             data[:, n] = text
     for form, places in forms.items():
         data[:, places] = FORMS[form](instances.first[:, None] + np.array(ids[form], np.uint64))

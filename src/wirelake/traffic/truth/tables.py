@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..packets.instances import PacketTemplate
+from ..packets.packet_template import PacketTemplate
 from ..scenes.provider import DIRECTIONS
 from .calls import calls, deliveries
 from .connections import connections, spans, tunnels

@@ -1,226 +1,106 @@
-"""TCP segments of a connection: segmentation, acknowledgements, and small disorders.
+"""The packets of a scene template as bytes, and the columns in which its instances differ.
 
-`segments_of` turns what the tap saw of one connection into packets. Writes in quick succession are
-sent together and long ones are cut, so that frames cross segments and segments hold several frames.
-Acknowledgements travel with data where they can and alone where they must. Occasionally a segment
-is retransmitted although it arrived, or overtaken by its successor; an idle connection is probed.
-Reassembly removes all of this.
+A packet template is one row of bytes: all packets and blocks of a scene, one after the other. Ids,
+times, addresses, sequence numbers and checksums have the same width in every instance
+(`numbers.py`), so an instance is a copy of the row with other bytes in the same columns. The
+styles (`recorded.py`, `sniffed.py`) make the items; `build_packet_template` finds the columns.
+
+Encrypted connections cannot be changed in place: every instance has its own keys, and the module
+of the protocol encrypts it anew, with what is under *encryption*.
 """
 
 from __future__ import annotations
 
 import json
-import random
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.capture.tcp.headers import ACK, FIN, PSH, RST, SYN
-
 from ..scenes.provider import SceneTemplate, Slot, Stream
-from ..scenes.scene import C2S, S2C, SceneEvent
-from .instances import SPACING_S, Columns, Item, PacketTemplate
-from .numbers import WIDTHS
+from .numbers import WIDTHS, Bytes
 
 __all__ = [
-    "Segment",
+    "SPACING_S",
+    "Columns",
+    "Draw",
+    "Item",
+    "KeyLogColumns",
+    "PacketTemplate",
+    "Resealer",
+    "State",
+    "StreamColumns",
     "build_packet_template",
-    "segments_of",
+    "resealers",
 ]
 
+SPACING_S: Final = 0.000_004
+"""Minimum pause between two payload packets of a connection. Even when shortened, their timestamps
+differ in microseconds, so that the order of packets is the same for every reader."""
 
-_TOGETHER_S: Final = 0.003
-"""Writes within this time may share a segment."""
-_DELAYED_ACK_S: Final = 0.04
-_KEEP_ALIVE_S: Final = 45.0
-_AGAIN_S: Final = 0.21
-"""Retransmission timeout."""
-_AGAIN: Final = 0.004
-"""Share of segments that are retransmitted."""
-_SWAPPED: Final = 0.08
-"""Share of pairs within a burst that arrive in the other order."""
+Columns: TypeAlias = npt.NDArray[np.int64]
+"""Columns of the matrix: one row for each value, one column number for each of its bytes."""
 
 
 @dataclass(slots=True)
-class Segment:
-    """One packet of a connection; numbers are relative to the first byte after the SYN."""
+class Item:
+    """A packet or block of a template; one without bytes only marks a time."""
 
     at: float
-    direction: int
-    flags: int
-    start: int
-    stop: int
-    """Range of the stream that it carries; empty without payload."""
-    ack: int = 0
+    data: bytes = b""
+    connection: int = -1
+    direction: int = 0
+    payload: tuple[int, int] = (0, 0)
+    """Range of the stream that it carries."""
+    payload_at: int = 0
+    """Offset of the payload in `data`."""
     event: int = -1
+    flags: int = 0
+    columns: dict[str, int] = field(default_factory=dict)
+    """Offsets in `data` of values that vary, by what they are."""
+    seq: int = 0
+    """Sequence and acknowledgement number, relative to the first byte after the SYN."""
+    ack: int = 0
+    hidden: bool = False
+    """Whether its bytes stay out of the capture: a key log line for a separate file."""
 
     @property
-    def size(self) -> int:
-        """Bytes of payload."""
-        return self.stop - self.start
+    def is_packet(self) -> bool:
+        """Whether it is a packet of a connection, not a block about one."""
+        return self.flags != 0
 
 
 @dataclass(slots=True)
-class _Write:
-    at: float
-    direction: int
-    start: int
-    stop: int
-    event: int
+class PacketTemplate:
+    """Everything that instantiating needs."""
+
+    template: SceneTemplate
+    items: list[Item]
+    row: Bytes
+    """All items one after the other, each starting at a multiple of four."""
+    starts: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    pauses: npt.NDArray[np.float64]
+    """Pause before each item, in nanoseconds."""
+    ids: dict[str, tuple[Columns, npt.NDArray[np.uint64]]]
+    """Columns of ids by form, and the offset of each in the block of numbers."""
+    times: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
+    """Columns of times by form, and the item whose time each is."""
+    marks: dict[str, tuple[Columns, npt.NDArray[np.int64]]]
+    """Columns of addresses, ports and connection ids, and the connection of each."""
+    numbers: dict[str, tuple[Columns, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+    """Columns of sequence numbers and checksums, the stream or connection of each, and what is
+    added."""
+    at: dict[int, int]
+    """The item of each event."""
+    carriers: list[tuple[list[int], list[int]]]
+    """Items with payload, in order, by connection and direction."""
 
 
-def segments_of(
-    events: list[tuple[int, SceneEvent]], round_trip_s: float, rng: random.Random
-) -> list[Segment]:
-    """Return the packets of one connection, in order of time."""
-    mss = rng.choice((1448, 1448, 1380, 1220, 536))
-    opened = next(each for _, each in events if each.kind == "open")
-    closed = next((each for _, each in events if each.kind == "close"), None)
-    found = [
-        Segment(opened.at, C2S, SYN, -1, -1),
-        Segment(opened.at + 0.000_03, S2C, SYN | ACK, -1, -1),
-        Segment(opened.at + round_trip_s, C2S, ACK, 0, 0),
-    ]
-    clock = found[-1].at
-    for write in _writes(events, rng):
-        burst = list(_cut(write, mss))
-        for segment in burst:
-            clock = segment.at = max(segment.at, clock + SPACING_S)
-        found += _swapped(burst, rng)
-    data = found[3:]
-    end = clock if closed is None else max(closed.at, clock + SPACING_S)
-    found += _acknowledgements(data, round_trip_s, end)
-    found += _again(data, rng, end)
-    found += _probes(data, end)
-    if closed is not None:
-        found += _ending(closed, end, round_trip_s)
-    found.sort(key=lambda each: each.at)
-    _acknowledge(found, round_trip_s)
-    return found
-
-
-def _writes(events: list[tuple[int, SceneEvent]], rng: random.Random) -> Iterator[_Write]:
-    """Yield what each end writes, joining writes in quick succession."""
-    pending: _Write | None = None
-    for n, each in events:
-        if each.kind != "data":
-            continue
-        follows = (
-            pending is not None
-            and pending.direction == each.direction
-            and each.at - pending.at < _TOGETHER_S
-            and rng.random() < 0.6
-        )
-        if pending is not None and follows:
-            pending.at, pending.stop = each.at, each.stop
-        else:
-            if pending is not None:
-                yield pending
-            pending = _Write(each.at, each.direction, each.start, each.stop, n)
-    if pending is not None:
-        yield pending
-
-
-def _cut(write: _Write, mss: int) -> Iterator[Segment]:
-    for start in range(write.start, write.stop, mss):
-        stop = min(start + mss, write.stop)
-        flags = ACK | PSH if stop == write.stop else ACK
-        yield Segment(write.at, write.direction, flags, start, stop, event=write.event)
-
-
-def _swapped(burst: list[Segment], rng: random.Random) -> list[Segment]:
-    """Swap some neighbours of a burst."""
-    for one, two in pairwise(burst):
-        if one.at < two.at and rng.random() < _SWAPPED:
-            one.at, two.at = two.at, one.at
-    return sorted(burst, key=lambda each: each.at)
-
-
-def _acknowledgements(data: list[Segment], round_trip_s: float, end: float) -> list[Segment]:
-    """Return pure acknowledgements, where no data goes the other way in time."""
-    found: list[Segment] = []
-    for n, segment in enumerate(data):
-        other = 1 - segment.direction
-        due = segment.at + (_DELAYED_ACK_S if other == S2C else round_trip_s)
-        following = data[n + 1] if n + 1 < len(data) else None
-        in_time = following is not None and following.at <= due
-        if not in_time and due < end:
-            found.append(Segment(due, other, ACK, -2, -2))
-    return found
-
-
-def _again(data: list[Segment], rng: random.Random, end: float) -> list[Segment]:
-    """Return spurious retransmissions, some of them joined with their successor."""
-    found: list[Segment] = []
-    for n, segment in enumerate(data):
-        at = segment.at + _AGAIN_S
-        if at >= end or rng.random() >= _AGAIN:
-            continue
-        stop = segment.stop
-        following = data[n + 1] if n + 1 < len(data) else None
-        joins = (
-            following is not None
-            and following.start == stop
-            and following.direction == segment.direction
-            and following.size + segment.size < 1448
-        )
-        if following is not None and joins and rng.random() < 0.3:
-            stop = following.stop
-        found.append(Segment(at, segment.direction, ACK | PSH, segment.start, stop))
-    return found
-
-
-def _probes(data: list[Segment], end: float) -> list[Segment]:
-    """Return keep-alive probes of idle connections, and their answers."""
-    found: list[Segment] = []
-    for one, two in pairwise(data):
-        at = one.at + _KEEP_ALIVE_S
-        if at < two.at - 1.0 and at < end - 1.0:
-            found.append(Segment(at, S2C, ACK, -3, -3))
-            found.append(Segment(at + 0.05, C2S, ACK, -2, -2))
-    return found
-
-
-def _ending(closed: SceneEvent, end: float, round_trip_s: float) -> list[Segment]:
-    if closed.how == "reset":
-        return [Segment(end, C2S, RST | ACK, -2, -2)]
-    first = C2S if closed.how == "client" else S2C
-    pause = 0.000_06 if first == C2S else round_trip_s
-    return [
-        Segment(end, first, FIN | ACK, -2, -2),
-        Segment(end + pause, 1 - first, FIN | ACK, -2, -2),
-        Segment(end + pause + 0.000_08 + round_trip_s, first, ACK, -4, -4),
-    ]
-
-
-def _acknowledge(found: list[Segment], round_trip_s: float) -> None:
-    """Fill in sequence and acknowledgement numbers."""
-    sent = [0, 0]
-    arrived: list[list[tuple[float, int]]] = [[], []]
-    fins = [0, 0]
-    for segment in found:
-        direction, other = segment.direction, 1 - segment.direction
-        if segment.start < -1:
-            here = sent[direction] + (fins[direction] if segment.start == -4 else 0)
-            here -= 1 if segment.start == -3 else 0
-            segment.start = segment.stop = here
-        if segment.flags & FIN:
-            fins[direction] = 1
-        delay = round_trip_s if direction == C2S else 0.0
-        known = [stop for at, stop in arrived[other][-64:] if at + delay <= segment.at]
-        segment.ack = max(known, default=0) + (fins[other] if segment.flags & (FIN | RST) else 0)
-        if segment.stop > sent[direction]:
-            sent[direction] = segment.stop
-            arrived[direction].append((segment.at, segment.stop))
-
-
-# Builds packet templates: joins the items of a style and finds the columns that vary.
-
+# -- columns -----------------------------------------------------------------------------------
 
 _SCRATCH: Final = 64
 """Columns behind the last item. The part of a value that is outside of a packet goes there."""
@@ -251,6 +131,8 @@ _NUMBERS: Final = {"seq": 4, "ack": 4, "checksum": 2}
 
 def build_packet_template(template: SceneTemplate, items: list[Item]) -> PacketTemplate:
     """Build a packet template from items; they are sorted by time."""
+    # Hidden items have bytes in the row, for the key log, but none in the capture: they stop where
+    # they start.
     items.sort(key=lambda item: item.at)
     sizes = np.array([len(item.data) for item in items], np.int64)
     padded = (sizes + 3) & ~3
@@ -375,6 +257,8 @@ class _Finder:
         if start <= slot.start and slot.start + width <= stop:
             _add(columns_by_form, slot.form, slot.start + base, source)
             return
+        # The value crosses two packets, and each holds a part of it. All its bytes are written for
+        # each of them; those that are not in this packet go to the scratch columns.
         places = np.arange(slot.start, slot.start + width)
         inside = (places >= start) & (places < stop)
         columns = np.where(inside, places + base, self.scratch)
@@ -402,3 +286,87 @@ def _add(columns_by_form: dict[str, _Columns], form: str, column: int, source: i
         found = columns_by_form[form] = _Columns()
     found.starts.append(column)
     found.sources.append(source)
+
+
+# -- encryption --------------------------------------------------------------------------------
+
+Draw: TypeAlias = Callable[[int], bytes]
+"""Returns that many random bytes."""
+State: TypeAlias = dict[int, tuple[bytes, bytes]]
+"""Session id and resumption secret of earlier connections of the same instance, by connection."""
+
+
+class Resealer(Protocol):
+    """Encrypts one connection of an instance."""
+
+    def seal(self, row: Bytes, draw: Draw, state: State) -> None:
+        """Encrypt the connection in the row of an instance; its ids are already written."""
+
+
+def resealers(packets: PacketTemplate) -> list[Resealer]:
+    """Return one resealer for each encrypted connection, in order."""
+    made = [
+        connection.scenes.reseal(packets, place)
+        for place, connection in enumerate(packets.template.connections)
+        if connection.scenes.reseal is not None
+    ]
+    return [each for each in made if each is not None]
+
+
+@dataclass(slots=True)
+class StreamColumns:
+    """The column of each byte of a stream, and of its retransmitted copies."""
+
+    columns: npt.NDArray[np.int64]
+    copies: list[tuple[slice, slice]]
+
+    @classmethod
+    def of(cls, packets: PacketTemplate, place: int, direction: int) -> StreamColumns:
+        """Locate one direction of a connection in the rows of a packet template."""
+        stream = packets.template.connections[place].streams[direction]
+        columns = np.full(len(stream.data), -1, np.int64)
+        copies: list[tuple[slice, slice]] = []
+        for n in packets.carriers[place][direction]:
+            start, stop = packets.items[n].payload
+            column = int(packets.starts[n]) + packets.items[n].payload_at
+            # A retransmission is copied after encryption (`repeat`), so it has the same bytes.
+            if (columns[start:stop] >= 0).any():
+                copies.append((slice(column, column + stop - start), slice(start, stop)))
+            fresh = columns[start:stop] < 0
+            columns[start:stop][fresh] = np.arange(column, column + stop - start)[fresh]
+        return cls(columns, copies)
+
+    def read(self, row: Bytes, start: int, stop: int) -> bytes:
+        """Read bytes of the stream from a row."""
+        return row[self.columns[start:stop]].tobytes()
+
+    def write(self, row: Bytes, start: int, data: bytes) -> None:
+        """Write bytes of the stream to a row."""
+        row[self.columns[start : start + len(data)]] = np.frombuffer(data, np.uint8)
+
+    def repeat(self, row: Bytes) -> None:
+        """Make the retransmitted copies equal to the first."""
+        for columns, positions in self.copies:
+            row[columns] = row[self.columns[positions]]
+
+
+class KeyLogColumns:
+    """The columns of a connection's key log line."""
+
+    def __init__(self, packets: PacketTemplate, place: int):
+        self._at: dict[str, tuple[int, int]] = {}
+        for n, item in enumerate(packets.items):
+            event = packets.template.events[item.event] if item.event >= 0 else None
+            if event is None or event.kind != "keys" or event.connection is None:
+                continue
+            if packets.template.places[event.connection.number] == place:
+                base = int(packets.starts[n])
+                for name, text in json.loads(event.text).items():
+                    at = item.data.index(f'"{name}": "'.encode()) + len(name) + 5
+                    self._at[name] = (base + at, base + at + len(text))
+
+    def write(self, row: Bytes, **keys: bytes) -> None:
+        """Write keys, in hexadecimal, to a row."""
+        for name, key in keys.items():
+            start, stop = self._at[name]
+            row[start:stop] = np.frombuffer(key.hex().encode(), np.uint8)

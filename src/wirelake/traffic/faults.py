@@ -1,4 +1,4 @@
-"""Faults: how each kind is put into an instance, and what the capture then contains.
+"""Faults that are injected on purpose, each with the row of `faults` that a reader must produce.
 
     body           a frame whose content breaks a rule but whose end is known
     head           a frame whose start breaks a rule
@@ -10,26 +10,33 @@
 
 A scene gets one fault at most, at a packet where the consequences are certain: its bytes have no
 copy, the messages that identify the connection stay whole, and a reader can resume behind it.
+`inject_faults` chooses instances and kinds, `inject` puts one fault into one instance,
+`fault_table` makes the rows.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import cycle
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from wirelake.capture.decode.framing import BadFrame, BadHead, Framing, Good, sentence
+from wirelake.capture.format.constants import FAULT_BYTES
+from wirelake.records.schema import schema
 from wirelake.wire.errors import WireError
 
-from ..packets.instances import Instances, Item
-from ..packets.numbers import WIDTHS, Bytes
-from ..packets.writer import Edits, ExtraPacket, Style
-from ..scenes.provider import DIRECTIONS, Frame, ProtocolScenes, Stream
-from ..truth.messages import CapturedStream, CorruptFrame, FaultRead, StreamFault, captured_stream
-from ..truth.tables import Altered, Copies
+from .packets.instances import Instances
+from .packets.numbers import WIDTHS, Bytes
+from .packets.packet_template import Item
+from .packets.writer import Edits, ExtraPacket, Style
+from .scenes.provider import DIRECTIONS, Frame, ProtocolScenes, Stream
+from .truth.messages import CapturedStream, CorruptFrame, FaultRead, StreamFault, captured_stream
+from .truth.tables import Altered, Copies, Truth
 
 __all__ = [
     "KINDS",
@@ -37,78 +44,17 @@ __all__ = [
     "InjectedFault",
     "corrupt_body",
     "corrupt_head",
+    "fault_table",
     "inject",
+    "inject_faults",
 ]
 
-
-# Corrupts a frame and asks the protocol's own decoder what is wrong with the result.
-
-
-_TRIED: Final = 48
-"""Bytes of a body that are tried."""
-
-
-def corrupt_body(
-    scenes: ProtocolScenes, direction: int, number: int, frame: Frame, stream: Stream, raw: Bytes
-) -> CorruptFrame | None:
-    """Change a byte of a frame, in place, so that its body breaks a rule; None if none does.
-
-    Ids and times are left alone: truth identifies messages by them.
-    """
-    slots = {
-        place
-        for slot in stream.slots
-        if frame.start <= slot.start < frame.stop
-        for place in range(slot.start, slot.start + (8 if slot.is_time else WIDTHS[slot.form]))
-    }
-    begin = scenes.body_at
-    for at in range(begin, min(len(raw), begin + _TRIED)):
-        if frame.start + at in slots:
-            continue
-        kept = int(raw[at])
-        for value in (kept | 3, 0xFF):
-            raw[at] = value
-            found = _decode(scenes, direction, number, raw)
-            if found is not None and found.delimited:
-                return found
-        raw[at] = kept
-    return None
-
-
-def corrupt_head(
-    scenes: ProtocolScenes, direction: int, number: int, raw: Bytes
-) -> CorruptFrame | None:
-    """Change the start of a frame, in place, so that no frame can begin there."""
-    kept = raw[:2].copy()
-    scenes.break_head(raw)
-    found = _decode(scenes, direction, number, raw)
-    if found is None or found.delimited:
-        raw[:2] = kept
-        return None
-    return found
-
-
-def _decode(scenes: ProtocolScenes, direction: int, number: int, raw: Bytes) -> CorruptFrame | None:
-    """Return the decoder's error; None if the bytes are a good frame, or an incomplete one."""
-    framing = Framing(scenes.declaration, None, DIRECTIONS[direction])
-    data = np.ascontiguousarray(raw).tobytes()
-    match framing.judge(bytearray(data), 0, final=True):
-        case BadFrame(error, whole) if len(whole) == len(data):
-            return _corrupt(number, error, delimited=True)
-        case BadHead(error):
-            return _corrupt(number, error, delimited=False)
-        case Good(message, whole) if len(whole) == len(data) and scenes.check is not None:
-            try:
-                scenes.check(message, data, DIRECTIONS[direction])
-            except WireError as error:
-                return _corrupt(number, error, delimited=True)
-    return None
-
-
-def _corrupt(number: int, error: WireError, *, delimited: bool) -> CorruptFrame:
-    return CorruptFrame(number, error.code, error.field or None, sentence(error), delimited)
-
-
+KINDS: Final = ("body", "head", "lost", "snapped", "ended", "block", "conflict")
+"""The kinds of faults that can be injected."""
+_ATTEMPTS: Final = 4
+"""Kinds of faults that are tried on one instance."""
+_LAST: Final = 0.97
+"""Blocks are damaged before this quantile of time: a reader needs packets behind them."""
 _SOON_NS: Final = 45_000_000_000
 """Readers wait a minute for missing bytes; a later gap would be reported out of order."""
 _SEQ_AT: Final = 52
@@ -143,34 +89,121 @@ class InjectedFault:
     """Packets that were added."""
 
 
-@dataclass(slots=True)
-class _Candidate:
-    """A packet that a fault may be put into."""
+def inject_faults(
+    groups: Sequence[Instances], share: float, style: Style, edits: Edits, rng: random.Random
+) -> list[InjectedFault]:
+    """Put faults into a share of all messages, each in another instance."""
+    if not share:
+        return []
+    # Kinds take turns, so that even a few faults have all kinds. An instance that suits none of
+    # the next four gets none; the share is of all messages, and met by other instances.
+    messages = sum(len(instances.times) * _messages(instances) for instances in groups)
+    targets = [(w, k) for w, instances in enumerate(groups) for k in range(len(instances.times))]
+    rng.shuffle(targets)
+    late = np.quantile(np.concatenate([instances.times[:, -1] for instances in groups]), _LAST)
+    kinds = cycle(KINDS)
+    found: list[InjectedFault] = []
+    for w, k in targets:
+        if len(found) >= round(messages * share):
+            break
+        for kind in (next(kinds) for _ in range(_ATTEMPTS)):
+            if kind == "block" and groups[w].times[k, -1] > late:
+                continue
+            result = inject(FaultTarget(w, groups[w], k), kind, style, edits, rng)
+            if result is not None:
+                found.append(result)
+                break
+    return found
 
-    place: int
-    direction: int
-    n: int
-    item: Item
-    frames: list[tuple[int, Frame]]
-    """Frames that it carries a part of, with their numbers."""
-    behind: bool
-    """Whether more of the stream follows."""
 
-    @property
-    def start(self) -> int:
-        return self.item.payload[0]
-
-    @property
-    def stop(self) -> int:
-        return self.item.payload[1]
-
-    def whole(self) -> bool:
-        """Return whether it carries whole frames."""
-        return self.frames[0][1].start == self.start and self.frames[-1][1].stop == self.stop
+def _messages(instances: Instances) -> int:
+    connections = instances.packets.template.connections
+    return sum(len(stream.frames) for each in connections for stream in each.streams)
 
 
-KINDS: Final = ("body", "head", "lost", "snapped", "ended", "block", "conflict")
-"""The kinds of faults that can be injected."""
+# -- rows --------------------------------------------------------------------------------------
+
+
+def fault_table(
+    injected: list[tuple[InjectedFault, Truth]], style: Style, files: Sequence[str]
+) -> pa.Table:
+    """Return the rows of `faults`."""
+    rows: list[dict[str, Any]] = []
+    for each, truth in injected:
+        if each.damaged is not None:
+            rows.append(_block_row(each, each.damaged, style, files))
+        for found in truth.read.faults:
+            rows.append(_row(each, found.connection, found.direction, found.fault, truth, files))
+    return pa.Table.from_pylist(rows, schema=schema("faults"))
+
+
+def _block_row(each: InjectedFault, n: int, style: Style, files: Sequence[str]) -> dict[str, Any]:
+    instances, k = each.target.instances, each.target.k
+    block = instances.rows[k, instances.packets.starts[n] : instances.packets.stops[n]].tobytes()
+    return {
+        "file": files[instances.files[k, n]],
+        "offset": int(instances.offsets[k, n]),
+        "present_bytes": len(block),
+        "missing_bytes": 0,
+        "code": "bad_block",
+        "detail": style.damage_detail(block),
+        "bytes": block[:FAULT_BYTES],
+    }
+
+
+def _row(
+    each: InjectedFault,
+    place: int,
+    direction: int,
+    fault: StreamFault,
+    truth: Truth,
+    files: Sequence[str],
+) -> dict[str, Any]:
+    instances, k = each.target.instances, each.target.k
+    row: dict[str, Any] = {
+        "connection": int(instances.connections[k, place]),
+        "direction": DIRECTIONS[direction],
+        "protocol": instances.packets.template.connections[place].protocol,
+        "stream_offset": fault.start,
+        "present_bytes": fault.present_bytes,
+        "missing_bytes": fault.missing,
+        "code": fault.code,
+        "field": fault.field,
+        "detail": fault.detail,
+    }
+    if fault.code == "conflict":
+        copy = each.copies[-1]
+        item = instances.packets.items[fault.item]
+        size = item.payload_at + item.payload[1] - item.payload[0]
+        return row | {
+            "ts_ns": copy.time_ns,
+            "file": files[copy.file],
+            "offset": copy.offset + copy.differs_at,
+            "bytes": copy.data[copy.differs_at : size][:FAULT_BYTES],
+        }
+    item = instances.packets.items[fault.item]
+    inside = item.payload_at + fault.at - item.payload[0]
+    return row | {
+        "ts_ns": int(instances.times[k, fault.item]),
+        "file": files[instances.files[k, fault.item]],
+        "offset": int(instances.offsets[k, fault.item]) + inside,
+        "bytes": _sample(instances, k, fault, truth.read.streams[place, direction]),
+    }
+
+
+def _sample(instances: Instances, k: int, fault: StreamFault, captured: CapturedStream) -> bytes:
+    """Return the first bytes that do not decode."""
+    out = bytearray()
+    for start, stop in fault.present:
+        for position in range(start, min(stop, start + FAULT_BYTES)):
+            n = int(captured.owners[position])
+            item = instances.packets.items[n]
+            column = instances.packets.starts[n] + item.payload_at + position - item.payload[0]
+            out.append(instances.rows[k, column])
+    return bytes(out[:FAULT_BYTES])
+
+
+# -- one fault ---------------------------------------------------------------------------------
 
 
 def inject(
@@ -196,6 +229,7 @@ def _spots(target: FaultTarget) -> Iterator[_Candidate]:
             spans = [packets.items[n].payload for n in items]
             size = len(stream.data)
             for n, (start, stop) in zip(items, spans, strict=True):
+                # A packet that was also retransmitted cannot be lost: its copy has the bytes.
                 copies = sum(a < stop and start < b for a, b in spans)
                 frames = [
                     (number, frame)
@@ -206,6 +240,32 @@ def _spots(target: FaultTarget) -> Iterator[_Candidate]:
                     f.info.name in connection.scenes.required for _, f in frames
                 ):
                     yield _Candidate(place, direction, n, packets.items[n], frames, stop < size)
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A packet that a fault may be put into."""
+
+    place: int
+    direction: int
+    n: int
+    item: Item
+    frames: list[tuple[int, Frame]]
+    """Frames that it carries a part of, with their numbers."""
+    behind: bool
+    """Whether more of the stream follows."""
+
+    @property
+    def start(self) -> int:
+        return self.item.payload[0]
+
+    @property
+    def stop(self) -> int:
+        return self.item.payload[1]
+
+    def whole(self) -> bool:
+        """Return whether it carries whole frames."""
+        return self.frames[0][1].start == self.start and self.frames[-1][1].stop == self.stop
 
 
 class _Injector:
@@ -244,6 +304,9 @@ class _Injector:
         number, frame = self.rng.choice(packet.frames)
         if frame.start < packet.start or frame.stop > packet.stop:
             return None
+        # Behind a frame whose end is not known a reader searches for a magic. Without one it
+        # resumes where a segment begins, and that must be the start of a frame, or the reader
+        # would take the middle of one for its head and the consequences would not be certain.
         captured = self._stream(packet)
         if not self._scenes(packet).has_magic:
             starts = [start for start, _, _ in captured.pieces if start > frame.start]
@@ -271,6 +334,7 @@ class _Injector:
         begin, end = int(self.packets.starts[packet.n]), int(self.packets.stops[packet.n])
         if not self.style.damage(self.row[begin:end]):
             return None
+        # A reader finds the next block by searching, so some must follow in the same file.
         self.edits.fragile.append((*self.target.key, packet.n))
         found = self._missing("block", packet)
         found.damaged = packet.n
@@ -307,6 +371,8 @@ class _Injector:
         captured = self._shorter(packet, size, on_wire=True)
         captured.size -= size
         captured.index()
+        # The bytes were never sent: later packets of this direction, the FIN above all, have lower
+        # sequence numbers, or the end would be a gap instead of a truncated stream.
         for n in range(packet.n + 1, len(self.packets.items)):
             item = self.packets.items[n]
             if item.is_packet and (item.connection, item.direction) == (
@@ -413,3 +479,72 @@ class _Injector:
     def _fault(self, kind: str, packet: _Candidate, captured: CapturedStream) -> InjectedFault:
         altered = Altered(self.times, streams={(packet.place, packet.direction): captured})
         return InjectedFault(kind, self.target, altered)
+
+
+# -- corruption --------------------------------------------------------------------------------
+
+_TRIED: Final = 48
+"""Bytes of a body that are tried."""
+
+
+def corrupt_body(
+    scenes: ProtocolScenes, direction: int, number: int, frame: Frame, stream: Stream, raw: Bytes
+) -> CorruptFrame | None:
+    """Change a byte of a frame, in place, so that its body breaks a rule; None if none does.
+
+    Ids and times are left alone: truth identifies messages by them.
+    """
+    slots = {
+        place
+        for slot in stream.slots
+        if frame.start <= slot.start < frame.stop
+        for place in range(slot.start, slot.start + (8 if slot.is_time else WIDTHS[slot.form]))
+    }
+    # Byte by byte, until the protocol's own decoder objects and still knows where the frame ends.
+    # What it reports is the truth about this fault, so no rule of a protocol is repeated here.
+    begin = scenes.body_at
+    for at in range(begin, min(len(raw), begin + _TRIED)):
+        if frame.start + at in slots:
+            continue
+        kept = int(raw[at])
+        for value in (kept | 3, 0xFF):
+            raw[at] = value
+            found = _decode(scenes, direction, number, raw)
+            if found is not None and found.delimited:
+                return found
+        raw[at] = kept
+    return None
+
+
+def corrupt_head(
+    scenes: ProtocolScenes, direction: int, number: int, raw: Bytes
+) -> CorruptFrame | None:
+    """Change the start of a frame, in place, so that no frame can begin there."""
+    kept = raw[:2].copy()
+    scenes.break_head(raw)
+    found = _decode(scenes, direction, number, raw)
+    if found is None or found.delimited:
+        raw[:2] = kept
+        return None
+    return found
+
+
+def _decode(scenes: ProtocolScenes, direction: int, number: int, raw: Bytes) -> CorruptFrame | None:
+    """Return the decoder's error; None if the bytes are a good frame, or an incomplete one."""
+    framing = Framing(scenes.declaration, None, DIRECTIONS[direction])
+    data = np.ascontiguousarray(raw).tobytes()
+    match framing.judge(bytearray(data), 0, final=True):
+        case BadFrame(error, whole) if len(whole) == len(data):
+            return _corrupt(number, error, delimited=True)
+        case BadHead(error):
+            return _corrupt(number, error, delimited=False)
+        case Good(message, whole) if len(whole) == len(data) and scenes.check is not None:
+            try:
+                scenes.check(message, data, DIRECTIONS[direction])
+            except WireError as error:
+                return _corrupt(number, error, delimited=True)
+    return None
+
+
+def _corrupt(number: int, error: WireError, *, delimited: bool) -> CorruptFrame:
+    return CorruptFrame(number, error.code, error.field or None, sentence(error), delimited)
