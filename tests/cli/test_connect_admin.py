@@ -12,7 +12,7 @@ from tests.hub.admin.asking import asking
 from tests.hub.certificates import make_certificate
 from tests.hub.running import running
 
-from wirelake.cli.connect.admin import (
+from wirelake.cli.connect import (
     AdminHub,
     Event,
     HubUnavailableError,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from wirelake.cli.options.common import TimePoint, duration, fraction, size, time_point
+from wirelake.cli.options import TimePoint, duration, fraction, size, time_point
 
 NOON = 1_769_860_800_000_000_000
 

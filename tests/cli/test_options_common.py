@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.cli.errors import CommandError
-from wirelake.cli.options.common import hex_bytes, name_value_pairs, read_input
+from wirelake.cli.options import hex_bytes, name_value_pairs, read_input
 from wirelake.cli.output.text import json_line, write_files
 
 from .conftest import Run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 import yaml
 
 from wirelake import __version__
-from wirelake.cli.main import module_of
+from wirelake.cli.app import load
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -26,7 +25,7 @@ IMAGES = {f"wirelake/{name}:{__version__}" for name in ("hub", "lake")}
 def options(words: Sequence[str]) -> dict[str, Any]:
     """What a command line says, as the real command understands it; it is not run."""
     name, *rest = words
-    command: click.Command = importlib.import_module(module_of(name)).command
+    command = load(name)
     if isinstance(command, click.Group) and rest:
         below = command.get_command(click.Context(command, **command.context_settings), rest[0])
         command, rest = (command, rest) if below is None else (below, rest[1:])

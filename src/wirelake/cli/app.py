@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from .errors import BAD_DATA, BAD_USAGE, CommandError, unknown_name
-from .main import COMMANDS, abandon_output, help_text, module_of
+from .main import COMMANDS, abandon_output, help_text, place_of
 
-__all__ = ["TOP", "run"]
+__all__ = ["TOP", "load", "run"]
 
 _INTERRUPTED = 130
 
@@ -30,9 +30,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(module_of(cmd_name))
-        command: click.Command = module.command
-        return command
+        return load(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -47,6 +45,13 @@ class _Commands(click.Group):
 
 TOP = _Commands(name="wirelake", context_settings={"help_option_names": ["-h", "--help"]})
 """The group of all commands."""
+
+
+def load(name: str) -> click.Command:
+    """Import a command."""
+    module, attribute = place_of(name)
+    command: click.Command = getattr(importlib.import_module(module), attribute)
+    return command
 
 
 def run(args: Sequence[str]) -> int:
@@ -92,6 +97,7 @@ def _explain(error: Exception) -> tuple[str, int]:
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return f"{where}{error.strerror or error}", BAD_USAGE
+        # Nested JSON, or a layout that nests without end: the input's fault, not ours.
         case RecursionError() | MemoryError():
             return "the input is too large or nested too deeply", BAD_DATA
         case _:

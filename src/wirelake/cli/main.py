@@ -37,8 +37,21 @@ COMMANDS = {
 }
 """Commands and their summaries, in the order of the help."""
 
-_PACKAGES = ("decode", "demo", "lake", "read", "top")
-"""Commands with a package of their own; the others are modules of `commands`."""
+_PLACES = {
+    "call": "commands.call.call",
+    "conform": "commands.protocols.conform",
+    "decode": "decode.command.command",
+    "demo": "demo.command.command",
+    "dissector": "commands.protocols.dissector",
+    "lake": "lake.command.command",
+    "ping": "commands.call.ping",
+    "publish": "commands.pubsub.publish",
+    "read": "read.command.command",
+    "subscribe": "commands.pubsub.subscribe",
+    "top": "top.command.command",
+}
+"""Module and attribute of commands that share a module or have a package; the others are the
+attribute `command` of the module of their name in `commands`."""
 
 _HELP = """\
 Usage: wirelake COMMAND [ARGUMENTS]
@@ -62,10 +75,10 @@ Exit codes: 0 success, 1 bad data, 2 bad usage.
 """
 
 
-def module_of(name: str) -> str:
-    """Return the module whose attribute `command` is the command with this name."""
-    module = f"{name}.command" if name in _PACKAGES else f"commands.{name}"
-    return f"{__package__}.{module}"
+def place_of(name: str) -> tuple[str, str]:
+    """Return the module of a command and its attribute there; nothing is imported."""
+    module, _, attribute = _PLACES.get(name, f"commands.{name}.command").rpartition(".")
+    return f"{__package__}.{module}", attribute
 
 
 def help_text() -> str:
@@ -87,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"wirelake {__version__}\n")
             sys.stdout.flush()
             return 0
+        # Only here: click alone takes longer to import than the whole of `--help` takes.
         from .app import run
 
         return run(args)
@@ -98,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def abandon_output() -> int:
     """Discard further output after a broken pipe, including the flush at interpreter exit."""
+    # Python flushes standard output when it exits, and would print a second BrokenPipeError.
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,22 +1,24 @@
-"""`wirelake call`: calls a service once."""
+"""`wirelake call` and `ping`: one request to a server, and its response."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..connect.client import connected, connection_options, run_client
+from ..connect import connected, connection_options, run_client
 from ..main import COMMANDS
-from ..options.common import CONTEXT, name_value_pairs, read_input
+from ..options import CONTEXT, name_value_pairs, read_input
 from ..output.text import body_text, json_line
 
 if TYPE_CHECKING:
     from wirelake.client import Client, Result
 
-__all__ = ["command", "typed_value"]
+__all__ = ["call", "ping", "typed_value"]
 
-_HELP = f"""{COMMANDS["call"]}
+_CALL_HELP = f"""{COMMANDS["call"]}
 
 URL names the server and the target: service and operation for ESNP, a number for tny and magline.
 Each NAME=VALUE is an argument; VALUE is JSON, or else text. An s after the protocol, as in
@@ -33,7 +35,7 @@ Exit codes: 0 success, 1 the call failed or no response, 2 bad usage.
 """
 
 
-@click.command(name="call", help=_HELP, context_settings=CONTEXT)
+@click.command(name="call", help=_CALL_HELP, context_settings=CONTEXT)
 @click.argument("url")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--body", metavar="FILE", help="File to send as the body; - is standard input.")
@@ -43,7 +45,7 @@ Exit codes: 0 success, 1 the call failed or no response, 2 bad usage.
 @click.option("--trace", is_flag=True, help="Print the hops of the call (ESNP).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
-def command(
+def call(
     url: str,
     arguments: tuple[str, ...],
     body: str | None,
@@ -69,9 +71,9 @@ def command(
         async with connected(url, reconnect=False, **connection) as client:
             if stream:
                 async for part in client.stream(target, given):
-                    _show(part, as_json)
+                    _show_result(part, as_json)
             else:
-                _show(await _call(client, target, given, trace), as_json)
+                _show_result(await _call(client, target, given, trace), as_json)
 
     run_client(work())
 
@@ -97,7 +99,7 @@ def typed_value(text: str) -> Any:
         return text
 
 
-def _show(result: Result, as_json: bool) -> None:
+def _show_result(result: Result, as_json: bool) -> None:
     data = {name: _plain(value) for name, value in result.data.items()}
     raw = result.beside
     if as_json:
@@ -119,3 +121,65 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+# -- ping --------------------------------------------------------------------------------------
+
+_PING_HELP = f"""{COMMANDS["ping"]}
+
+Sends the keep-alive of the protocol: a heartbeat, a tick, a PIN. ESNP has none; there it is a
+request that every server answers. No sign-on is needed.
+
+\b
+Examples:
+  wirelake ping esnp://127.0.0.1:9600
+  wirelake ping comet://127.0.0.1:9620 --count 10 --interval 0.2
+  wirelake ping magline://127.0.0.1:9757 --key hub-data/magline.pub --json
+
+Exit codes: 0 all pings were answered, 1 one was not, 2 bad usage.
+"""
+
+
+@click.command(name="ping", help=_PING_HELP, context_settings=CONTEXT)
+@click.argument("url")
+@click.option(
+    "--count", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="Pings."
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between pings.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@connection_options
+def ping(url: str, count: int, interval_s: float, as_json: bool, **connection: Any) -> None:
+    """Ping a server."""
+
+    async def work() -> list[float]:
+        round_trips_s: list[float] = []
+        async with connected(url, reconnect=False, **connection) as client:
+            place = client.settings.where.place
+            for number in range(1, count + 1):
+                if number > 1:
+                    await asyncio.sleep(interval_s)
+                round_trips_s.append(await client.ping())
+                _show_ping(place, number, round_trips_s[-1] * 1000, as_json)
+        return round_trips_s
+
+    round_trips_ms = [seconds * 1000 for seconds in run_client(work())]
+    if not as_json:
+        low, high = min(round_trips_ms), max(round_trips_ms)
+        mean = sum(round_trips_ms) / count
+        click.echo(f"{count} answered; min/avg/max {low:.3f}/{mean:.3f}/{high:.3f} ms")
+
+
+def _show_ping(place: str, number: int, round_trip_ms: float, as_json: bool) -> None:
+    if as_json:
+        click.echo(json_line({"ping": number, "ms": round(round_trip_ms, 3)}))
+    else:
+        click.echo(f"{place}: {number} in {round_trip_ms:.3f} ms")
+    sys.stdout.flush()

@@ -10,7 +10,7 @@ import click
 
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT, Reading, captures, protocol_options
+from ..options import CONTEXT, Reading, captures, protocol_options
 from ..output.text import counted, json_line, printable, time_text
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ def redact(
 
     from wirelake.capture.tools.redact import redact as redact_capture
 
+    # Without --seed the pseudonyms of two copies cannot be linked. Addresses are few enough to try
+    # them all, so a guessable seed would reveal them.
     options = Reading.of(**reading)
     _check_readable(file)
     pseudonyms = (seed or secrets.token_hex(16)) if addresses else None

@@ -9,7 +9,7 @@ import click
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 from ..output.text import json_line
 
 __all__ = ["command"]
@@ -76,9 +76,8 @@ def add(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - th
     """Add a client and print its token."""
     from wirelake.hub.store import add_client
 
-    Path(data).mkdir(
-        parents=True, exist_ok=True, mode=0o700
-    )  # clients may be added before the first start of the hub
+    # Clients may be added before the first start of the hub.
+    Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)
     click.echo(add_client(_database(data, config_file), id))
 
 

@@ -8,7 +8,7 @@ import click
 
 from ..errors import BAD_DATA
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 from ..output.text import json_line
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import click
 
 from ..errors import CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT, check_dialect, find_protocol, read_input
+from ..options import CONTEXT, check_dialect, find_protocol, read_input
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Layout

@@ -19,7 +19,7 @@ import click
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT, Reading, captures, reading_options
+from ..options import CONTEXT, Reading, captures, reading_options
 from ..output.text import counted, json_text, printable, time_text
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class EventOrder:
         self._pending.sort(key=_sort_key)
         for each in self._pending:
             self._relevant |= {each["connection"], each.get("tunnel_link")}
+        # A tunnel depends on its links: bytes that wait on any of them may carry its messages.
         since = [ts_ns for one, ts_ns in self.waiting.items() if one in self._relevant]
         count = len(self._pending)
         if since:

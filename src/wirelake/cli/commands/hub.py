@@ -12,7 +12,7 @@ import click
 
 from ..errors import BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 
 if TYPE_CHECKING:
     from wirelake.hub.config import Config

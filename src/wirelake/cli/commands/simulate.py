@@ -12,7 +12,7 @@ import click
 
 from ..errors import BAD_DATA, BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 from ..output.text import byte_progress, json_line, second_progress
 
 if TYPE_CHECKING:

@@ -15,16 +15,10 @@ from typing import Any, Final
 
 import click
 
-from ..connect.admin import (
-    AdminHub,
-    HubUnavailableError,
-    RequestRefusedError,
-    admin_hub,
-    admin_options,
-)
+from ..connect import AdminHub, HubUnavailableError, RequestRefusedError, admin_hub, admin_options
 from ..errors import BAD_DATA, BAD_USAGE
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 from ..output.text import counted, json_line, print_notice, printable, time_text
 
 __all__ = ["MessageView", "command"]

@@ -9,14 +9,7 @@ import click
 
 from ..errors import BAD_DATA, CommandError, unknown_name
 from ..main import COMMANDS
-from ..options.common import (
-    CONTEXT,
-    check_dialect,
-    check_direction,
-    find_protocol,
-    hex_bytes,
-    read_input,
-)
+from ..options import CONTEXT, check_dialect, check_direction, find_protocol, hex_bytes, read_input
 from ..output.text import counted, json_line
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""The messages of a buffer, valid and invalid.
+"""The messages of a buffer, valid and invalid, and their sealed parts.
 
 An invalid message does not hide the next one as long as its frame length is known. Otherwise the
-rest of the buffer is lost, and the error says how many bytes that is.
+rest of the buffer is lost, and the error says how many bytes that is. `MessageOpener` decrypts the
+sealed parts of messages with the keys of `decode --keys`.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ def messages_in(
             yield DecodedMessage(number, start, len(data), error=error, lost=len(data) - start)
             return
         except DecodeError as error:
+            # `scan` only delimits a frame. Unlike a reader of captures it does not search for the
+            # next magic: who decodes a few bytes wants to see where they are wrong.
             try:
                 stop = protocol.scan(data, start, dialect=dialect)
             except (DecodeError, NeedMore):
@@ -103,7 +106,7 @@ def messages_in(
         start = stop
 
 
-# Decryption of sealed message parts for `decode --keys`.
+# -- sealed parts ------------------------------------------------------------------------------
 
 
 class _Opener(typing.Protocol):

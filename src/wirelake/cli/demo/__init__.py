@@ -4,9 +4,9 @@
     run.py                        the steps of the demo
     checks.py                     requirements
     hub.py, lake.py               the hub process and its counters; the lake that follows it
-    processes.py, signals.py      child processes; signals
-    display.py, report.py         steps and live figures; results and what to try next
-    tour.py, samples.toml         `--tour`: sample messages of every protocol
+    processes.py                  child processes and signals
+    display.py                    steps and live figures
+    report.py, samples.toml       results, what to try next, and `--tour`: sample messages
 
 It names no protocol: listeners come from the hub's configuration, samples from a data file. Nothing
 here is imported before the command runs.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 from ..output.text import json_line
 
 if TYPE_CHECKING:

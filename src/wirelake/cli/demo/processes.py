@@ -1,4 +1,4 @@
-"""Processes of the demo: those that it starts, and whatever they start.
+"""Processes of the demo: those that it starts, whatever they start, and signals that end it.
 
 Each runs in a session of its own, so that Ctrl-C reaches the demo alone. This module is also the
 program that they run in: `python -m wirelake.cli.demo.processes MODULE ARGUMENTS` runs a module
@@ -89,6 +89,8 @@ class ProcessTree:
     """All processes that this one starts, directly or not, from now on."""
 
     def __init__(self) -> None:
+        # Spark's daemon outlives the JVM that started it. Adopted by init it could not be found
+        # again; as a subreaper this process becomes its parent.
         self._before = set(descendants())
         _adopt_orphans(True)
 
@@ -145,26 +147,7 @@ def _adopt_orphans(enabled: bool) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(enabled), 0, 0, 0)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run the module that the first argument names, with the others as its arguments."""
-    Thread(target=_end_with_parent, daemon=True).start()
-    sys.argv = list(arguments)
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
-
-
-def _end_with_parent() -> None:
-    # Not sys.stdin: a blocked reader holds its lock, and the interpreter could not exit.
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-
-# Signals that end the demo: one exception in the main thread, and none during cleanup.
-
+# -- signals -----------------------------------------------------------------------------------
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NAMES: Final = {
@@ -230,3 +213,24 @@ class Interrupts:
         if self._pending is not None and not self._is_raised and self._deferrals == 0:
             self._is_raised = True
             raise Stopped(self._pending)
+
+
+# -- the program of a child --------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the module that the first argument names, with the others as its arguments."""
+    Thread(target=_end_with_parent, daemon=True).start()
+    sys.argv = list(arguments)
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+
+
+def _end_with_parent() -> None:
+    # Not sys.stdin: a blocked reader holds its lock, and the interpreter could not exit.
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,4 +1,7 @@
-"""Results of the demo: the report about its lake, the comparison, and what to try next."""
+"""Results of the demo: the report about its lake, the comparison, and what to try next.
+
+`tour` is the output of `--tour`: sample messages of every protocol, without a hub.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from wirelake.wire.errors import DecodeError
 from wirelake.wire.types import I16, U8, Layout, Length16, Magic, String8
 
 from ..errors import CommandError
-from ..options.common import find_protocol
+from ..options import find_protocol
 
 if TYPE_CHECKING:
     from wirelake.tables.report.report import Report
@@ -200,7 +203,7 @@ def program() -> str:
     return f"{shlex.quote(sys.executable)} -m wirelake.cli"
 
 
-# `wirelake demo --tour`: sample messages, without a hub.
+# -- the tour ----------------------------------------------------------------------------------
 
 
 class Sample(NamedTuple):

@@ -183,6 +183,8 @@ class Demo:
         self._until(self._hub.is_ready, "start of the hub")
 
     def _start_lake(self) -> FollowingLake:
+        # Kernels are compiled in a process of their own while Spark starts: both take seconds, and
+        # workers that came first would all compile them.
         with self._interrupts.deferred():
             kernels = Child("kernels", "wirelake.lake.spark.warm", (), self._scratch)
             self._stack.callback(kernels.end)

@@ -9,7 +9,7 @@ import click
 
 from ..errors import BAD_DATA, BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 
 __all__ = ["SUBCOMMANDS", "command"]
 

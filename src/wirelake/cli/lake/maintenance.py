@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options.common import CONTEXT, duration, size
+from ..options import CONTEXT, duration, size
 from ..output.text import counted, json_line
 
 if TYPE_CHECKING:

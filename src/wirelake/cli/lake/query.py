@@ -76,7 +76,7 @@ def query_spark(lake: str, query: str, commit: int | None, writer: ResultWriter)
     from .run import LazySession, check_spark, reason
 
     check_spark("--spark", "DuckDB, the default, does not need it")
-    Log(lake).snapshot(commit)  # fail before Spark starts if the lake cannot be opened
+    Log(lake).snapshot(commit)  # fails before Spark starts, which takes 10 s
     with LazySession("wirelake lake sql", master=None, remote=None, conf={}) as session:
         spark = session.start()
         from wirelake.lake.spark.dataframes import create_views

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..options.common import CONTEXT, TimePoint, time_point
+from ..options import CONTEXT, TimePoint, time_point
 
 if TYPE_CHECKING:
     from wirelake.tables.report.report import Report

@@ -1,4 +1,8 @@
-"""`wirelake lake run`: updates a lake once, or continuously."""
+"""`wirelake lake run`: updates a lake once, or continuously.
+
+The last section has what other commands need of Spark as well: a check for Java, a session that is
+started on demand, and errors of Spark as one line.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..options.common import CONTEXT, Reading, duration, name_value_pairs, reading_options, size
+from ..options import CONTEXT, Reading, duration, name_value_pairs, reading_options, size
 from ..output.text import counted, json_line, printable
 
 if TYPE_CHECKING:
@@ -309,8 +313,7 @@ def _print_files(title: str, files: list[tuple[str, str]]) -> None:
         click.echo(f"    and {len(files) - _MAX_FILES:,} more")
 
 
-# Spark sessions of commands: started on demand, with failures as one line.
-
+# -- Spark -------------------------------------------------------------------------------------
 
 _DEBUG: Final = "set WIRELAKE_DEBUG=1 for the traceback"
 _EXTRAS: Final = "cli,lake,java"
@@ -390,6 +393,8 @@ def spark_failures() -> Iterator[None]:
 
 def reason(error: Any) -> str:
     """Return the line of an error that has the cause: the last exception of a traceback."""
+    # An error of a worker arrives as a Java stack trace with the Python traceback inside of it; the
+    # last line that names an exception is the cause, the first one only says that a job failed.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [found[1].rstrip(": ") for line in lines if (found := _NAMED.fullmatch(line))]
     return (named or lines or [type(error).__name__])[-1 if named else 0]

@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from ..options.common import CONTEXT, FORMATS, output_format
+from ..options import CONTEXT, FORMATS, output_format
 
 __all__ = ["command"]
 

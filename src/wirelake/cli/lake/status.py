@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options.common import CONTEXT, duration
+from ..options import CONTEXT, duration
 from ..output.text import counted, print_table, printable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ..errors import BAD_DATA
-from ..options.common import CONTEXT, fraction
+from ..options import CONTEXT, fraction
 from ..output.text import counted, json_line, printable, spinner
 
 if TYPE_CHECKING:

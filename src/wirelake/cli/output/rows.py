@@ -194,6 +194,10 @@ def output(path: str | None) -> Iterator[BinaryIO]:
 
 # -- values ------------------------------------------------------------------------------------
 
+# Struct columns are mostly null: `messages` has one struct for each protocol and one of them is
+# set. So values are converted column by column, only where they are valid, instead of with
+# `to_pylist` of the whole batch.
+
 _SLICE: Final = 1_024
 """Rows converted at a time, so that `--limit 10` does not convert a whole batch."""
 _WHITE: Final = str.maketrans("", "", "\t\n\r")

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from ..main import COMMANDS
-from ..options.common import CONTEXT, FORMATS, Reading, reading_options
+from ..options import CONTEXT, FORMATS, Reading, reading_options
 
 __all__ = ["TABLES", "command"]
 

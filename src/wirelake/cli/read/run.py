@@ -24,7 +24,7 @@ from wirelake.columnar.read.reader import ReadOptions, table_schema
 from wirelake.records.filter import FilterError
 
 from ..errors import BAD_USAGE, CommandError
-from ..options.common import Reading, captures, output_format
+from ..options import Reading, captures, output_format
 from ..output import rows as output
 from ..output.text import byte_progress, counted, print_notice
 from . import table_view
@@ -172,6 +172,8 @@ class _Job:
 
 def _text(job: _Job, write: Callable[..., int]) -> bool:
     """Write rows one by one."""
+    # Rows of a window come protocol by protocol. To sort them, the column must be read even if the
+    # output does not have it.
     names = table_schema(job.options).names
     sort_column = output.SORT_COLUMNS.get(job.options.table)
     options = job.options

@@ -101,6 +101,8 @@ class FirstRows:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         self.count += batch.num_rows
+        # Sorted and cut only now and then: the cost of a sort is shared by a thousand rows, and
+        # memory stays small however long the capture is.
         self._rows = pa.concat_tables([self._rows, pa.Table.from_batches([batch])])
         if self._limit is not None and self._rows.num_rows > 2 * self._limit + 1_000:
             self._rows = self.table()

@@ -2,6 +2,5 @@
 
 - `command`: the options and the update loop.
 - `figures`: computes rates and percentiles from samples of the hub's counters.
-- `view`: draws the figures.
-- `terminal_keys`: reads key presses.
+- `view`: draws the figures, and reads key presses.
 """

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..connect.admin import AdminHub, admin_hub, admin_options
+from ..connect import AdminHub, admin_hub, admin_options
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
-from ..options.common import CONTEXT
+from ..options import CONTEXT
 from ..output.text import json_line
 
 if TYPE_CHECKING:

@@ -299,6 +299,7 @@ def _recent_times(first: Sample, sample: Sample) -> dict[str, Buckets]:
 def _grown(old: Buckets, new: Buckets) -> Buckets:
     """Return the counts added to buckets."""
     before = {start: count for start, _, count in old}
+    # The hub only counts up, so a difference of two samples is the histogram of what came between.
     grown = [(start, stop, count - before.get(start, 0)) for start, stop, count in new]
     return [each for each in grown if each[2] > 0]
 

@@ -1,4 +1,4 @@
-"""The screen of `wirelake top`: figures as tables that fit the terminal.
+"""The screen of `wirelake top`: figures as tables that fit the terminal, and key presses.
 
 wirelake top  http://127.0.0.1:9680            1.0.0, up 0:12:03, 34 % of a core, recording
 protocol  open  opened/s  closed/s   in/s  out/s  calls/s  pushes/s
@@ -84,6 +84,8 @@ class ViewState:
         tables = 2 if self.beside else 3
         fixed = _FIXED_LINES + len(figures.protocols) + tables + (tables + 3) * self.spaced
         room = max(tables, self.height - fixed)
+        # What is left is shared equally, but failures get no more than they need: they are the
+        # only table that is often empty.
         troubles = min(max(1, found[2]), room // tables)
         left = (room - troubles) // (tables - 1)
         return min(found[0], left), min(found[1], left), troubles
@@ -350,8 +352,7 @@ def _time(ns: int | None) -> str:
     return "-" if ns is None else duration_text(ns).replace("us", "µs")
 
 
-# Single key presses from a terminal, without Enter; restores the terminal afterwards.
-
+# -- keys --------------------------------------------------------------------------------------
 
 _TERMINATED = 128 + signal.SIGTERM
 

@@ -1,24 +1,31 @@
-"""The admin API of a hub over HTTP: its options, JSON resources and event streams.
+"""How commands connect to a server: as a client over one of the protocols, or to the admin API.
 
-Built on `http.client` rather than a library: `top` and `tail` start in a tenth of a second, and no
-proxy from the environment ever sees the admin token.
+- `connection_options`, `connected`, `run_client`: for `call`, `ping`, `publish`, `subscribe`.
+- `admin_options`, `admin_hub`, `AdminHub`: JSON resources and event streams of a hub over HTTP, for
+  `top` and `tail`.
+
+The admin API is read with `http.client` rather than a library: `top` and `tail` start in a tenth of
+a second, and no proxy from the environment ever sees the admin token.
 """
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
 import ssl
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from ..errors import BAD_DATA, BAD_USAGE, CommandError
-from .client import tls_context
+from .errors import BAD_DATA, BAD_USAGE, CommandError
+
+if TYPE_CHECKING:
+    from wirelake.client import Client
 
 __all__ = [
     "ADMIN_URL",
@@ -27,7 +34,128 @@ __all__ = [
     "RequestRefusedError",
     "admin_hub",
     "admin_options",
+    "connected",
+    "connection_options",
+    "run_client",
+    "tls_context",
 ]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+# -- clients -----------------------------------------------------------------------------------
+
+
+def connection_options(command: Command) -> Command:
+    """Add the options that say who connects and how to authenticate the server."""
+    for option in reversed(
+        (
+            click.option("--id", "client_id", metavar="ID", help="Client id to sign on with."),
+            click.option(
+                "--token",
+                envvar="WIRELAKE_TOKEN",
+                metavar="TEXT",
+                help="Token of the client. Prefer the variable WIRELAKE_TOKEN: other users can see"
+                " command lines.",
+            ),
+            click.option("--ca", metavar="FILE", help="Trusted CA certificates (PEM), for TLS."),
+            click.option("--key", metavar="HEX", help="Public key of the server, or a file."),
+            click.option("--psk", metavar="FILE", help="File with a pre-shared key (magline)."),
+            click.option(
+                "--anonymous", is_flag=True, help="Do not authenticate the server (magline)."
+            ),
+            click.option(
+                "--plaintext", is_flag=True, help="Accept unsealed notifications (comet)."
+            ),
+            click.option("--dialect", metavar="NAME", help="Dialect of the protocol."),
+            click.option(
+                "--timeout",
+                "timeout_s",
+                type=click.FloatRange(min=0, min_open=True),
+                default=10.0,
+                show_default=True,
+                metavar="SECONDS",
+                help="Timeout for connecting and for each response.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def connected(
+    url: str,
+    *,
+    client_id: str | None,
+    token: str | None,
+    ca: str | None,
+    key: str | None,
+    psk: str | None,
+    anonymous: bool,
+    plaintext: bool,
+    dialect: str | None,
+    timeout_s: float,
+    **more: Any,
+) -> Client:
+    """Return the client that the options describe; `async with` connects it."""
+    from wirelake.client import connect
+
+    # A token in the environment may be meant for another command: without --id it is ignored.
+    if client_id is None and token is not None and not _from_environment("token"):
+        raise click.UsageError("--token requires --id")
+    if client_id is not None and token is None:
+        raise click.UsageError("--id requires a token: give --token or set WIRELAKE_TOKEN")
+    return connect(
+        url,
+        id=client_id,
+        token=token or "",
+        tls=None if ca is None else tls_context(ca),
+        pinned=None if key is None else _key_text(key),
+        psk=None if psk is None else Path(psk).read_text(encoding="ascii", errors="replace"),
+        anonymous=anonymous,
+        allow_plaintext=True if plaintext else None,
+        dialect=dialect,
+        timeout_s=timeout_s,
+        connect_timeout_s=timeout_s,
+        **more,
+    )
+
+
+def _from_environment(option: str) -> bool:
+    context = click.get_current_context(silent=True)
+    source = None if context is None else context.get_parameter_source(option)
+    return source is click.core.ParameterSource.ENVIRONMENT
+
+
+def tls_context(ca: str) -> ssl.SSLContext:
+    """Return a TLS context that trusts only the CA certificates in a file."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except ssl.SSLError as error:
+        raise CommandError(f"{ca}: not a PEM certificate", BAD_USAGE) from error
+
+
+def _key_text(key: str) -> str:
+    """Return the key, or the contents of the file with that name."""
+    if Path(key).is_file():
+        return Path(key).read_text(encoding="ascii", errors="replace")
+    return key
+
+
+def run_client(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that uses a client; its errors become `CommandError`."""
+    from wirelake.client import BadCall, ClientError
+
+    try:
+        return asyncio.run(work)
+    except BadCall as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+    except ClientError as error:
+        raise CommandError(str(error), BAD_DATA) from error
+
+
+# -- the admin API -----------------------------------------------------------------------------
 
 ADMIN_URL: Final = "http://127.0.0.1:9680"
 """Default address of the admin API."""
@@ -40,8 +168,6 @@ _STREAM_TIMEOUT_S: Final = 45.0
 """Longest silence of a stream: three times the hub's keep-alive interval of 15 s."""
 _MAX_BYTES: Final = 64 << 20
 """Largest response, and longest line of a stream."""
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class HubUnavailableError(CommandError):
@@ -153,10 +279,8 @@ class AdminHub:
         try:
             with self._get(connection, path, query) as response:
                 return json.loads(response.read(_MAX_BYTES))
-        except (
-            OSError,
-            http.client.HTTPException,
-        ) as error:  # before ValueError: some TLS errors are both
+        # Before ValueError: some TLS errors are both.
+        except (OSError, http.client.HTTPException) as error:
             raise self._unavailable(error) from error
         except ValueError as error:
             raise self._not_a_hub() from error
@@ -171,10 +295,8 @@ class AdminHub:
                 if not (response.getheader("content-type") or "").startswith("text/event-stream"):
                     raise self._not_a_hub()
                 yield from _events(response)
-        except (
-            OSError,
-            http.client.HTTPException,
-        ) as error:  # before ValueError: some TLS errors are both
+        # Before ValueError: some TLS errors are both.
+        except (OSError, http.client.HTTPException) as error:
             raise self._unavailable(error) from error
         except ValueError as error:
             raise self._not_a_hub() from error

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ..errors import BAD_USAGE, CommandError
-from ..output.text import print_notice
+from .errors import BAD_USAGE, CommandError
+from .output.text import print_notice
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Direction
