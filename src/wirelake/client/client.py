@@ -88,6 +88,8 @@ class Client(ReconnectingClient):
     async def _call(
         self, target: Any, arguments: Any, timeout_s: float | None, options: dict[str, Any]
     ) -> Result:
+        # Without `_request_once`: a call on an open connection needs no coroutine and no timeout of
+        # its own, because the session has a deadline per request.
         limit = self._limit(timeout_s)
         connection = self._connection
         if connection is None or not connection.open:
@@ -127,6 +129,8 @@ class Client(ReconnectingClient):
         delivered when the server has written it. comet always acknowledges.
         """
         _check_names(topics)
+        # Remembered before the request: a reconnect while it is pending subscribes, too. Only a
+        # refusal undoes it; after a lost connection or a timeout the next one tries again.
         before = dict(self._topics)
         self._topics.update(dict.fromkeys(topics, ack))
         try:
@@ -187,6 +191,8 @@ class Client(ReconnectingClient):
         """Acknowledge notifications: the server does not send them again."""
         ids = [each.id if isinstance(each, Notification) else each for each in notifications]
         _check_names(ids)
+        # Noted before the request: if the connection is lost, the server sends the notification
+        # again, and it must not reach the application a second time.
         self._inbox.acking(ids)
         await self._retry(lambda connection, left: connection.ack(ids, left))
         self._inbox.acked(ids)
@@ -205,7 +211,7 @@ class Client(ReconnectingClient):
                 continue
             try:
                 await connection.subscribe(topics, ack, self.settings.timeout_s)
-            except CallFailed as error:
+            except CallFailed as error:  # the client stays connected: calls still work
                 _log.warning("cannot subscribe to %s again: %s", ", ".join(topics), error)
 
     def on_ready(self, connection: ClientConnection) -> None:

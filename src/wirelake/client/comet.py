@@ -114,10 +114,12 @@ class CometConnection(ClientConnection):
             if self.settings.id is None and not self.session.closed:
                 raise BadCall("comet: sign on first, with id= and token=") from error
             raise self.refused(error) from error
-        return self.wait_for(id(command))
+        return self.wait_for(id(command))  # replies name the command object they belong to
 
     async def subscribe(self, topics: Sequence[str], ack: bool, timeout_s: float) -> None:  # noqa: ARG002
         """Subscribe to topics; comet acknowledges every notification."""
+        # Frames of comet are small: a long list is sent in parts, one after the other, so that a
+        # refusal of one part ends it.
         for part in _parts(topics):
             await self.ask(Subscribe(topics=part))
 

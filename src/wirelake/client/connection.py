@@ -230,6 +230,8 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is closed."""
+        # `receive_eof` lets the session fail its pending requests with events of their own; what is
+        # left in `_waiting` afterwards had no request in the session.
         if not self.session.closed:
             if exc is not None:
                 self.reason = self.reason or str(exc)
@@ -259,6 +261,8 @@ class ClientConnection(asyncio.Protocol, ABC):
         """Return the session, with its clock set; what it sends leaves in this turn of the loop."""
         if not self.open:
             raise ConnectionLost(f"the connection is closed: {self.reason or 'lost'}")
+        # The session's clock is that of the last event. Without this, the timeout of a request
+        # would start when something was last received.
         self.session.on_timer(self.loop.time())
         if not self._flush_soon:
             self._flush_soon = True
@@ -323,7 +327,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         data = self.session.to_send()
         if data:
             transport.write(data)
-            self.resume_reading()
+            self.resume_reading()  # a request was sent: its reply must not wait in the socket
         if self.session.closed:
             self._close(transport)
         else:
@@ -331,6 +335,8 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def _close(self, transport: asyncio.Transport) -> None:
         """Close when everything is written, or after `_LINGER_S`."""
+        # `close` waits until everything is written, which a server that does not read would delay
+        # for ever. The timer slot is free: a closed session has no deadlines.
         if not transport.is_closing():
             transport.close()
             if self._timer is not None:

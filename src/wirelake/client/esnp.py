@@ -151,6 +151,7 @@ class EsnpConnection(ClientConnection):
 
     async def stream(self, target: Any, arguments: Any, timeout_s: float) -> AsyncIterator[Result]:
         """Call a service, and yield each part of its reply."""
+        # Not bounded: while a reply is pending the socket is always read.
         parts: asyncio.Queue[Result | None] = asyncio.Queue()
         done = self.start_call(target, arguments, timeout_s, {"each": parts.put_nowait})
         done.add_done_callback(lambda _: parts.put_nowait(None))
@@ -213,6 +214,7 @@ class EsnpConnection(ClientConnection):
 
     def _give_part(self, call: _Open, event: Answered) -> None:
         part = _result((event.message,), event.message, call)
+        # A hub ends a stream with an empty part, which is not one of its items.
         only_ends = event.last and call.parts and not part.body and not part.data
         call.parts += 1
         if call.each is not None and not only_ends:

@@ -55,6 +55,7 @@ class Inbox:
 
     def connected(self, fetches: bool) -> None:
         """Start with a new connection; where the protocol `fetches`, fetch what waits."""
+        # Pages of the old connection are void: the server starts again with the oldest.
         self._page.clear()
         self._has_backlog = fetches
         self._fetching = False
@@ -102,6 +103,7 @@ class Inbox:
             self._next_page()
 
     def _next_page(self) -> None:
+        # Not before the application iterates over notifications: it may only call or publish.
         if self._has_backlog and not self._fetching and self.iterated:
             self._fetching = True
             self._fetch()
@@ -116,7 +118,7 @@ class Inbox:
             self._remember(notification.id, False)
             self._queue.append(notification)
             self._more.set()
-        elif known:
+        elif known:  # unacknowledged repeats are dropped: the application has it already
             self._ack_again(notification.id)
 
     def _remember(self, number: str, acked: bool) -> None:
@@ -137,6 +139,8 @@ class Inbox:
         if not self.iterated:
             self.iterated = True
             self._next_page()
+        # Nothing fetched is left, and no page is on its way: the application has not acknowledged
+        # all of the last page, so the next one is not fetched. It gets the pushed ones meanwhile.
         while not self._queue:
             if self._pushed and not self._fetching:
                 self._release_pushed()

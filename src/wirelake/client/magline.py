@@ -50,6 +50,8 @@ class MaglineConnection(NumberedConnection):
         self.cannot_resume = False
         """Whether the next attempt must not resume."""
         self._refused: int | None = None
+        # `again` resumes with the ticket, or makes a new session with the same key if there is
+        # none.
         if isinstance(previous, MaglineConnection) and not previous.cannot_resume:
             self.signed_on = previous.signed_on
             return previous.session.again(now)
@@ -88,6 +90,8 @@ class MaglineConnection(NumberedConnection):
             if self.reason.startswith("handshake_failed"):
                 raise HandshakeRefused("handshake_failed", "the server has another key") from error
             raise
+        # The server keeps the client of a session (section 4.10): a second sign-on would be
+        # refused.
         if self.resumed and self.signed_on:
             return
         try:

@@ -95,6 +95,7 @@ class ReconnectingClient(ABC):
 
     async def close(self) -> None:
         """Close the connection; pending calls fail."""
+        # Requests that wait for a connection fail first, then the tasks end, then the connection.
         supervisor = self._supervisor
         self._finish(ConnectionLost("the client is closed"), report=False)
         tasks = [*self._tasks, *([supervisor] if supervisor is not None else [])]
@@ -106,6 +107,8 @@ class ReconnectingClient(ABC):
 
     async def _connect(self) -> ClientConnection:
         """Make one attempt, until the connection is ready for use."""
+        # The last connection is kept also if its sign-on fails: the next one resumes its session,
+        # or continues its message ids.
         connection = await dial(self.settings, self, self._last)
         self._last = connection
         try:
@@ -149,7 +152,7 @@ class ReconnectingClient(ABC):
             await asyncio.sleep(backoff.next())
             try:
                 return await self._connect()
-            except (AuthFailed, BadCall) as error:
+            except (AuthFailed, BadCall) as error:  # it would fail again with every attempt
                 self._finish(error)
                 return None
             except ClientError as error:
@@ -175,6 +178,8 @@ class ReconnectingClient(ABC):
                 raise BadCall("open the client first: async with connect(...) as c")
             try:
                 async with asyncio.timeout_at(deadline):
+                    # `shield`: the future belongs to the connection, and others wait for it, too.
+                    # After it the supervisor needs a turn to replace the connection.
                     if connection is not None:  # it is closing: wait for the end
                         await asyncio.shield(connection.lost)
                         await asyncio.sleep(0)

@@ -168,6 +168,7 @@ def parse_where(url: str) -> Where:
     if not parts.hostname:
         raise BadCall(f"{url}: missing host; expected {parts.scheme}://HOST:PORT")
     if parts.username is not None or parts.password is not None:
+        # They would end up in logs and in the list of processes.
         raise BadCall("credentials in a URL are not supported; pass id and token instead")
     protocol, tls, binding = found
     target = unquote(parts.path.strip("/"))

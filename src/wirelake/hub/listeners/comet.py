@@ -236,6 +236,7 @@ class CometConnection(Connection):
         # connection: by default the new one replaces it. Test and registration are one step,
         # without a turn of the loop in between (`docs/decisions/comet.md`, rule 14).
         older = self.listener.online.get(client.id)
+        # With `on_duplicate="reject"` the session refuses this connection, and the older one stays.
         if not self.session.accept(elsewhere=None if older is None else older.session):
             self.client = None
             return
@@ -291,6 +292,8 @@ class CometConnection(Connection):
         session = self.session
         if session.closed:
             return
+        # Fetching the list can be what allows pushes (`push_after`): the connection joins the live
+        # ones only after the list is written, so that pushes do not overtake it.
         could_push = session.can_push
         page = session.page([message_of(each) for each in waiting])
         self.hub.counters.delivered[self.protocol] += len(page)
@@ -369,9 +372,10 @@ class CometListener(Listener):
     def _check(self, settings: CometSettings) -> None:
         if settings.require_encryption and not self._keys:
             raise ConfigError('comet.require_encryption: needs comet.key = "x25519"')
+        # Checked at the start: otherwise the first large publish would fail for every sealed phone.
         most = content_limit(_ID_BYTES, sealed=True, dialect=settings.dialect)
         if self.hub.limits.content_bytes > most:
-            raise ConfigError(f"limits.content_bytes: a comet frame has room for {most} at most")
+            raise ConfigError(f"limits.content_bytes: a comet frame holds at most {most} bytes")
 
     def fresh_key(self) -> X25519ServerKey | None:
         """The key that a connection offers for sealing; a new one for each."""

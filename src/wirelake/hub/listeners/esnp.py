@@ -173,6 +173,8 @@ class EsnpConnection(Connection):
         calls; None leaves the request to the ordinary path. The full path costs 15 µs for a
         request, most of it for head rows that repeat (`wirelake.protocols.esnp.fast_path`).
         """
+        # Looked up once per head, not per request: a connection has few kinds of requests, and the
+        # session compares their bytes (`HeadTemplate`).
         service = head.target
         if service is None:
             service = head.target = self._fast_path_target(head)
@@ -202,6 +204,8 @@ class EsnpConnection(Connection):
             if head.learned < _MAX_LEARNED:
                 self._learn_publish(head, rows, values)
             elif head.fast_body is not None and isinstance(content := values.get("content"), str):
+                # The body is known, but not with content of this size: prepare its prefix, so that
+                # the next one of this size matches.
                 head.fast_body[0].expect(len(content))
         answer = DeferredReply(partial(self._answer_later, head, number))
         self.listener.calls.run(self, head.op, values, answer.take)
@@ -249,7 +253,7 @@ class EsnpConnection(Connection):
 
     def _body_of(self, head: HeadTemplate, outcome: Result | HubError) -> bytes | str:
         """Return the body of the answer, or the text of the error."""
-        if type(outcome) is Published:
+        if type(outcome) is Published:  # the most frequent one: two cached rows, without the codec
             self.hub.counters.calls[_OK] += 1
             return published_body(outcome)
         try:
@@ -315,6 +319,8 @@ class EsnpConnection(Connection):
             self.listener.calls.run(self, AUTH.name, values_of(rows), signed)
 
     def _signed_on(self, request: Request, outcome: Result | HubError) -> None:
+        # One attempt at a time, and few per connection: otherwise a peer could send a thousand
+        # tokens in one write and have them checked before the first delay.
         self._signing_on = False
         self.answer(request, outcome)
         if not isinstance(outcome, HubError):
@@ -347,7 +353,7 @@ class EsnpConnection(Connection):
         if isinstance(outcome, HubError):
             self.session.answer(request, error=outcome.text)
         self.count_call(outcome)
-        if not self._handling_event:
+        if not self._handling_event:  # otherwise the base class reacts after all events
             self.react()
 
     def answer_part(
@@ -516,9 +522,10 @@ class EsnpForm:
         return found
 
     def _rows_after_content(self, notification: Notification) -> bytes:
+        # Many are published in one millisecond, and a type is rare: one cached value is enough.
         if notification.type:
             return _last_rows(notification.ts_ms, notification.type)
-        if self._ts[0] != notification.ts_ms:  # many are published in one millisecond
+        if self._ts[0] != notification.ts_ms:
             self._ts = notification.ts_ms, _last_rows(notification.ts_ms, 0)
         return self._ts[1]
 

@@ -223,6 +223,8 @@ class MaglineConnection(Connection):
             self.react()
 
     def _send_outcome(self, seq: int, outcome: Result | HubError) -> str:
+        # A result that cannot be encoded, or does not fit a frame, becomes an ERR: every request
+        # gets exactly one answer.
         if not isinstance(outcome, HubError):
             try:
                 self.session.send(Reply(seq, json_body(outcome)))
@@ -289,6 +291,7 @@ class MaglineListener(Listener):
 
     def note_credentials(self, client_id: str) -> None:
         """Remember the token of a client that signed on; revoke tickets of an older token."""
+        # The hash as of the sign-on: `resumable_client` compares it with the current one.
         row = self.hub.store.client(client_id)
         token = b"" if row is None else row.token
         known = self._credentials.setdefault(client_id, token)
@@ -320,6 +323,8 @@ class MaglineListener(Listener):
 
     def replace(self, session: bytes) -> bool:
         """End the old connection of a resumed session; return whether it got notifications."""
+        # The old connection may still look open: the phone has changed networks, and TCP has not
+        # noticed. It is ended here, so that notifications do not go to a dead socket.
         old = self.by_session.pop(session, None)
         if old is None:
             return self._had_receiver.pop(session, 0) is None

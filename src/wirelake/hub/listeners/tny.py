@@ -83,6 +83,7 @@ class PushBodies:
 
     def of(self, notification: Notification) -> bytes:
         """Return the body of a notification."""
+        # By number: the backlog of each client is read from the log as new objects.
         body = self._bodies.get(notification.number)
         if body is None:
             if len(self._bodies) >= _MAX_BODIES:
@@ -275,6 +276,7 @@ class TnyConnection(TnyEndpoint):
         session = self.session
         if session.closed:
             return
+        # Signed on: full packets and the fast path from now on.
         if request.protocol == _AUTH and self.client is not None:
             session.accept(None)
             session.fast_handler = self._answer_fast_path
@@ -316,6 +318,8 @@ class TnyConnection(TnyEndpoint):
     def _call_hub_fast_path(
         self, kind: RequestTemplate, name: str, body: bytes, number: bytes
     ) -> bytes | Answer | Deferred | None:
+        # Deferred replies count as running calls: a client may not have more publishes waiting for
+        # the disk than calls.
         if self._running >= self.hub.limits.calls:
             return None  # the ordinary path refuses it
         answer = DeferredReply(partial(self._answer_later, kind, number))

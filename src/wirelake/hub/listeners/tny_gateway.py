@@ -160,6 +160,8 @@ class User(Connection):
                 self._queue(event.message, event.raw)
 
     def _forward(self, message: Message, raw: bytes) -> None:
+        # The sign-on is kept only once it has succeeded (`_note_response`): a failed attempt must
+        # not be repeated at another backend.
         if message.mode == Mode.REQUEST:
             self._pending[answered_id(message)] = message
             if message.protocol == _SIGN_ON:
@@ -467,6 +469,8 @@ class BackendLinks:
             if link is not None:
                 schedule.succeeded()
                 await link.ended
+            # Another link to the same backend may be open: then it is not down, and its tunnels
+            # were switched.
             if (link is None or not link.opened) and not self.is_up:
                 self.first_attempt.set()
                 self.listener.backend_down(self)
@@ -604,6 +608,8 @@ class GatewayListener(Listener):
 
     def flush_links(self) -> None:
         """Flush links with something to send, or with events, at the end of this turn."""
+        # A message of a user changes the session of its link, and a lost link those of others. The
+        # sessions only know that they changed (`dirty`): the sockets are known here.
         for session, link in self.links.items():
             if session.dirty:
                 self.pending_flush.add(link)
@@ -640,6 +646,8 @@ class GatewayListener(Listener):
         user.pause()
         user.fail_pending()
         if user.subscribed:
+            # 216 closes: the client reconnects and subscribes again. Silently continuing would look
+            # like a subscription that never gets anything.
             user.session.fail(ResultCode.SESSION_LOST)
         elif self.open_tunnel(user):
             user.restore_sign_on()

@@ -122,6 +122,7 @@ class LiveDecoder:
         decoded = self._connections.pop(connection.id, None)
         if decoded is None:
             return
+        # In the order of a recording: the fact, then the end of the stream, then the close.
         self._feed_tables(Fact(ts_ns, "close", connection.id, dict(close_fact(connection))))
         self._handle(decoded.end(ts_ns))
         self._feed_tables(Closed(ts_ns, connection.id, "c2s", "fin"))
@@ -164,6 +165,8 @@ class LiveDecoder:
 
     def _context(self, connection: ObservedConnection) -> Context:
         """Return the decoding context of a protocol in the dialect of this connection."""
+        # Contexts are shared: they hold no state of a connection, and there are few dialects. The
+        # protocol is forced, because the hub knows it; nothing has to be detected from bytes.
         name, dialect = connection.protocol, self._dialect(connection)
         if (name, dialect) not in self._contexts:
             chooser = ProtocolChooser(ports={}, force_protocol=name, dialects={name: dialect})
@@ -173,6 +176,7 @@ class LiveDecoder:
         return self._contexts[name, dialect]
 
     def _dialect(self, connection: ObservedConnection) -> str:
+        # A listener's setting may be `auto`, which is no dialect of the codec: the default is used.
         protocol = registry.find(connection.protocol)
         found = self._dialed_dialect
         if connection.direction_in == "c2s":
@@ -217,6 +221,7 @@ class LiveTables:
 
     def advance(self, ts_ns: int) -> None:
         """Finalize calls whose timeout has passed."""
+        # Only calls have a timeout; the rows of the other tables end with an event.
         calls = self._engines["calls"]
         assert isinstance(calls, CallsEngine)
         calls.advance(ts_ns)
@@ -266,6 +271,8 @@ class _DecodedConnection:
     def _feed(
         self, direction: Direction, frames: bytes, flags: int, ts_ns: int
     ) -> Iterable[TableRow]:
+        # Sequence numbers as on the wire: SYN has number 0 and counts as one byte, and they wrap at
+        # 32 bits. The addresses of the segment are not read: the connection is known.
         seq = 0 if flags & SYN else self._seq[direction]
         self._seq[direction] = (self._seq[direction] + len(frames)) & _MASK32
         packet = Packet(ts_ns, 0, 0, b"", len(frames), 0, 0, self._id, direction)

@@ -173,6 +173,8 @@ class Delivery:
 
     def _advance_inbox(self, client: Client, connection: Receiver) -> None:
         """Reduce the inbox of a client that was sent everything to its cursor."""
+        # A live client has been sent everything up to `reached`, also if nothing was for it.
+        # Without this its cursor would stay behind, and every topic's log would be kept for it.
         client.close_gaps()
         if not client.inbox.spans or not connection.acks_all:
             client.inbox.advance_cursor(max(client.inbox.top, self.reached))
@@ -189,7 +191,7 @@ class Delivery:
         if not topic.by_form and not topic.unshared:
             return
         number = notification.number
-        for connection in topic.live():
+        for connection in topic.live():  # a copy: a full window takes the client out of the group
             client = connection.client
             if client is None:
                 continue
@@ -218,14 +220,19 @@ class Delivery:
             inbox.holes[number] = connection.id
             client.unacked += 1
         else:
+            # Written counts as acknowledged, so the cursor moves. With acknowledgements it is saved
+            # with the ack: a crash before that has to repeat the delivery anyway.
             self._cursors.save_later(client)
         inbox.mark_sent(number)
+        # Collected until `flush`: a commit releases up to thousands of publications at once, and a
+        # subscriber of many gets them in one write.
         self._out.setdefault(connection, []).append(notification)
 
     def flush(self) -> None:
         """Write what was pushed: each notification is encoded once per form."""
         if not self._out:
             return
+        # By connection first, so that each is written once; frames are shared across connections.
         out, self._out = self._out, {}
         encoded: dict[tuple[Form, int], bytes] = {}
         for connection, notifications in out.items():
@@ -265,7 +272,7 @@ class Delivery:
         limit = min(PAGE, max(room, 1))
         numbers = client.next_numbers(client.position, limit, holes=not connection.acks_all)
         if numbers and room <= 0:
-            return
+            return  # `ack` pushes the next page
         if numbers and not self._push_page(client, connection, numbers):
             return
         if len(numbers) < limit:
@@ -291,6 +298,8 @@ class Delivery:
         client.position = numbers[-1]
         inbox = client.inbox
         for entry in page:
+            # A private notification, or one of a topic that was unsubscribed after the numbers were
+            # collected, is acknowledged like the rest of the client's notifications.
             subscription = client.subscriptions.get(entry.topic or "")
             private = entry.target < 0 or subscription is None
             if subscription is not None and not private:
@@ -342,6 +351,8 @@ class Delivery:
             existing = {entry.number for entry in entries}
             expired = [entry.number for entry in entries if entry.expires_ms <= now_ms]
             self.dead_letter(client, expired, "expired")
+            # Deleted between the index in memory and the read: expired in this moment, or the
+            # client was removed. They must not be asked for again with every page.
             for number in numbers:
                 if number not in existing:
                     client.inbox.mark_sent(number)
@@ -360,6 +371,8 @@ class Delivery:
             if connection is None:
                 continue
             count += 1
+            # Only what was pushed on this connection is in its window. Acks for an earlier one, or
+            # for a fetched list, free no room.
             if receiver is not None and connection == receiver.id:
                 client.unacked -= 1
         if count:

@@ -137,7 +137,7 @@ class Publisher:
         now_ms = self._now_ms()
         client = self._registry.clients.get(name)
         if client is not None and 0 <= now_ms - client.checked_ms < _CLIENT_CHECK_MS:
-            return client
+            return client  # 0 <=: the clock may have been set back
         row = self._store.client(name)
         if row is None:
             return self._find_anonymous(name)
@@ -147,6 +147,7 @@ class Publisher:
 
     def _find_anonymous(self, name: str) -> Client:
         """Return the client of a connection without an id: `~` and the connection's id."""
+        # Ids are limited before `int`: the name comes from a peer, and int() is quadratic.
         number = name[1:]
         if name.startswith("~") and number.isascii() and number.isdecimal() and len(number) < 20:
             connection = self._connections.get(int(number))
@@ -205,6 +206,7 @@ class Publisher:
             now_ms,
             now_ms + max(1, int(ttl_s * 1000)),
         )
+        # The audience of a stored publish is its subscribers, online or not.
         audience = 1 if client is not None else len(topic.subscribers) if topic is not None else 0
         key_row: KeyRow | None = None
         if key:
@@ -214,6 +216,8 @@ class Publisher:
             self._keys[key] = [done]
             self.has_keys = True
             done = self._call_waiters(key)
+        # Nobody can ever ask for it: a subscription starts at the last number. Only the key has to
+        # be on disk, so that the same publish again has no audience either.
         if not audience:
             self._finish_without_audience(
                 QueuedPublication(notification, None, None, 0, done), key_row
@@ -224,6 +228,7 @@ class Publisher:
             self._store.add_topic(topic.number, topic.name)
         target = -client.number if client is not None else topic.number if topic is not None else 0
         queued = QueuedPublication(notification, topic, client, audience, done)
+        # Key and row are in one transaction: after a crash there are both or none.
         self._queue.add_stored(queued)
         self._store.append(_log_row(notification, target, None), queued, key_row)
 
@@ -279,6 +284,7 @@ class Publisher:
                 letter.ts_ms,
                 expires_ms,
             )
+            # A private row that keeps its topic: other subscribers have acknowledged it.
             queued = QueuedPublication(notification, None, client, 1)
             self._queue.add_stored(queued)
             rows.append((_log_row(notification, -client.number, letter.topic), queued))

@@ -102,8 +102,12 @@ class Topic:
         """Notifications published to somebody, since the start."""
         self.delivered = 0
         """How often one of them was pushed."""
+        # An array of 64-bit integers: 8 bytes per notification, where a list of ints takes 40. It
+        # is ascending because publications are released in the order of their numbers.
         self.numbers: array[int] = array("q")
         """Numbers of the notifications in its log, ascending."""
+        # Three views of the same clients, kept up to date when a client becomes live or held, so
+        # that a publish only iterates. dicts serve as ordered sets: deliveries have a stable order.
         self.subscribers: dict[Client, Subscription] = {}
         self.by_form: dict[Form, dict[Receiver, None]] = {}
         """Live connections by their shared form: a notification is encoded once per form."""
@@ -135,6 +139,8 @@ class Topic:
 
     def remove_live(self, connection: Receiver) -> None:
         """Stop pushing to this connection, whatever its form was when it was added."""
+        # comet changes its form when a key is exchanged, so the current form says nothing about the
+        # group. There are at most a few forms (one per protocol and dialect).
         self.unshared.pop(connection, None)
         for form, group in self.by_form.items():
             if connection in group:
@@ -228,6 +234,8 @@ class Client:
 
     def waiting(self) -> int:
         """Return how many notifications it has not acknowledged."""
+        # What was sent and not acknowledged, and what was not sent. Topics whose last notification
+        # is below the cursor are skipped: usually all of them.
         inbox = self.inbox
         count = len(inbox.holes)
         for each in self.subscriptions.values():
@@ -242,6 +250,9 @@ class Client:
 
         All numbers are in memory (`Registry`): this is a binary search per topic, without a query.
         """
+        # `limit` numbers of each topic, then the lowest `limit` of all: a merge of the sorted
+        # sources would look at fewer numbers, but a page has 64 and a client few topics with a
+        # backlog.
         found = list(self._unsent(after, limit))
         if holes:
             found.extend(number for number in self.inbox.holes if number > after)
@@ -252,6 +263,7 @@ class Client:
         """Yield at most `limit` numbers of each topic."""
         inbox = self.inbox
         low = max(after, inbox.cursor)
+        # Most topics have nothing beyond the cursor, which one comparison tells.
         sources: list[tuple[array[int], int]] = [
             (each.topic.numbers, each.start)
             for each in self.subscriptions.values()
@@ -259,6 +271,8 @@ class Client:
         ]
         if self.private and self.private[-1] > low:
             sources.append((self.private, 0))
+        # Unsent numbers are in the gaps between spans (usually one gap, beyond the cursor). Both
+        # are ascending, so each gap is a slice between two binary searches.
         for numbers, start in sources:
             left = limit
             for begin, end in inbox.gaps():
@@ -272,6 +286,8 @@ class Client:
 
     def close_gaps(self) -> None:
         """Merge spans into the cursor where nothing waits before them."""
+        # A gap is closed when no number in it is for this client: the numbers of all topics are in
+        # one sequence, and most belong to others. Without this, spans would never be merged.
         inbox = self.inbox
         while inbox.spans:
             first = self.next_numbers(0, 1, holes=False)
@@ -316,6 +332,8 @@ class Inbox:
 
     def mark_sent(self, number: int) -> None:
         """Mark this number as sent, and everything between it and what was sent before."""
+        # Delivery is in order, so everything between the last number sent and this one is either
+        # sent or for other clients. With spans, the one that begins before the number is extended.
         spans = self.spans
         if not spans:
             self.cursor = max(self.cursor, number)
@@ -332,6 +350,7 @@ class Inbox:
         if number > self.top:
             self.spans.append((number, number))  # empty until something is pushed
             while len(self.spans) > MAX_SPANS:
+                # Its numbers are unsent again, and so cannot be holes as well.
                 after, up_to = self.spans.pop(0)
                 for hole in [each for each in self.holes if after < each <= up_to]:
                     del self.holes[hole]
@@ -368,6 +387,8 @@ class Inbox:
 
     def pack(self) -> bytes:
         """Encode spans and holes; holes as differences, so that most take two or three bytes."""
+        # Connection ids are not saved: after a restart no notification is in flight. A client that
+        # acknowledges everything has an empty state, whatever it has received.
         numbers = sorted(self.holes)
         holes = [b - a for a, b in zip([0, *numbers], numbers, strict=False)]
         spans = [pair for pair in self.spans if pair[0] < pair[1]]
@@ -457,6 +478,8 @@ class Registry:
         if client is not None and client.number == row.number:
             return client
         if client is not None:
+            # Removed and added again by another process. The number differs, and nothing of the old
+            # client may reach the new one: it may be somebody else.
             self._on_replaced(client)
         return self._load_client(row)
 

@@ -138,6 +138,7 @@ class Topics:
             self.publisher,
             self.now_ms,
         )
+        # The store is opened before these parts exist, so it is given its callbacks here.
         store.appended = queue.written
         store.closing = self._stop
         self.publish = self.publisher.publish
@@ -169,6 +170,7 @@ class Topics:
         return first if first > last else last + _CLOCK_BACK
 
     def _stop(self) -> None:
+        # Called before the last batch is written: what follows is in it.
         self.publisher.closed = True
         self.sweep.stop()
         self._store.save_last_number(self.publisher.numbers.last)
@@ -265,6 +267,7 @@ class Topics:
             else:
                 written.set_result(None)
 
+        # Oldest first, so that they are delivered in their old order.
         oldest_first = rows[::-1]
         letters = [(row, self._stored_client(row.client)) for row in oldest_first]
         self.publisher.redrive(letters, done)

@@ -107,6 +107,8 @@ class Reader:
 
     def index(self) -> Iterator[tuple[int, int]]:
         """Yield target and number of every row of the log, in any order; reads only an index."""
+        # INDEXED BY makes SQLite read the index, which has both columns, instead of the table with
+        # all contents: the hub reads this at every start.
         try:
             yield from self._db.execute("SELECT target, number FROM log INDEXED BY log_expiry")
         except sqlite3.Error as error:
@@ -174,6 +176,7 @@ class SqliteStore(Reader):
     ):
         self.appended: Callable[[list[Any], HubError | None], None] = _ignore
         self.closing: Callable[[], None] = _do_nothing
+        # The writer first: it creates or upgrades the file that the reader opens.
         self._lock = _lock(path)
         try:
             self._writer = Writer(path, synchronous, loop, self._finished)
@@ -190,6 +193,7 @@ class SqliteStore(Reader):
         os.close(self._lock)
 
     def _finished(self, batch: Batch, error: HubError | None) -> None:
+        # Publishers first: they wait for an answer. A saved inbox can wait.
         if batch.tokens:
             self.appended(batch.tokens, error)
         for done in batch.dones:
@@ -199,6 +203,8 @@ class SqliteStore(Reader):
 
     def append(self, row: LogRow, token: object, key: KeyRow | None = None) -> None:
         """Append a row to the log; `appended` gets the token back."""
+        # Rows and tokens are collected by table, not as closures: this runs for every stored
+        # publish, and the writer inserts them many at a time.
         batch = self._writer.batch
         batch.log.append(row)
         batch.tokens.append(token)
@@ -229,6 +235,8 @@ class SqliteStore(Reader):
 
     def subscribe(self, rows: Sequence[SubscriptionRow], done: Done) -> None:
         """Add subscriptions of one client; nothing is written if it was removed."""
+        # SELECT FROM clients: another process may have removed the client after it signed on. A
+        # subscription without a client would keep the topic's log for ever.
         self._work(
             "INSERT OR REPLACE INTO subscriptions SELECT number, ?2, ?3, ?4 FROM clients "
             "WHERE number = ?1",
@@ -260,6 +268,8 @@ class SqliteStore(Reader):
         """Add dead letters (client, number, reason, time) and delete rows of the log."""
         numbers = [(number,) for number in sorted({row[1] for row in dead})]
 
+        # One transaction: the content is copied before the row of the log is deleted, and a crash
+        # leaves either the notification or its dead letters.
         def work(db: sqlite3.Connection) -> None:
             insert(db, _DEAD_CONTENT, numbers)
             insert(db, _INSERT_DEAD, dead)
@@ -272,6 +282,7 @@ class SqliteStore(Reader):
 
     def redrive(self, places: Sequence[int], rows: Sequence[tuple[LogRow, object]]) -> None:
         """Replace dead letters by rows of the log for their clients."""
+        # In the batch of the new rows: a dead letter is never both redriven and still dead.
         self._work("DELETE FROM dead WHERE place = ?", [(place,) for place in places])
         for row, token in rows:
             self.append(row, token)
@@ -301,8 +312,9 @@ def _each(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[Any]])
 
 def _lock(path: Path) -> int:
     """Lock the database against a second hub: two would allocate the same numbers."""
-    # A lock of its own, because SQLite's is held per transaction. `wirelake client add` needs none:
-    # it writes tables that the hub only reads. The kernel releases it when the process dies.
+    # A lock of its own, because SQLite's is held per transaction only. `wirelake client add` and
+    # the like need none: they allocate no notification numbers. The kernel releases the lock when
+    # the process dies, however it dies.
     try:
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:

@@ -69,6 +69,8 @@ class Batch:
 
     def write(self, db: sqlite3.Connection) -> None:
         """Write everything in one transaction, or nothing."""
+        # IMMEDIATE: takes the write lock now, and waits for another process if it has it (_BUSY_S).
+        # A transaction that starts with a read would fail instead of waiting.
         db.execute("BEGIN IMMEDIATE")
         try:
             for work in self.work:
@@ -79,7 +81,7 @@ class Batch:
             insert(db, _INBOXES, tuple(self.inboxes.values()))
             db.execute("COMMIT")
         except BaseException:
-            if db.in_transaction:
+            if db.in_transaction:  # SQLite has rolled back itself after some errors
                 db.execute("ROLLBACK")
             raise
 
@@ -130,6 +132,8 @@ class Writer:
         self._writing = False
         self._scheduled = False
         self._idle: asyncio.Future[None] | None = None
+        # A daemon: a hub that is interrupted before `close` must not hang. What was confirmed is on
+        # disk anyway.
         self._thread = threading.Thread(target=self._run, name="hub store", daemon=True)
         self._thread.start()
 
@@ -162,8 +166,10 @@ class Writer:
         self._queue.put(batch)
 
     def _finished(self, batch: Batch, error: HubError | None) -> None:
+        # The thread writes the next batch while the loop calls back. The callbacks start another
+        # one, which is handed over when they are done, if the thread is idle by then.
         self._writing = False
-        self._hand_over()  # the thread writes the next batch while the loop calls back
+        self._hand_over()
         try:
             self._on_finished(batch, error)
         finally:
@@ -198,7 +204,7 @@ class Writer:
         _log.error("cannot write the store: %s", error)
         if code in _FULL:  # the connection is usable: the next batch may fit, after a deletion
             return HubError("storage_full")
-        if self._db is not None:  # its state is unknown; start over with a new connection
+        if self._db is not None:  # its state is unknown: the next batch opens a new connection
             with suppress(sqlite3.Error):
                 self._db.close()
             self._db = None
