@@ -28,6 +28,9 @@ from benchmarks.captures_report import Findings, at_least, at_most, record, tabl
 
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 
+pytestmark = pytest.mark.soak
+"""A benchmark that breaks is seen when it is run; no user depends on it."""
+
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -23,6 +23,9 @@ from benchmarks.columnar_sealing import Sealing
 from benchmarks.corpus import PROTOCOLS, corpus
 from benchmarks.timing import Timing
 
+pytestmark = pytest.mark.soak
+"""A benchmark that breaks is seen when it is run; no user depends on it."""
+
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_kernels_and_c_write_the_same(name: str) -> None:

@@ -23,6 +23,9 @@ from tests.benchmarks.hub_listeners import Heard, listening
 
 from wirelake.protocols.comet import layout as comet
 
+pytestmark = pytest.mark.soak
+"""A benchmark that breaks is seen when it is run; no user depends on it."""
+
 HEAD = 32
 """Bytes at the beginning of a payload that are numbers."""
 

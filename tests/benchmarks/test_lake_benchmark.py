@@ -35,6 +35,9 @@ from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.tables.inputs import discover
 from wirelake.traffic import simulate
 
+pytestmark = pytest.mark.soak
+"""A benchmark that breaks is seen when it is run; no user depends on it."""
+
 ONLY_REPORTED = ("stream", "calls")
 
 

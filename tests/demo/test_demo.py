@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -18,9 +19,38 @@ from tests.demo.interrupts import interrupted
 from wirelake.cli.demo.report import commands
 from wirelake.cli.demo.run import Kept
 from wirelake.lake.verify.verify import verify
+from wirelake.tables import log as reading
 
 
-def test_every_figure_equals_the_truth(tmp_path: Path) -> None:
+def test_figures_are_true_and_what_is_kept_can_be_tried(tmp_path: Path) -> None:
+    options = (*SMALL, "--keep", str(tmp_path / "kept"), "--html", "page.html")
+    with started(tmp_path, *options) as demo:
+        assert demo.wait_for("can read the folder", lambda: demo.out), demo.err
+        assert [line[:8] for line in demo.err.splitlines()][:4] == [each[:8] for each in STEPS[:4]]
+        (figures,) = re.findall("All figures match the truth: ([0-9,]+)", demo.out)
+        assert int(figures.replace(",", "")) > 300
+        pasted = _pasted(demo.out)
+        addresses = _addresses(demo.out)
+        assert pasted == commands(Kept(demo.kept, addresses))
+        _try(tmp_path, pasted)
+        demo.send(signal.SIGINT)
+        assert demo.wait() == 0, demo.err
+        assert demo.left_over() == []
+    assert demo.err.splitlines()[-1] == f"ended; recordings, lake and truth are in {demo.kept}"
+    assert (tmp_path / "page.html").read_text("utf-8").endswith("</html>\n")
+    lake = demo.kept / "lake"
+    for table in ("calls", "deliveries", "connections", "tunnels", "faults"):
+        assert reading.table(lake, table).num_rows > 0, table
+    protocols = set(reading.table(lake, "messages", columns=["protocol"])["protocol"].to_pylist())
+    assert protocols >= {"comet", "esnp", "tny", "relay", "magline"}
+    assert verify(lake, shares=1).findings() == []
+    assert sorted(each.name for each in demo.kept.iterdir()) == [
+        "hub", "hub.toml", "lake", "recordings", "truth"
+    ]  # fmt: skip
+
+
+@pytest.mark.soak
+def test_json(tmp_path: Path) -> None:
     with started(tmp_path, *SMALL, "--json", "--html", "page.html") as demo:
         assert demo.wait() == 0, demo.err
         assert demo.left_over() == []
@@ -33,27 +63,8 @@ def test_every_figure_equals_the_truth(tmp_path: Path) -> None:
     assert protocols >= {"comet", "esnp", "tny", "relay", "magline"}
     for part in ("calls", "deliveries", "connections", "tunnels", "faults"):
         assert report["overview"][part] > 0, part
-    assert (tmp_path / "page.html").read_text("utf-8").endswith("</html>\n")
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "err.txt", "out.txt", "page.html", "temporary files"
-    ]  # fmt: skip
-
-
-def test_what_is_kept_can_be_tried(tmp_path: Path) -> None:
-    with started(tmp_path, *SMALL, "--keep", str(tmp_path / "kept")) as demo:
-        assert demo.wait_for("can read the folder", lambda: demo.out), demo.err
-        assert "All figures match the truth: " in demo.out
-        pasted = _pasted(demo.out)
-        addresses = _addresses(demo.out)
-        assert pasted == commands(Kept(demo.kept, addresses))
-        _try(tmp_path, pasted)
-        demo.send(signal.SIGINT)
-        assert demo.wait() == 0, demo.err
-        assert demo.left_over() == []
-    assert demo.err.splitlines()[-1] == f"ended; recordings, lake and truth are in {demo.kept}"
-    assert verify(demo.kept / "lake", shares=1).findings() == []
-    assert sorted(each.name for each in demo.kept.iterdir()) == [
-        "hub", "hub.toml", "lake", "recordings", "truth"
     ]  # fmt: skip
 
 

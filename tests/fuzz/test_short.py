@@ -14,7 +14,7 @@ from tests.fuzz import soak as fuzzing
 from tests.fuzz.targets import BrokenPromiseError, Target
 
 SOAK = Path(__file__).with_name("soak.py")
-EXECUTIONS = 20_000
+EXECUTIONS = 5_000
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Runs that are killed: each leaves the lake as it was or as it was to be, and the next goes on.
 
-Two kills here, every named step in `make soak`, which also kills at random moments. What a writer
-does when it is killed at each part of a commit is tested without Spark
-(`tests/tables/test_tables_kills.py`).
+A driver and a worker are killed here, at every named step in `make soak`, which also kills at
+random moments. What a writer does when it is killed at each part of a commit is tested without
+Spark (`tests/tables/test_tables_kills.py`).
 """
 
 from __future__ import annotations
@@ -61,11 +61,9 @@ def finishes(order: Order, tmp_path: Path) -> None:
     assert left_over(lake) == []
 
 
-def test_killed_while_writing_and_while_committing(order: Order, tmp_path: Path) -> None:
+def test_killed_between_two_commits(order: Order, tmp_path: Path) -> None:
     lake = Path(order.lake)
-    assert killed_writing(order, tmp_path / "work1")
-    assert Log(lake).last() == 0
-    assert killed_at(at(order, "forward:calls"), tmp_path / "work2")
+    assert killed_at(at(order, "forward:calls"), tmp_path / "work")
     assert left_over(lake)
     assert Log(lake).last() == 1
     assert damaged(lake) == []
@@ -75,6 +73,9 @@ def test_killed_while_writing_and_while_committing(order: Order, tmp_path: Path)
 @pytest.mark.soak
 def test_killed_at_every_step(order: Order, tmp_path: Path) -> None:
     lake = Path(order.lake)
+    assert killed_writing(order, tmp_path / "work0")
+    assert Log(lake).last() == 0
+
     assert killed_at(at(order, "join"), tmp_path / "work1")
     assert left_over(lake)
     assert Log(lake).last() == 0

@@ -1,8 +1,9 @@
 """One lake, wherever Spark runs: every table equals the simulation's truth.
 
-On executors in processes of their own, and over Spark Connect, a run takes the first captures of
-each source and a stream the rest; the data source is read there as well. `make soak` adds the
-command on two cores in several steps, and a standalone cluster (`test_standalone.py`).
+On executors in processes of their own, a run takes the first captures of each source and a stream
+the rest; over Spark Connect, the command takes all in several steps. The data source is read on
+both. `make soak` adds a stream over Spark Connect, the command on two cores, and a standalone
+cluster (`test_standalone.py`).
 """
 
 from __future__ import annotations
@@ -134,6 +135,13 @@ def test_executors_read_what_the_driver_would(cluster: SparkSession, simulated: 
 
 
 def test_over_spark_connect(connect: str, simulated: Path, tmp_path: Path) -> None:
+    three_a_step = ("--max-files", "3")
+    command(simulated, simulated, tmp_path / "lake", "--remote", connect, *three_a_step)
+    is_true(tmp_path / "lake", simulated)
+
+
+@pytest.mark.soak
+def test_a_stream_over_spark_connect(connect: str, simulated: Path, tmp_path: Path) -> None:
     lake, folder = tmp_path / "lake", tmp_path / "in"
     come(simulated, folder, 0)
     command(simulated, folder, lake, "--remote", connect)
