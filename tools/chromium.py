@@ -1,4 +1,4 @@
-"""Debian's Chromium, without a window, for tests and pictures."""
+"""Headless Chromium of the system, for tests and screenshots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser; as root it has no sandbox."""
+    """Start a browser. It runs without a sandbox, which Chromium refuses to use as root."""
     path = next((found for name in _NAMES if (found := shutil.which(name))), None)
     if path is None:
         raise FileNotFoundError("chromium is missing: make system")

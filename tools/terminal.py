@@ -1,4 +1,4 @@
-"""Commands on a terminal of their own, and what is seen on it as a page to take a picture of."""
+"""Runs commands on a pseudo-terminal, and renders its screen as an HTML page for screenshots."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ __all__ = ["COLUMNS", "Terminal", "terminal_page"]
 
 COLUMNS: Final = 100
 _LINES: Final = 40
-_KEPT: Final = 2_000
-"""Lines that are kept when they leave the screen."""
-_GENTLY_S: Final = 20.0
+_HISTORY_LINES: Final = 2_000
+"""Lines kept after they scroll off the screen."""
+_EXIT_S: Final = 20.0
+"""Time for a command to exit after Ctrl-C."""
 
 _COLOURS: Final = {
     "black": "#3b4252", "red": "#ef6b6a", "green": "#5ccf95", "brown": "#f0b75a",
@@ -35,18 +36,19 @@ _COLOURS: Final = {
     "brightbrown": "#ffd07a", "brightblue": "#9dc1ff", "brightmagenta": "#dcaaf0",
     "brightcyan": "#86dcea", "brightwhite": "#ffffff",
 }  # fmt: skip
-"""The colours of a terminal by the names that pyte has for them."""
+"""Colours by their names in pyte."""
 _SYMBOLS: Final = ("\u25a0", "\u2bff")
-"""From geometric shapes to arrows: ticks and the dots that turn are among them."""
-_INK: Final = "#d7dde6"
-_PAPER: Final = "#161a20"
+"""Geometric shapes up to arrows; check marks and spinners are among them."""
+_FOREGROUND: Final = "#d7dde6"
+_BACKGROUND: Final = "#161a20"
 
 _PAGE: Final = """\
 <!DOCTYPE html>
 <meta charset="utf-8">
 <style>
   body {{ margin: 0; background: transparent; display: inline-block; }}
-  figure {{ margin: 0; background: {paper}; color: {ink}; border-radius: 10px; overflow: hidden; }}
+  figure {{ margin: 0; background: {background}; color: {foreground}; border-radius: 10px;
+    overflow: hidden; }}
   figcaption {{ padding: 9px 14px; background: #232932; color: #aab3c0;
     font: 13px/1.3 sans-serif; }}
   figcaption i {{ display: inline-block; width: 11px; height: 11px; margin-right: 7px;
@@ -60,10 +62,10 @@ _PAGE: Final = """\
 
 
 class Terminal:
-    """A command on a terminal; leaving it ends the command."""
+    """A command on a pseudo-terminal; leaving the context ends the command."""
 
     def __init__(self, command: Sequence[str], folder: Path, *, lines: int = _LINES):
-        self._screen = pyte.HistoryScreen(COLUMNS, lines, history=_KEPT, ratio=1.0)
+        self._screen = pyte.HistoryScreen(COLUMNS, lines, history=_HISTORY_LINES, ratio=1.0)
         self._stream = pyte.ByteStream(self._screen)
         self._controller, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, COLUMNS, 0, 0))
@@ -86,18 +88,18 @@ class Terminal:
         if self._process.poll() is None:
             self.interrupt()
             try:
-                self.wait(_GENTLY_S)
+                self.wait(_EXIT_S)
             except TimeoutError:
                 self._process.kill()
         self._process.wait()
         os.close(self._controller)
 
     def lines(self) -> list[str]:
-        """All that was written, those lines included that have left the screen."""
+        """Return all lines, including those that have scrolled off the screen."""
         return ["".join(char.data for char in row).rstrip() for row in self.rows()]
 
     def rows(self) -> list[list[Any]]:
-        """The same, as the characters of pyte, without the empty end."""
+        """Return all lines as characters of pyte, without empty lines at the end."""
         screen = self._screen
         found = [
             [row[at] for at in range(COLUMNS)]
@@ -108,7 +110,7 @@ class Terminal:
         return found
 
     def until(self, shown: Callable[[list[str]], bool], seconds: float) -> None:
-        """Waits until lines are there. Raises TimeoutError, or EOFError when the command ends."""
+        """Wait for a condition on the lines. Raises TimeoutError, or EOFError at the end."""
         deadline = time.monotonic() + seconds
         while not shown(self.lines()):
             if time.monotonic() > deadline:
@@ -117,7 +119,7 @@ class Terminal:
                 raise EOFError("\n".join(self.lines()))
 
     def wait(self, seconds: float) -> int:
-        """Waits until the command ends; its exit code. Raises TimeoutError."""
+        """Wait until the command ends; return its exit code. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while self._read():
             if time.monotonic() > deadline:
@@ -125,26 +127,28 @@ class Terminal:
         return self._process.wait(seconds)
 
     def interrupt(self) -> None:
-        """What Ctrl-C does."""
+        """Send SIGINT, as Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
 
     def _read(self) -> bool:
-        """Takes what the command has written; whether there can be more."""
+        """Read what the command has written; return whether more may follow."""
         ready, _, _ = select.select([self._controller], [], [], 0.1)
         if not ready:
             return True
         try:
             data = os.read(self._controller, 65_536)
-        except OSError:  # the other end is closed
+        except OSError:  # EIO: the other end is closed
             return False
         self._stream.feed(data)
         return bool(data)
 
 
 def terminal_page(title: str, rows: Sequence[Sequence[Any]]) -> str:
-    """Rows of a terminal as a page."""
+    """Return rows of a terminal as an HTML page."""
     text = "\n".join("".join(_span(key, list(run)) for key, run in _runs(row)) for row in rows)
-    return _PAGE.format(paper=_PAPER, ink=_INK, title=html.escape(title), text=text)
+    return _PAGE.format(
+        background=_BACKGROUND, foreground=_FOREGROUND, title=html.escape(title), text=text
+    )
 
 
 def _runs(row: Sequence[Any]) -> Any:
@@ -152,19 +156,19 @@ def _runs(row: Sequence[Any]) -> Any:
 
 
 def _span(key: tuple[str, str, bool, bool], run: list[Any]) -> str:
-    ink, paper, bold, reverse = key
+    foreground, background, bold, reverse = key
     text = "".join(_character(char.data) for char in run)
-    colours = [_colour(ink, _INK), _colour(paper, _PAPER)]
+    colours = [_colour(foreground, _FOREGROUND), _colour(background, _BACKGROUND)]
     if reverse:
         colours.reverse()
-    style = f"color:{colours[0]}" if colours[0] != _INK else ""
-    style += f";background:{colours[1]}" if colours[1] != _PAPER else ""
+    style = f"color:{colours[0]}" if colours[0] != _FOREGROUND else ""
+    style += f";background:{colours[1]}" if colours[1] != _BACKGROUND else ""
     style += ";font-weight:bold" if bold else ""
     return f'<span style="{style.lstrip(";")}">{text}</span>' if style else text
 
 
 def _character(text: str) -> str:
-    """A character; those that the font may lack get a place of their own, so that columns stay."""
+    """Return a character as HTML. Symbols that the font may lack get a fixed width."""
     return f"<b>{text}</b>" if _SYMBOLS[0] <= text <= _SYMBOLS[1] else html.escape(text)
 
 

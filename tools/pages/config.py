@@ -1,7 +1,7 @@
 """The reference pages on the configuration of a hub and on its error codes.
 
-Both are generated from the code: the structs of `hub/config.py` and `hub/config.py` with their
-docstrings, and the table of `hub/errors.py`.
+Both are generated from the code: the structs of `hub/config.py` with their docstrings, and the
+table of `hub/errors.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ with a status and the JSON `{"error": code, "message": text}`. Protocol errors a
 
 """
 _INNER: Final = {"tls": TlsSettings, "backends": Backend}
-_WORDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_TYPE_NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
 def pages() -> dict[str, str]:
@@ -74,7 +74,7 @@ def _table(title: str, kind: Any) -> Iterator[str]:
 
 
 def type_words(kind: Any) -> str:
-    """A type in a few words."""
+    """Return the name of a type for readers of the page."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         return ", ".join(f"`{json.dumps(each)}`" for each in inner)
@@ -82,16 +82,16 @@ def type_words(kind: Any) -> str:
         return " or ".join(type_words(each) for each in inner if each is not type(None))
     if origin is tuple:
         return f"list of {type_words(inner[0])}"
-    return _WORDS.get(kind, "table")
+    return _TYPE_NAMES.get(kind, "table")
 
 
 def _value(value: Any) -> str:
-    """As TOML has it; JSON writes these the same way."""
+    """Return a value in TOML, which is the same as JSON for these types."""
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 
 def _errors() -> str:
-    """The hub's error codes, with a column for every protocol that sends numbers."""
+    """Return the page of error codes, with a column for every protocol that sends numbers."""
     bound = {name: registry.binding(name) for name in registry.BUILT_IN}
     numbered = {name: binding for name, binding in bound.items() if binding.errors}
     rows = [("code", "meaning", *numbered, "HTTP"), ("---",) * (3 + len(numbered))]

@@ -84,8 +84,8 @@ def families() -> list[Metric]:
 
 
 async def _inspect() -> tuple[dict[str, Any], list[Metric]]:
-    """The description and the metrics of a hub without listeners. It records, so that every metric
-    appears."""
+    """Return the description and the metrics of a hub without listeners. It records, so that every
+    metric appears."""
     with tempfile.TemporaryDirectory(prefix="wirelake-pages-") as folder:
         closed = {name: {"enabled": False} for name in registry.BUILT_IN}
         config = make_config({**closed, "record": {"folder": f"{folder}/record"}})

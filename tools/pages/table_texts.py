@@ -1,7 +1,7 @@
-"""What the pages of tables say beside the columns: questions with their SQL, how roll-ups are made.
+"""Texts of the pages of tables: descriptions, example queries, and queries that define roll-ups.
 
-The SQL is DuckDB's, as `wirelake lake sql` takes it. Each of these queries is run by a test; those
-of `MADE` must give the very rows of their table.
+The SQL is that of `wirelake lake sql` (DuckDB). A test runs each query; those of `MADE` must return
+exactly the rows of their table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Example(NamedTuple):
 
 
 class Made(NamedTuple):
-    """How a roll-up comes about: in words, and as a query over the tables that it counts."""
+    """How a roll-up is computed: in words, and as a query over the tables that it counts."""
 
     words: str
     sql: str
@@ -28,63 +28,63 @@ class Made(NamedTuple):
 ROWS: Final = {
     "messages": "a message, with all fields of its protocol",
     "packets": "a packet",
-    "faults": "a run of bytes that would not decode: where, why, and the bytes",
-    "coverage": "one direction of a connection, and what became of its bytes",
-    "calls": "a request and its answer: latency, status, outcome",
+    "faults": "a range of bytes that could not be decoded: position, reason, and the bytes",
+    "coverage": "one direction of a connection, with its bytes by result of decoding",
+    "calls": "a request and its response: latency, status, outcome",
     "deliveries": "a notification and a client: published, sent, acknowledged",
     "connections": "a TCP connection",
     "tunnels": "a virtual connection through a gateway",
     "traffic_minutes": "messages of one minute, protocol, direction and kind",
     "latency_minutes": "calls of one minute and target, with about the same latency",
     "delivery_minutes": "deliveries of one minute and topic",
-    "error_minutes": "what went wrong in one minute, by target and code",
-    "talker_minutes": "one of the twenty loudest connections of a minute",
+    "error_minutes": "errors of one minute, by target and code",
+    "talker_minutes": "one of the twenty connections with the most bytes in a minute",
 }
-"""By table: what a row is."""
+"""Description of a row, by table."""
 
 NOTES: Final = {
     "packets": """\
-A lake does not keep packets. `wirelake read` makes them:
+A lake does not contain packets. `wirelake read` returns them:
 
 ```console
 $ wirelake read captures/ --table packets -o packets.parquet
 ```""",
     "messages": """\
-In a lake, each file of this table has the messages of one protocol, and its struct alone; a reader
-that names columns reads just these. A query shows all structs, null where they do not apply.""",
+In a lake, each file of this table has the messages of one protocol and only its struct; a reader
+that selects columns reads only these. A query shows all structs, null where they do not apply.""",
     "faults": """\
-In a lake there are also rows for whole captures that were not read: `late_file` (its turn was
-over), `vanished_file` and `unreadable_file`. They have no time.""",
+A lake also has rows for whole captures that were not read: `late_file` (a later file of its source
+was read before), `vanished_file` and `unreadable_file`. They have no time.""",
     "coverage": """\
-In every row `payload_bytes` is `new_bytes` and `duplicate_bytes`; `span_bytes` is `new_bytes` and
-`gap_bytes`; and `new_bytes` is what was decoded, faulty, undecryptable and ignored. `wirelake lake
-verify` adds it up.""",
-    "calls": "Which answer belongs to which request: [matching](../../concepts/matching.md).",
+In every row `payload_bytes` = `new_bytes` + `duplicate_bytes`; `span_bytes` = `new_bytes` +
+`gap_bytes`; and `new_bytes` is the sum of decoded, faulty, undecryptable and ignored bytes.
+`wirelake lake verify` checks this.""",
+    "calls": """\
+[Matching](../../concepts/matching.md) defines which response belongs to which request.""",
     "deliveries": """\
-In a lake, a row is final once it was acknowledged and nothing was heard of it for 10 minutes, or
-when nothing was heard of it for 24 hours; until then it may still change
+In a lake, a row is final when it was acknowledged and there was no event of it for 10 minutes, or
+when there was none for 24 hours; until then it may still change
 ([the lake](../../concepts/lake.md)).""",
     "latency_minutes": """\
-Buckets: below 8 ns each number is one of its own; from there on each doubling is cut into eight
-equal ones. A percentile that is read from buckets is therefore off by an eighth at most, over any
-span of minutes, however many calls there are; counts and sums are exact.""",
+Buckets: each number below 8 ns has its own; above, each doubling is divided into eight equal
+buckets. The error of a percentile from buckets is therefore at most 1/8, over any number of minutes
+and calls; counts and sums are exact.""",
     "talker_minutes": """\
-Only the first twenty of each minute are there: do not add them up to a total, `traffic_minutes` has
-it.""",
+Only the first twenty of each minute are included: use `traffic_minutes` for totals.""",
 }
-"""By table: what is to be known besides."""
+"""Further notes, by table."""
 
 EXAMPLES: Final = {
     "messages": (
         Example(
-            "What is said most?",
+            "Which messages are the most frequent?",
             """\
 SELECT protocol, name, count(*) AS messages, sum(size_bytes) AS bytes
 FROM messages
 GROUP BY ALL ORDER BY messages DESC LIMIT 10""",
         ),
         Example(
-            "A field of a protocol is a field of its struct. What do phones say that they are?",
+            "A field of a protocol is a field of its struct. Which models do phones report?",
             """\
 SELECT comet.report_environ.phone_type AS phone, comet.report_environ.network_type AS network,
        count(*) AS times
@@ -92,7 +92,7 @@ FROM messages WHERE name = 'report_environ'
 GROUP BY ALL ORDER BY times DESC LIMIT 10""",
         ),
         Example(
-            "The parameters of service calls, whose values say their own type:",
+            "The parameters of service calls, whose values are self-describing:",
             """\
 WITH given AS (SELECT target, unnest(esnp.rows_by_kind.data) AS one FROM messages
                WHERE protocol = 'esnp' AND kind = 'request' LIMIT 1000)
@@ -101,7 +101,7 @@ SELECT target, one.name, var_text(one.value) AS value FROM given LIMIT 10""",
     ),
     "packets": (
         Example(
-            "Who sends how much?",
+            "How much does each host send?",
             """\
 SELECT src, count(*) AS packets, sum(original_bytes) AS bytes
 FROM 'packets.parquet'
@@ -110,7 +110,7 @@ GROUP BY src ORDER BY bytes DESC LIMIT 10""",
     ),
     "faults": (
         Example(
-            "What is wrong, how often, and where to look first?",
+            "Which faults are there, how many, and where is the first of each?",
             """\
 SELECT code, protocol, count(*) AS faults, sum(present_bytes) AS bytes,
        min_by(file, ts_ns) AS file, min_by("offset", ts_ns) AS at
@@ -120,7 +120,7 @@ GROUP BY code, protocol ORDER BY faults DESC""",
     ),
     "coverage": (
         Example(
-            "How much of what was captured became messages?",
+            "What percentage of the captured bytes was decoded?",
             """\
 SELECT coalesce(protocol, 'none found') AS protocol, sum(new_bytes) AS bytes,
        round(100 * sum(decoded_bytes) / sum(new_bytes), 2) AS decoded_percent,
@@ -131,7 +131,7 @@ GROUP BY ALL ORDER BY bytes DESC""",
     ),
     "calls": (
         Example(
-            "What is slow?",
+            "Which targets are the slowest?",
             """\
 SELECT protocol, target, count(*) AS calls,
        ms(quantile_disc(latency_ns, 0.5)) AS p50_ms,
@@ -141,7 +141,7 @@ GROUP BY ALL HAVING calls >= 20
 ORDER BY p99_ms DESC LIMIT 10""",
         ),
         Example(
-            "What fails?",
+            "Which calls fail, and why?",
             """\
 SELECT target, outcome, coalesce(status, cause) AS why, count(*) AS calls
 FROM calls WHERE outcome IN ('failed', 'lost', 'unknown')
@@ -150,7 +150,7 @@ GROUP BY ALL ORDER BY calls DESC LIMIT 10""",
     ),
     "deliveries": (
         Example(
-            "What becomes of notifications, topic by topic?",
+            "What are the outcomes of notifications by topic?",
             """\
 SELECT topic, count(*) AS deliveries, count(first_sent_ns) AS sent,
        count(*) FILTER (outcome = 'acked') AS acked, ms(median(latency_ns)) AS median_ms
@@ -160,7 +160,7 @@ GROUP BY topic ORDER BY deliveries DESC LIMIT 10""",
     ),
     "connections": (
         Example(
-            "Who reconnects most, and after how long?",
+            "Which clients reconnect most, and after how long?",
             """\
 SELECT c.client, count(*) AS reconnects,
        round(avg(c.first_ns - p.last_ns) / 1e9, 1) AS seconds_away
@@ -170,7 +170,7 @@ GROUP BY c.client ORDER BY reconnects DESC LIMIT 10""",
     ),
     "tunnels": (
         Example(
-            "How long do gateways' users stay, and how do they leave?",
+            "How long do users of gateways stay, and how do they disconnect?",
             """\
 SELECT outcome, closed_by, count(*) AS tunnels, sum(switches) AS switches,
        round(avg(last_ns - first_ns) / 1e9, 1) AS seconds
@@ -188,7 +188,7 @@ ON protocol USING sum(bytes) GROUP BY minute ORDER BY minute LIMIT 10""",
     ),
     "latency_minutes": (
         Example(
-            "The 99th percentile of each target: the upper end of the bucket in which it is.",
+            "The 99th percentile of each target: the upper bound of its bucket.",
             """\
 WITH buckets AS (
   SELECT protocol, target, bucket, any_value(below_ns) AS below_ns, sum(calls) AS calls
@@ -205,7 +205,7 @@ GROUP BY protocol, target ORDER BY p99_ms DESC LIMIT 10""",
     ),
     "delivery_minutes": (
         Example(
-            "In which minutes were the fewest notifications acknowledged?",
+            "In which minutes was the lowest share of notifications acknowledged?",
             """\
 SELECT ns(minute_ns) AS minute, sum(sent) AS sent, sum(acked) AS acked,
        round(100 * sum(acked) / sum(sent), 1) AS acked_percent
@@ -215,7 +215,7 @@ GROUP BY minute_ns HAVING sum(sent) > 0 ORDER BY acked_percent LIMIT 10""",
     ),
     "error_minutes": (
         Example(
-            "When did it go wrong, and what was it most of the time?",
+            "Which minutes had the most errors, and which error was the most frequent?",
             """\
 SELECT ns(minute_ns) AS minute, sum(errors) AS errors, max_by(what, errors) AS what,
        max_by(code, errors) AS code, max_by(target, errors) AS target
@@ -225,7 +225,7 @@ GROUP BY minute_ns ORDER BY errors DESC LIMIT 10""",
     ),
     "talker_minutes": (
         Example(
-            "Who was the loudest of all, and for how many minutes?",
+            "Which connections had the most bytes, and in how many minutes?",
             """\
 SELECT t.connection, any_value(t.protocol) AS protocol, any_value(c.client_address) AS address,
        count(*) AS minutes, sum(t.bytes) AS bytes
@@ -235,7 +235,7 @@ GROUP BY t.connection ORDER BY bytes DESC LIMIT 10""",
         ),
     ),
 }
-"""By table: what one asks it."""
+"""Example queries, by table."""
 
 MADE: Final = {
     "traffic_minutes": Made(
@@ -247,7 +247,7 @@ FROM messages
 GROUP BY ALL""",
     ),
     "latency_minutes": Made(
-        "Calls with a latency are counted by the minute of their answer and by bucket.",
+        "Calls with a latency are counted by the minute of their response and by bucket.",
         """\
 WITH sized AS (
   SELECT *, greatest(latency_ns, 0) AS n, length(bin(greatest(latency_ns, 0))) - 4 AS shift
@@ -262,8 +262,8 @@ FROM sized
 GROUP BY ALL""",
     ),
     "delivery_minutes": Made(
-        "Deliveries are counted by the minute in which they were published; where nothing tells "
-        "that, in which they were first sent; else in which they were acknowledged.",
+        "Deliveries are counted by the minute in which they were published; if that is unknown, in "
+        "which they were first sent; else in which they were acknowledged.",
         """\
 WITH timed AS (
   SELECT *, coalesce(published_ns, first_sent_ns, acked_ns) AS ts_ns FROM deliveries
@@ -280,7 +280,7 @@ FROM timed
 GROUP BY ALL""",
     ),
     "error_minutes": Made(
-        "Calls that failed are counted by the minute of their answer; calls that are lost or "
+        "Calls that failed are counted by the minute of their response; calls that are lost or "
         "unknown by the minute of their request; faults by the minute of their first byte. Faults "
         "without a time have no minute: `minute_ns` is null.",
         """\
@@ -297,8 +297,8 @@ FROM errors
 GROUP BY ALL""",
     ),
     "talker_minutes": Made(
-        "Messages are counted by the minute of `ts_ns` and by connection; the twenty with the most "
-        "bytes stay. Where two have the same, the smaller id comes first.",
+        "Messages are counted by the minute of `ts_ns` and by connection; the twenty connections "
+        "with the most bytes are kept. If two have the same number, the smaller id comes first.",
         """\
 WITH talkers AS (
   SELECT ts_ns - ts_ns % 60000000000 AS minute_ns, protocol, connection,
@@ -313,4 +313,4 @@ WINDOW of_minute AS (PARTITION BY minute_ns ORDER BY bytes DESC, connection, pro
 QUALIFY rank <= 20""",
     ),
 }
-"""By roll-up: how it is made."""
+"""Definitions, by roll-up."""

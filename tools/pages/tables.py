@@ -20,52 +20,52 @@ __all__ = ["pages"]
 
 _INDEX: Final = f"""# Tables
 
-Every table that Wirelake makes of captures; schema version {VERSION}. Each has a page with its
-columns and with questions that one asks it. Columns carry their units in their names: `_ns` is
-nanoseconds (since 1970 for a time), `_bytes` is bytes. Any column may be null; its line says when.
-Integers are signed; an unsigned 64-bit number is the int64 of the same bits. How rows come about is
-told in [From captures to tables](../concepts/captures.md), [Matching](../concepts/matching.md) and
-[The lake](../concepts/lake.md).
+All tables that Wirelake creates from captures; schema version {VERSION}. Each has a page with its
+columns and example queries. Column names end in their unit: `_ns` is nanoseconds (since 1970 for a
+time), `_bytes` is bytes. Any column may be null; its description says when. Integers are signed; an
+unsigned 64-bit number is the int64 with the same bits. [From captures to
+tables](../concepts/captures.md), [Matching](../concepts/matching.md) and [The
+lake](../concepts/lake.md) describe how rows are created.
 
 *Generated from the schemas by `make pages`.*
 """
 
 _ROLLUPS: Final = """## Roll-ups
 
-These are in lakes only. Each counts rows of other tables by minute, and is at any commit what a
-query over these tables would say.
+Only lakes have roll-ups. Each counts rows of other tables by minute. At any commit it equals the
+result of a query over these tables.
 """
 
 _FUNCTIONS: Final = """## In SQL
 
-The questions on these pages are for `wirelake lake sql LAKE "..."`, which is DuckDB with the
-tables of a lake as views, and with these functions:
+The queries on these pages are for `wirelake lake sql LAKE "..."`, which runs DuckDB with the tables
+of a lake as views, and with these functions:
 
-| function | gives |
+| function | result |
 |---|---|
 | `ns(t)` | a timestamp, from nanoseconds since 1970 |
 | `ms(n)` | milliseconds, from nanoseconds |
 | `masked(text)` | `***` and the length of a secret |
-| `var_text(v)` | text, from a value of ESNP that says its own type |
+| `var_text(v)` | the text of a self-describing ESNP value |
 
-`lake_tables`, `lake_files` and `lake_inputs` are views of what the log says.
+`lake_tables`, `lake_files` and `lake_inputs` are views of the log.
 """
 
 _STRUCTS: Final = """## Fields of protocols
 
-Beside these columns `messages` has one struct for each protocol, of which at most one is not null;
-a protocol [of your own](../../guides/declare-a-protocol.md) has one, too. Secret fields are null
-unless asked for.
+In addition to these columns, `messages` has one struct for each protocol, of which at most one is
+not null; [your own](../../guides/declare-a-protocol.md) protocols have one, too. Secret fields are
+null unless they are revealed.
 
-A *value* says its own type. It is a list of nodes, each before what it contains: `parent` is the
-place of the containing node in the list, -1 for the first; `name` the key in a map; `type` the type
-number; the value is in `int`, `float`, `text` or `bytes`. `var_text` makes it readable.
+A *value* is self-describing. It is a list of nodes in preorder: `parent` is the index of the parent
+node in the list, -1 for the first; `name` the key in a map; `type` the type number; the value is in
+`int`, `float`, `text` or `bytes`. `var_text` makes it readable.
 
 The *rows* of an ESNP message are lists by kind, so `esnp.rows_by_kind.data[1].value` is the value
 of its first parameter (in Spark `[0]`). `types` has the type of each row, in order: the k-th row of
 a type is the k-th item of the list of its kind. A list is empty where a message has no such row.
-Rows of types that have no list are in `opaque`. A row that could not be read is in `broken` and in
-no other list; `row` says which of `types` it is.
+Rows of types that have no list are in `opaque`. A row that could not be decoded is in `broken` and
+in no other list; `row` is its index in `types`.
 """
 
 _NODE: Final = ("parent", "name", "type", "int", "float", "text", "bytes")
@@ -73,7 +73,7 @@ _TABLES: Final = {"messages": COMMON, **TABLES}
 
 
 def pages() -> dict[str, str]:
-    """All pages, by their path in the folder of the reference."""
+    """Return all pages, by their path in the folder of the reference."""
     found = {"tables.md": _joined(_index())}
     for name in _TABLES:
         found[f"tables/{name}.md"] = _joined(_page(name))
@@ -114,7 +114,7 @@ def _page(name: str) -> Iterator[str]:
         yield f"{NOTES[name]}\n"
     yield "## Columns\n"
     yield from _columns(_TABLES[name])
-    yield f"## Questions\n\n{_how_to_ask(name)}\n"
+    yield f"## Questions\n\n{_query_hint(name)}\n"
     for example in EXAMPLES[name]:
         yield f"{example.question}\n\n```sql\n{example.sql}\n```\n"
     if name in MADE:
@@ -131,7 +131,7 @@ def _columns(columns: pa.Schema) -> Iterator[str]:
     yield ""
 
 
-def _how_to_ask(name: str) -> str:
+def _query_hint(name: str) -> str:
     if name == "packets":
         return "In DuckDB, over the file:"
     return 'With `wirelake lake sql LAKE "..."` ([how](../../guides/lake.md)).'
@@ -139,13 +139,13 @@ def _how_to_ask(name: str) -> str:
 
 def _made(name: str) -> Iterator[str]:
     made = MADE[name]
-    yield f"## How it is made\n\n{made.words}\n"
-    yield "A step counts the minutes that it touched anew. This query gives the same rows:\n"
+    yield f"## How it is computed\n\n{made.words}\n"
+    yield "A step recounts the minutes that it affects. This query returns the same rows:\n"
     yield f"```sql\n{made.sql}\n```\n"
 
 
 def _structs() -> Iterator[str]:
-    """The struct of each protocol, to its leaves."""
+    """Yield a table of all fields for the struct of each protocol."""
     yield _STRUCTS
     for name in registry.BUILT_IN:
         yield f"### messages.{name}\n\n| field | type | meaning |\n|---|---|---|"
@@ -158,14 +158,14 @@ def _structs() -> Iterator[str]:
 def _leaves(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.Field]]:
     for at in range(kind.num_fields):
         field = kind.field(at)
-        here = f"{path}.{field.name}" if path else field.name
+        full = f"{path}.{field.name}" if path else field.name
         inner = field.type
         if pa.types.is_struct(inner):
-            yield from _leaves(inner, here)
+            yield from _leaves(inner, full)
         elif _is_list_of_structs(inner) and not _is_value(inner):
-            yield from _leaves(inner.value_type, f"{here}[]")
+            yield from _leaves(inner.value_type, f"{full}[]")
         else:
-            yield here, field
+            yield full, field
 
 
 def _is_list_of_structs(kind: pa.DataType) -> bool:
@@ -173,7 +173,7 @@ def _is_list_of_structs(kind: pa.DataType) -> bool:
 
 
 def _is_value(kind: pa.DataType) -> bool:
-    """Whether it is a value that says its own type."""
+    """Return whether a type is that of self-describing values."""
     return (
         _is_list_of_structs(kind) and tuple(field.name for field in kind.value_type.fields) == _NODE
     )
@@ -192,6 +192,3 @@ def _type(kind: pa.DataType) -> str:
 def _doc(metadata: dict[bytes, bytes] | None) -> str:
     text = (metadata or {}).get(b"doc", b"").decode()
     return " ".join(text.split()).replace("|", "\\|")
-
-
-# -- the command -------------------------------------------------------------------------------
