@@ -15,7 +15,7 @@ from typing import Any, Final
 import dpkt  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from wirelake.capture.decode.decryption import KeyRing, Openings
+from wirelake.capture.decode.decryption import Decryptor, KeyRing
 from wirelake.capture.decode.protocol_selector import default_ports
 from wirelake.capture.tcp.connections import Endpoint, connection_id
 from wirelake.protocols import registry
@@ -111,7 +111,7 @@ class _Connection:
         self.client = client
         self.id = connection_id(client, server, first_ns)
         self.describer = _describer(protocol)
-        self.openings = Openings(KeyRing(), self.describer, self.id)
+        self.openings = Decryptor(KeyRing(), self.describer, self.id)
         self.c2s, self.s2c = _Stream(self, "c2s"), _Stream(self, "s2c")
 
 

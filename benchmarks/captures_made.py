@@ -77,7 +77,7 @@ def _later(path: Path, seconds: int) -> bytes:
     data = np.fromfile(path, np.uint8)
     scanner = Scanner(str(path), window_bytes=1 << 26, limits=Limits())
     for rows in scanner.windows():
-        places = rows.wide[OFFSET, : rows.count][:, None] + np.arange(4)
+        places = rows.packet_i64[OFFSET, : rows.count][:, None] + np.arange(4)
         times = np.ascontiguousarray(data[places]).view("<u4") + np.uint32(seconds)
         data[places] = times.view(np.uint8)
     scanner.close()

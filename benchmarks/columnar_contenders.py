@@ -177,7 +177,7 @@ def _slices(layout: str, plan: Plan, starts: Ints, stops: Ints, ways: NDArray[np
     """Room for all that these slices can hold."""
     count, size = len(starts), int((stops - starts).sum())
     columns = [
-        np.empty(size // table.least + 1 if table.least else count, column.dtype)
+        np.empty(size // table.min_row_bytes + 1 if table.min_row_bytes else count, column.dtype)
         for table in plan.tables
         for column in table.columns
     ]

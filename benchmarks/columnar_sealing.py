@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from wirelake.capture.decode.decryption import KeyRing
-from wirelake.columnar.decode.meaning import Found
+from wirelake.columnar.decode.meaning import MessageFields
 from wirelake.columnar.decode.messages import Slices
-from wirelake.columnar.decode.sealed_parts import ConnectionKeys, unsealed
+from wirelake.columnar.decode.sealed_parts import ConnectionKeys, decrypt_batch
 from wirelake.protocols.magline.protocol import PROTOCOL
 
 __all__ = ["CONNECTIONS", "Sealing"]
@@ -51,10 +51,10 @@ class Sealing:
 
     def batched(self, keys: ConnectionKeys) -> pa.Array:
         """All bodies, as batches of captures are opened."""
-        found = Found(len(self._body))
+        found = MessageFields(len(self._body))
         found.fields["seq"] = pa.array(self._seqs)
         sealed = np.ones(len(self._body), np.bool_)
-        opened, stayed, unopened = unsealed(keys, self._slices, found, self._body, sealed)
+        opened, stayed, unopened = decrypt_batch(keys, self._slices, found, self._body, sealed)
         assert not stayed.any()
         assert not unopened.any()
         return opened
@@ -65,7 +65,7 @@ class Sealing:
         rows = zip(
             self._body.to_pylist(),
             self._slices.connection.tolist(),
-            self._slices.ways.tolist(),
+            self._slices.directions.tolist(),
             self._seqs.tolist(),
             strict=True,
         )

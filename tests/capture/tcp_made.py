@@ -9,9 +9,21 @@ from pathlib import Path
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.items import Direction
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.capture.tcp.headers import ACK, FIN, PSH, RST, SYN, ip, tcp
+from wirelake.capture.tcp.headers import (
+    ACK,
+    FIN,
+    PSH,
+    RST,
+    SYN,
+    cooked,
+    cooked2,
+    ethernet,
+    ip,
+    loopback,
+    tcp,
+)
 
-__all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Call", "Made", "write"]
+__all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Call", "Made", "link_layer", "write"]
 
 T0 = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -98,3 +110,17 @@ def write(path: Path, packets: Iterable[Made]) -> Path:
         for each in packets:
             writer.packet(each.ts_ns, each.data, each.original)
     return path
+
+
+def link_layer(link: int, packet: bytes) -> bytes:
+    """Return an IP packet in the plainest frame of a link type."""
+    if link == f.LINK_ETHERNET:
+        return ethernet(packet)
+    if link == f.LINK_COOKED:
+        return cooked(packet)
+    if link == f.LINK_COOKED2:
+        return cooked2(packet)
+    if link in (f.LINK_NULL, f.LINK_LOOP):
+        return loopback(packet, order="<" if link == f.LINK_NULL else ">")
+    assert link in (f.LINK_RAW, f.LINK_RAW_BSD, f.LINK_RAW_OPENBSD, f.LINK_IPV4, f.LINK_IPV6)
+    return packet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wirelake.capture.tcp.assembly import (
     FIN,
-    HELD_BYTES,
+    RECENT_BYTES,
     RST,
     SYN,
     WAITING_BYTES,
@@ -109,7 +109,7 @@ def test_bytes_before_anything_was_out_of_order_are_not_held() -> None:
 def test_only_the_last_bytes_are_held() -> None:
     stream = begun()
     stream.feed(99, b"xx", 0, 0)
-    stream.feed(101, bytes(HELD_BYTES + 10), 0, 0)
+    stream.feed(101, bytes(RECENT_BYTES + 10), 0, 0)
     late = stream.feed(101, b"\1" * 11, 0, 0)
     assert late == [Conflict(11, 1, b"\1", 0, 10, 0)]
 

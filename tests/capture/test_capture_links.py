@@ -16,11 +16,12 @@ from wirelake.capture.tcp.headers import (
     ethernet,
     ipv4,
     ipv6,
-    link_layer,
     loopback,
     segment,
     tcp,
 )
+
+from .tcp_made import link_layer
 
 CLIENT, SERVER = bytes([10, 0, 0, 9]), bytes([10, 0, 0, 1])
 CLIENT6, SERVER6 = bytes(range(16)), bytes(range(16, 32))

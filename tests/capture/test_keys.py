@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wirelake.capture.decode import decryption as keys_module
-from wirelake.capture.decode.decryption import KeyRing, Opened, Openings
+from wirelake.capture.decode.decryption import Decrypted, Decryptor, KeyRing
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.sealing import ContentOpener, ContentSealer, HipushContent
@@ -38,8 +38,8 @@ def ring(*lines: str) -> KeyRing:
     return made
 
 
-def openings(keys: KeyRing, protocol: str, connection: int = 5, dialect: str = "seed") -> Openings:
-    return Openings(keys, Describer(registry.find(protocol), dialect), connection)
+def openings(keys: KeyRing, protocol: str, connection: int = 5, dialect: str = "seed") -> Decryptor:
+    return Decryptor(keys, Describer(registry.find(protocol), dialect), connection)
 
 
 # -- lines -----------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def sealed(key: bytes, content: bytes) -> comet.Notification:
 
 def test_comet_content_is_told_by_its_first_bytes() -> None:
     without = openings(KeyRing(), "comet")
-    assert without.open(notification(b"in clear"), b"", "s2c") == Opened({}, None, False)
+    assert without.open(notification(b"in clear"), b"", "s2c") == Decrypted({}, None, False)
     assert without.open(sealed(bytes(32), b"text"), b"", "s2c").sealed
     assert not without.open(comet.Ok(), b"", "s2c").sealed
 
@@ -168,7 +168,7 @@ def test_in_hipush_the_key_tells() -> None:
     key = bytes(range(8))
     message = notification(HipushContent(key, legacy_hipush=True).seal(b"text"))
     without = openings(KeyRing(), "comet", dialect="hipush")
-    assert without.open(message, b"", "s2c") == Opened({}, None, False)
+    assert without.open(message, b"", "s2c") == Decrypted({}, None, False)
     made = ring(json.dumps({"protocol": "comet", "connection": 5, "des_key": key.hex()}))
     assert openings(made, "comet", dialect="hipush").open(message, b"", "s2c").body == b"text"
     assert openings(made, "comet", 6, dialect="hipush").open(message, b"", "s2c").body is None
@@ -194,14 +194,14 @@ def test_tny_without_options_needs_no_key() -> None:
     opened = found.open(packet(PacketContext("seed"), b"hello"), b"", "c2s")
     assert not opened.sealed
     assert opened.parts["message"].body == b"hello"
-    assert found.open(tny.Packet(body=tny.Ping()), b"", "c2s") == Opened({}, None, False)
+    assert found.open(tny.Packet(body=tny.Ping()), b"", "c2s") == Decrypted({}, None, False)
 
 
 def test_tny_packets_with_options_stay_sealed_without_a_key() -> None:
     config = TransformConfig(security_keys=("throw-away",), encrypt=True, verify=True)
     context = PacketContext("seed", config)
     first, second = packet(context, b"one"), packet(context, b"two")
-    assert openings(KeyRing(), "tny").open(first, b"", "c2s") == Opened({}, None, True)
+    assert openings(KeyRing(), "tny").open(first, b"", "c2s") == Decrypted({}, None, True)
     found = openings(ring(line(TNY)), "tny")
     # The first packet may be missing, and the other direction counts by itself.
     assert found.open(second, b"", "c2s").parts["message"].body == b"two"
@@ -224,9 +224,9 @@ def test_magline_keys_are_found_by_the_client_random() -> None:
     raw = cipher.seal_data(plain)
     request = MAGLINE_PROTOCOL.decode(raw).message
     found = openings(ring(line(MAGLINE, client_random="ab" * 32)), "magline")
-    assert found.open(request, raw, "c2s") == Opened({}, None, True)
+    assert found.open(request, raw, "c2s") == Decrypted({}, None, True)
     syn, syn_raw = frame(magline.Syn(random=b"\xab" * 32, public_key=bytes(32)))
-    assert found.open(syn, syn_raw, "c2s") == Opened({}, None, False)
+    assert found.open(syn, syn_raw, "c2s") == Decrypted({}, None, False)
     opened = found.open(request, raw, "c2s")
     assert (opened.body, opened.sealed) == (b"hello", False)
 

@@ -7,6 +7,8 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 
+from tests.capture.tcp_made import link_layer
+
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.tcp import headers as make
@@ -219,7 +221,7 @@ def _write(
     word: tuple[int, str] | None = None,
 ) -> None:
     if packet:
-        framed = make.link_layer(link, packet)
+        framed = link_layer(link, packet)
     else:
         framed, original = b"", 1
     if link == f.LINK_ETHERNET and packet and rng.random() < 0.3:

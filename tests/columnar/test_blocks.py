@@ -17,7 +17,7 @@ from wirelake.capture.format.items import Packet
 from wirelake.capture.format.reader import read
 from wirelake.capture.format.writer import PcapngWriter
 from wirelake.columnar.scan import blocks as b
-from wirelake.columnar.scan.scanner import Rows, Scanner
+from wirelake.columnar.scan.scanner import PacketRows, Scanner
 
 _EXAMPLES = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -36,8 +36,8 @@ def scanned(path: Path, window_bytes: int) -> tuple[list[tuple[object, ...]], li
     return packets, others
 
 
-def _packet(rows: Rows, i: int) -> tuple[object, ...]:
-    ts_ns, offset, at, size, original, connection = rows.wide[:, i].tolist()
+def _packet(rows: PacketRows, i: int) -> tuple[object, ...]:
+    ts_ns, offset, at, size, original, connection = rows.packet_i64[:, i].tolist()
     marks = int(rows.marks[i])
     recorded = bool(marks & b.MARK_RECORDED)
     way = {b.MARK_C2S: "c2s", b.MARK_S2C: "s2c"}.get(marks & (b.MARK_C2S | b.MARK_S2C))
@@ -48,8 +48,8 @@ def _packet(rows: Rows, i: int) -> tuple[object, ...]:
         rows.base + at,
         data,
         original,
-        int(rows.narrow[b.INTERFACE, i]),
-        int(rows.narrow[b.LINK, i]),
+        int(rows.packet_i32[b.INTERFACE, i]),
+        int(rows.packet_i32[b.LINK, i]),
         connection if recorded else None,
         way,
         bool(marks & b.MARK_CONTINUES),

@@ -11,7 +11,7 @@ import pyarrow as pa
 from capture.tcp_made import Call, write
 from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.reference import read_tables
-from wirelake.columnar.decode.sealed_parts import ConnectionKeys, opened_singly
+from wirelake.columnar.decode.sealed_parts import ConnectionKeys, decrypt_rows
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
@@ -96,7 +96,7 @@ def test_rows_are_opened_kept_or_faults() -> None:
 
     body = pa.array([b"x", b"sealed", b"sealed", b"sealed", None], pa.binary())
     rows = np.array([False, True, True, True, False])
-    found, stayed, wrong = opened_singly(body, rows, rows, open_row)
+    found, stayed, wrong = decrypt_rows(body, rows, rows, open_row)
     assert found.to_pylist()[:2] == [b"x", b"row 1"]
     assert found.to_pylist()[4] is None
     assert stayed.tolist()[:3] == [False, False, True]

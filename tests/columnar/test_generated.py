@@ -41,7 +41,7 @@ def test_columns_of_a_plan_have_names_of_their_own() -> None:
         protocol = registry.find(name)
         for dialect in protocol.dialects:
             for decoder in decoders(protocol, dialect):
-                names = [column.name for column in decoder.found.columns]
+                names = [column.name for column in decoder.result.columns]
                 assert len(names) == len(set(names))
 
 

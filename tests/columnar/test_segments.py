@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.capture.tcp_made import link_layer
 
 from wirelake.capture.format.writer import PcapngWriter
 from wirelake.capture.tcp import headers as make
@@ -74,7 +75,7 @@ def good(rng: random.Random) -> tuple[int, bytes]:
         )
     if link == 1:
         return link, make.ethernet(packet, vlans=[1] * rng.randrange(4), padded=rng.random() < 0.5)
-    return link, make.link_layer(link, packet)
+    return link, link_layer(link, packet)
 
 
 def test_right_packets(tmp_path: Path) -> None:

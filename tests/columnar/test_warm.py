@@ -14,7 +14,7 @@ from . import made_captures as made
 from .reference_streams import by_front_end
 
 _MODULES = (
-    *("scan.blocks", "scan.headers", "tcp.slots", "tcp.flows"),
+    *("scan.blocks", "scan.headers", "tcp.flows"),
     *("tcp.stream_order", "tcp.pieces", "tcp.packets"),
 )
 _WARM = """

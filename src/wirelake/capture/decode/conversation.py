@@ -15,7 +15,7 @@ from wirelake.wire.protocol import Protocol
 from ..format.items import Direction, Segment
 from ..tcp.assembly import Conflict, Data, Event, Gap, StreamAssembler
 from ..tcp.connections import Connection
-from .decryption import KeyRing, Openings
+from .decryption import Decryptor, KeyRing
 from .messages import MessageRows
 from .protocol_selector import KnownProtocol, ProtocolChooser, Sniffer
 from .streams import Fault, Frame, FrameReader, Read, StreamCoverage, conflict_fault, frame_fault
@@ -59,19 +59,21 @@ class _Stream:
 
 
 class ConnectionDecoder:
-    """Decodes one connection. `said` is the protocol that a recording names for it."""
+    """Decodes one connection. `recorded` is the protocol that a recording names for it."""
 
-    def __init__(self, context: Context, connection: Connection, said: KnownProtocol | None = None):
+    def __init__(
+        self, context: Context, connection: Connection, recorded: KnownProtocol | None = None
+    ):
         self.connection = connection
         self._context = context
         self._streams: dict[Direction, _Stream] = {}
         self._protocol: Protocol | None = None
-        self._openings: Openings | None = None
+        self._decryptor: Decryptor | None = None
         self._sniffer: Sniffer | None = None
         self._sniffed: _Stream | None = None
         self._waiting: list[tuple[_Stream, Data | Gap | _End]] = []
         self._waiting_bytes = 0
-        known = context.chooser.known(connection.server.port, said)
+        known = context.chooser.known(connection.server.port, recorded)
         self._decided = known is not None
         if known is not None:
             self._use(known.protocol)
@@ -93,7 +95,7 @@ class ConnectionDecoder:
             segment.missing,
             file,
         )
-        yield from self._happened(stream, events)
+        yield from self._handle(stream, events)
         if stream.assembler.finished and not stream.ended:
             yield from self._end(stream, still_open=False)
 
@@ -101,7 +103,7 @@ class ConnectionDecoder:
         """Yield the remaining rows when the connection is dropped or the last file has ended."""
         for stream in self._streams.values():
             if not stream.ended:
-                yield from self._happened(stream, stream.assembler.end())
+                yield from self._handle(stream, stream.assembler.end())
                 yield from self._end(stream, still_open=still_open)
         if not self._decided and self._sniffer is not None:
             self._sniffer.end()
@@ -121,27 +123,27 @@ class ConnectionDecoder:
             last_ns=ts_ns,
         )
         stream = self._streams[direction] = _Stream(coverage)
-        self._equip(stream)
+        self._attach_reader(stream)
         return stream
 
-    def _equip(self, stream: _Stream) -> None:
+    def _attach_reader(self, stream: _Stream) -> None:
         if self._protocol is not None:
             direction = stream.coverage.direction
             stream.coverage.protocol = self._protocol.name
             stream.reader = FrameReader(self._context.chooser.framing(self._protocol, direction))
 
-    def _happened(self, stream: _Stream, events: list[Event]) -> Iterator[TableRow]:
+    def _handle(self, stream: _Stream, events: list[Event]) -> Iterator[TableRow]:
         for event in events:
             if isinstance(event, Conflict):
                 yield from self._fault(stream, conflict_fault(event))
             else:
-                yield from self._next(stream, event)
+                yield from self._dispatch(stream, event)
 
     def _end(self, stream: _Stream, *, still_open: bool) -> Iterator[TableRow]:
         stream.ended = True
-        yield from self._next(stream, _End(still_open))
+        yield from self._dispatch(stream, _End(still_open))
 
-    def _next(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
+    def _dispatch(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
         if self._decided:
             yield from self._read(stream, event)
         else:
@@ -154,9 +156,9 @@ class ConnectionDecoder:
         self._protocol = protocol
         if protocol is not None:
             describer = self._context.messages.describer(protocol)
-            self._openings = Openings(self._context.ring, describer, self.connection.id)
+            self._decryptor = Decryptor(self._context.ring, describer, self.connection.id)
         for stream in self._streams.values():
-            self._equip(stream)
+            self._attach_reader(stream)
 
     def _sniff(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
         self._waiting.append((stream, event))
@@ -207,22 +209,22 @@ class ConnectionDecoder:
 
     def _frame(self, stream: _Stream, frame: Frame) -> Iterator[TableRow]:
         assert self._protocol is not None
-        assert self._openings is not None
+        assert self._decryptor is not None
         coverage = stream.coverage
         size = len(frame.raw)
         try:
-            opened = self._openings.open(frame.message, frame.raw, coverage.direction)
+            decrypted = self._decryptor.decrypt(frame.message, frame.raw, coverage.direction)
         except WireError as error:
             yield from self._fault(stream, frame_fault(frame, error))
             return
         coverage.messages += 1
-        if opened.sealed:
+        if decrypted.sealed:
             coverage.undecryptable_bytes += size
         else:
             coverage.decoded_bytes += size
         if "messages" in self._context.tables:
             rows = self._context.messages.rows(
-                self._protocol, frame, opened, self.connection.id, coverage.direction
+                self._protocol, frame, decrypted, self.connection.id, coverage.direction
             )
             for row in rows:
                 yield "messages", row

@@ -1,7 +1,7 @@
 """Opens the sealed parts of a connection's messages, as far as keys are known.
 
-`Openings` belongs to one connection. It finds the keys of the connection by its messages, tries the
-candidates, and reports whether a message stayed sealed. There is no replay check: a capture may
+`Decryptor` belongs to one connection. It finds the keys of the connection by its messages, tries
+the candidates, and reports whether a message stayed sealed. There is no replay check: a capture may
 begin anywhere and have gaps.
 """
 
@@ -25,11 +25,11 @@ from ..format.items import Direction
 
 __all__ = [
     "KEPT_SECRETS",
+    "Decrypted",
+    "Decryptor",
+    "DecryptorState",
     "KeyRing",
     "Keys",
-    "Opened",
-    "Openings",
-    "Remembered",
     "Secret",
     "Selector",
 ]
@@ -188,7 +188,7 @@ def _check(protocol: Protocol, keys: Keys) -> None:
     raise ValueError(wrong)
 
 
-class Opened(NamedTuple):
+class Decrypted(NamedTuple):
     """The opened parts of a message."""
 
     parts: dict[str, Any]
@@ -199,30 +199,30 @@ class Opened(NamedTuple):
     """Whether something is sealed and no key is known."""
 
 
-_NOTHING: Final = Opened({}, None, False)
+_IN_CLEAR: Final = Decrypted({}, None, False)
 
 
-class Remembered(NamedTuple):
-    """The state of `Openings`, to continue later."""
+class DecryptorState(NamedTuple):
+    """The state of `Decryptor`, to continue later."""
 
     selectors: list[Selector]
     keys: list[Keys]
     openers: dict[Direction, list[tuple[int, Any]]]
-    """In the order in which they are tried: the number of each as they were made of the keys, and
-    its memory, which is plain data (numbers, texts, bytes, lists) so that it can be saved."""
+    """In the order in which they are tried: the number of each as they were created of the keys,
+    and its memory, which is plain data (numbers, texts, bytes, lists) so that it can be saved."""
 
 
 class _Opener(typing.Protocol):
     def open(self, message: Any, raw: bytes) -> dict[str, Any]: ...
 
 
-class _Remembering(_Opener, typing.Protocol):
+class _StatefulOpener(_Opener, typing.Protocol):
     """An opener that needs all earlier messages of its direction."""
 
     memory: Any
 
 
-class Openings:
+class Decryptor:
     """Opens the sealed parts of one connection."""
 
     def __init__(self, ring: KeyRing, describer: Describer, connection: int):
@@ -236,87 +236,87 @@ class Openings:
         self._version = -1
         self._keys: list[Keys] = []
         self._openers: dict[Direction, list[_Opener]] = {}
-        self._as_made: dict[Direction, list[_Opener]] = {}
+        self._created: dict[Direction, list[_Opener]] = {}
         self._stages = _staged(describer.protocol, describer.dialect)
         self._model = describer.protocol.model(describer.dialect)
 
-    def told(self, what: str, value: str) -> None:
+    def add_selector(self, field: str, value: str) -> None:
         """Add a key selector that another reader found for this connection."""
-        self._select((self._describer.protocol.name, what, value))
+        self._select((self._describer.protocol.name, field, value))
 
-    def open(self, message: Any, raw: bytes, direction: Direction) -> Opened:
+    def decrypt(self, message: Any, raw: bytes, direction: Direction) -> Decrypted:
         """Open the sealed parts of a message. Raises WireError when keys are known and none
         fits."""
         if self._opener is None:
-            return _NOTHING
-        self._recognise(message)
+            return _IN_CLEAR
+        self._update_keys(message)
         sealable = self._describer.sealable(message)
         if sealable is not None and self._in_clear(sealable):
-            return _NOTHING
-        parts = self._open(message, raw, direction)
+            return _IN_CLEAR
+        parts = self._try_openers(message, raw, direction)
         if sealable is not None:
             body = _plaintext(parts)
-            return Opened(parts, body, body is None)
+            return Decrypted(parts, body, body is None)
         stage = self._stages.get(type(_body(self._model, message)))
-        return Opened(parts, None, stage is not None and stage not in parts)
+        return Decrypted(parts, None, stage is not None and stage not in parts)
 
-    def _recognise(self, message: Any) -> None:
+    def _update_keys(self, message: Any) -> None:
         if self._selector_name is not None:
             value = self._describer.key_name(message)
             if value is not None:
-                self.told(self._selector_name, value)
+                self.add_selector(self._selector_name, value)
         if self._version != self._ring.version:
             self._version = self._ring.version
             keys = self._ring.candidates(self._selectors)
             if keys != self._keys or not self._openers:
                 self._keys = keys
-                self._make()
+                self._create_all()
 
     def _select(self, selector: Selector) -> None:
         if selector not in self._selectors:
             self._selectors[1:-1] = [selector]
             self._version = -1
 
-    def remembered(self) -> Remembered | None:
+    def save(self) -> DecryptorState | None:
         """Return the state to continue later, or None when there is none."""
         if not self._keys and len(self._selectors) == 2:
             return None
         openers = {
-            direction: [(made.index(each), _memory(each)) for each in self._openers[direction]]
-            for direction, made in self._as_made.items()
+            direction: [(created.index(each), _memory(each)) for each in self._openers[direction]]
+            for direction, created in self._created.items()
         }
-        return Remembered(list(self._selectors), list(self._keys), openers)
+        return DecryptorState(list(self._selectors), list(self._keys), openers)
 
-    def go_on(self, remembered: Remembered) -> None:
+    def restore(self, state: DecryptorState) -> None:
         """Continue from the state of another reader."""
-        self._selectors = list(remembered.selectors)
-        self._keys = remembered.keys
-        if not remembered.openers:
+        self._selectors = list(state.selectors)
+        self._keys = state.keys
+        if not state.openers:
             return
-        self._make()
-        for direction, known in remembered.openers.items():
-            made = self._as_made[direction]
-            self._openers[direction] = [made[at] for at, _ in known]
+        self._create_all()
+        for direction, known in state.openers.items():
+            created = self._created[direction]
+            self._openers[direction] = [created[at] for at, _ in known]
             for at, memory in known:
                 if memory is not None:
-                    cast(_Remembering, made[at]).memory = memory
+                    cast(_StatefulOpener, created[at]).memory = memory
 
-    def _make(self) -> None:
-        self._as_made = {"c2s": self._made("c2s"), "s2c": self._made("s2c")}
-        self._openers = {direction: list(made) for direction, made in self._as_made.items()}
+    def _create_all(self) -> None:
+        self._created = {"c2s": self._create_openers("c2s"), "s2c": self._create_openers("s2c")}
+        self._openers = {direction: list(created) for direction, created in self._created.items()}
 
-    def _made(self, direction: Direction) -> list[_Opener]:
+    def _create_openers(self, direction: Direction) -> list[_Opener]:
         """Return one opener for each key that fits the dialect, or a single one without keys."""
         dialect = self._describer.dialect
-        made: list[_Opener] = []
+        created: list[_Opener] = []
         for keys in self._keys:
             try:
-                made.append(self._opener(keys, direction, dialect))
+                created.append(self._opener(keys, direction, dialect))
             except (WireError, ValueError):
                 continue  # keys of another dialect
-        return made or [self._opener({}, direction, dialect)]
+        return created or [self._opener({}, direction, dialect)]
 
-    def _open(self, message: Any, raw: bytes, direction: Direction) -> dict[str, Any]:
+    def _try_openers(self, message: Any, raw: bytes, direction: Direction) -> dict[str, Any]:
         openers = self._openers[direction]
         first: WireError | None = None
         for opener in openers:

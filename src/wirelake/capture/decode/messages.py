@@ -17,7 +17,7 @@ from wirelake.wire.protocol import Protocol
 from wirelake.wire.walk import offset_in_frame
 
 from ..format.items import Direction
-from .decryption import Opened
+from .decryption import Decrypted
 from .protocol_selector import ProtocolChooser
 from .streams import Frame
 
@@ -45,14 +45,16 @@ class MessageRows:
         self,
         protocol: Protocol,
         frame: Frame,
-        opened: Opened,
+        decrypted: Decrypted,
         connection: int,
         direction: Direction,
     ) -> Iterator[dict[str, Any]]:
         """Yield the row of a frame and, for a link, the row of the message in its tunnel."""
         describer = self.describer(protocol)
-        said = describer(frame.message, opened.parts, body=opened.body, sealed=opened.sealed)
-        yield self._row(protocol, frame, 0, said, connection, direction, None)
+        columns = describer(
+            frame.message, decrypted.parts, body=decrypted.body, sealed=decrypted.sealed
+        )
+        yield self._row(protocol, frame, 0, columns, connection, direction, None)
         carrier = describer.carrier(frame.message)
         if carrier is None:
             return
@@ -60,26 +62,26 @@ class MessageRows:
         assert tunnels is not None
         carried = registry.find(tunnels.protocol)
         message = getattr(carrier, tunnels.message)
-        said = self.describer(carried, describer.dialect)(None, {tunnels.message: message})
+        columns = self.describer(carried, describer.dialect)(None, {tunnels.message: message})
         number = tunnel_connection(
             getattr(carrier, tunnels.instance_id), getattr(carrier, tunnels.tunnel_id)
         )
         start = offset_in_frame(protocol, describer.dialect, tunnels.inner)
-        yield self._row(carried, frame, start, said, number, direction, connection)
+        yield self._row(carried, frame, start, columns, number, direction, connection)
 
     def _row(
         self,
         protocol: Protocol,
         frame: Frame,
         start: int,
-        said: dict[str, Any],
+        columns: dict[str, Any],
         connection: int,
         direction: Direction,
         link: int | None,
     ) -> dict[str, Any]:
         place = frame.place(start)
         return {
-            **said,
+            **columns,
             "ts_ns": frame.ts_ns,
             "first_ns": place.ts_ns,
             "connection": connection,

@@ -24,7 +24,7 @@ from ..tcp.connections import LIMIT
 from .framing import Framing, Good, Need
 
 __all__ = [
-    "INTRODUCTION",
+    "OPEN_FACT",
     "SNIFFED_BYTES",
     "KnownProtocol",
     "ProtocolChooser",
@@ -56,11 +56,11 @@ class ProtocolChooser:
     ):
         """`force_protocol` applies to every connection; else `ports` decides, else the first bytes.
         The default ports count for less than what a recording says."""
-        usual = default_ports() if ports is None or ports else {}
-        chosen = usual if ports is None else ports
+        default = default_ports() if ports is None or ports else {}
+        chosen = default if ports is None else ports
         self._ports = {port: registry.find(name) for port, name in chosen.items()}
-        self._unusual = {port for port, name in chosen.items() if usual.get(port) != name}
-        self._named = None if force_protocol is None else registry.find(force_protocol)
+        self._overridden = {port for port, name in chosen.items() if default.get(port) != name}
+        self._forced = None if force_protocol is None else registry.find(force_protocol)
         self._dialects = {
             name: registry.find(name).dialect(dialect)
             for name, dialect in ({} if dialects is None else dialects).items()
@@ -72,26 +72,28 @@ class ProtocolChooser:
         """The known server ports."""
         return frozenset(self._ports)
 
-    def known(self, server_port: int, said: KnownProtocol | None = None) -> KnownProtocol | None:
-        """Return the protocol of a connection if it is known without its bytes. `said` is what a
-        recording names."""
-        told = self.told(server_port)
-        if told is not None:
-            return KnownProtocol(told)
-        if said is not None:
-            return said
-        usual = self.usual(server_port)
-        return None if usual is None else KnownProtocol(usual)
+    def known(
+        self, server_port: int, recorded: KnownProtocol | None = None
+    ) -> KnownProtocol | None:
+        """Return the protocol of a connection if it is known without its bytes. `recorded` is what
+        a recording names."""
+        configured = self.configured(server_port)
+        if configured is not None:
+            return KnownProtocol(configured)
+        if recorded is not None:
+            return recorded
+        default = self.default(server_port)
+        return None if default is None else KnownProtocol(default)
 
-    def told(self, server_port: int) -> Protocol | None:
+    def configured(self, server_port: int) -> Protocol | None:
         """Return the protocol that `force_protocol` or a non-default port determines."""
-        if self._named is not None or server_port not in self._unusual:
-            return self._named
+        if self._forced is not None or server_port not in self._overridden:
+            return self._forced
         return self._ports[server_port]
 
-    def usual(self, server_port: int) -> Protocol | None:
+    def default(self, server_port: int) -> Protocol | None:
         """Return the default protocol of a port, unless ports were given without this one."""
-        return None if server_port in self._unusual else self._ports.get(server_port)
+        return None if server_port in self._overridden else self._ports.get(server_port)
 
     def dialect(self, protocol: Protocol) -> str:
         """Return the dialect of a protocol."""
@@ -154,7 +156,7 @@ class Sniffer:
 # The protocols that a recording names: its facts `open`.
 
 
-INTRODUCTION: Final = "open"
+OPEN_FACT: Final = "open"
 """The kind of fact that opens a connection."""
 
 
@@ -173,28 +175,28 @@ class RecordedProtocols:
 
     def __init__(self, *, limit: int = LIMIT):
         self._limit = limit
-        self._said: dict[int, KnownProtocol] = {}
+        self._protocols: dict[int, KnownProtocol] = {}
 
     def __len__(self) -> int:
-        return len(self._said)
+        return len(self._protocols)
 
     def begin_file(self) -> None:
         """Forget the facts of the previous file."""
-        self._said.clear()
+        self._protocols.clear()
 
     def add(self, fact: Fact) -> None:
         """Add a fact, if it opens a connection and names its protocol."""
         name = fact.data.get("protocol")
-        if fact.kind != INTRODUCTION or fact.connection is None or not isinstance(name, str):
+        if fact.kind != OPEN_FACT or fact.connection is None or not isinstance(name, str):
             return
-        self._said.pop(fact.connection, None)
-        self._said[fact.connection] = self._installed.get(name, _UNKNOWN)
-        if len(self._said) > self._limit:
-            del self._said[next(iter(self._said))]
+        self._protocols.pop(fact.connection, None)
+        self._protocols[fact.connection] = self._installed.get(name, _UNKNOWN)
+        if len(self._protocols) > self._limit:
+            del self._protocols[next(iter(self._protocols))]
 
     def of(self, connection: int | None) -> KnownProtocol | None:
         """Return what a recording names for a connection, by the recorder's id, or None."""
-        return None if connection is None else self._said.get(connection)
+        return None if connection is None else self._protocols.get(connection)
 
     @cached_property
     def _installed(self) -> dict[str, KnownProtocol]:

@@ -111,25 +111,25 @@ class CaptureDecoder:
         self._context = Context(chooser, ring, rows, files, wanted)
         self._limits = limits
         self._table = ConnectionTable(chooser.ports, limit=connections)
-        self._conversations: dict[Connection, ConnectionDecoder] = {}
-        self._introduced = RecordedProtocols()
+        self._decoders: dict[Connection, ConnectionDecoder] = {}
+        self._recorded = RecordedProtocols()
         self._lifecycle = Lifecycle() if "lifecycle" in wanted else None
         self._select = select
 
     def file(self, path: str | os.PathLike[str]) -> Iterator[TableRow]:
         """Yield the rows that a file completes."""
         self._context.files.append(os.fspath(path))
-        self._introduced.begin_file()
+        self._recorded.begin_file()
         for item in read(path, limits=self._limits):
             yield from self._item(item)
 
     def finish(self) -> Iterator[TableRow]:
         """Yield the remaining rows after the last file."""
         for connection in self._table.finish():
-            conversation = self._conversations.pop(connection, None)
-            if conversation is None:
+            decoder = self._decoders.pop(connection, None)
+            if decoder is None:
                 continue
-            yield from conversation.end(still_open=not connection.over)
+            yield from decoder.end(still_open=not connection.over)
 
     def _item(self, item: Item) -> Iterator[TableRow]:
         match item:
@@ -143,7 +143,7 @@ class CaptureDecoder:
             case FileFault():
                 yield from self._fault(item)
             case Fact():
-                self._introduced.add(item)
+                self._recorded.add(item)
                 if "facts" in self._context.tables:
                     yield "facts", self._fact_row(item)
 
@@ -163,18 +163,18 @@ class CaptureDecoder:
         if self._lifecycle is not None:
             for event in self._lifecycle.segment(found, assigned):
                 yield "lifecycle", {"event": event}
-        conversation = self._conversations.get(assigned.connection)
-        if conversation is None:
-            said = self._introduced.of(packet.connection)
-            conversation = ConnectionDecoder(self._context, assigned.connection, said)
-            self._conversations[assigned.connection] = conversation
+        decoder = self._decoders.get(assigned.connection)
+        if decoder is None:
+            recorded = self._recorded.of(packet.connection)
+            decoder = ConnectionDecoder(self._context, assigned.connection, recorded)
+            self._decoders[assigned.connection] = decoder
         file = len(self._context.files) - 1
-        yield from conversation.segment(found, assigned.direction, file)
+        yield from decoder.segment(found, assigned.direction, file)
 
     def _dropped(self, connection: Connection, by: Connection) -> Iterator[TableRow]:
-        conversation = self._conversations.pop(connection, None)
-        if conversation is not None:
-            yield from conversation.end(still_open=False)
+        decoder = self._decoders.pop(connection, None)
+        if decoder is not None:
+            yield from decoder.end(still_open=False)
         if self._lifecycle is not None:
             for event in self._lifecycle.dropped(connection, replaced=by.replaces(connection)):
                 yield "lifecycle", {"event": event}

@@ -171,7 +171,7 @@ class FrameReader:
         self.ignored_bytes = 0
         """Bytes of an unfinished frame at the end of a stream that was still open."""
 
-    def goes_on(self, arrival: int, ts_ns: int) -> None:
+    def continue_after(self, arrival: int, ts_ns: int) -> None:
         """Note that another reader has read the stream up to here, and when its last piece was
         delivered."""
         self._latest = (arrival, ts_ns)
@@ -246,8 +246,8 @@ class FrameReader:
     def _advance(self, found: list[Read], *, final: bool) -> None:
         """Read as many frames as the bytes contain."""
         while self._at < len(self._buffer):
-            go_on = self._search(found, final) if self._fault else self._read(found, final)
-            if not go_on:
+            progressed = self._search(found, final) if self._fault else self._read(found, final)
+            if not progressed:
                 return
 
     def _read(self, found: list[Read], final: bool) -> bool:

@@ -1,8 +1,7 @@
 """TCP/IP: headers of packets, connections, and reassembly of streams.
 
-`headers` finds the TCP segment of a packet, `connections` assigns segments to connections,
-`assembly` puts the bytes of one direction in order. `synthesis` makes packets, for the recorder and
-for tests.
+In reading order: `headers` finds the TCP segment of a packet (and builds packets), `connections`
+assigns segments to connections, `assembly` puts the bytes of one direction in order.
 
 Nothing here knows protocols above TCP.
 """

@@ -1,21 +1,20 @@
 """TCP reassembly of one direction of a connection: segments in, the bytes of the stream out.
 
-`StreamAssembler.feed` takes a segment and gives what it makes known, in the order of the stream:
-`Data`, `Gap`, and `Conflict` where two copies of the same bytes differ. It follows *Streams* in
-`docs/concepts/captures.md`; where that page is silent:
+`StreamAssembler.feed` takes a segment and returns its results in stream order: `Data`, `Gap`, and
+`Conflict` where a retransmission differs from the first copy. The rules are *Streams* in
+`docs/concepts/captures.md`. What that page leaves open:
 
-- The rules compare positions, which count from 0 and never wrap; a sequence number is taken to
-  mean the nearest position.
-- Bytes before the beginning of a stream that was joined late count as duplicate, and so do bytes of
-  a gap that was already given up: there is no place for them any more.
-- What waits is counted in pieces: a segment that fills several holes at once waits as several.
-- A FIN, or a segment that was not captured whole, tells how far the stream reached: what is not
-  there when it ends is a gap.
+- Positions count from 0 and never wrap. A sequence number means the nearest position.
+- Bytes before the beginning of a stream that was joined late are duplicate, and so are bytes of a
+  gap that was already reported: they can no longer be delivered in order.
+- Waiting segments are counted in pieces: one that fills several holes counts as several.
+- A FIN, or a segment that was not captured completely, shows how far the stream reached. What is
+  missing up to there when the stream ends is a gap.
 - Ignored payload is new: `payload_bytes = new_bytes + duplicate_bytes` holds for every segment.
-- A RST ends the stream of its own direction. Its payload, if any, is no part of the stream.
+- A RST ends the stream of its own direction. Its payload, if any, is not part of the stream.
 
-An assembler can take over in the middle of a stream: until something is out of order, all that
-matters is where the stream stands.
+An assembler can start in the middle of a stream: while segments are in order, only the position
+matters. `columnar/tcp/reassembly.py` uses this to run it only while segments are out of order.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from ..format.constants import FAULT_BYTES
+from .headers import FIN, RST, SYN
 
 __all__ = [
     "FIN",
-    "HELD_BYTES",
+    "RECENT_BYTES",
     "RST",
     "SYN",
     "WAITING_BYTES",
@@ -40,22 +40,24 @@ __all__ = [
     "Data",
     "Event",
     "Gap",
-    "Held",
+    "RecentBytes",
     "StreamAssembler",
 ]
 
 
-FIN: Final = 1
-SYN: Final = 2
-RST: Final = 4
-"""Flags of TCP."""
-
+# A hole is given up, and becomes a gap, at the first of three limits. A lost segment is usually
+# retransmitted within a few round trips; if it was not captured at all, it never comes, and what
+# waits for it would grow with the capture. The limits are part of the rules (captures.md, Streams),
+# so they are not configurable: two readers must find the same gaps.
 WAITING_PIECES: Final = 256
-"""When so many pieces wait behind a hole, it is given up."""
+"""Maximum number of pieces that wait behind a hole."""
 WAITING_BYTES: Final = 1 << 20
-"""When so many bytes wait behind a hole, it is given up."""
+"""Maximum number of bytes that wait behind a hole."""
 WAITING_NS: Final = 60_000_000_000
-"""When something has waited so long, the hole before it is given up."""
+"""Maximum capture time for which the first of them waits."""
+RECENT_BYTES: Final = 1 << 16
+"""How many delivered bytes are kept for comparison with retransmissions: the largest window without
+window scaling (RFC 9293), so usually all that a sender can still retransmit."""
 
 _HALF: Final = 1 << 31
 _MASK: Final = (1 << 32) - 1
@@ -68,14 +70,14 @@ class Data(NamedTuple):
     payload: bytes
     ts_ns: int
     offset: int
-    """Place of the first of them in the file."""
+    """File offset of the first of them."""
     file: int
     arrival: int
-    """Counts the segments of the stream, in the order in which they were captured."""
+    """Number of the segment, in the order of capture."""
 
 
 class Gap(NamedTuple):
-    """Bytes of the stream that were not captured, and the packet that reveals it."""
+    """Bytes of the stream that were not captured, and the packet that shows it."""
 
     position: int
     missing: int
@@ -92,27 +94,27 @@ class Conflict(NamedTuple):
     differing: int
     """How many bytes differ."""
     payload: bytes
-    """The copy from there on, at most 256 bytes."""
+    """The retransmitted bytes from there on, at most 256."""
     ts_ns: int
     offset: int
     file: int
 
 
 Event: TypeAlias = Data | Gap | Conflict
-"""What a segment makes known."""
+"""A result of a segment."""
 
 
 class Counters(msgspec.Struct):
     """Counters of a stream's payload."""
 
     new_bytes: int = 0
-    """Payload that was not seen before, the ignored included."""
+    """Payload that was not seen before, ignored payload included."""
     duplicate_bytes: int = 0
     """Payload that was seen before."""
     gap_bytes: int = 0
     """Bytes that were not captured."""
     ignored_bytes: int = 0
-    """Payload behind a RST or beyond a FIN."""
+    """Payload after a RST or beyond a FIN."""
 
     @property
     def payload_bytes(self) -> int:
@@ -125,7 +127,7 @@ class Counters(msgspec.Struct):
         return self.new_bytes + self.gap_bytes
 
 
-class _Place(NamedTuple):
+class _Origin(NamedTuple):
     """The current packet."""
 
     ts_ns: int
@@ -137,18 +139,18 @@ class _Place(NamedTuple):
 class StreamAssembler:
     """One direction of one connection.
 
-    Without `next_seq` it begins with the first SYN, or with the first byte. With it, it goes on in
-    the middle of a stream that was in order so far: `next_seq` belongs to `position`.
+    Without `next_seq` it begins with the first SYN, or with the first byte. With it, it continues a
+    stream that was in order so far: `next_seq` is the sequence number of `position`.
     """
 
     __slots__ = (
         "_arrivals",
         "_base",
         "_fin_at",
-        "_held",
+        "_known_end",
         "_oldest_ns",
         "_over",
-        "_reach",
+        "_recent",
         "_waiting",
         "_waiting_bytes",
         "counters",
@@ -164,25 +166,29 @@ class StreamAssembler:
         counters: Counters | None = None,
     ):
         self.position = position
-        """Where the stream stands: everything before it is delivered, or given up."""
+        """Everything before this position was delivered or reported as a gap."""
         self.counters = Counters() if counters is None else counters
         self._base = None if next_seq is None else (next_seq - position) & _MASK
         self._arrivals = arrivals
         self._waiting: list[Data] = []
         self._waiting_bytes = 0
         self._oldest_ns = 0
-        self._held: Held | None = None
+        self._recent: RecentBytes | None = None
         self._fin_at: int | None = None
-        self._reach: Gap | None = None
+        self._known_end: Gap | None = None
         self._over = False
 
     @property
     def waiting_since_ns(self) -> int | None:
-        """When a hole showed that is not given up: by what waits behind it, or by how far the
-        stream is known to reach. None when there is none."""
+        """When the present hole was first seen: by bytes that wait behind it, or by the known end
+        of the stream. None without a hole."""
         shown = [self._oldest_ns] if self._waiting else []
-        if self._reach is not None and self._reach.position > self.position and not self._over:
-            shown.append(self._reach.ts_ns)
+        if (
+            self._known_end is not None
+            and self._known_end.position > self.position
+            and not self._over
+        ):
+            shown.append(self._known_end.ts_ns)
         return min(shown, default=None)
 
     @property
@@ -214,6 +220,8 @@ class StreamAssembler:
         if flags & SYN:
             seq += 1
         if self._base is None:
+            # A bare ACK does not start a stream: it may be a keep-alive, whose sequence number is
+            # one too low.
             if not (payload or missing or flags & (SYN | FIN)):
                 return []
             self._base = seq & _MASK
@@ -221,11 +229,11 @@ class StreamAssembler:
         if self._waiting:
             self._give_up_old(ts_ns, found)
         at = self.position + self._distance(seq)
-        place = _Place(ts_ns, offset, file, self._arrivals)
+        origin = _Origin(ts_ns, offset, file, self._arrivals)
         if payload:
-            self._take(at, payload, place, found)
+            self._take(at, payload, origin, found)
         if missing or flags & FIN:
-            self._reached(at + len(payload) + missing, place, fin=bool(flags & FIN))
+            self._extend_known_end(at + len(payload) + missing, origin, fin=bool(flags & FIN))
         return found
 
     def end(self) -> list[Event]:
@@ -233,10 +241,10 @@ class StreamAssembler:
         found: list[Event] = []
         while self._waiting:
             self._give_up_hole(found)
-        if self._reach is not None and self._reach.position > self.position:
-            self._gap(self._reach.position, self._reach, found)
+        if self._known_end is not None and self._known_end.position > self.position:
+            self._gap(self._known_end.position, self._known_end, found)
         self._over = True
-        self._held = None
+        self._recent = None
         return found
 
     # -- where a segment belongs -------------------------------------------------------------
@@ -245,26 +253,32 @@ class StreamAssembler:
         """Return the distance of a sequence number from the stream's position; negative if
         behind."""
         assert self._base is not None
+        # Modulo 2^32, as a signed number: at most 2^31 away in either direction (RFC 1982). A
+        # stream of any length works, as long as no segment is further off than that.
         return ((seq - self._base - self.position + _HALF) & _MASK) - _HALF
 
-    def _take(self, at: int, payload: bytes, place: _Place, found: list[Event]) -> None:
+    def _take(self, at: int, payload: bytes, origin: _Origin, found: list[Event]) -> None:
+        # The usual case: in order, and nothing to compare with.
         if at == self.position and not self._waiting and self._fin_at is None:
             self.counters.new_bytes += len(payload)
-            self._deliver(Data(at, payload, *place), found)
+            self._deliver(Data(at, payload, *origin), found)
             return
+        # Bytes are kept for comparison only from the first segment out of order on. Most streams
+        # never have one, and 64 KiB for each of 262,144 connections would be 16 GiB.
         if at != self.position:
-            self._hold()
+            self._keep_recent()
         stop = self._up_to_fin(at + len(payload))
         copy = Copy(at, payload)
+        # A keep-alive repeats the last byte, often as garbage (RFC 9293, 3.8.4): not a conflict.
         keep_alive = len(payload) == 1 and at == self.position - 1
-        if at < self.position and not keep_alive and self._held is not None:
-            self._held.compare(copy, self.position)
+        if at < self.position and not keep_alive and self._recent is not None:
+            self._recent.compare(copy, self.position)
         known = max(at, min(self.position, stop))
         self.counters.duplicate_bytes += known - at
-        self._wait(known, stop, copy, place)
+        self._wait(known, stop, copy, origin)
         self._ignore(at + len(payload) - max(known, stop))
         if copy.differing:
-            found.append(_conflict(copy, place))
+            found.append(_conflict(copy, origin))
         self._deliver_waiting(found)
         while self._waiting_bytes >= WAITING_BYTES or len(self._waiting) >= WAITING_PIECES:
             self._give_up_hole(found)
@@ -278,19 +292,23 @@ class StreamAssembler:
         self.counters.new_bytes += size
         self.counters.ignored_bytes += size
 
-    def _reached(self, position: int, place: _Place, *, fin: bool) -> None:
-        """Note that the sender has sent everything up to a position."""
+    def _extend_known_end(self, position: int, origin: _Origin, *, fin: bool) -> None:
+        """Note that the sender has sent everything up to a position; the first FIN counts."""
         if fin:
             if self._fin_at is not None:
                 return
             self._fin_at = position
-        if self._reach is None or position > self._reach.position:
-            self._reach = Gap(position, 0, place.ts_ns, place.offset, place.file)
+        if self._known_end is None or position > self._known_end.position:
+            self._known_end = Gap(position, 0, origin.ts_ns, origin.offset, origin.file)
 
     # -- what waits --------------------------------------------------------------------------
 
-    def _wait(self, start: int, stop: int, copy: Copy, place: _Place) -> None:
-        """Insert new out-of-order bytes between those that wait."""
+    def _wait(self, start: int, stop: int, copy: Copy, origin: _Origin) -> None:
+        """Insert new out-of-order bytes between those that wait.
+
+        Where pieces overlap, the first copy wins, as for bytes that were delivered. The list is
+        sorted and short (`WAITING_PIECES`), so a scan is cheaper than a tree.
+        """
         fresh: list[tuple[int, int]] = []
         for piece in self._waiting:
             if piece.position >= stop:
@@ -308,12 +326,19 @@ class StreamAssembler:
         if not fresh:
             return
         if not self._waiting:
-            self._oldest_ns = place.ts_ns
+            self._oldest_ns = origin.ts_ns
         for first, last in fresh:
             skipped = first - copy.position
             payload = copy.payload[skipped : skipped + last - first]
             self._waiting.append(
-                Data(first, payload, place.ts_ns, place.offset + skipped, place.file, place.arrival)
+                Data(
+                    first,
+                    payload,
+                    origin.ts_ns,
+                    origin.offset + skipped,
+                    origin.file,
+                    origin.arrival,
+                )
             )
             self._waiting_bytes += last - first
             self.counters.new_bytes += last - first
@@ -330,6 +355,7 @@ class StreamAssembler:
         if count:
             del self._waiting[:count]
             if self._waiting:
+                # The oldest by arrival, not by position: a later hole may be older.
                 self._oldest_ns = min(self._waiting, key=lambda piece: piece.arrival).ts_ns
 
     def _give_up_old(self, ts_ns: int, found: list[Event]) -> None:
@@ -345,39 +371,35 @@ class StreamAssembler:
     def _deliver(self, data: Data, found: list[Event]) -> None:
         found.append(data)
         self.position += len(data.payload)
-        if self._held is not None:
-            self._held.add(data.payload)
+        if self._recent is not None:
+            self._recent.add(data.payload)
 
     def _gap(self, stop: int, shown_by: Data | Gap, found: list[Event]) -> None:
         missing = stop - self.position
         found.append(Gap(self.position, missing, shown_by.ts_ns, shown_by.offset, shown_by.file))
         self.counters.gap_bytes += missing
-        if self._held is not None:
-            self._held.skip(self.position, missing)
+        if self._recent is not None:
+            self._recent.skip(self.position, missing)
         self.position = stop
 
-    def _hold(self) -> None:
+    def _keep_recent(self) -> None:
         """Keep delivered bytes for comparison, from the first out-of-order segment on."""
-        if self._held is None:
-            self._held = Held()
+        if self._recent is None:
+            self._recent = RecentBytes()
 
 
-def _conflict(copy: Copy, place: _Place) -> Conflict:
+def _conflict(copy: Copy, origin: _Origin) -> Conflict:
     skipped = copy.first - copy.position
     sample = copy.payload[skipped : skipped + FAULT_BYTES]
-    offset = place.offset + skipped
-    return Conflict(copy.first, copy.differing, sample, place.ts_ns, offset, place.file)
+    offset = origin.offset + skipped
+    return Conflict(copy.first, copy.differing, sample, origin.ts_ns, offset, origin.file)
 
 
-# Second copies of bytes, compared with the first: what a stream holds for that, and the comparing.
+# -- retransmissions -------------------------------------------------------------------------
 
 
-HELD_BYTES: Final = 1 << 16
-"""How much of what was delivered is held, to be compared with later copies."""
-
-
-class Held:
-    """The last delivered bytes, with the gaps between them."""
+class RecentBytes:
+    """The last delivered bytes of a stream, with the gaps between them."""
 
     __slots__ = ("_bytes", "_gaps")
 
@@ -390,7 +412,7 @@ class Held:
         return bytes(self._bytes), list(self._gaps)
 
     @classmethod
-    def restored(cls, data: bytes, gaps: list[tuple[int, int]]) -> Held:
+    def restored(cls, data: bytes, gaps: list[tuple[int, int]]) -> RecentBytes:
         """Return what `save` described."""
         found = cls()
         found._bytes += data
@@ -399,19 +421,20 @@ class Held:
 
     def add(self, payload: bytes) -> None:
         """Add the next bytes."""
-        self._bytes += payload[-HELD_BYTES:]
-        if len(self._bytes) > HELD_BYTES:
-            del self._bytes[:-HELD_BYTES]
+        self._bytes += payload[-RECENT_BYTES:]
+        if len(self._bytes) > RECENT_BYTES:
+            del self._bytes[:-RECENT_BYTES]
 
     def skip(self, position: int, missing: int) -> None:
         """Add a gap at a position."""
-        self.add(bytes(min(missing, HELD_BYTES)))
+        # Zeros take the place of missing bytes, so that positions stay simple to compute.
+        self.add(bytes(min(missing, RECENT_BYTES)))
         stop = position + missing
-        self._gaps = [gap for gap in self._gaps if gap[1] > stop - HELD_BYTES]
+        self._gaps = [gap for gap in self._gaps if gap[1] > stop - RECENT_BYTES]
         self._gaps.append((position, stop))
 
     def compare(self, copy: Copy, position: int) -> None:
-        """Compare a copy with the held bytes, which end at `position`."""
+        """Compare a segment with the recent bytes, which end at `position`."""
         base = position - len(self._bytes)
         start = max(base, copy.position)
         stop = min(position, copy.position + len(copy.payload))
@@ -423,7 +446,7 @@ class Held:
 
 
 class Copy:
-    """The payload of a segment, compared with the first copies of its bytes."""
+    """The payload of a segment while it is compared with the first copies of its bytes."""
 
     __slots__ = ("differing", "first", "payload", "position")
 

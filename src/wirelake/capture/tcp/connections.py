@@ -1,14 +1,13 @@
-"""Which connection a segment belongs to, who speaks, and the ids of connections.
+"""`ConnectionTable`: assigns segments to connections and directions, and computes connection ids.
 
-This is *Connections* of `docs/concepts/captures.md`. What that page leaves open:
+The rules are *Connections* in `docs/concepts/captures.md`. What that page leaves open:
 
-- A connection that is over is kept for a minute of capture time, so that late copies still find it
-  (as TCP keeps its own state, in TIME_WAIT). A packet that comes later begins a new one.
-- At most `limit` connections are held. The one that was silent for longest makes room for a new
-  one, and ends.
-- A recorder's connection is known by its id alone, and its direction by the recorder's word.
-- When a connection begins with a SYN-ACK, the SYN that was not seen has the number before the one
-  that is acknowledged.
+- A closed connection is kept for a minute of capture time, so that late retransmissions belong to
+  it (as TCP keeps its state in TIME_WAIT). A later packet opens a new one.
+- At most `limit` connections are held. The one that was idle for longest is dropped for a new one.
+- A recorded connection is identified by its id alone, and the recorder marks the direction.
+- When a connection begins with a SYN-ACK, the SYN that was not captured has the sequence number
+  before the acknowledged one.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 from wirelake.records.tunnels import fnv1a_63
 
 from ..format.items import Direction, Segment
-from .assembly import FIN, RST, SYN
+from .headers import ACK, FIN, RST, SYN
 
 __all__ = [
     "GRACE_NS",
@@ -33,11 +32,10 @@ __all__ = [
 ]
 
 GRACE_NS: Final = 60_000_000_000
-"""How long a connection that is over is kept: as long as a hole in a stream is waited for."""
+"""How long a closed connection is kept: as long as a segment waits for a hole (`WAITING_NS`)."""
 LIMIT: Final = 262_144
-"""Connections held at most by default: some kilobytes each, so about a gigabyte."""
+"""Default maximum of connections: some kilobytes each, so about a gigabyte."""
 
-_ACK: Final = 16
 _MASK32: Final = (1 << 32) - 1
 _MASK64: Final = (1 << 64) - 1
 
@@ -85,7 +83,7 @@ class Connection:
         return self._reset or len(self._closed) == 2
 
     def replaces(self, other: Connection) -> bool:
-        """Whether both have the same ends."""
+        """Return whether both have the same endpoints."""
         return self._key == other._key
 
     def note(self, flags: int, direction: Direction) -> None:
@@ -105,7 +103,7 @@ class Assigned(NamedTuple):
 
 
 class ConnectionTable:
-    """The connections of a capture. `limit` bounds the memory."""
+    """The connections of a capture; `limit` bounds the memory."""
 
     def __init__(
         self,
@@ -120,7 +118,7 @@ class ConnectionTable:
         self._limit = limit
         self._grace_ns = grace_ns
         self._held: OrderedDict[_Key, Connection] = OrderedDict()
-        self._over: deque[tuple[int, Connection]] = deque()
+        self._closed_since: deque[tuple[int, Connection]] = deque()
         self._now_ns = 0
 
     def __len__(self) -> int:
@@ -129,13 +127,14 @@ class ConnectionTable:
     def assign(self, segment: Segment) -> Assigned:
         """Return the connection of a segment, opening one if needed."""
         packet = segment.packet
+        # Never backwards: merged captures and several interfaces are slightly out of order.
         self._now_ns = max(self._now_ns, packet.ts_ns)
-        dropped = self._drop_over()
+        dropped = self._drop_closed()
         source = Endpoint(segment.src, segment.src_port)
         target = Endpoint(segment.dst, segment.dst_port)
         key = packet.connection or ((source, target) if source <= target else (target, source))
         found = self._held.get(key)
-        if found is not None and _begins_anew(found, segment):
+        if found is not None and _is_new_connection(found, segment):
             dropped.append(self._held.pop(key))
             found = None
         if found is None:
@@ -149,20 +148,20 @@ class ConnectionTable:
         was_over = found.over
         found.note(segment.flags, direction)
         if found.over and not was_over:
-            self._over.append((self._now_ns, found))
+            self._closed_since.append((self._now_ns, found))
         return Assigned(found, direction, dropped)
 
     def finish(self) -> list[Connection]:
         """Remove and return all connections, the longest idle first."""
         left = list(self._held.values())
         self._held.clear()
-        self._over.clear()
+        self._closed_since.clear()
         return left
 
-    def _drop_over(self) -> list[Connection]:
+    def _drop_closed(self) -> list[Connection]:
         dropped: list[Connection] = []
-        while self._over and self._over[0][0] + self._grace_ns <= self._now_ns:
-            _, connection = self._over.popleft()
+        while self._closed_since and self._closed_since[0][0] + self._grace_ns <= self._now_ns:
+            _, connection = self._closed_since.popleft()
             if self._held.get(connection._key) is connection:
                 dropped.append(self._held.pop(connection._key))
         return dropped
@@ -172,7 +171,7 @@ class ConnectionTable:
         forward = self._from_client(segment)
         client, server = (source, target) if forward else (target, source)
         number = packet.connection or connection_id(client, server, packet.ts_ns)
-        syn_ack = segment.flags & SYN and segment.flags & _ACK
+        syn_ack = segment.flags & SYN and segment.flags & ACK
         began = (segment.ack - 1) & _MASK32 if syn_ack else segment.seq
         return Connection(key, number, client, server, began)
 
@@ -181,16 +180,21 @@ class ConnectionTable:
         if segment.packet.direction is not None:
             return segment.packet.direction == "c2s"
         if segment.flags & SYN:
-            return not segment.flags & _ACK
+            return not segment.flags & ACK
         known = segment.src_port in self._server_ports, segment.dst_port in self._server_ports
         if known[0] != known[1]:
             return known[1]
         return segment.src_port >= segment.dst_port
 
 
-def _begins_anew(old: Connection, segment: Segment) -> bool:
+def _is_new_connection(old: Connection, segment: Segment) -> bool:
+    """Return whether a segment opens a new connection between the endpoints of an old one.
+
+    A SYN with the sequence number of the old one is its retransmission. Any other packet after the
+    close still belongs to the old connection.
+    """
     if segment.packet.connection is not None:
         return False
-    if segment.flags & (SYN | _ACK) != SYN:
+    if segment.flags & (SYN | ACK) != SYN:
         return False
     return old.over or segment.seq != old.began_seq

@@ -1,17 +1,21 @@
-"""From packets to TCP segments: link, IP and TCP headers.
+"""Link, IP and TCP headers: parsing packets, and building them.
 
-`segment` gives a `Segment`, or a note that says why the packet is none:
+`segment` returns a `Segment`, or a note that says why the packet has none:
 
-    unknown_link    a link type that is not read
+    unknown_link    an unsupported link type
     short           headers cut off by the capture
     not_ip          another protocol than IP
     bad_header      lengths or versions that contradict each other
-    fragment        a fragment of an IP packet; they are never joined
+    fragment        a fragment of an IP packet; fragments are not reassembled
     not_tcp         another protocol than TCP
 
-Checks are made in the order in which the headers lie, and the first that fails decides. Ethernet
-padding is not payload: the IP length says where a packet ends. See `docs/concepts/captures.md`,
-section *Packets*.
+Checks are made in the order of the headers, and the first that fails decides: `columnar`'s kernel
+must give the same note. Ethernet padding is not payload: the IP length says where a packet ends
+(`docs/concepts/captures.md`, *Packets*).
+
+The second half builds packets, for simulated traffic and tests. Checksums are 0: readers of
+captures do not verify them, because offloading leaves them wrong in most captures of a sending
+host.
 """
 
 from __future__ import annotations
@@ -38,15 +42,21 @@ __all__ = [
     "ip",
     "ipv4",
     "ipv6",
-    "link_layer",
     "loopback",
     "segment",
     "tcp",
 ]
 
 
+FIN: Final = 1
+SYN: Final = 2
+RST: Final = 4
+PSH: Final = 8
+ACK: Final = 16
+"""Flags of TCP."""
+
 Note: TypeAlias = str
-"""Why a packet is no segment."""
+"""Why a packet has no segment."""
 
 _IPV4: Final = 0x0800
 _IPV6: Final = 0x86DD
@@ -152,6 +162,7 @@ def _tagged(data: bytes, type_at: int, at: int) -> tuple[int, int]:
 def _loopback(data: bytes) -> tuple[int, int]:
     """Read the address family, which has the byte order of the capturing machine."""
     _need(data, 4)
+    # The byte order is not recorded. Families are small numbers, so the smaller reading is right.
     family = min(int.from_bytes(data[:4], "little"), int.from_bytes(data[:4], "big"))
     kind = _FAMILIES.get(family)
     if kind is None:
@@ -231,15 +242,7 @@ def _tcp(packet: Packet, src: bytes, dst: bytes, at: int, size: int) -> Segment:
     )
 
 
-# Builds packets: TCP segments in IP, in whatever link layer a capture may have.
-
-
-FIN: Final = 1
-SYN: Final = 2
-RST: Final = 4
-PSH: Final = 8
-ACK: Final = 16
-"""Flags of TCP."""
+# -- building packets ------------------------------------------------------------------------
 
 _VLAN: Final = 0x8100
 _TCP_FULL_HEAD: Final = struct.Struct(">HHIIBBHHH")
@@ -257,7 +260,7 @@ def tcp(
     payload: bytes = b"",
     options: bytes = b"",
 ) -> bytes:
-    """A TCP segment; `options` must fill words of four bytes."""
+    """Return a TCP segment; the size of `options` must be a multiple of four."""
     words = 5 + len(options) // 4
     head = _TCP_FULL_HEAD.pack(
         src_port, dst_port, seq & 0xFFFFFFFF, ack & 0xFFFFFFFF, words << 4, flags, 65_535, 0, 0
@@ -275,8 +278,8 @@ def ipv4(
     fragment: int = 0x4000,
     total: int | None = None,
 ) -> bytes:
-    """An IPv4 packet. `fragment` is the word with the flags (by default: do not fragment), `total`
-    the length that it claims."""
+    """Return an IPv4 packet. `fragment` is the word of flags and fragment offset (default: do not
+    fragment), `total` the total length in the header."""
     header = 20 + len(options)
     claimed = header + len(content) if total is None else total
     first = 0x40 | header // 4
@@ -293,8 +296,8 @@ def ipv6(
     protocol: int = _TCP,
     size: int | None = None,
 ) -> bytes:
-    """An IPv6 packet; `extensions` are header numbers with their bytes behind the next-header
-    byte, `size` the length that it claims."""
+    """Return an IPv6 packet. `extensions` are header numbers with their bytes after the next-header
+    byte, `size` the payload length in the header."""
     numbers = [number for number, _ in extensions] + [protocol]
     chain = b"".join(
         bytes([following]) + body
@@ -305,7 +308,7 @@ def ipv6(
 
 
 def ip(src: bytes, dst: bytes, content: bytes) -> bytes:
-    """An IP packet of the version of its addresses."""
+    """Return an IP packet of the version of its addresses."""
     return ipv4(src, dst, content) if len(src) == 4 else ipv6(src, dst, content)
 
 
@@ -314,38 +317,23 @@ def _ether_type(packet: bytes) -> int:
 
 
 def ethernet(packet: bytes, *, vlans: Sequence[int] = (), padded: bool = False) -> bytes:
-    """An Ethernet frame, with VLAN tags if wanted, padded to 60 bytes if wanted."""
+    """Return an Ethernet frame, with optional VLAN tags, optionally padded to 60 bytes."""
     tags = b"".join(struct.pack(">HH", _VLAN, vlan) for vlan in vlans)
     frame = bytes(12) + tags + struct.pack(">H", _ether_type(packet)) + packet
     return frame.ljust(60, b"\xaa") if padded else frame
 
 
 def cooked(packet: bytes) -> bytes:
-    """Linux cooked capture, version 1."""
+    """Return a frame of Linux cooked capture, version 1."""
     return struct.pack(">HHH8sH", 0, 1, 6, bytes(8), _ether_type(packet)) + packet
 
 
 def cooked2(packet: bytes) -> bytes:
-    """Linux cooked capture, version 2."""
+    """Return a frame of Linux cooked capture, version 2."""
     return struct.pack(">HHIHBB8s", _ether_type(packet), 0, 1, 1, 0, 6, bytes(8)) + packet
 
 
 def loopback(packet: bytes, *, order: str = "<", family6: int = 30) -> bytes:
-    """BSD null (in the order of a machine) or loopback (`order` ">") header."""
+    """Return a frame with a BSD null header, or a loopback header (`order` ">")."""
     family = 2 if packet[0] >> 4 == 4 else family6
     return struct.pack(order + "I", family) + packet
-
-
-def link_layer(link: int, packet: bytes) -> bytes:
-    """An IP packet in the plainest frame of a link type."""
-    if link == f.LINK_ETHERNET:
-        return ethernet(packet)
-    if link == f.LINK_COOKED:
-        return cooked(packet)
-    if link == f.LINK_COOKED2:
-        return cooked2(packet)
-    if link in (f.LINK_NULL, f.LINK_LOOP):
-        return loopback(packet, order="<" if link == f.LINK_NULL else ">")
-    if link in (f.LINK_RAW, f.LINK_RAW_BSD, f.LINK_RAW_OPENBSD, f.LINK_IPV4, f.LINK_IPV6):
-        return packet
-    raise ValueError(f"unsupported link type {link}")

@@ -28,7 +28,7 @@ import msgspec
 from wirelake.wire.protocol import Protocol
 
 from ..decode.conversation import ConnectionDecoder, Context, TableRow
-from ..decode.decryption import KeyRing, Opened
+from ..decode.decryption import Decrypted, KeyRing
 from ..decode.messages import MessageRows
 from ..decode.protocol_selector import ProtocolChooser, RecordedProtocols
 from ..decode.streams import Frame
@@ -156,7 +156,7 @@ class _Copy:
         if isinstance(element, Packet):
             self._packet(element)
         elif isinstance(element, Fact):
-            self._streams.introduced.add(element)
+            self._streams.recorded.add(element)
 
     def finish(self) -> None:
         """Copies the end."""
@@ -212,26 +212,26 @@ class _Streams:
         rows = _MaskedRows(chooser, content=content)
         self._context = Context(chooser, KeyRing(), rows, [""], frozenset({"messages"}))
         self._table = ConnectionTable(chooser.ports)
-        self._conversations: dict[Connection, ConnectionDecoder] = {}
-        self.introduced = RecordedProtocols()
+        self._decoders: dict[Connection, ConnectionDecoder] = {}
+        self.recorded = RecordedProtocols()
         """What the capture says that its connections speak."""
 
     def segment(self, found: Segment) -> Iterator[_Shown]:
         """The frames that a segment completes."""
         assigned = self._table.assign(found)
         for dropped in assigned.dropped:
-            yield from _shown(self._conversations.pop(dropped).end(still_open=False))
-        conversation = self._conversations.get(assigned.connection)
-        if conversation is None:
-            said = self.introduced.of(found.packet.connection)
-            conversation = ConnectionDecoder(self._context, assigned.connection, said)
-            self._conversations[assigned.connection] = conversation
-        yield from _shown(conversation.segment(found, assigned.direction, 0))
+            yield from _shown(self._decoders.pop(dropped).end(still_open=False))
+        decoder = self._decoders.get(assigned.connection)
+        if decoder is None:
+            named = self.recorded.of(found.packet.connection)
+            decoder = ConnectionDecoder(self._context, assigned.connection, named)
+            self._decoders[assigned.connection] = decoder
+        yield from _shown(decoder.segment(found, assigned.direction, 0))
 
     def finish(self) -> Iterator[_Shown]:
         """The frames that show themselves because nothing follows."""
         for connection in self._table.finish():
-            yield from _shown(self._conversations.pop(connection).end(still_open=True))
+            yield from _shown(self._decoders.pop(connection).end(still_open=True))
 
 
 def _shown(rows: Iterator[TableRow]) -> Iterator[_Shown]:
@@ -252,7 +252,7 @@ class _MaskedRows(MessageRows):
         self,
         protocol: Protocol,
         frame: Frame,
-        opened: Opened,  # noqa: ARG002 - what is sealed stays so
+        decrypted: Decrypted,  # noqa: ARG002 - what is sealed stays so
         connection: int,  # noqa: ARG002
         direction: Direction,
     ) -> Iterator[dict[str, Any]]:

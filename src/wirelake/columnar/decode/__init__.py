@@ -4,12 +4,11 @@ In reading order:
 
     protocol_selector.py   which protocol a connection has, and the decoder of each
     kernel.py              the kernels of a protocol: committed, cached, or generated now
-    messages.py            `MessageBuilder`: slices of bytes to batches
+    messages.py            `MessageBuilder`: slices of bytes to batches; `CoverageCounts`
     arrays.py              buffers that kernels filled to Arrow arrays
     meaning.py             kind, name, ids, target and status, from a protocol's declaration
-    sealed_parts.py        batched decryption of what is sealed
-    scalar.py              what kernels leave to the reference
-    coverage.py            what became of the bytes of each stream
+    sealed_parts.py        decryption of sealed bodies, in batches
+    scalar.py              what kernels reject, through the code of `capture`
 
 Knows nothing of windows to come or of tables other than `messages` and `coverage`.
 """

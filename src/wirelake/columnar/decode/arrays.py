@@ -1,8 +1,12 @@
-"""Columns of a kernel as Arrow arrays.
+"""`ArrowBuilder`: the columns that a kernel filled as Arrow arrays.
 
-Numbers are copied, bytes gathered from the buffer, lists given their offsets. An alternative's
-struct is first built for the rows that chose it, then spread over all rows. Slices that the kernel
-gave up on have rows of zeros here; whoever asked drops them.
+Numbers are copied, bytes are gathered from the buffer, lists get their offsets. The struct of an
+alternative is first built for the rows that chose it, then scattered over all rows: building it for
+all rows would gather and validate mostly nulls. Slices that the kernel rejected have rows of zeros
+here, which the caller removes.
+
+Arrays are made with `from_buffers`, not `pa.array`: no copy, and no check of what the kernel has
+already checked.
 """
 
 from __future__ import annotations
@@ -17,32 +21,36 @@ from numpy.typing import NDArray
 from wirelake.records.structs import by_kind
 from wirelake.wire.views.arrow import readable
 
-from ..generate.module import INTEGER, REAL32, REAL64
 from ..generate.plan import (
+    BYTES,
+    INTEGER,
+    REAL32,
+    REAL64,
+    TEXT,
     Binary,
     Choice,
     Empty,
     Flags,
     Lists,
     Maybe,
+    Nodes,
     Numbers,
     Reals,
     RowList,
     Shape,
     Staged,
     Structs,
-    Vars,
 )
 from ..jit.options import U, kernel
 from .kernel import Columns
 
-__all__ = ["Assembler", "bitmap", "gathered", "spread", "texts"]
+__all__ = ["ArrowBuilder", "bitmap", "gather_binary", "scatter", "to_text"]
 
 Mask = NDArray[np.bool_]
 
 
 def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
-    """Booleans as Arrow's bits; None when all are true."""
+    """Return booleans as an Arrow bitmap; None for None, which means all valid."""
     if valid is None:
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -50,22 +58,25 @@ def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
 
 @kernel
 def _gather(buf: Any, starts: Any, sizes: Any, offsets: Any, out: Any) -> Any:
-    """Copies slices one behind the other; the bits of all bytes, joined."""
+    """Copy slices one after the other; return all bytes combined by OR.
+
+    The result tells whether all bytes are ASCII, at no cost while they are copied anyway.
+    """
     seen = np.uint8(0)
     for i in range(U(starts.shape[0])):
         start = U(starts[i])
-        place = U(offsets[i])
+        target = U(offsets[i])
         for k in range(U(sizes[i])):
             byte = buf[start + k]
             seen |= byte
-            out[place + k] = byte
+            out[target + k] = byte
     return seen
 
 
-def gathered(
+def gather_binary(
     buf: NDArray[np.uint8], starts: NDArray[Any], sizes: NDArray[Any], valid: Mask | None = None
 ) -> tuple[pa.Array, bool]:
-    """Slices of a buffer as a binary array, and whether all of them are ASCII."""
+    """Return slices of a buffer as a binary array, and whether all bytes are ASCII."""
     kept = np.maximum(sizes, 0)
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(kept, out=offsets[1:])
@@ -75,8 +86,12 @@ def gathered(
     return pa.Array.from_buffers(pa.binary(), len(starts), parts), int(seen) < 0x80
 
 
-def texts(found: pa.Array, ascii_only: bool, strict: bool) -> pa.Array:
-    """Bytes as text; in loose text, what is not UTF-8 becomes U+FFFD, byte by byte."""
+def to_text(found: pa.Array, ascii_only: bool, strict: bool) -> pa.Array:
+    """Return bytes as text; in loose text, each byte that is not UTF-8 becomes U+FFFD.
+
+    Strict text was validated by the kernel. For loose text the whole array is validated at once,
+    and decoded in Python only when something is wrong, which is rare.
+    """
     view = found.view(pa.string())
     if ascii_only or strict:
         return view
@@ -93,11 +108,11 @@ def texts(found: pa.Array, ascii_only: bool, strict: bool) -> pa.Array:
     return view
 
 
-def spread(compact: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
-    """The rows of an array at their places, ascending, among all rows; the others are null.
+def scatter(compact: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
+    """Return an array with the rows of `compact` at the indices `chosen`, ascending; others null.
 
-    Only what has one entry for each row is made anew. The bytes of texts and the items of lists
-    follow each other as before, so they stay where they are.
+    Only buffers with one entry for each row are rebuilt. The bytes of texts and the items of lists
+    keep their order, so their buffers are shared; `pc.take` would copy them.
     """
     if len(chosen) == rows:
         return compact
@@ -108,26 +123,28 @@ def spread(compact: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
         valid[chosen] = np.asarray(compact.is_valid().to_numpy(zero_copy_only=False))
     else:
         valid[chosen] = True
-    return _spread(compact, chosen, rows, bitmap(valid))
+    return _scatter(compact, chosen, rows, bitmap(valid))
 
 
-def _spread(
+def _scatter(
     compact: pa.Array, chosen: NDArray[np.intp], rows: int, valid: pa.Buffer | None
 ) -> pa.Array:
     kind = compact.type
     if compact.offset or pa.types.is_null(kind):
-        places = np.full(rows, -1, np.int32)
-        places[chosen] = np.arange(len(chosen), dtype=np.int32)
-        return pc.take(compact, pa.array(places, mask=places < 0))
+        indices = np.full(rows, -1, np.int32)
+        indices[chosen] = np.arange(len(chosen), dtype=np.int32)
+        return pc.take(compact, pa.array(indices, mask=indices < 0))
     if pa.types.is_struct(kind):
-        children = [_spread_child(compact.field(at), chosen, rows) for at in range(kind.num_fields)]
+        children = [
+            _scatter_child(compact.field(at), chosen, rows) for at in range(kind.num_fields)
+        ]
         return pa.StructArray.from_buffers(kind, rows, [valid], children=children)
     parts = compact.buffers()
     if pa.types.is_list(kind):
-        offsets = _spread_offsets(parts[1], chosen, rows)
+        offsets = _scatter_offsets(parts[1], chosen, rows)
         return pa.Array.from_buffers(kind, rows, [valid, offsets], children=[compact.values])
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        offsets = _spread_offsets(parts[1], chosen, rows)
+        offsets = _scatter_offsets(parts[1], chosen, rows)
         return pa.Array.from_buffers(kind, rows, [valid, offsets, parts[2]])
     if pa.types.is_boolean(kind):
         bits = np.zeros(rows, np.uint8)
@@ -140,16 +157,16 @@ def _spread(
     return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(values)])
 
 
-def _spread_child(child: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
-    """A field of a struct: where the struct is null, it does not matter what the field is."""
+def _scatter_child(child: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
+    """Scatter a field of a struct; where the struct is null, the field may be anything."""
     if child.null_count == len(child):
         return pa.nulls(rows, child.type)
     if child.null_count:
-        return spread(child, chosen, rows)
-    return _spread(child, chosen, rows, None)
+        return scatter(child, chosen, rows)
+    return _scatter(child, chosen, rows, None)
 
 
-def _spread_offsets(buffer: pa.Buffer, chosen: NDArray[np.intp], rows: int) -> pa.Buffer:
+def _scatter_offsets(buffer: pa.Buffer, chosen: NDArray[np.intp], rows: int) -> pa.Buffer:
     old = np.frombuffer(buffer, np.int32, len(chosen) + 1)
     offsets = np.zeros(rows + 1, np.int32)
     offsets[chosen + 1] = old[1:] - old[:-1]
@@ -158,20 +175,23 @@ def _spread_offsets(buffer: pa.Buffer, chosen: NDArray[np.intp], rows: int) -> p
     return pa.py_buffer(offsets)
 
 
-class Assembler:
-    """Builds the arrays of one call of a kernel."""
+class ArrowBuilder:
+    """Builds the Arrow arrays of one kernel call."""
 
     def __init__(self, columns: Columns, *, reveal: bool = False):
         self._columns = columns
         self._reveal = reveal
         self.chosen: dict[str, tuple[NDArray[np.intp], pa.StructArray]] = {}
-        """Of each alternative of the root's body: its rows, and their values."""
+        """By alternative of the body: its rows, and their values."""
         self.row_kinds: dict[str, tuple[NDArray[np.intp], pa.StructArray]] = {}
-        """Of each kind of row: the message of each, ascending, and their values."""
-        self._silence_bad()
+        """By kind of row: the message of each row, ascending, and their values."""
+        self._clear_rejected_rows()
 
-    def _silence_bad(self) -> None:
-        """Rows of slices that were not good must not point anywhere."""
+    def _clear_rejected_rows(self) -> None:
+        """Make rows of rejected slices harmless: the kernel left them half-written.
+
+        Their list offsets must not decrease, and their byte ranges must lie in the buffer.
+        """
         bad = self._columns.bad
         if not len(bad):
             return
@@ -186,7 +206,7 @@ class Assembler:
                 array[bad] = 0
 
     def struct(self, kind: pa.DataType, rows: int) -> pa.StructArray:
-        """The values of the root table."""
+        """Return the values of the root table."""
         return self._structs(self._columns.plan.shape, kind, rows, None)
 
     # -- shapes ------------------------------------------------------------------------------
@@ -209,23 +229,23 @@ class Assembler:
                 return self._array(shape.of, kind, rows, present)
             case Lists():
                 return self._lists(shape, kind, rows, valid)
-            case Vars():
+            case Nodes():
                 return self._vars(shape, kind, rows)
             case Structs():
                 return self._structs(shape, kind, rows, valid)
             case Empty():
                 return _empty(kind, rows)
             case Staged() | Choice() | RowList():
-                raise TypeError(f"a {type(shape).__name__} is no value of its own")
+                raise TypeError(f"{type(shape).__name__} is not a value")
 
     def _binary(self, shape: Binary, kind: pa.DataType, rows: int, valid: Mask | None) -> pa.Array:
         if shape.secret and not self._reveal:
             return pa.nulls(rows, kind)
         starts, sizes = self._columns[shape.start], self._columns[shape.size]
-        found, ascii_only = gathered(self._columns.buf, starts, sizes, valid)
+        found, ascii_only = gather_binary(self._columns.buf, starts, sizes, valid)
         if shape.text is None:
             return found
-        return texts(found, ascii_only, shape.text == "strict")
+        return to_text(found, ascii_only, shape.text == "strict")
 
     def _offsets(self, ends: NDArray[np.int32]) -> pa.Buffer:
         offsets = np.zeros(len(ends) + 1, np.int32)
@@ -261,11 +281,11 @@ class Assembler:
             inner = kind.field(name).type
             compact = self._structs(shape.shapes[index], inner, len(chosen), None)
             self.chosen[name] = chosen, compact
-            found[name] = spread(compact, chosen, rows)
+            found[name] = scatter(compact, chosen, rows)
         return found
 
     def _rows(self, shape: RowList, kind: pa.DataType, rows: int) -> pa.Array:
-        """The types of all rows, and for each kind the list of its rows."""
+        """Return the types of all rows, and for each kind the list of its rows."""
         tags, ends = self._columns[shape.tag], self._columns[shape.ends]
         owners = np.repeat(np.arange(rows), np.diff(ends, prepend=0))
         types, parts = pa.array(tags.copy()), [None, self._offsets(ends)]
@@ -286,20 +306,20 @@ class Assembler:
     def _opaque(
         self, shape: RowList, kind: pa.DataType, owners: NDArray[np.intp], rows: int
     ) -> pa.Array:
-        """The rows of other types."""
+        """Return the rows of unknown types."""
         chosen = np.flatnonzero(self._columns[shape.opaque.size] >= 0)
         if not len(chosen):
             return _empty(kind, rows)
         starts, sizes = (
             self._columns[each][chosen] for each in (shape.opaque.start, shape.opaque.size)
         )
-        data, _ = gathered(self._columns.buf, starts, sizes)
+        data, _ = gather_binary(self._columns.buf, starts, sizes)
         found = {"type": pa.array(self._columns[shape.tag][chosen]), "data": data}
         items = _struct(kind.value_type, found, len(chosen), None)
         return _lists_of(kind, items, owners[chosen], rows)
 
-    def _vars(self, shape: Vars, kind: pa.DataType, rows: int) -> pa.Array:
-        """The nodes of self-describing values."""
+    def _vars(self, shape: Nodes, kind: pa.DataType, rows: int) -> pa.Array:
+        """Return the nodes of self-describing values, in preorder."""
         names = [column.name.removeprefix(f"{shape.table.name}_") for column in shape.table.columns]
         node = {
             name: self._columns[column]
@@ -322,17 +342,17 @@ class Assembler:
         found = {}
         for name, starts, sizes, valid in (
             ("name", node["name_start"], node["name_size"], node["name_size"] >= 0),
-            ("text", node["start"], np.where(what == 4, node["size"], 0), what == 4),
-            ("bytes", node["start"], np.where(what == 5, node["size"], 0), what == 5),
+            ("text", node["start"], np.where(what == TEXT, node["size"], 0), what == TEXT),
+            ("bytes", node["start"], np.where(what == BYTES, node["size"], 0), what == BYTES),
         ):
             if valid.any():
-                array, _ = gathered(buf, starts, sizes, valid)
+                array, _ = gather_binary(buf, starts, sizes, valid)
                 found[name] = array if name == "bytes" else array.view(pa.string())
         return found
 
 
 def _node_numbers(node: dict[str, NDArray[Any]]) -> dict[str, pa.Array]:
-    """Integers and floats, which share a column of bits."""
+    """Return integers and floats, which share a column of bits: a node has only one of them."""
     what, bits = node["what"], node["bits"]
     count = len(bits)
     valid = bitmap(what == INTEGER)
@@ -349,7 +369,7 @@ def _node_numbers(node: dict[str, NDArray[Any]]) -> dict[str, pa.Array]:
 def _struct(
     kind: pa.DataType, found: dict[str, pa.Array], rows: int, valid: Mask | None
 ) -> pa.StructArray:
-    """A struct of these fields; those that are missing are null."""
+    """Return a struct of these fields; missing ones are null."""
     children = [
         found[each.name] if each.name in found else pa.nulls(rows, each.type)
         for each in (kind.field(at) for at in range(kind.num_fields))
@@ -358,7 +378,7 @@ def _struct(
 
 
 def _lists_of(kind: pa.DataType, items: pa.Array, owners: NDArray[np.intp], rows: int) -> pa.Array:
-    """Items as lists of the rows that own them, which ascend."""
+    """Return items as lists of the rows that own them; owners ascend."""
     if not len(items):
         return _empty(kind, rows)
     offsets = np.zeros(rows + 1, np.int32)
@@ -367,7 +387,7 @@ def _lists_of(kind: pa.DataType, items: pa.Array, owners: NDArray[np.intp], rows
 
 
 def _empty(kind: pa.DataType, rows: int) -> pa.Array:
-    """A value with nothing in it, for each row."""
+    """Return an empty value for each row."""
     if pa.types.is_null(kind):
         return pa.nulls(rows)
     offsets = pa.py_buffer(np.zeros(rows + 1, np.int32))

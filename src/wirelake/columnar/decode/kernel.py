@@ -2,7 +2,7 @@
 
     kernels = load(protocol, dialect)
     frames = kernels.scan(buf, run_starts, run_stops)
-    decoded = kernels.frames.decode(buf, starts, stops, ways)
+    decoded = kernels.frames.decode(buf, starts, stops, directions)
 
 The kernels of the built-in protocols in their default dialects are files of this package. All
 others are generated on first use into the cache folder, as their codecs are.
@@ -44,9 +44,9 @@ class Frames:
     runs: Ints
     """The run of each frame."""
     reached: Ints
-    """Of each run: where the first frame begins that is not whole, or not good."""
+    """For each run: where the first frame begins that is incomplete or invalid."""
     wrong: NDArray[np.bool_]
-    """Of each run: whether what begins there is not good."""
+    """For each run: whether that frame is invalid."""
 
 
 class Columns:
@@ -81,15 +81,16 @@ class Decoder:
         data: NDArray[np.uint8],
         starts: Ints,
         stops: Ints,
-        ways: NDArray[np.uint8] | None = None,
+        directions: NDArray[np.uint8] | None = None,
     ) -> Columns:
-        """Decode slices; `ways` is the direction of each: 0 from the client, 1 from the server.
+        """Decode slices; `directions` has 0 for those from the client, 1 for the server's.
 
-        The arrays of the answer are valid until the next call.
+        The arrays of the result are scratch arrays, valid until the next call: reusing them means
+        that their pages are faulted in once, not in every window.
         """
         buf = readonly(data)
-        if ways is None:
-            ways = np.zeros(len(starts), np.uint8)
+        if directions is None:
+            directions = np.zeros(len(starts), np.uint8)
         count = len(starts)
         size = int((stops - starts).sum()) if count else 0
         arrays = self._arrays(count, size)
@@ -97,7 +98,9 @@ class Decoder:
         bad = np.empty(count, np.int64)
         counts = np.zeros(len(tables), np.int64)
         columns = [arrays[column] for column in self.plan.columns]
-        n_bad = int(self._function(buf, starts, stops, ways, bad, counts, self._stack, *columns))
+        n_bad = int(
+            self._function(buf, starts, stops, directions, bad, counts, self._stack, *columns)
+        )
         rows = {self.plan.tables[0]: count} | {
             table: int(number) for table, number in zip(tables, counts, strict=True)
         }
@@ -111,22 +114,22 @@ class Decoder:
     def _arrays(self, count: int, size: int) -> dict[Column, NDArray[Any]]:
         """Return scratch arrays for the most rows that this many bytes can hold.
 
-        An upper bound instead of a counting pass, which took 43 % of a two-pass kernel's time;
-        pages that are never touched cost nothing.
+        An upper bound instead of a counting pass, which took 43 % of the time of a two-pass ESNP
+        kernel; pages that are never touched cost nothing.
         """
         for table in self.plan.tables:
-            rows = count if not table.least else size // table.least + 1
+            rows = count if not table.min_row_bytes else size // table.min_row_bytes + 1
             for column in table.columns:
-                held = self._scratch.get(column)
-                if held is None or len(held) < rows:
-                    self._scratch[column] = _room(rows, np.dtype(column.dtype))
+                scratch = self._scratch.get(column)
+                if scratch is None or len(scratch) < rows:
+                    self._scratch[column] = _reserve(rows, np.dtype(column.dtype))
         return self._scratch
 
 
-def _room(rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Space for rows, mostly never touched, in pages of its own.
+def _reserve(rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return space for rows in pages of its own, most of which are never touched.
 
-    What `np.empty` gives may be pages that something else has touched, and counts as used.
+    `np.empty` may return memory that was used before, whose pages count as resident.
     """
     size = dtype.itemsize << max(rows - 1, 1).bit_length()
     return np.frombuffer(mmap.mmap(-1, size), dtype)
@@ -140,7 +143,7 @@ class Kernels:
         self.dialect = dialect
         self._module = _module(protocol, dialect)
         self._scan = getattr(self._module, f"scan_{protocol.model(dialect).name}")
-        self._least = max(protocol.model(dialect).min_size, 1)
+        self._min_frame_bytes = max(protocol.model(dialect).min_size, 1)
         self._plans = _plans(protocol, dialect)
         self._decoders: dict[str, Decoder] = {}
 
@@ -161,8 +164,8 @@ class Kernels:
 
     def scan(self, data: NDArray[np.uint8], run_starts: Ints, run_stops: Ints) -> Frames:
         """Find the frames of runs, each from its start."""
-        room = int((run_stops - run_starts).sum()) // self._least + 1
-        starts, stops, runs = (np.empty(room, np.int64) for _ in range(3))
+        capacity = int((run_stops - run_starts).sum()) // self._min_frame_bytes + 1
+        starts, stops, runs = (np.empty(capacity, np.int64) for _ in range(3))
         reached, wrong = np.empty(len(run_starts), np.int64), np.empty(len(run_starts), np.bool_)
         found = int(
             self._scan(readonly(data), run_starts, run_stops, starts, stops, runs, reached, wrong)
@@ -184,8 +187,8 @@ def load(protocol: Protocol, dialect: str | None = None) -> Kernels:
 
 @functools.cache
 def _plans(protocol: Protocol, dialect: str) -> dict[str, Plan]:
-    """What each decoder writes."""
-    return {each.layout.name: each.found for each in decoders(protocol, dialect)}
+    """Return the plan of each decoder, by the name of its layout."""
+    return {each.layout.name: each.result for each in decoders(protocol, dialect)}
 
 
 @functools.cache

@@ -1,7 +1,9 @@
-"""A protocol's `Meaning` on columns: the same terms as `wirelake.records.message`, many at once.
+"""`Evaluator`: the terms of a protocol's `Meaning` on columns of messages.
 
-Most texts in `messages` are one of a few: a kind, a name, a status. Such a column is kept as codes
-(`Coded`) until it is finished; choosing between them is then choosing between numbers.
+The terms are those that `wirelake.records.message` evaluates for one message at a time; a test
+compares the two. Most texts in `messages` are one of a few: a kind, a name, a status. Such a column
+is kept dictionary-coded (`Coded`) until it is finished, so that choosing between texts is choosing
+between integers, and each distinct text is made once for a batch instead of once for each row.
 """
 
 from __future__ import annotations
@@ -15,37 +17,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wirelake.wire import meaning as w
+from wirelake.wire import meaning as terms
 
-from .arrays import spread
+from .arrays import scatter
 
-__all__ = ["Coded", "Evaluator", "Found", "array_of", "repeated"]
+__all__ = ["Coded", "Evaluator", "MessageFields", "array_of", "repeated"]
 
-_FEW = 256
-"""So many distinct numbers need no hashing."""
+_DENSE_RANGE = 256
+"""Numbers in a range of this size are their own dictionary codes: no hashing is needed."""
 
 
 @dataclass(frozen=True)
 class Coded:
-    """Texts as places in a list; -1 has no value."""
+    """A column of texts as indices into a list of distinct texts; -1 for null."""
 
     codes: NDArray[np.int32]
     texts: tuple[str, ...]
 
     def array(self) -> pa.Array:
-        """The texts themselves."""
+        """Return the texts as an Arrow array."""
         rows = len(self.codes)
         if not self.texts or not rows:
             return pa.nulls(rows, pa.string())
         low, high = int(self.codes.min()), int(self.codes.max())
         if low == high:
             return pa.nulls(rows, pa.string()) if low < 0 else repeated(self.texts[low], rows)
-        places = pa.array(self.codes, mask=self.codes < 0) if low < 0 else pa.array(self.codes)
-        return pa.array(self.texts, pa.string()).take(places)
+        indices = pa.array(self.codes, mask=self.codes < 0) if low < 0 else pa.array(self.codes)
+        return pa.array(self.texts, pa.string()).take(indices)
 
 
 def repeated(text: str, rows: int) -> pa.Array:
-    """A text for each row; batches of a run share one array."""
+    """Return a column with the same text in each row.
+
+    The sizes are rounded up to a power of two and cached, so that all batches share few arrays.
+    """
     room = 1 << max(rows - 1, 1).bit_length()
     return _repeated(text, room).slice(0, rows)
 
@@ -60,19 +65,19 @@ Value: TypeAlias = Coded | pa.Array
 
 
 _Part: TypeAlias = tuple[NDArray[np.intp] | None, Value | None]
-"""Some rows (None for all), ascending, and their values (None for none)."""
+"""Some rows (None for all), ascending, and their values (None without values)."""
 
 
 def array_of(value: Value | None, rows: int, kind: pa.DataType) -> pa.Array:
-    """A finished column."""
+    """Return a value as a finished column of a type."""
     if value is None:
         return pa.nulls(rows, kind)
     found = value.array() if isinstance(value, Coded) else value
     return found if found.type == kind else found.cast(kind)
 
 
-class Found:
-    """The messages under evaluation: names and fields, by path."""
+class MessageFields:
+    """The decoded columns of a batch of messages, by the paths that a meaning uses."""
 
     def __init__(self, rows: int):
         self.rows = rows
@@ -82,10 +87,10 @@ class Found:
         self.fields: dict[str, pa.Array] = {}
         """Fields of the frame itself."""
         self.row_kinds: dict[str, tuple[NDArray[np.intp], pa.StructArray]] = {}
-        """By kind of row: the messages that the rows belong to, and their values."""
+        """By kind of row: the message of each row, and their values."""
 
     def at(self, path: str) -> tuple[NDArray[np.intp] | None, pa.Array] | None:
-        """The values at a path, and their rows (None for all); None when there are none."""
+        """Return the rows (None for all) and values at a path; None when there are none."""
         first, *rest = path.split(".")
         if first in self.structs:
             chosen, values = self.structs[first]
@@ -103,108 +108,111 @@ class Found:
 class Evaluator:
     """Evaluates terms on one batch of messages."""
 
-    def __init__(self, found: Found):
-        self._found = found
-        self._rows = found.rows
+    def __init__(self, fields: MessageFields):
+        self._fields = fields
+        self._rows = fields.rows
         self._known: dict[int, Value | None] = {}
-        """Terms by identity: a declaration uses some of them several times."""
+        """Results by identity of the term: a declaration uses some terms several times."""
         self._read: dict[str, pa.Array | None] = {}
 
-    def value(self, term: w.Term | str | None) -> Value | None:
-        """The column of a term; None when no message has a value."""
+    def value(self, term: terms.Term | str | None) -> Value | None:
+        """Return the column of a term; None when no message has a value."""
         if id(term) not in self._known:
             self._known[id(term)] = self._evaluated(term)
         return self._known[id(term)]
 
-    def _evaluated(self, term: w.Term | str | None) -> Value | None:
+    def _evaluated(self, term: terms.Term | str | None) -> Value | None:
         match term:
             case None:
                 return None
             case str():
                 return Coded(np.zeros(self._rows, np.int32), (term,))
-            case w.At():
+            case terms.At():
                 return self._at(term.path)
-            case w.Name():
-                return self._found.name
-            case w.Named():
+            case terms.Name():
+                return self._fields.name
+            case terms.Named():
                 return self._named(term)
-            case w.Values() | w.Text() | w.Join():
-                rows, value = self._narrow(term)
+            case terms.Values() | terms.Text() | terms.Join():
+                rows, value = self._on_rows(term)
                 return value if rows is None else _scattered(value, rows, self._rows)
-            case w.First():
-                return _first([self._narrow(each) for each in term.terms], self._rows)
-            case w.RowField():
+            case terms.First():
+                return _first([self._on_rows(each) for each in term.terms], self._rows)
+            case terms.RowField():
                 return self._row_field(term)
-            case w.If():
+            case terms.If():
                 return self._if(term)
-            case w.Is() | w.Equal() | w.HasRow() | w.Each():
-                raise TypeError(f"{type(term).__name__} is no column of its own")
+            case terms.Is() | terms.Equal() | terms.HasRow() | terms.Each():
+                raise TypeError(f"{type(term).__name__} is not a column")
 
     def _at(self, path: str) -> pa.Array | None:
         if path not in self._read:
-            found = self._found.at(path)
+            found = self._fields.at(path)
             chosen, values = (None, None) if found is None else found
             if chosen is not None:
-                values = spread(values, chosen, self._rows)
+                values = scatter(values, chosen, self._rows)
             self._read[path] = values
         return self._read[path]
 
     # -- texts -------------------------------------------------------------------------------
 
-    def _narrow(self, term: w.Term) -> _Part:
-        """A term that is about one body, on the messages that have it; any other on all."""
+    def _on_rows(self, term: terms.Term) -> _Part:
+        """Evaluate a term that reads one body only on the messages with that body.
+
+        Otherwise each alternative would be scattered over all rows, only to be joined again.
+        """
         only = _bodies(term)
         body = only.pop() if len(only) == 1 else ""
-        rows, values = self._found.structs.get(body, (None, None))
+        rows, values = self._fields.structs.get(body, (None, None))
         if rows is None or values is None:
-            return None, self._plainly(term)
-        inner = Found(len(rows))
+            return None, self._direct(term)
+        inner = MessageFields(len(rows))
         inner.structs = {body: (None, values)}
-        return rows, Evaluator(inner)._plainly(term)
+        return rows, Evaluator(inner)._direct(term)
 
-    def _plainly(self, term: w.Term) -> Value | None:
+    def _direct(self, term: terms.Term) -> Value | None:
         match term:
-            case w.Values():
+            case terms.Values():
                 return self._values(term)
-            case w.Text():
+            case terms.Text():
                 return _digits(self.value(term.of))
-            case w.Join():
+            case terms.Join():
                 return self._join(term)
             case _:
                 return self.value(term)
 
-    def _named(self, term: w.Named) -> Coded:
-        """A text for each name; messages without a name have none."""
-        names = self._found.name
+    def _named(self, term: terms.Named) -> Coded:
+        """Return a text for each message name; null without a name."""
+        names = self._fields.name
         texts: list[str] = []
-        places = np.full(len(names.texts) + 1, -1, np.int32)
+        indices = np.full(len(names.texts) + 1, -1, np.int32)
         for index, name in enumerate(names.texts):
             text = term.texts.get(name, term.default)
             if text is not None:
-                places[index] = _place(texts, text)
-        return Coded(places[names.codes], tuple(texts))
+                indices[index] = _index_in(texts, text)
+        return Coded(indices[names.codes], tuple(texts))
 
-    def _values(self, term: w.Values) -> Value | None:
+    def _values(self, term: terms.Values) -> Value | None:
         numbers = self.value(term.of)
         if numbers is None:
             return None
         assert isinstance(numbers, pa.Array)
         codes, dictionary = _encoded(numbers)
         texts: list[str] = []
-        places = np.full(len(dictionary) + 1, -1, np.int32)
+        indices = np.full(len(dictionary) + 1, -1, np.int32)
         for index, number in enumerate(dictionary):
             text = term.texts.get(number, str(number) if term.digits else term.default)
             if text is not None:
-                places[index] = _place(texts, text)
-        return Coded(places[codes], tuple(texts))
+                indices[index] = _index_in(texts, text)
+        return Coded(indices[codes], tuple(texts))
 
-    def _join(self, term: w.Join) -> Value | None:
+    def _join(self, term: terms.Join) -> Value | None:
         found = [value for each in term.terms if (value := self.value(each)) is not None]
         if not found:
             return None
         joined = _coded(found[0])
         for each in found[1:]:
-            joined = _pairs(joined, _coded(each), term.separator)
+            joined = _joined_pairs(joined, _coded(each), term.separator)
         return joined
 
     # -- rows --------------------------------------------------------------------------------
@@ -212,40 +220,40 @@ class Evaluator:
     def _first_rows(
         self, kind: str, where: tuple[str, int] | None
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], pa.StructArray] | None:
-        """Of each message that has such a row: the message, and the place of its first one."""
-        if kind not in self._found.row_kinds:
+        """Return the messages with such a row, and the index of the first one in each."""
+        if kind not in self._fields.row_kinds:
             return None
-        messages, values = self._found.row_kinds[kind]
-        places = np.arange(len(messages))
+        messages, values = self._fields.row_kinds[kind]
+        indices = np.arange(len(messages))
         if where is not None:
             name, wanted = where
-            places = np.flatnonzero(values.field(name).to_numpy() == wanted)
-            messages = messages[places]
+            indices = np.flatnonzero(values.field(name).to_numpy() == wanted)
+            messages = messages[indices]
         first = np.ones(len(messages), np.bool_)
         first[1:] = messages[1:] != messages[:-1]
-        return messages[first], places[first], values
+        return messages[first], indices[first], values
 
-    def _row_field(self, term: w.RowField) -> pa.Array | None:
+    def _row_field(self, term: terms.RowField) -> pa.Array | None:
         found = self._first_rows(term.row, term.where)
         if found is None:
             return None
-        messages, places, values = found
+        messages, indices, values = found
         picked = values.field(term.name)
-        if len(places) != len(values):
-            picked = picked.take(pa.array(places))
-        return spread(picked, messages, self._rows)
+        if len(indices) != len(values):
+            picked = picked.take(pa.array(indices))
+        return scatter(picked, messages, self._rows)
 
     # -- tests -------------------------------------------------------------------------------
 
-    def _test(self, term: w.Is | w.Equal | w.HasRow) -> NDArray[np.bool_]:
+    def _test(self, term: terms.Is | terms.Equal | terms.HasRow) -> NDArray[np.bool_]:
         match term:
-            case w.HasRow():
+            case terms.HasRow():
                 holds = np.zeros(self._rows, np.bool_)
                 found = self._first_rows(term.row, term.where)
                 if found is not None:
                     holds[found[0]] = True
                 return holds
-            case w.Is():
+            case terms.Is():
                 value = self.value(term.of)
                 if value is None:
                     return np.zeros(self._rows, np.bool_)
@@ -253,52 +261,53 @@ class Evaluator:
                 codes, dictionary = _encoded(value)
                 wanted = np.array([*(number in term.numbers for number in dictionary), False])
                 return np.asarray(wanted[codes])
-            case w.Equal():
+            case terms.Equal():
                 left, right = self.value(term.left), self.value(term.right)
                 if left is None or right is None:
                     return np.zeros(self._rows, np.bool_)
                 same = pc.fill_null(pc.equal(left, right), False)
                 return np.asarray(same.to_numpy(zero_copy_only=False))
 
-    def _if(self, term: w.If) -> Value | None:
+    def _if(self, term: terms.If) -> Value | None:
         test = self._test(term.test)
         then, otherwise = self.value(term.then), self.value(term.otherwise)
         if then is None and otherwise is None:
             return None
         if isinstance(then, Coded | None) and isinstance(otherwise, Coded | None):
-            return _either(test, then or self._nothing(), otherwise or self._nothing())
+            return _selected(test, then or self._no_texts(), otherwise or self._no_texts())
         arrays = [each.array() if isinstance(each, Coded) else each for each in (then, otherwise)]
         kind = next(each.type for each in arrays if each is not None)
         chosen = [pa.scalar(None, kind) if each is None else each for each in arrays]
         return pc.if_else(pa.array(test), *chosen)
 
-    def _nothing(self) -> Coded:
+    def _no_texts(self) -> Coded:
         return Coded(np.full(self._rows, -1, np.int32), ())
 
 
-# -- columns of codes ------------------------------------------------------------------------
+# -- dictionary-coded columns ----------------------------------------------------------------
 
 
-def _place(texts: list[str], text: str) -> int:
-    """Where a text is in a list, put there if it is not."""
+def _index_in(texts: list[str], text: str) -> int:
+    """Return the index of a text in a list; append it if necessary."""
     if text not in texts:
         texts.append(text)
     return texts.index(text)
 
 
 def _indices(encoded: pa.DictionaryArray) -> NDArray[Any]:
-    """The places in a dictionary; -1 for null."""
+    """Return the indices of a dictionary array; -1 for null."""
     indices = encoded.indices
     return np.asarray((pc.fill_null(indices, -1) if indices.null_count else indices).to_numpy())
 
 
 def _encoded(numbers: pa.Array) -> tuple[NDArray[np.int32], list[int]]:
-    """The place of each number in a list of the distinct ones; -1 for null."""
+    """Return the index of each number in a list of distinct ones (-1 for null), and that list."""
+    # Types, commands and codes are one or two bytes wide: no hash table for them.
     if numbers.type.bit_width <= 16 and not numbers.offset:
         dtype = f"i{numbers.type.bit_width // 8}"
         values = np.frombuffer(numbers.buffers()[1], dtype, len(numbers)).astype(np.int32)
         low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-        if high - low < _FEW:
+        if high - low < _DENSE_RANGE:
             values -= low
             if numbers.null_count:
                 values[numbers.is_null().to_numpy(zero_copy_only=False)] = -1
@@ -308,7 +317,7 @@ def _encoded(numbers: pa.Array) -> tuple[NDArray[np.int32], list[int]]:
 
 
 def _coded(value: Value) -> Coded:
-    """Texts as codes."""
+    """Return texts dictionary-coded."""
     if isinstance(value, Coded):
         return value
     encoded = value.dictionary_encode()
@@ -316,7 +325,7 @@ def _coded(value: Value) -> Coded:
 
 
 def _digits(value: Value | None) -> Coded | None:
-    """Numbers as decimal text."""
+    """Return numbers as decimal texts."""
     if value is None:
         return None
     assert isinstance(value, pa.Array)
@@ -324,39 +333,39 @@ def _digits(value: Value | None) -> Coded | None:
     return Coded(codes, tuple(str(number) for number in dictionary))
 
 
-def _either(test: NDArray[np.bool_], then: Coded, otherwise: Coded) -> Coded:
-    """Codes of one column where a test holds, of another where not."""
+def _selected(test: NDArray[np.bool_], then: Coded, otherwise: Coded) -> Coded:
+    """Return one column where a test holds, another where it does not."""
     moved = np.where(otherwise.codes < 0, -1, otherwise.codes + len(then.texts))
     return Coded(np.where(test, then.codes, moved).astype(np.int32), then.texts + otherwise.texts)
 
 
-# -- columns of some rows --------------------------------------------------------------------
+# -- columns of a subset of rows -------------------------------------------------------------
 
 
 def _bodies(term: object) -> set[str]:
-    """The first names of all paths in a term; with another source of values, more than one."""
+    """Return the first names of all paths in a term; two names if it reads anything else."""
     match term:
-        case w.At():
+        case terms.At():
             return {term.path.partition(".")[0]}
-        case w.Text() | w.Values():
+        case terms.Text() | terms.Values():
             return _bodies(term.of)
-        case w.Join():
+        case terms.Join():
             return set().union(*(_bodies(each) for each in term.terms))
         case _:
             return {"", "other"}
 
 
 def _scattered(value: Value | None, rows: NDArray[np.intp], total: int) -> Value | None:
-    """A column of some rows as one of all."""
+    """Return a column of some rows as one of all rows."""
     if isinstance(value, Coded):
         codes = np.full(total, -1, np.int32)
         codes[rows] = value.codes
         return Coded(codes, value.texts)
-    return None if value is None else spread(value, rows, total)
+    return None if value is None else scatter(value, rows, total)
 
 
 def _first(parts: list[_Part], total: int) -> Value | None:
-    """Of each row the first value that some part has."""
+    """Return for each row the first value that a part has."""
     found = [(rows, value) for rows, value in parts if value is not None]
     if not found:
         return None
@@ -373,18 +382,19 @@ def _first(parts: list[_Part], total: int) -> Value | None:
     return arrays[0] if len(arrays) == 1 else pc.coalesce(*arrays)
 
 
-def _pairs(left: Coded, right: Coded, separator: str) -> Coded:
-    """Two columns of texts joined; where one has no value, the other alone."""
+def _joined_pairs(left: Coded, right: Coded, separator: str) -> Coded:
+    """Return two columns of texts joined; where one is null, the other alone."""
+    # A pair of codes is one number, so each distinct pair is joined once.
     width = len(right.texts) + 1
     combined = (left.codes.astype(np.int64) + 1) * width + right.codes + 1
     codes, found = _encoded(pa.array(combined))
     texts: list[str] = []
-    places = np.full(len(found), -1, np.int32)
+    indices = np.full(len(found), -1, np.int32)
     for index, pair in enumerate(found):
         one, other = divmod(pair, width)
         parts = [left.texts[one - 1]] if one else []
         parts += [right.texts[other - 1]] if other else []
         if parts:
             texts.append(separator.join(parts))
-            places[index] = len(texts) - 1
-    return Coded(places[codes], tuple(texts))
+            indices[index] = len(texts) - 1
+    return Coded(indices[codes], tuple(texts))

@@ -1,8 +1,11 @@
-"""Chooses the protocol of each stream, and holds the decoder of each protocol.
+"""`ProtocolSelector`: which protocol each stream has, and the decoder of each protocol.
 
-A recording, the configuration or the server's port decide with the first packet of a connection,
-also for streams without payload; otherwise its first bytes do. `CoverageCounts` refers to protocols
-by number, in the order in which they first occur.
+The configuration, a recording or the server's port decide with the first packet of a connection,
+also for streams without payload. Otherwise its first bytes decide (captures.md, Messages). The
+choice is stored in `CoverageCounts`, where a protocol is a number in order of first occurrence.
+
+Choices by port are made with arrays for all new connections of a window; only sniffing and facts
+loop in Python, over connections that need them.
 """
 
 from __future__ import annotations
@@ -66,16 +69,16 @@ class ProtocolSelector:
         self._coverage = coverage
         self._reveal = reveal
         self._ports = np.full((2, 65_536), UNDECIDED, np.int16)
-        """By port, two rows: the configured protocol, and the usual one."""
-        self._asked = np.zeros(65_536, np.bool_)
-        """Which ports have been looked up."""
-        self._introduced = RecordedProtocols()
+        """By port: the configured protocol, and the default one. -1 for none."""
+        self._looked_up = np.zeros(65_536, np.bool_)
+        """Which ports have been looked up: a protocol is loaded when its port first occurs."""
+        self._recorded = RecordedProtocols()
         self._file = -1
-        """The file of which these introductions are."""
+        """The file that these facts belong to: they do not apply to other files."""
         self.all: list[ProtocolDecoder] = []
-        """By number."""
+        """The decoders, by number."""
         self.key_names: KeyNames = {}
-        """Only of protocols with keys."""
+        """Only for protocols with keys."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,7 +91,7 @@ class ProtocolSelector:
         return None if number < 0 else self.all[number]
 
     def number(self, protocol: Protocol) -> int:
-        """The number of a protocol in the coverage."""
+        """Return the number of a protocol; assign one at its first occurrence."""
         for number, each in enumerate(self.all):
             if each.protocol is protocol:
                 return number
@@ -106,7 +109,7 @@ class ProtocolSelector:
         """Assign a protocol to every stream of the window for which it is known by now."""
         if window.file != self._file:
             self._file = window.file
-            self._introduced.begin_file()
+            self._recorded.begin_file()
         self._choose_begun(window)
         entries = self._coverage.entries
         undecided = window.run_stream[entries["protocol"][window.run_stream] == UNDECIDED]
@@ -117,9 +120,9 @@ class ProtocolSelector:
 
     def choose_by_port(self, streams: NDArray[np.int32]) -> None:
         """Assign protocols by configuration or by the server's port."""
-        configured, usual = self._by_port(streams)
+        configured, default = self._by_port(streams)
         self._coverage.entries["protocol"][streams] = np.where(
-            configured == UNDECIDED, usual, configured
+            configured == UNDECIDED, default, configured
         )
 
     def undecided(self) -> NDArray[np.int32]:
@@ -132,32 +135,36 @@ class ProtocolSelector:
         begun = np.flatnonzero(window.stream >= 0)
         begun = begun[self._coverage.entries["protocol"][window.stream[begun]] == UNSEEN]
         connections, first = np.unique(window.stream[begun] >> 1, return_index=True)
-        said = self._said(window, connections, begun[first])
-        configured, usual = self._by_port(2 * connections)
-        by_port = np.where(said == UNDECIDED, usual, said)
+        recorded = self._by_recording(window, connections, begun[first])
+        configured, default = self._by_port(2 * connections)
+        by_port = np.where(recorded == UNDECIDED, default, recorded)
         self._set(connections, np.where(configured == UNDECIDED, by_port, configured))
 
-    def _said(
+    def _by_recording(
         self, window: Window, connections: NDArray[np.int32], first: NDArray[np.intp]
     ) -> NDArray[np.int16]:
-        """Return what recordings say of connections, before the first packet of each."""
+        """Return the protocols that a recording names, before the first packet of each connection.
+
+        Facts and first packets are merged in file order, because only facts before the first packet
+        count.
+        """
         found = np.full(len(connections), UNDECIDED, np.int16)
-        facts = deque(window.introductions)
-        if not facts and not self._introduced:
+        facts = deque(window.open_facts)
+        if not facts and not self._recorded:
             return found
         ids = self._front.streams.recorded(2 * connections)
-        for place in np.argsort(first).tolist():
-            while facts and facts[0][0] <= first[place]:
-                self._introduced.add(facts.popleft()[1])
-            said = self._introduced.of(int(ids[place]) or None)
-            if said is not None:
-                found[place] = self._number(said.protocol)
+        for index in np.argsort(first).tolist():
+            while facts and facts[0][0] <= first[index]:
+                self._recorded.add(facts.popleft()[1])
+            recorded = self._recorded.of(int(ids[index]) or None)
+            if recorded is not None:
+                found[index] = self._number(recorded.protocol)
         for _, fact in facts:
-            self._introduced.add(fact)
+            self._recorded.add(fact)
         return found
 
     def _set(self, connections: NDArray[np.int32], numbers: NDArray[np.int16]) -> None:
-        """Assign protocols to connections; bytes of those without one are dropped."""
+        """Assign protocols to connections; ignore the bytes of those without one."""
         streams = both_streams(connections)
         self._coverage.entries["protocol"][streams] = np.repeat(numbers, 2)
         self._front.drop(both_streams(connections[numbers == IGNORED]))
@@ -166,36 +173,39 @@ class ProtocolSelector:
         return IGNORED if protocol is None else self.number(protocol)
 
     def _by_port(self, streams: NDArray[np.int32]) -> NDArray[np.int16]:
-        """Return two rows of numbers: configured protocols, and usual ones."""
+        """Return two rows of protocol numbers: configured ones, and default ones."""
         ports = self._front.streams.server_port(streams)
-        for port in np.unique(ports[~self._asked[ports]]).tolist():
-            self._asked[port] = True
-            for row, known in enumerate((self._chooser.told(port), self._chooser.usual(port))):
+        for port in np.unique(ports[~self._looked_up[ports]]).tolist():
+            self._looked_up[port] = True
+            for row, known in enumerate(
+                (self._chooser.configured(port), self._chooser.default(port))
+            ):
                 if known is not None:
                     self._ports[row, port] = self.number(known)
         return self._ports[:, ports]
 
     def forget(self, connections: list[int]) -> None:
-        """Forget connections that are gone."""
+        """Forget dropped connections."""
         for each in self.all:
             if each.keys is not None:
                 each.keys.forget(connections)
 
 
-# Which protocol a connection speaks when no name, port or recording tells: its first bytes do.
-
-
 def sniff(
     chooser: ProtocolChooser, window: Window, connection: int
 ) -> tuple[bool, Protocol | None]:
-    """Whether the protocol of a connection, known by its slot, is decided; and which it is."""
+    """Return whether the first bytes of a connection, by slot, decide its protocol, and which.
+
+    The rules are those of `ConnectionDecoder._sniff`: the first stream that has bytes is sniffed,
+    and the decision is forced at its end, at a gap, or when too many bytes wait.
+    """
     runs = np.flatnonzero(window.run_stream >> 1 == connection)
     filled = runs[window.run_stop[runs] > window.run_start[runs]]
     if not len(filled):
         return False, None
-    numbers = window.pieces.numbers
-    places = np.searchsorted(numbers[START], window.run_start[filled], side="right") - 1
-    first = int(filled[np.argmin(numbers[ARRIVAL, places])])
+    numbers = window.pieces.columns
+    pieces = np.searchsorted(numbers[START], window.run_start[filled], side="right") - 1
+    first = int(filled[np.argmin(numbers[ARRIVAL, pieces])])
     stream = int(window.run_stream[first])
     sniffer = chooser.sniffer(DIRECTIONS[stream & 1])
     data = window.data[window.run_start[first] : window.run_stop[first]]

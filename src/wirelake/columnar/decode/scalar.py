@@ -1,8 +1,10 @@
-"""The scalar path: frames that a kernel gave up on, and streams with faults.
+"""`Scalar`: frames that a kernel rejected, and streams with faults, through the reference's code.
 
 It applies the code of `wirelake.capture` to bytes of a window: `FrameReader` to a stream with a gap
-or a bad head, the scalar codec to a single frame, `Openings` to what is sealed. Kernels report only
-*that* something is wrong, never what, so the two readers cannot disagree about codes and details.
+or a bad head, the scalar codec to a single frame, `Decryptor` to sealed parts. Kernels report only
+*that* something is wrong, never what: so the two readers cannot disagree about codes and details,
+and rare cases do not make kernels larger and slower. The price: scalar code reaches 1/75 of the
+rate of the kernels (benchmarks/results/captures.json), so captures full of faults are read slowly.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from wirelake.capture.decode.decryption import KeyRing, Openings, Remembered
+from wirelake.capture.decode.decryption import Decryptor, DecryptorState, KeyRing
 from wirelake.capture.decode.framing import Framing
 from wirelake.capture.decode.messages import MessageRows
 from wirelake.capture.decode.protocol_selector import ProtocolChooser
@@ -32,7 +34,7 @@ from wirelake.capture.tcp.assembly import Data, Gap
 from wirelake.wire.errors import DecodeError, WireError
 from wirelake.wire.protocol import Protocol
 
-from ..tcp.pieces import PLACE, START, TIME, Delivered
+from ..tcp.pieces import FILE_OFFSET, PIECE_TS, START, Delivered
 from ..tcp.window import DIRECTIONS, Window
 from .messages import Slices, pieces_of
 from .sealed_parts import OpenRow
@@ -78,7 +80,7 @@ class ResumableReader(FrameReader):
     __slots__ = ()
 
     def save(self) -> ReaderState:
-        """Return a copy of everything that it knows."""
+        """Return a copy of the whole state."""
         fault = self._fault
         return ReaderState(
             bytes(self._buffer),
@@ -127,10 +129,10 @@ class Outcome(NamedTuple):
     """The result of one frame."""
 
     arrival: int
-    """The packet that completed it."""
+    """Number of the packet that completed it."""
     size: int
     rows: list[dict[str, Any]]
-    """Its row, and that of the message which it carries; empty when it is a fault."""
+    """Its row, and that of a message in a tunnel; empty when it is a fault."""
     sealed: bool
     fault: Fault | None
 
@@ -142,106 +144,108 @@ class Scalar:
         self._chooser = chooser
         self._ring = ring
         self._rows = rows
-        self._openings: dict[int, Openings] = {}
-        self._remembered: dict[int, Remembered] = {}
-        """Restored state of connections without a frame since then."""
+        self._decryptors: dict[int, Decryptor] = {}
+        self._saved: dict[int, DecryptorState] = {}
+        """Restored states of connections without a frame since then."""
         self.key_names: dict[str, dict[int, tuple[str, str]]] = {}
         """See `KeyNames` in `protocol_selector.py`: set by messages that kernels decoded."""
 
     # -- single frames -----------------------------------------------------------------------
 
-    def slice(
+    def decode_slice(
         self,
         protocol: Protocol,
         window: Window,
-        when: Delivered,
+        delivered: Delivered,
         start: int,
         stop: int,
-        way: int,
+        direction_code: int,
         connection: int,
     ) -> Outcome:
         """Decode a frame whose bounds are known."""
-        pieces = self._pieces(window, when, start, stop)
+        pieces = self._pieces(window, delivered, start, stop)
         raw = window.data[start:stop].tobytes()
         last = pieces[-1]
-        direction = _direction(way)
+        direction = _direction(direction_code)
         try:
-            message, _ = self._decoded(protocol, raw, direction)
+            message, _ = self._decode(protocol, raw, direction)
         except DecodeError as error:
             frame = Frame(None, raw, start, last.delivered_ns, pieces)
             return Outcome(last.delivered, len(raw), [], False, frame_fault(frame, error))
         frame = Frame(message, raw, start, last.delivered_ns, pieces)
-        return self.frame(protocol, frame, direction, connection)
+        return self.frame_rows(protocol, frame, direction, connection)
 
-    def frame(
+    def frame_rows(
         self, protocol: Protocol, frame: Frame, direction: Direction, connection: int
     ) -> Outcome:
         """Return the rows of a decoded frame."""
         arrival = frame.pieces[-1].delivered
         size = len(frame.raw)
         try:
-            opened = self.openings(protocol, connection).open(frame.message, frame.raw, direction)
+            decrypted = self.decryptor(protocol, connection).decrypt(
+                frame.message, frame.raw, direction
+            )
         except WireError as error:
             return Outcome(arrival, size, [], False, frame_fault(frame, error))
-        rows = list(self._rows.rows(protocol, frame, opened, connection, direction))
-        return Outcome(arrival, size, rows, opened.sealed, None)
+        rows = list(self._rows.rows(protocol, frame, decrypted, connection, direction))
+        return Outcome(arrival, size, rows, decrypted.sealed, None)
 
-    def opens(self, protocol: Protocol, slices: Slices) -> OpenRow:
-        """Return a function that opens the body of a slice, for rows that kernels have decoded."""
+    def row_opener(self, protocol: Protocol, slices: Slices) -> OpenRow:
+        """Return a function that decrypts the body of a slice that a kernel has decoded."""
 
-        def opened(row: int) -> bytes | None:
-            direction = _direction(int(slices.ways[row]))
+        def open_row(row: int) -> bytes | None:
+            direction = _direction(int(slices.directions[row]))
             raw = slices.data[int(slices.starts[row]) : int(slices.stops[row])].tobytes()
-            message, _ = self._decoded(protocol, raw, direction)
-            found = self.openings(protocol, int(slices.connection[row]))
-            return found.open(message, raw, direction).body
+            message, _ = self._decode(protocol, raw, direction)
+            found = self.decryptor(protocol, int(slices.connection[row]))
+            return found.decrypt(message, raw, direction).body
 
-        return opened
+        return open_row
 
-    def _decoded(self, protocol: Protocol, raw: bytes, direction: Direction) -> Any:
+    def _decode(self, protocol: Protocol, raw: bytes, direction: Direction) -> Any:
         return protocol.decode(
             raw,
             direction=direction if protocol.directed else None,
             dialect=self._chooser.dialect(protocol),
         )
 
-    def openings(self, protocol: Protocol, connection: int) -> Openings:
-        """Return what opens the sealed parts of a connection."""
-        if connection not in self._openings:
+    def decryptor(self, protocol: Protocol, connection: int) -> Decryptor:
+        """Return the decryptor of a connection."""
+        if connection not in self._decryptors:
             describer = self._rows.describer(protocol)
-            self._openings[connection] = Openings(self._ring, describer, connection)
-            if connection in self._remembered:
-                self._openings[connection].go_on(self._remembered.pop(connection))
-        found = self._openings[connection]
+            self._decryptors[connection] = Decryptor(self._ring, describer, connection)
+            if connection in self._saved:
+                self._decryptors[connection].restore(self._saved.pop(connection))
+        found = self._decryptors[connection]
         known = (
             self.key_names[protocol.name].get(connection)
             if protocol.name in self.key_names
             else None
         )
         if known is not None:
-            found.told(*known)
+            found.add_selector(*known)
         return found
 
     def forget(self, connections: Iterable[int]) -> None:
         """Forget connections that are gone."""
-        if self._openings or self._remembered:
+        if self._decryptors or self._saved:
             gone = set(connections)
-            for held in (self._openings, self._remembered):
+            for held in (self._decryptors, self._saved):
                 for connection in held.keys() & gone:
                     del held[connection]
 
-    def save(self) -> dict[int, Remembered]:
-        """Return what the openings of connections remember."""
-        found = {connection: each.remembered() for connection, each in self._openings.items()}
-        return self._remembered | {at: each for at, each in found.items() if each is not None}
+    def save(self) -> dict[int, DecryptorState]:
+        """Return the states of all decryptors."""
+        found = {connection: each.save() for connection, each in self._decryptors.items()}
+        return self._saved | {at: each for at, each in found.items() if each is not None}
 
-    def restore(self, remembered: dict[int, Remembered]) -> None:
+    def restore(self, saved: dict[int, DecryptorState]) -> None:
         """Continue from what `save` returned."""
-        self._remembered = remembered
+        self._saved = saved
 
-    def _pieces(self, window: Window, when: Delivered, start: int, stop: int) -> list[Piece]:
+    def _pieces(self, window: Window, delivered: Delivered, start: int, stop: int) -> list[Piece]:
         """Return the pieces of a slice; positions are those of the window's bytes."""
-        numbers, files = window.pieces.numbers, window.pieces.file
+        numbers, files = window.pieces.columns, window.pieces.file
         first = int(pieces_of(window.pieces, np.array([start]))[0])
         found = []
         at = first
@@ -252,11 +256,11 @@ class Scalar:
                 Piece(
                     int(numbers[START, at]),
                     end,
-                    int(numbers[TIME, at]),
-                    int(numbers[PLACE, at]),
+                    int(numbers[PIECE_TS, at]),
+                    int(numbers[FILE_OFFSET, at]),
                     int(files[at]),
-                    int(when.arrival[at]),
-                    int(when.ts_ns[at]),
+                    int(delivered.arrival[at]),
+                    int(delivered.ts_ns[at]),
                 )
             )
             at = following
@@ -264,23 +268,23 @@ class Scalar:
 
     # -- streams -----------------------------------------------------------------------------
 
-    def reader(self, protocol: Protocol, way: int) -> ResumableReader:
+    def reader(self, protocol: Protocol, direction_code: int) -> ResumableReader:
         """Return a reader for a stream with faults."""
-        return ResumableReader(self.framing(protocol, way))
+        return ResumableReader(self.framing(protocol, direction_code))
 
-    def framing(self, protocol: Protocol, way: int) -> Framing:
+    def framing(self, protocol: Protocol, direction_code: int) -> Framing:
         """Return the framing of a stream."""
-        return self._chooser.framing(protocol, _direction(way))
+        return self._chooser.framing(protocol, _direction(direction_code))
 
     def feed(
         self,
         reader: FrameReader,
         window: Window,
-        when: Delivered,
+        delivered: Delivered,
         run: int,
         start: int | None = None,
     ) -> list[Frame | Fault]:
-        """Feed a run of the stream to a reader, or the rest of it from `start` on."""
+        """Feed a run of a stream to a reader, or the rest of it from `start` on."""
         found: list[Frame | Fault] = []
         base = int(window.run_offset[run]) - int(window.run_start[run])
         if start is None:
@@ -298,8 +302,10 @@ class Scalar:
         stop = int(window.run_stop[run])
         if start >= stop:
             return found
-        pieces = self._pieces(window, when, start, stop)
-        reader.goes_on(pieces[0].delivered, pieces[0].delivered_ns)
+        pieces = self._pieces(window, delivered, start, stop)
+        # A reader that starts in the middle of a window must know when the bytes before were
+        # delivered: `ts_ns` of its first frame depends on it.
+        reader.continue_after(pieces[0].delivered, pieces[0].delivered_ns)
         for at, piece in enumerate(pieces, int(pieces_of(window.pieces, np.array([start]))[0])):
             first, end = max(piece.start, start), min(piece.stop, stop)
             data = Data(
@@ -314,5 +320,5 @@ class Scalar:
         return found
 
 
-def _direction(way: int) -> Direction:
-    return DIRECTIONS[way]
+def _direction(direction_code: int) -> Direction:
+    return DIRECTIONS[direction_code]

@@ -1,9 +1,13 @@
-"""The code that reads the values of a layout into columns, and the plan of those columns.
+"""`Emitter`: the code that reads the values of a layout into columns, and the plan of the columns.
 
-One function reads all slices. Its body is straight: every value is read in place, so the compiler
-sees one loop. A slice is left at the first thing that is wrong or rare (a field that protobuf does
-not know, a row that breaks a rule, a NaN): the scalar codec then reads it, and names the fault.
-A kernel accepts only what the scalar codec accepts, with the same values; a test compares them.
+One function reads all slices. Its body is straight-line code: every value is read in place, so LLVM
+sees a single loop and keeps position and end in registers. A slice is rejected at the first thing
+that is invalid or rare (an unknown protobuf field, a row that breaks a rule, a NaN); the scalar
+codec then reads it and names the fault. A kernel accepts only what the scalar codec accepts, with
+the same values; a test compares them.
+
+Every number in the emitted code is a named uint64 constant, because an int literal is an int64 in
+Numba and the sum of both types is a float64.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from wirelake.wire.generate.protobuf import protobuf_keys
 from wirelake.wire.walk import alternative_names
 
 from .plan import (
+    NODE_COLUMNS,
+    POSITION,
     Binary,
     Choice,
     Column,
@@ -28,6 +34,7 @@ from .plan import (
     Flags,
     Lists,
     Maybe,
+    Nodes,
     Numbers,
     Plan,
     Reals,
@@ -38,19 +45,19 @@ from .plan import (
 )
 
 __all__ = [
-    "POSITION",
-    "WAYS",
+    "DIRECTIONS",
     "Emitter",
     "KernelCode",
     "Scope",
 ]
 
 
-# Lines of a kernel: indentation, unsigned constants, and the way out of a slice that is not good.
-
-
 class KernelCode(Code):
-    """A kernel under construction."""
+    """The lines of a kernel, its constants, and how it leaves a slice.
+
+    The body of a slice is in a `while True` that runs once: Numba has no goto, and `break` is what
+    leaves the slice from any depth of ifs. Loops inside need a flag as well (`loop`).
+    """
 
     def __init__(self, indent: int = 0) -> None:
         super().__init__(indent)
@@ -59,50 +66,48 @@ class KernelCode(Code):
         self._names = 0
 
     def number(self, value: int) -> str:
-        """The name of an unsigned constant."""
+        """Return the name of a uint64 constant."""
         self.constants.add(value)
         return f"_{value}"
 
     def plus(self, name: str, value: int) -> str:
-        """`name + value`, or the name alone."""
+        """Return `name + value`, or the name alone for 0."""
         return f"{name} + {self.number(value)}" if value else name
 
     def fresh(self, stem: str) -> str:
-        """A variable that nothing else uses."""
+        """Return the name of a new variable."""
         self._names += 1
         return f"{stem}_{self._names}"
 
-    def give_up(self) -> None:
-        """Leaves the slice: it is not good, or not what kernels are for."""
+    def reject(self) -> None:
+        """Emit leaving the slice: it is invalid, or left to the scalar codec."""
         if self._loops:
             self("failed = True")
         self("break")
 
-    def give_up_if(self, test: str) -> None:
-        """Leaves the slice when a test holds."""
+    def reject_if(self, test: str) -> None:
+        """Emit leaving the slice when a test holds."""
         with self.block(f"if {test}:"):
-            self.give_up()
+            self.reject()
 
     @contextmanager
     def loop(self, head: str) -> Iterator[None]:
-        """A loop inside a slice; giving up inside it leaves the slice as well."""
+        """Emit a loop inside a slice; rejecting inside it leaves the slice as well."""
         with self.block(head):
             self._loops += 1
             yield
             self._loops -= 1
-        self.give_up_if("failed")
+        self.reject_if("failed")
 
 
 _UNSIGNED = {1: "int16", 2: "int32", 3: "int32", 4: "int64", 8: "int64"}
 _SIGNED = {1: "int8", 2: "int16", 3: "int32", 4: "int32", 8: "int64"}
-WAYS = ("c2s", "s2c")
-"""The directions, by the numbers that kernels have for them."""
-POSITION = "int32"
-"""Places in a buffer: one buffer is far below 2 GiB."""
+DIRECTIONS = ("c2s", "s2c")
+"""The directions, by their numbers in kernels."""
 
 
 def _is_fixed(part: m.Part) -> bool:
-    """Whether a part is read without looking at anything else."""
+    """Return whether a part has a fixed size and is always present."""
     if isinstance(part, m.Field):
         fixed = isinstance(part.type, m.Int | m.Float | m.Bool | m.Fixed)
         return fixed and part.when is None
@@ -110,7 +115,7 @@ def _is_fixed(part: m.Part) -> bool:
 
 
 class Scope:
-    """Where values are written: a table, and the expression of the row."""
+    """Where values are written: a table, and the expression of the row number."""
 
     def __init__(self, table: Table, row: str, path: str = ""):
         self.table = table
@@ -118,16 +123,16 @@ class Scope:
         self.path = path
 
     def column(self, name: str, dtype: str) -> Column:
-        """A new column of this scope's table."""
+        """Add a column to this scope's table."""
         return self.table.column(f"{self.path}{name}", dtype)
 
     def inside(self, name: str) -> Scope:
-        """The same rows, for a value inside a value."""
+        """Return a scope with the same rows for a nested value."""
         return Scope(self.table, self.row, f"{self.path}{name}_")
 
 
 class Emitter:
-    """Emits the reading of one layout."""
+    """Emits the code that reads one layout."""
 
     def __init__(self, layout: m.Layout):
         self.layout = layout
@@ -137,19 +142,19 @@ class Emitter:
         self.dynamics: dict[str, m.Dynamic] = {}
 
     def plan(self, shape: Structs) -> Plan:
-        """The plan of what has been emitted."""
+        """Return the plan of the columns that the emitted code fills."""
         return Plan(tuple(self.tables), shape)
 
-    def new_table(self, name: str, least: int = 0) -> Table:
-        """A further table; `k_<name>` counts its rows."""
-        table = Table(name, least)
+    def new_table(self, name: str, min_size: int = 0) -> Table:
+        """Add a table; the variable `k_<name>` counts its rows."""
+        table = Table(name, min_size)
         self.tables.append(table)
         return table
 
     # -- layouts -----------------------------------------------------------------------------
 
     def structs(self, layout: m.Layout, scope: Scope) -> Structs:
-        """Reads a layout from `pos`, within `end`."""
+        """Read a layout from `pos` up to `end`."""
         if layout.protobuf:
             return self.protobuf(layout, scope)
         if layout.find(m.Length) is None:
@@ -157,12 +162,12 @@ class Emitter:
         outer = self.code.fresh("end")
         self.code(f"{outer} = end")
         shape = Structs(tuple(self.parts(layout.parts, scope)))
-        self.code.give_up_if("pos != end")
+        self.code.reject_if("pos != end")
         self.code(f"end = {outer}")
         return shape
 
     def parts(self, parts: Iterable[m.Part], scope: Scope) -> list[tuple[str, Shape]]:
-        """Reads parts in order; the stored ones with their shapes."""
+        """Read parts in order; return the names and shapes of those that are stored."""
         fields: list[tuple[str, Shape]] = []
         for fixed, run in itertools.groupby(parts, _is_fixed):
             if fixed:
@@ -175,11 +180,17 @@ class Emitter:
                     case m.Length():
                         self.inner_length(part)
                     case _:
-                        raise TypeError(f"{type(part).__name__} stands only in the head of a frame")
+                        raise TypeError(
+                            f"{type(part).__name__} is only allowed in the head of a frame"
+                        )
         return fields
 
     def fixed_parts(self, parts: list[m.Part], scope: Scope) -> list[tuple[str, Shape]]:
-        """Reads parts of fixed size after one look at how much is left."""
+        """Read consecutive parts of fixed size after a single bounds check.
+
+        With one check for all of them, checked kernels are as fast as unchecked ones were: 0.79 and
+        0.76 times hand-written C in the prototype.
+        """
         self.need(sum(part_size(part) for part in parts))
         fields: list[tuple[str, Shape]] = []
         offset = 0
@@ -190,7 +201,7 @@ class Emitter:
         return fields
 
     def fixed_part(self, part: m.Part, scope: Scope, at: str) -> list[tuple[str, Shape]]:
-        """Reads one part of fixed size, whose bytes are known to be there."""
+        """Read one part of fixed size, whose bytes are known to be there."""
         match part:
             case m.Const():
                 self.const(part, at)
@@ -204,26 +215,29 @@ class Emitter:
                 raise TypeError(f"{type(part).__name__} has no value")
 
     def need(self, size: int) -> None:
-        """Gives up unless so many bytes are left."""
-        self.code.give_up_if(f"end - pos < {self.code.number(size)}")
+        """Reject the slice unless this many bytes are left."""
+        self.code.reject_if(f"end - pos < {self.code.number(size)}")
 
     def advance(self, size: int) -> None:
-        """Moves on."""
+        """Move `pos` forward."""
         self.code(f"pos += {self.code.number(size)}")
 
     def inner_length(self, part: m.Length) -> None:
-        """A length inside a slice: what follows ends where it says."""
+        """Read a length inside a slice: `end` moves to where it says."""
         self.need(part.type.size)
         size = self.code.fresh("size")
         self.code(f"{size} = {self.load(part.type, 'pos')}")
         self.advance(part.type.size)
-        self.code.give_up_if(f"{size} > end - pos or {size} < {self.code.number(part.minimum)}")
+        self.code.reject_if(f"{size} > end - pos or {size} < {self.code.number(part.minimum)}")
         self.code(f"end = pos + {size}")
 
     # -- numbers -----------------------------------------------------------------------------
 
     def load(self, kind: m.Int | m.Float, at: str) -> str:
-        """The bits of a number of fixed size, whose bytes are known to be there."""
+        """Return the expression of a number of fixed size, whose bytes are known to be there.
+
+        Bytes and shifts, because fields are not aligned; LLVM makes one load of them.
+        """
         places = range(kind.size) if kind.order == "big" else range(kind.size - 1, -1, -1)
         terms = []
         for power, place in zip(range(kind.size - 1, -1, -1), places, strict=True):
@@ -232,23 +246,23 @@ class Emitter:
         return " | ".join(terms)
 
     def signed(self, value: str, kind: m.Int) -> str:
-        """A loaded number with its sign."""
+        """Return the expression of a loaded number with its sign."""
         if not kind.signed or kind.size == 8:
             return value
-        if kind.size == 3:
+        if kind.size == 3:  # no int24: shift the sign bit to the top, and back arithmetically
             return f"np.int32(({value}) << {self.code.number(8)}) >> 8"
         return f"np.int{8 * kind.size}({value})"
 
     def const(self, part: m.Const, at: str) -> None:
-        """Compares bytes with what they must be."""
+        """Reject the slice unless constant bytes match."""
         tests = [
             f"buf[{self.code.plus(at, place)}] != {byte}" for place, byte in enumerate(part.value)
         ]
         if tests:
-            self.code.give_up_if(" or ".join(tests))
+            self.code.reject_if(" or ".join(tests))
 
     def bits(self, part: m.BitGroup, scope: Scope, at: str) -> list[tuple[str, Shape]]:
-        """Takes a group of bits apart; presence and tag bits stay in variables."""
+        """Split a group of bits; presence and tag bits stay in variables."""
         group = self.code.fresh("bits")
         self.code(f"{group} = {self.load(m.Int(part.size), at)}")
         fields: list[tuple[str, Shape]] = []
@@ -258,19 +272,19 @@ class Emitter:
             self.code(f"bit_{bit.name} = {picked}")
             if bit.role != "stored":
                 continue
-            self.closed(bit, f"bit_{bit.name}")
+            self.check_names(bit, f"bit_{bit.name}")
             fields.append((bit.name, self.stored_bit(bit, scope)))
         return fields
 
     def stored_bit(self, bit: m.Bit, scope: Scope) -> Shape:
-        """Stores a bit that is an attribute of the value."""
+        """Store a bit field that is an attribute of the value."""
         size = next(size for size in (1, 2, 4, 8) if bit.width <= 8 * size)
         column = scope.column(bit.name, "uint8" if bit.flag else _UNSIGNED[size])
         self.code(f"{column.name}[{scope.row}] = bit_{bit.name}")
         return Flags(column) if bit.flag else Numbers(column)
 
-    def closed(self, part: m.Field | m.Bit, value: str) -> None:
-        """Gives up on a number without a name, when the names are closed."""
+    def check_names(self, part: m.Field | m.Bit, value: str) -> None:
+        """Reject numbers without a name, when the names are closed."""
         if part.names is None or not part.closed:
             return
         numbers = sorted(int(member) for member in part.names)
@@ -279,20 +293,24 @@ class Emitter:
             tests = [f"np.int64({value}) != {number}" for number in numbers]
         else:
             tests = [f"{value} != {self.code.number(number)}" for number in numbers]
-        self.code.give_up_if(" and ".join(tests))
+        self.code.reject_if(" and ".join(tests))
 
     def uvarint(self) -> str:
-        """Reads a LEB128 number of at most 64 bits into a new variable."""
+        """Read a LEB128 number of at most 64 bits into a new variable.
+
+        The first byte is read outside the loop: most varints have one byte, and the branch is then
+        predicted.
+        """
         code, number = self.code, self.code.number
         value = code.fresh("v")
-        code.give_up_if("pos >= end")
+        code.reject_if("pos >= end")
         code(f"{value} = U(buf[pos])", f"pos += {number(1)}")
         with code.block(f"if {value} >= {number(128)}:"):
             code(f"{value} &= {number(127)}", f"shift = {number(7)}")
             with code.loop("while True:"):
-                code.give_up_if("pos >= end")
+                code.reject_if("pos >= end")
                 code("byte = U(buf[pos])", f"pos += {number(1)}")
-                code.give_up_if(f"shift == {number(63)} and byte > {number(1)}")
+                code.reject_if(f"shift == {number(63)} and byte > {number(1)}")
                 code(f"{value} |= (byte & {number(127)}) << shift")
                 with code.block(f"if byte < {number(128)}:"):
                     code("break")
@@ -300,12 +318,12 @@ class Emitter:
         return value
 
     def varint(self, kind: m.Varint) -> str:
-        """Reads a varint; the expression of its value, two's complement where it is signed."""
+        """Read a varint; return the expression of its value, in two's complement if signed."""
         value = self.uvarint()
         if kind.loose:
             return f"np.int32({value})" if kind.bits == 32 else value
         if kind.bits < 64:
-            self.code.give_up_if(f"{value} > {self.code.number((1 << kind.bits) - 1)}")
+            self.code.reject_if(f"{value} > {self.code.number((1 << kind.bits) - 1)}")
         if kind.coding == "zigzag":
             one = self.code.number(1)
             return f"({value} >> {one}) ^ (~({value} & {one}) + {one})"
@@ -316,7 +334,7 @@ class Emitter:
     # -- values ------------------------------------------------------------------------------
 
     def field(self, part: m.Field, scope: Scope) -> Shape:
-        """Reads a field, which may be absent."""
+        """Read a field, which may be absent."""
         if part.when is None:
             return self.value(part.name, part.type, scope, part)
         valid = scope.column(f"{part.name}_valid", "uint8")
@@ -329,7 +347,10 @@ class Emitter:
         return Maybe(valid, shape)
 
     def absent(self, shape: Shape, scope: Scope) -> None:
-        """Fills the columns of a value that is not there."""
+        """Fill the columns of an absent value.
+
+        Arrays are reused from call to call, so an entry that is not written has an old value.
+        """
         match shape:
             case Binary() | Staged():
                 start, size = shape.start.name, shape.size.name
@@ -342,7 +363,7 @@ class Emitter:
                 for _, each in shape.fields:
                     self.absent(each, scope)
             case _:
-                raise TypeError(f"a {type(shape).__name__} cannot be absent")
+                raise TypeError(f"{type(shape).__name__} cannot be absent")
 
     def fixed(
         self,
@@ -352,13 +373,13 @@ class Emitter:
         at: str,
         part: m.Field | None,
     ) -> Shape:
-        """Reads a value of fixed size, whose bytes are known to be there."""
+        """Read a value of fixed size, whose bytes are known to be there."""
         match kind:
             case m.Int():
                 value = self.code.fresh("v")
                 self.code(f"{value} = {self.load(kind, at)}")
                 if part is not None:
-                    self.closed(part, value)
+                    self.check_names(part, value)
                 widths = _SIGNED if kind.signed else _UNSIGNED
                 return self.store(name, widths[kind.size], self.signed(value, kind), scope)
             case m.Float():
@@ -369,7 +390,7 @@ class Emitter:
                 return self.binary(name, self.code.number(kind.size), None, scope, part, at)
 
     def value(self, name: str, kind: m.Type, scope: Scope, part: m.Field | None = None) -> Shape:
-        """Reads one value of any type into columns."""
+        """Read one value of any type into columns."""
         match kind:
             case m.Int() | m.Float() | m.Bool() | m.Fixed():
                 size = m.type_size(kind)[0]
@@ -380,7 +401,7 @@ class Emitter:
             case m.Varint():
                 expression = self.varint(kind)
                 if part is not None:
-                    self.closed(part, f"({expression})")
+                    self.check_names(part, f"({expression})")
                 widths = _SIGNED if kind.signed else _UNSIGNED
                 return self.store(name, widths[kind.bits // 8], expression, scope)
             case m.Blob():
@@ -390,55 +411,57 @@ class Emitter:
             case m.Many():
                 return self.many(name, kind, scope)
             case m.Dynamic():
-                from .module import read_dynamic
-
-                return read_dynamic(self, name, kind, scope)
+                return self.dynamic(name, kind, scope)
             case m.Rows():
                 raise TypeError("rows must be the only field of their layout")
 
     def store(self, name: str, dtype: str, expression: str, scope: Scope) -> Numbers:
-        """Writes a number to a new column."""
+        """Write a number to a new column."""
         column = scope.column(name, dtype)
         self.code(f"{column.name}[{scope.row}] = {expression}")
         return Numbers(column)
 
     def real(self, name: str, kind: m.Float, scope: Scope, at: str) -> Reals:
-        """Stores the bits of a float; a NaN is the scalar codec's, which keeps its payload."""
+        """Store the bits of a float.
+
+        A NaN is left to the scalar codec, which keeps its payload: Arrow and NumPy do not promise
+        to. The comparison of bits needs no float at all.
+        """
         value = self.code.fresh("v")
         self.code(f"{value} = {self.load(kind, at)}")
         mask, infinity = {
             4: (0x7FFFFFFF, 0x7F800000),
             8: (0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000),
         }[kind.size]
-        self.code.give_up_if(f"{value} & {self.code.number(mask)} > {self.code.number(infinity)}")
+        self.code.reject_if(f"{value} & {self.code.number(mask)} > {self.code.number(infinity)}")
         column = scope.column(name, f"uint{8 * kind.size}")
         self.code(f"{column.name}[{scope.row}] = {value}")
         return Reals(column)
 
     def boolean(self, name: str, kind: m.Bool, scope: Scope, at: str) -> Flags:
-        """Stores a byte as 0 or 1."""
+        """Store a byte as 0 or 1."""
         if kind.strict:
-            self.code.give_up_if(f"buf[{at}] > 1")
+            self.code.reject_if(f"buf[{at}] > 1")
         column = scope.column(name, "uint8")
         self.code(f"{column.name}[{scope.row}] = buf[{at}] != 0")
         return Flags(column)
 
     def blob(self, name: str, kind: m.Blob, scope: Scope, part: m.Field | None) -> Shape:
-        """Stores where bytes are, after their length."""
+        """Read a length, then store the position of the bytes after it."""
         if kind.length is None:
             size = "end - pos"
         else:
             size = self.length(kind.length)
-            self.code.give_up_if(f"{size} > end - pos")
+            self.code.reject_if(f"{size} > end - pos")
         if part is not None and part.sizes:
             wrong = " and ".join(f"{size} != {self.code.number(each)}" for each in part.sizes)
-            self.code.give_up_if(wrong)
+            self.code.reject_if(wrong)
         shape = self.binary(name, size, kind.text, scope, part)
         self.code("pos = end" if kind.length is None else f"pos += {size}")
         return shape
 
     def length(self, kind: m.Int | m.Varint) -> str:
-        """Reads a length or a count. A negative one is larger than any slice."""
+        """Read a length or a count. A negative one becomes larger than any slice, as uint64."""
         if isinstance(kind, m.Int):
             self.need(kind.size)
             value = self.code.fresh("n")
@@ -450,7 +473,7 @@ class Emitter:
             self.code(f"{value} &= {self.code.number(0xFFFFFFFF)}")
         if kind.coding == "zigzag":
             one = self.code.number(1)
-            self.code.give_up_if(f"{value} & {one} != {self.code.number(0)}")
+            self.code.reject_if(f"{value} & {one} != {self.code.number(0)}")
             self.code(f"{value} >>= {one}")
         return value
 
@@ -463,29 +486,29 @@ class Emitter:
         part: m.Field | None,
         at: str = "pos",
     ) -> Binary | Staged:
-        """Stores where bytes are."""
+        """Store position and size of bytes; they are copied only if someone wants them."""
         start = scope.column(f"{name}_start", POSITION)
         count = scope.column(f"{name}_size", POSITION)
         if text == "strict":
-            self.code.give_up_if(f"not utf8(buf, {at}, {at} + ({size}))")
+            self.code.reject_if(f"not utf8(buf, {at}, {at} + ({size}))")
         self.code(f"{start.name}[{scope.row}] = {at}", f"{count.name}[{scope.row}] = {size}")
         if part is not None and part.stage is not None:
             return Staged(start, count, part.stage)
         return Binary(start, count, text, part is not None and part.secret)
 
     def many(self, name: str, kind: m.Many, scope: Scope) -> Lists:
-        """Stores items in a table of their own."""
-        least = m.type_size(kind.item)[0]
-        table = self.new_table(f"{scope.table.name}_{scope.path}{name}", max(least, 1))
+        """Read a list; its items are in a table of their own."""
+        min_size = m.type_size(kind.item)[0]
+        table = self.new_table(f"{scope.table.name}_{scope.path}{name}", max(min_size, 1))
         ends = scope.column(f"{name}_ends", "int32")
         items = Scope(table, f"k_{table.name}")
         if kind.count is None:
             head = "while pos < end:"
         else:
             count = self.length(kind.count)
-            each = f" * {self.code.number(least)}" if least > 1 else ""
-            # A count of two thirds of all numbers could overflow when multiplied.
-            self.code.give_up_if(f"{count} > end - pos or {count}{each} > end - pos")
+            each = f" * {self.code.number(min_size)}" if min_size > 1 else ""
+            # Both tests: a count near 2^64 would wrap when multiplied, and pass the second one.
+            self.code.reject_if(f"{count} > end - pos or {count}{each} > end - pos")
             head = f"for _ in range({count}):"
         with self.code.loop(head):
             shape = self.value("item", kind.item, items)
@@ -493,10 +516,29 @@ class Emitter:
         self.code(f"{ends.name}[{scope.row}] = k_{table.name}")
         return Lists(ends, table, shape)
 
+    def dynamic(self, name: str, kind: m.Dynamic, scope: Scope) -> Nodes:
+        """Call the helper that reads a self-describing value into a table of nodes."""
+        self.dynamics[kind.name] = kind
+        table = self.new_table(f"{scope.table.name}_{scope.path}{name}", kind.tag.size)
+        columns = [table.column(each, dtype) for each, dtype in NODE_COLUMNS]
+        ends = scope.column(f"{name}_ends", "int32")
+        counter = f"k_{table.name}"
+        arguments = ", ".join(column.name for column in columns)
+        self.code(
+            f"pos, {counter} = read_{kind.name}(buf, pos, end, stack, {counter}, {arguments})"
+        )
+        self.code.reject_if(f"pos == {self.code.number(0)}")
+        self.code(f"{ends.name}[{scope.row}] = {counter}")
+        return Nodes(ends, table)
+
     # -- protobuf ----------------------------------------------------------------------------
 
     def protobuf(self, layout: m.Layout, scope: Scope) -> Structs:
-        """Reads tagged fields in any order; an unknown one is left to the scalar codec."""
+        """Read tagged fields in any order; an unknown one is left to the scalar codec.
+
+        Defaults are written before the loop, but which columns there are is known only after the
+        loop was emitted: so its lines are taken out and put behind the defaults.
+        """
         code = self.code
         shapes: dict[str, Shape] = {}
         before = len(code.lines)
@@ -510,9 +552,9 @@ class Emitter:
                     shapes[part.name] = self.protobuf_field(part, scope)
             if shapes:
                 with code.block("else:"):
-                    code.give_up()
+                    code.reject()
             else:
-                code.give_up()
+                code.reject()
         loop = code.lines[before:]
         del code.lines[before:]
         for shape in shapes.values():
@@ -521,14 +563,14 @@ class Emitter:
         return Structs((*shapes.items(), (layout.unknown, Empty(pa.binary()))))
 
     def protobuf_default(self, shape: Shape, scope: Scope) -> None:
-        """What a field holds that does not occur."""
+        """Write the default of a field that may not occur."""
         if isinstance(shape, Maybe):
             self.code(f"{shape.valid.name}[{scope.row}] = 0")
             shape = shape.of
         self.absent(shape, scope)
 
     def protobuf_field(self, part: m.Field, scope: Scope) -> Shape:
-        """Reads the value of one tagged field; the last of several counts."""
+        """Read the value of one tagged field; the last of several counts."""
         kind = part.type
         match kind:
             case m.Varint():
@@ -542,8 +584,8 @@ class Emitter:
             case m.Blob():
                 shape = self.blob(part.name, m.Blob(m.Varint(64), kind.text), scope, part)
             case _:
-                # Repeated and nested fields: rare enough to be the scalar codec's.
-                self.code.give_up()
+                # Repeated and nested fields occur in control messages only: the scalar codec's.
+                self.code.reject()
                 return Empty(pa.null())
         if not part.optional:
             return shape
@@ -552,7 +594,7 @@ class Emitter:
         return Maybe(valid, shape)
 
     def protobuf_number(self, name: str, kind: m.Varint, scope: Scope) -> Numbers:
-        """A varint of protobuf: up to ten bytes, of which the low bits count."""
+        """Read a protobuf varint: up to ten bytes, of which the low bits count."""
         value = self.uvarint()
         one = self.code.number(1)
         if kind.coding == "zigzag":
@@ -567,7 +609,7 @@ class Emitter:
     # -- alternatives ------------------------------------------------------------------------
 
     def choice(self, layout: m.Layout, scope: Scope) -> Choice:
-        """Reads the alternative that `tag` and `ways` choose into its own table."""
+        """Read the alternative that `tag` and direction select into its own table."""
         assert layout.body is not None
         chosen = layout.body.alternatives
         names = alternative_names(layout, chosen)
@@ -579,7 +621,7 @@ class Emitter:
             word = "elif" if index else "if"
             test = f"tag == {self.code.number(alternative.tag)}"
             if alternative.direction is not None:
-                test += f" and ways[i] == {WAYS.index(alternative.direction)}"
+                test += f" and directions[i] == {DIRECTIONS.index(alternative.direction)}"
             with self.code.block(f"{word} {test}:"):
                 inner = Scope(table, f"k_{table.name}")
                 shapes.append(self.structs(alternative.layout, inner))
@@ -588,6 +630,6 @@ class Emitter:
                 self.code(f"{column.name}[{scope.row}] = {index}")
             tables.append(table)
         with self.code.block("else:"):
-            self.code.give_up()
+            self.code.reject()
         found = tuple(names[each.layout.cls] for each in chosen)
         return Choice(column, found, tuple(tables), tuple(shapes))

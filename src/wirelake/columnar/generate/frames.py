@@ -1,7 +1,12 @@
-"""Kernels of frames: `scan` finds where frames stop in runs of bytes, `decode` reads them.
+"""Kernels of frames: `scan` finds where frames end in runs of bytes, `decode` reads their fields.
 
-A scan is as strict as the scalar one: what it passes is delimited, and nothing that is wrong inside
-a frame can change where the next one begins. Where it stops early, the scalar codec says why.
+Two kernels and two passes, because between them the frames of all streams are sorted by the packet
+that completed them, and cut into batches. A scan reads only heads, so it touches little memory.
+
+A scan is as strict as the scalar one: every frame that it passes is delimited, and nothing that is
+wrong inside a frame can change where the next one begins. Where it stops early, the scalar codec
+reports why. `incomplete` and `invalid` must be told apart: bytes that may still arrive are kept for
+the next window, a bad head makes the scalar reader search for the next frame.
 """
 
 from __future__ import annotations
@@ -14,8 +19,8 @@ from wirelake.wire.generate.frames import HeadFrame, frame_kind, part_size
 from wirelake.wire.generate.reader import MESSAGE_LIMIT
 from wirelake.wire.walk import alternative_names
 
-from .emit import POSITION, Emitter, KernelCode, Scope
-from .plan import Binary, Empty, Maybe, Plan, RowList, Shape, Structs, Table
+from .emit import Emitter, KernelCode, Scope
+from .plan import POSITION, Binary, Empty, Maybe, Plan, RowList, Shape, Structs, Table
 
 __all__ = ["DecodeFrame", "scan_function"]
 
@@ -26,7 +31,7 @@ _UNKNOWN_OPTIONS = pa.list_(
 
 
 class DecodeFrame(Emitter):
-    """Emits the reading of whole frames, or of slices that hold one layout each."""
+    """Emits the function that decodes whole frames, or slices that contain one layout each."""
 
     def __init__(self, layout: m.Layout, *, frame: bool = True):
         super().__init__(layout)
@@ -39,8 +44,8 @@ class DecodeFrame(Emitter):
             fields = self.head_frame(scope)
         else:
             fields = list(self.structs(layout, scope).fields)
-        self.code.give_up_if("pos != end")
-        self.found = self.plan(Structs(tuple(fields)))
+        self.code.reject_if("pos != end")
+        self.result = self.plan(Structs(tuple(fields)))
 
     @property
     def name(self) -> str:
@@ -48,12 +53,17 @@ class DecodeFrame(Emitter):
         return f"decode_{self.layout.name}"
 
     def function(self) -> tuple[str, Plan]:
-        """The source of the function, and what it writes."""
-        tables = [table.name for table in self.found.tables[1:] if table.columns]
+        """Return the source of the function, and the plan of its columns.
+
+        Each table has two counters: `n_` rows of accepted slices, `k_` including the present slice.
+        A rejected slice sets `k_` back to `n_`, so that its half-written rows are overwritten.
+        """
+        tables = [table.name for table in self.result.tables[1:] if table.columns]
         code = KernelCode()
-        columns = ", ".join(column.name for column in self.found.columns)
+        columns = ", ".join(column.name for column in self.result.columns)
         code(
-            "@kernel", f"def {self.name}(buf, starts, stops, ways, bad, counts, stack, {columns}):"
+            "@kernel",
+            f"def {self.name}(buf, starts, stops, directions, bad, counts, stack, {columns}):",
         )
         code.indent = 1
         code("n_bad = _0")
@@ -71,12 +81,12 @@ class DecodeFrame(Emitter):
         code(*(f"counts[{place}] = n_{name}" for place, name in enumerate(tables)))
         code("return n_bad")
         self.code.constants |= {0, 1}
-        return f"{code}\n", self.found
+        return f"{code}\n", self.result
 
     # -- frames with a head ------------------------------------------------------------------
 
     def head_frame(self, scope: Scope) -> list[tuple[str, Shape]]:
-        """Head, options, further fields, and the body."""
+        """Read head, options, further fields, and the body."""
         frame = HeadFrame(self.layout, StructFormats())
         self.need(frame.size)
         fields = self.head(frame, scope)
@@ -92,7 +102,7 @@ class DecodeFrame(Emitter):
         return fields
 
     def head(self, frame: HeadFrame, scope: Scope) -> list[tuple[str, Shape]]:
-        """The parts up to the length, whose bytes are there."""
+        """Read the parts up to the length, whose bytes are there."""
         fields: list[tuple[str, Shape]] = []
         offset = 0
         for part in frame.head:
@@ -100,7 +110,7 @@ class DecodeFrame(Emitter):
             match part:
                 case m.Length():
                     self.code(f"length = {self.load(part.type, at)}")
-                    self.code.give_up_if(f"length != end - pos - {self.code.number(frame.size)}")
+                    self.code.reject_if(f"length != end - pos - {self.code.number(frame.size)}")
                 case m.Tag():
                     self.code(f"tag = {self.load(part.type, at)}")
                 case m.OptionBits():
@@ -108,7 +118,7 @@ class DecodeFrame(Emitter):
                 case m.OptionsLength():
                     self.code(f"options_size = {self.load(part.type, at)}")
                 case m.TagConst():
-                    pass  # The scan compares it with the tag.
+                    pass  # the scan has compared it with the tag
                 case _:
                     fields += self.fixed_part(part, scope, at)
             offset += part_size(part)
@@ -116,7 +126,7 @@ class DecodeFrame(Emitter):
         return fields
 
     def tag_of_bits(self, parts: list[m.Part]) -> None:
-        """A tag that is made of bits."""
+        """Compute a tag that consists of bit fields."""
         for part in parts:
             if isinstance(part, m.BitGroup):
                 bits = [bit for bit in part.bits if bit.role == "tag"]
@@ -131,7 +141,7 @@ class DecodeFrame(Emitter):
                     self.code(f"tag = {' | '.join(terms)}")
 
     def tail(self, frame: HeadFrame, parts: list[m.Part], scope: Scope) -> list[tuple[str, Shape]]:
-        """What stands between the length and the body."""
+        """Read the fields between the length and the body."""
         tag = next((part for part in frame.tail if isinstance(part, m.Tag)), None)
         if tag is None:
             fields = self.parts(parts, scope)
@@ -147,28 +157,28 @@ class DecodeFrame(Emitter):
         return fields + self.parts(after, scope)
 
     def options(self, frame: HeadFrame, scope: Scope) -> list[tuple[str, Shape]]:
-        """The option area. Options that the declaration does not name are the scalar codec's."""
+        """Read the option area; undeclared options are left to the scalar codec."""
         assert frame.options is not None
         code, number = self.code, self.code.number
         known = sum(each.bit for each in frame.options.fields)
-        code.give_up_if(f"option_bits & ~{number(known)} != {number(0)}")
-        code.give_up_if("options_size > end - pos")
+        code.reject_if(f"option_bits & ~{number(known)} != {number(0)}")
+        code.reject_if("options_size > end - pos")
         code("area = pos + options_size")
         fields: list[tuple[str, Shape]] = []
         for option in sorted(frame.options.fields, key=lambda each: each.bit):
             fields.append((option.name, self.option(frame.options, option, scope)))
-        code.give_up_if("pos != area")
+        code.reject_if("pos != area")
         unknown = frame.options.unknown
         return [*fields, (unknown, Empty(_UNKNOWN_OPTIONS))]
 
     def option(self, options: m.Options, option: m.OptionField, scope: Scope) -> Maybe:
-        """One option: its length must be that of its type."""
+        """Read one option; its length must be that of its type."""
         code, number = self.code, self.code.number
         size, entry = m.type_size(option.type)[0], options.entry_length
         valid = scope.column(f"{option.name}_valid", "uint8")
         with code.block(f"if option_bits & {number(option.bit)} != {number(0)}:"):
-            code.give_up_if(f"area - pos < {number(entry.size + size)}")
-            code.give_up_if(f"({self.load(entry, 'pos')}) != {number(size)}")
+            code.reject_if(f"area - pos < {number(entry.size + size)}")
+            code.reject_if(f"({self.load(entry, 'pos')}) != {number(size)}")
             self.advance(entry.size)
             shape = self.value(option.name, option.type, scope)
             code(f"{valid.name}[{scope.row}] = 1")
@@ -180,7 +190,7 @@ class DecodeFrame(Emitter):
     # -- rows --------------------------------------------------------------------------------
 
     def rows(self, scope: Scope) -> tuple[str, RowList]:
-        """Rows up to the end row, which the scan has found."""
+        """Read rows up to the end row, which the scan has found."""
         part = self.layout.parts[0]
         assert isinstance(part, m.Field)
         assert isinstance(part.type, m.Rows)
@@ -198,12 +208,12 @@ class DecodeFrame(Emitter):
             self.advance(head)
             with code.block(f"if tag == {number(kind.end)}:"):
                 code("break")
-            code.give_up_if(f"size > end - pos or k_rows - n_rows >= {number(kind.max_rows)}")
+            code.reject_if(f"size > end - pos or k_rows - n_rows >= {number(kind.max_rows)}")
             code("outer = end", "end = pos + size")
             code(f"{tag.name}[k_rows] = tag")
             code(f"{start.name}[k_rows] = 0", f"{size.name}[k_rows] = -1")
             names, tables, shapes = self.row_kinds(kind, start.name, size.name)
-            code.give_up_if("pos != end")
+            code.reject_if("pos != end")
             code("end = outer", f"k_rows += {number(1)}")
         code(f"{ends.name}[i] = k_rows")
         opaque = Binary(start, size, None)
@@ -213,7 +223,7 @@ class DecodeFrame(Emitter):
     def row_kinds(
         self, kind: m.Rows, start: str, size: str
     ) -> tuple[tuple[str, ...], tuple[Table, ...], tuple[Structs, ...]]:
-        """The body of a row, into the table of its kind; of unknown ones where their bytes are."""
+        """Read the body of a row into the table of its kind; of unknown types only the position."""
         code = self.code
         names = alternative_names(None, kind.alternatives)
         tables, shapes = [], []
@@ -232,7 +242,7 @@ class DecodeFrame(Emitter):
 
 
 def scan_function(layout: m.Layout, constants: set[int]) -> str:
-    """`scan_<frame>`: where the frames of runs of bytes begin and stop."""
+    """Return the source of `scan_<frame>`, which finds the frames in runs of bytes."""
     code = KernelCode()
     code(
         "@kernel",
@@ -252,7 +262,7 @@ def scan_function(layout: m.Layout, constants: set[int]) -> str:
 
 
 class _Scan:
-    """Emits the search for the end of one frame; it breaks when that is not found."""
+    """Emits the search for the end of one frame; the emitted code breaks if it is not found."""
 
     def __init__(self, layout: m.Layout, code: KernelCode):
         self.layout = layout
@@ -266,18 +276,18 @@ class _Scan:
         else:
             self.frame(self.layout, 0)
 
-    def refuse_if(self, test: str) -> None:
-        """Something that the scalar scan refuses, too."""
+    def invalid_if(self, test: str) -> None:
+        """Stop the run when a test holds: the head is invalid, as the scalar scan finds too."""
         with self.code.block(f"if {test}:"):
             self.code("bad = True", "break")
 
-    def wait_if(self, test: str) -> None:
-        """The end is not there yet."""
+    def incomplete_if(self, test: str) -> None:
+        """Stop the run when a test holds: the frame is incomplete."""
         with self.code.block(f"if {test}:"):
             self.code("break")
 
     def frame(self, layout: m.Layout, offset: int) -> None:
-        """A frame whose head begins `offset` bytes behind `pos`."""
+        """Emit the scan of a frame whose head begins `offset` bytes after `pos`."""
         if frame_kind(layout) == "fixed":
             self.fixed(layout, offset)
             return
@@ -289,15 +299,15 @@ class _Scan:
             return
         assert frame.length is not None
         if frame.options is not None:
-            self.judge(frame)
+            self.check_head(frame)
         else:
             least, most = self.code.number(frame.minimum), self.code.number(frame.limit)
-            self.refuse_if(f"length < {least} or length > {most}")
+            self.invalid_if(f"length < {least} or length > {most}")
         self.code(f"stop = pos + {self.code.number(offset + frame.size)} + length")
-        self.wait_if("stop > end")
+        self.incomplete_if("stop > end")
 
     def prefix(self, parts: list[m.Part], frame: HeadFrame | None, offset: int) -> None:
-        """Waits for the head, unless the bytes that are there are already wrong."""
+        """Stop at an incomplete head; it is invalid if a constant in it already differs."""
         size = sum(part_size(part) for part in parts)
         if frame is not None and frame.kind == "body":
             size += frame.layout_rest()
@@ -309,7 +319,7 @@ class _Scan:
             self.code("break")
 
     def prefix_part(self, part: m.Part, frame: HeadFrame | None, place: int) -> None:
-        """Looks at what is there of a constant."""
+        """Compare the bytes of a constant that are there."""
         if isinstance(part, m.Const):
             for at, byte in enumerate(part.value, place):
                 index = self.code.plus("pos", at)
@@ -324,7 +334,7 @@ class _Scan:
                     self.code("bad = True")
 
     def head(self, frame: HeadFrame, offset: int) -> None:
-        """Reads what decides: constants, length, tag, options."""
+        """Read the parts that delimit a frame: constants, length, tag, options."""
         place = offset
         for part in frame.head:
             at = self.code.plus("pos", place)
@@ -344,20 +354,20 @@ class _Scan:
                 case m.BitGroup() if any(bit.role == "tag" for bit in part.bits):
                     self.tag_bits(part, at)
                 case m.Field() if part.names is not None and part.closed:
-                    self.closed(part, at)
+                    self.check_names(part, at)
                 case _:
                     pass
             place += part_size(part)
 
-    def closed(self, part: m.Field, at: str) -> None:
-        """A number in the head that must have a name."""
+    def check_names(self, part: m.Field, at: str) -> None:
+        """Check a number in the head that must have a name."""
         assert isinstance(part.type, m.Int)
         value = self.code.fresh("v")
         self.code(f"{value} = {self.emitter.load(part.type, at)}")
         mask = (1 << 8 * part.type.size) - 1
         assert part.names is not None
         tests = [f"{value} != {self.code.number(int(each) & mask)}" for each in part.names]
-        self.refuse_if(" and ".join(tests))
+        self.invalid_if(" and ".join(tests))
 
     def const(self, part: m.Const, place: int) -> None:
         tests = [
@@ -365,7 +375,7 @@ class _Scan:
             for at, byte in enumerate(part.value, place)
         ]
         if tests:
-            self.refuse_if(" or ".join(tests))
+            self.invalid_if(" or ".join(tests))
 
     def tag_bits(self, part: m.BitGroup, at: str) -> None:
         group = self.code.fresh("bits")
@@ -379,7 +389,7 @@ class _Scan:
         self.code(f"tag = {' | '.join(terms)}")
 
     def bodies(self, frame: HeadFrame, offset: int) -> None:
-        """Bodies that delimit themselves."""
+        """Scan bodies that delimit themselves."""
         assert frame.body is not None
         for index, each in enumerate(frame.body.alternatives):
             with self.code.block(
@@ -390,44 +400,46 @@ class _Scan:
             self.code("bad = True", "break")
 
     def fixed(self, layout: m.Layout, offset: int) -> None:
-        """A frame of fixed size."""
+        """Scan a frame of fixed size."""
         parts = list(layout.parts)
         size = sum(part_size(part) for part in parts)
         self.prefix(parts, None, offset)
         self.code(f"stop = pos + {self.code.number(offset + size)}")
 
-    def judge(self, frame: HeadFrame) -> None:
-        """Tag, constant, options and sizes, as the scalar scan judges them."""
+    def check_head(self, frame: HeadFrame) -> None:
+        """Check tag, constant, options and sizes, by the rules of the scalar scan."""
         assert frame.body is not None
         assert frame.options is not None
         number = self.code.number
         none = number(0)
-        self.refuse_if("options_size > length")
-        self.refuse_if(f"(option_bits == {none}) != (options_size == {none})")
-        self.refuse_if(f"length > {number(frame.limit)}")
+        self.invalid_if("options_size > length")
+        self.invalid_if(f"(option_bits == {none}) != (options_size == {none})")
+        self.invalid_if(f"length > {number(frame.limit)}")
         known = sum(each.bit for each in frame.options.fields)
         for index, each in enumerate(frame.body.alternatives):
             allowed = sum(f.bit for f in frame.options.fields if each.tag in f.on)
             forbidden = (known | frame.options.critical) & ~allowed
             with self.code.block(f"{'elif' if index else 'if'} tag == {number(each.tag)}:"):
-                self.refuse_if(f"const != {number(each.const or 0)}")
-                self.refuse_if(f"option_bits & {number(forbidden)} != {number(0)}")
+                self.invalid_if(f"const != {number(each.const or 0)}")
+                self.invalid_if(f"option_bits & {number(forbidden)} != {number(0)}")
                 if each.limit is not None:
-                    self.refuse_if(f"length > {number(each.limit)}")
+                    self.invalid_if(f"length > {number(each.limit)}")
                 if frame.body.exact:
                     least, exact = each.layout.min_size, each.layout.fixed_size
                     wanted = f"!= {number(exact)}" if exact is not None else f"< {number(least)}"
-                    self.refuse_if(f"length - options_size {wanted}")
+                    self.invalid_if(f"length - options_size {wanted}")
         with self.code.block("else:"):
             self.code("bad = True", "break")
 
     def rows(self) -> None:
-        """Rows up to an end row that holds nothing."""
+        """Scan rows up to an end row, which must be empty."""
         part = self.layout.parts[0]
         assert isinstance(part, m.Field)
         assert isinstance(part.type, m.Rows)
         kind, code, number = part.type, self.code, self.code.number
         head = kind.tag.size + kind.size.size
+        # The limit counts all rows of a message, so that a message without an end row cannot make
+        # the window keep bytes for ever.
         code(f"most = pos + {number(MESSAGE_LIMIT)}", "stop = pos", "done = False")
         with code.block(f"while end - stop >= {number(head)}:"):
             code(f"tag = {self.emitter.load(kind.tag, 'stop')}")

@@ -1,12 +1,12 @@
-"""What a kernel writes: flat columns in tables, and how they become Arrow arrays again.
+"""`Plan`: the columns that a kernel writes, and how they form values.
 
-A kernel decodes many slices in one call. Each slice is a row of the root table. What a slice may
-have none or many of stands in tables of its own: an alternative of the body has a row for each
-slice that chose it, a list a row for each item. Rows are written in the order of the slices, so no
-row needs to say whose it is: counting tells.
+A kernel decodes many slices in one call. Each slice is a row of the root table. Parts that a slice
+has none or many of are in tables of their own: an alternative of the body has one row for each
+slice that chose it, a list one row for each item. Rows are written in the order of the slices, so a
+row needs no reference to its slice: ends and tags are enough to find it.
 
-*Shapes* say how columns make up values. A plan is made by the emitter together with the code that
-fills it, so the two cannot disagree.
+*Shapes* describe how columns form values, for `decode/arrays.py`. The emitter makes the plan
+together with the code that fills it, so the two cannot disagree.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ import pyarrow as pa
 from wirelake.wire import model as m
 
 __all__ = [
+    "BYTES",
+    "INTEGER",
+    "NODE_COLUMNS",
+    "POSITION",
+    "REAL32",
+    "REAL64",
+    "TEXT",
     "Binary",
     "Choice",
     "Column",
@@ -26,6 +33,7 @@ __all__ = [
     "Flags",
     "Lists",
     "Maybe",
+    "Nodes",
     "Numbers",
     "Plan",
     "Reals",
@@ -34,8 +42,26 @@ __all__ = [
     "Staged",
     "Structs",
     "Table",
-    "Vars",
 ]
+
+POSITION = "int32"
+"""Dtype of positions in a buffer. A buffer is a window or a frame, far below 2 GiB; half the bytes
+of int64 in the columns that take most of the memory."""
+
+NODE_COLUMNS = (
+    ("parent", "int32"),
+    ("name_start", POSITION),
+    ("name_size", POSITION),
+    ("type", "int16"),
+    ("what", "uint8"),
+    ("bits", "int64"),
+    ("start", POSITION),
+    ("size", POSITION),
+)
+"""The columns of a table of nodes of self-describing values; a size of -1 means none."""
+
+INTEGER, REAL32, REAL64, TEXT, BYTES = 1, 2, 3, 4, 5
+"""Values of `what`: the content of a node; 0 for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +78,13 @@ class Table:
     """Columns of the same length."""
 
     name: str
-    least: int = 0
-    """The fewest bytes that a row takes on the wire; 0 when there is one row for each slice."""
+    min_row_bytes: int = 0
+    """Minimum size of a row on the wire, from which `decode/kernel.py` computes the capacity; 0
+    when there is one row for each slice."""
     columns: list[Column] = field(default_factory=list)
 
     def column(self, name: str, dtype: str) -> Column:
-        """A new column."""
+        """Add a column."""
         found = Column(f"{self.name}_{name}", dtype)
         self.columns.append(found)
         return found
@@ -68,14 +95,14 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Integers, in the width of the table of messages."""
+    """Integers, in the width of the table `messages`."""
 
     column: Column
 
 
 @dataclass(frozen=True, eq=False)
 class Flags:
-    """Booleans, a byte each."""
+    """Booleans, one byte each."""
 
     column: Column
 
@@ -89,7 +116,7 @@ class Reals:
 
 @dataclass(frozen=True, eq=False)
 class Binary:
-    """Bytes or text: where they begin in the buffer, and how many they are."""
+    """Bytes or text: position and size in the buffer."""
 
     start: Column
     size: Column
@@ -99,7 +126,7 @@ class Binary:
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """Bytes that hold another layout once they are opened."""
+    """Bytes that contain another layout, possibly encrypted."""
 
     start: Column
     size: Column
@@ -116,7 +143,7 @@ class Maybe:
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """Items in a table of their own; `ends` says where those of each row end."""
+    """Items in a table of their own; `ends` has the end of each row's items."""
 
     ends: Column
     table: Table
@@ -124,7 +151,7 @@ class Lists:
 
 
 @dataclass(frozen=True, eq=False)
-class Vars:
+class Nodes:
     """Nodes of self-describing values, in a table of their own."""
 
     ends: Column
@@ -140,7 +167,7 @@ class Structs:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The alternatives of a body: `tag` holds the place of the chosen one in `names`."""
+    """The alternatives of a body: `tag` is the index of the chosen one in `names`."""
 
     tag: Column
     names: tuple[str, ...]
@@ -150,7 +177,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class RowList:
-    """Rows up to an end row: `tag` holds the type of each; a type without table is opaque."""
+    """Rows up to an end row: `tag` is the type of each; a type without a table is opaque."""
 
     ends: Column
     table: Table
@@ -164,7 +191,7 @@ class RowList:
 
 @dataclass(frozen=True, eq=False)
 class Empty:
-    """A field that a kernel never fills: a message that has it is read by the scalar codec."""
+    """A field that kernels never fill: a message that has it is left to the scalar codec."""
 
     type: pa.DataType
 
@@ -177,13 +204,13 @@ Shape: TypeAlias = (
     | Staged
     | Maybe
     | Lists
-    | Vars
+    | Nodes
     | Structs
     | Choice
     | RowList
     | Empty
 )
-"""How columns make up a value."""
+"""How columns form a value."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,12 @@
-"""Numbers out of bytes, for kernels: the caller has checked that the bytes are there."""
+"""What kernels share: loading numbers from bytes, and validating UTF-8.
+
+Nothing here checks bounds: the kernel that calls has checked that the bytes are there, once for a
+whole header instead of once for each field.
+"""
 
 from __future__ import annotations
 
-import ctypes
-import functools
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,6 @@ __all__ = [
     "be16",
     "be32",
     "be64",
-    "keep_memory_flat",
     "le16",
     "le32",
     "le64",
@@ -25,8 +26,15 @@ __all__ = [
     "utf8",
 ]
 
-
 Bytes = NDArray[np.uint8]
+
+# -- numbers ---------------------------------------------------------------------------------
+#
+# Fields of captures have any alignment and either byte order, so numbers are put together from
+# single bytes. That costs nothing: LLVM turns the shifts into one unaligned load with a byte swap
+# (`movbe` on x86-64; 0.5 ns per number in a loop). A view with another dtype would be an unaligned
+# array, a second signature of each kernel. Bytes are widened to int64 first, because a shifted
+# uint8 overflows, and mixing uint64 with int64 makes a float in Numba.
 
 
 @inline
@@ -77,44 +85,29 @@ def le64(data: Bytes, at: Int) -> Int:
 
 @inline
 def u16(data: Bytes, at: Int, big: bool) -> Int:
-    """Two bytes in the byte order that the file has."""
+    """Two bytes in the byte order of the file."""
     return be16(data, at) if big else le16(data, at)
 
 
 @inline
 def u32(data: Bytes, at: Int, big: bool) -> Int:
-    """Four bytes in the byte order that the file has."""
+    """Four bytes in the byte order of the file."""
     return be32(data, at) if big else le32(data, at)
 
 
-# Memory that stays flat: large arrays go back to the system as soon as they are free.
-
-
-_MMAP_THRESHOLD: Final = -3
-"""M_MMAP_THRESHOLD of mallopt."""
-_LARGE_BYTES: Final = 1 << 20
-
-
-@functools.cache
-def keep_memory_flat() -> bool:
-    """Fix the threshold for this process; whether its C library knows such a thing."""
-    try:
-        return bool(ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES))
-    except (AttributeError, OSError):
-        return False
-
-
-# Whether bytes are UTF-8, as Python's strict decoder sees it.
-
+# -- UTF-8 -----------------------------------------------------------------------------------
 
 _1, _2, _3, _4, _5, _6, _7, _8 = (np.uint64(number) for number in range(1, 9))
 
 
 @inline
 def utf8(buf: Any, pos: Any, end: Any) -> Any:
-    """Whether buf[pos:end] is UTF-8: no surrogates, nothing beyond U+10FFFF, no long forms.
+    """Return whether buf[pos:end] is UTF-8 as Python's strict decoder defines it (RFC 3629): no
+    surrogates, nothing beyond U+10FFFF, no overlong forms.
 
-    Most texts are short and ASCII. They are judged in place; the others are worth a call.
+    Most texts in messages are short and ASCII. They are checked inline, eight bytes at a time; only
+    the others pay for a call. Inlining the rest too would repeat it for every text field of a
+    layout and make the kernels much larger.
     """
     while end - pos >= _8:
         if _any_of_eight(buf, pos) >= 0x80:
@@ -129,7 +122,7 @@ def utf8(buf: Any, pos: Any, end: Any) -> Any:
 
 @inline
 def _any_of_eight(buf: Any, pos: Any) -> Any:
-    """The bits that any of eight bytes has."""
+    """Return eight bytes combined by OR: below 0x80 when all are ASCII."""
     return (
         buf[pos]
         | buf[pos + _1]
@@ -144,7 +137,7 @@ def _any_of_eight(buf: Any, pos: Any) -> Any:
 
 @kernel
 def _beyond_ascii(buf: Any, pos: Any, end: Any) -> Any:
-    """The same for bytes of which some are not ASCII."""
+    """Return the same as `utf8` for bytes that are not all ASCII."""
     while pos < end:
         if end - pos >= _8 and _any_of_eight(buf, pos) < 0x80:
             pos += _8
@@ -154,7 +147,7 @@ def _beyond_ascii(buf: Any, pos: Any, end: Any) -> Any:
             pos += _1
             continue
         left = end - pos
-        if first < 0xC2:
+        if first < 0xC2:  # a continuation byte, or an overlong form of ASCII
             return False
         if first < 0xE0:
             if left < _2 or buf[pos + _1] & 0xC0 != 0x80:
@@ -163,9 +156,9 @@ def _beyond_ascii(buf: Any, pos: Any, end: Any) -> Any:
         elif first < 0xF0:
             if left < _3 or buf[pos + _1] & 0xC0 != 0x80 or buf[pos + _2] & 0xC0 != 0x80:
                 return False
-            if first == 0xE0 and buf[pos + _1] < 0xA0:
+            if first == 0xE0 and buf[pos + _1] < 0xA0:  # overlong
                 return False
-            if first == 0xED and buf[pos + _1] > 0x9F:
+            if first == 0xED and buf[pos + _1] > 0x9F:  # U+D800 to U+DFFF, surrogates
                 return False
             pos += _3
         elif first < 0xF5:
@@ -173,9 +166,9 @@ def _beyond_ascii(buf: Any, pos: Any, end: Any) -> Any:
                 return False
             if buf[pos + _2] & 0xC0 != 0x80 or buf[pos + _3] & 0xC0 != 0x80:
                 return False
-            if first == 0xF0 and buf[pos + _1] < 0x90:
+            if first == 0xF0 and buf[pos + _1] < 0x90:  # overlong
                 return False
-            if first == 0xF4 and buf[pos + _1] > 0x8F:
+            if first == 0xF4 and buf[pos + _1] > 0x8F:  # beyond U+10FFFF
                 return False
             pos += _4
         else:

@@ -5,9 +5,10 @@
 
 The options, and what each is for:
 
-- `cache`: compiled once per machine, not once per process: all kernels take the better part of a
-  minute. (Numba looks only at the file of the kernel to see whether the cache is stale: after
-  editing a helper that another file's kernels call, remove `columnar/*/__pycache__`.)
+- `cache`: compiled once per machine, not once per process: compiling all kernels takes most of a
+  minute, loading a cached one about a second with imports. (Numba looks only at the file of the
+  kernel to see whether the cache is stale: after editing a helper that another file's kernels call,
+  remove `columnar/*/__pycache__`.)
 - `nogil`: a kernel runs beside Python, such as the thread that writes Parquet.
 - `error_model="numpy"`: no test for a division by zero, which would have to raise.
 - `boundscheck=False`: kernels check lengths and counts that come from the wire; indices computed
@@ -53,9 +54,9 @@ _OPTIONS: Final[dict[str, Any]] = {
 Int: TypeAlias = Any
 """A number in a kernel: int64 or uint64 as Numba infers it, which type checkers cannot follow."""
 S: Any = np.int64
-"""What a number is cast to that came out of a narrower array."""
+"""Signed 64-bit: numbers read from narrower arrays are cast to it before arithmetic."""
 U: Any = np.uint64
-"""What an index is cast to, and what hashes are computed in."""
+"""Unsigned 64-bit: indices are cast to it, and hashes are computed in it."""
 
 
 def kernel(function: _Function) -> _Function:
@@ -74,7 +75,8 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     except RuntimeError as error:
         if "cannot cache function" not in str(error):
             raise
-        # Neither the folder of the source nor the user's cache folder can be written.
+        # Neither the folder of the source nor the user's cache folder can be written: a system
+        # package in a read-only container. Numba has no per-function setting for the folder.
         setattr(config, "CACHE_DIR", str(temporary_cache_folder() / "numba"))  # noqa: B010
         found = njit(**options)(function)
     _ignore_unreadable_index(found._cache._cache_file)
@@ -99,7 +101,11 @@ def _ignore_unreadable_index(cache_file: Any) -> None:
 
 
 def readonly(data: NDArray[np.uint8] | bytes | memoryview) -> NDArray[np.uint8]:
-    """Bytes as kernels want those that they read: an array that cannot be written."""
+    """Return bytes as a read-only array, the only form in which kernels take their input.
+
+    A read-only and a writable array are two types to Numba, and each kernel would be compiled for
+    both (test_warm.py).
+    """
     array = np.frombuffer(data, dtype=np.uint8) if not isinstance(data, np.ndarray) else data.view()
     array.flags.writeable = False
     return array

@@ -59,7 +59,7 @@ def scan_frame(buf, run_starts, run_stops, starts, stops, runs, reached, wrong):
 
 
 @kernel
-def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative, root_auth_client_id_start, root_auth_client_id_size, root_auth_token_start, root_auth_token_size, root_exchange_key_secret_key_start, root_exchange_key_secret_key_size, root_subscribe_topics_ends, root_subscribe_topics_item_start, root_subscribe_topics_item_size, root_unsubscribe_topics_ends, root_unsubscribe_topics_item_start, root_unsubscribe_topics_item_size, root_message_ack_msg_ids_ends, root_message_ack_msg_ids_item_start, root_message_ack_msg_ids_item_size, root_report_environ_network_type, root_report_environ_isp, root_report_environ_phone_type_start, root_report_environ_phone_type_size, root_report_environ_extra_ends, root_report_environ_extra_item_start, root_report_environ_extra_item_size, root_error_error_code, root_error_reason_start, root_error_reason_size, root_auth_success_encrypt_key_start, root_auth_success_encrypt_key_size, root_topic_list_topics_ends, root_topic_list_topics_item_start, root_topic_list_topics_item_size, root_message_list_messages_ends, root_message_list_messages_item_msg_type, root_message_list_messages_item_msg_id_start, root_message_list_messages_item_msg_id_size, root_message_list_messages_item_content_start, root_message_list_messages_item_content_size, root_message_list_messages_item_ts, root_message_msg_type, root_message_msg_id_start, root_message_msg_id_size, root_message_content_start, root_message_content_size, root_message_ts):
+def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_alternative, root_auth_client_id_start, root_auth_client_id_size, root_auth_token_start, root_auth_token_size, root_exchange_key_secret_key_start, root_exchange_key_secret_key_size, root_subscribe_topics_ends, root_subscribe_topics_item_start, root_subscribe_topics_item_size, root_unsubscribe_topics_ends, root_unsubscribe_topics_item_start, root_unsubscribe_topics_item_size, root_message_ack_msg_ids_ends, root_message_ack_msg_ids_item_start, root_message_ack_msg_ids_item_size, root_report_environ_network_type, root_report_environ_isp, root_report_environ_phone_type_start, root_report_environ_phone_type_size, root_report_environ_extra_ends, root_report_environ_extra_item_start, root_report_environ_extra_item_size, root_error_error_code, root_error_reason_start, root_error_reason_size, root_auth_success_encrypt_key_start, root_auth_success_encrypt_key_size, root_topic_list_topics_ends, root_topic_list_topics_item_start, root_topic_list_topics_item_size, root_message_list_messages_ends, root_message_list_messages_item_msg_type, root_message_list_messages_item_msg_id_start, root_message_list_messages_item_msg_id_size, root_message_list_messages_item_content_start, root_message_list_messages_item_content_size, root_message_list_messages_item_ts, root_message_msg_type, root_message_msg_id_start, root_message_msg_id_size, root_message_content_start, root_message_content_size, root_message_ts):
     n_bad = _0
     n_root_auth = _0
     n_root_exchange_key = _0
@@ -111,7 +111,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 break
             tag = U(buf[pos])
             pos += _1
-            if tag == _0 and ways[i] == 0:
+            if tag == _0 and directions[i] == 0:
                 if end - pos < _2:
                     break
                 n_1 = U(buf[pos]) << _8 | U(buf[pos + _1])
@@ -132,7 +132,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 pos += n_2
                 k_root_auth += _1
                 root_alternative[i] = 0
-            elif tag == _1 and ways[i] == 0:
+            elif tag == _1 and directions[i] == 0:
                 if end - pos < _2:
                     break
                 n_3 = U(buf[pos]) << _8 | U(buf[pos + _1])
@@ -144,9 +144,9 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 pos += n_3
                 k_root_exchange_key += _1
                 root_alternative[i] = 1
-            elif tag == _2 and ways[i] == 0:
+            elif tag == _2 and directions[i] == 0:
                 root_alternative[i] = 2
-            elif tag == _3 and ways[i] == 0:
+            elif tag == _3 and directions[i] == 0:
                 if end - pos < _1:
                     break
                 n_4 = U(buf[pos])
@@ -171,7 +171,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 root_subscribe_topics_ends[k_root_subscribe] = k_root_subscribe_topics
                 k_root_subscribe += _1
                 root_alternative[i] = 3
-            elif tag == _4 and ways[i] == 0:
+            elif tag == _4 and directions[i] == 0:
                 if end - pos < _1:
                     break
                 n_6 = U(buf[pos])
@@ -196,11 +196,11 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 root_unsubscribe_topics_ends[k_root_unsubscribe] = k_root_unsubscribe_topics
                 k_root_unsubscribe += _1
                 root_alternative[i] = 4
-            elif tag == _5 and ways[i] == 0:
+            elif tag == _5 and directions[i] == 0:
                 root_alternative[i] = 5
-            elif tag == _6 and ways[i] == 0:
+            elif tag == _6 and directions[i] == 0:
                 root_alternative[i] = 6
-            elif tag == _7 and ways[i] == 0:
+            elif tag == _7 and directions[i] == 0:
                 if end - pos < _1:
                     break
                 n_8 = U(buf[pos])
@@ -225,7 +225,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 root_message_ack_msg_ids_ends[k_root_message_ack] = k_root_message_ack_msg_ids
                 k_root_message_ack += _1
                 root_alternative[i] = 7
-            elif tag == _8 and ways[i] == 0:
+            elif tag == _8 and directions[i] == 0:
                 if end - pos < _2:
                     break
                 v_10 = U(buf[pos])
@@ -266,9 +266,9 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 root_report_environ_extra_ends[k_root_report_environ] = k_root_report_environ_extra
                 k_root_report_environ += _1
                 root_alternative[i] = 8
-            elif tag == _0 and ways[i] == 1:
+            elif tag == _0 and directions[i] == 1:
                 root_alternative[i] = 9
-            elif tag == _1 and ways[i] == 1:
+            elif tag == _1 and directions[i] == 1:
                 if end - pos < _1:
                     break
                 v_15 = U(buf[pos])
@@ -285,7 +285,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 pos += n_16
                 k_root_error += _1
                 root_alternative[i] = 10
-            elif tag == _2 and ways[i] == 1:
+            elif tag == _2 and directions[i] == 1:
                 if end - pos < _2:
                     break
                 n_17 = U(buf[pos]) << _8 | U(buf[pos + _1])
@@ -297,7 +297,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 pos += n_17
                 k_root_auth_success += _1
                 root_alternative[i] = 11
-            elif tag == _3 and ways[i] == 1:
+            elif tag == _3 and directions[i] == 1:
                 if end - pos < _1:
                     break
                 n_18 = U(buf[pos])
@@ -322,7 +322,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 root_topic_list_topics_ends[k_root_topic_list] = k_root_topic_list_topics
                 k_root_topic_list += _1
                 root_alternative[i] = 12
-            elif tag == _4 and ways[i] == 1:
+            elif tag == _4 and directions[i] == 1:
                 if end - pos < _1:
                     break
                 n_20 = U(buf[pos])
@@ -370,7 +370,7 @@ def decode_frame(buf, starts, stops, ways, bad, counts, stack, root_alternative,
                 root_message_list_messages_ends[k_root_message_list] = k_root_message_list_messages
                 k_root_message_list += _1
                 root_alternative[i] = 13
-            elif tag == _5 and ways[i] == 1:
+            elif tag == _5 and directions[i] == 1:
                 if end - pos < _1:
                     break
                 v_25 = U(buf[pos])

@@ -102,7 +102,7 @@ def scan_packet(buf, run_starts, run_stops, starts, stops, runs, reached, wrong)
 
 
 @kernel
-def decode_packet(buf, starts, stops, ways, bad, counts, stack, root_reserved, root_waste, root_encrypt, root_verify, root_alternative, root_envelope_access_id, root_envelope_number, root_envelope_content_start, root_envelope_content_size):
+def decode_packet(buf, starts, stops, directions, bad, counts, stack, root_reserved, root_waste, root_encrypt, root_verify, root_alternative, root_envelope_access_id, root_envelope_number, root_envelope_content_start, root_envelope_content_size):
     n_bad = _0
     n_root_envelope = _0
     for i in range(U(starts.shape[0])):
@@ -223,7 +223,7 @@ def decode_packet(buf, starts, stops, ways, bad, counts, stack, root_reserved, r
 
 
 @kernel
-def decode_message(buf, starts, stops, ways, bad, counts, stack, root_id, root_reserved, root_line, root_mode, root_protocol, root_code, root_to_message, root_time, root_forward_header_valid, root_forward_header_start, root_forward_header_size, root_body_valid, root_body_start, root_body_size):
+def decode_message(buf, starts, stops, directions, bad, counts, stack, root_id, root_reserved, root_line, root_mode, root_protocol, root_code, root_to_message, root_time, root_forward_header_valid, root_forward_header_start, root_forward_header_size, root_body_valid, root_body_start, root_body_size):
     n_bad = _0
     for i in range(U(starts.shape[0])):
         pos = U(starts[i])

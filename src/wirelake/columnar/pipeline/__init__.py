@@ -3,10 +3,8 @@
 In reading order:
 
     pipeline.py      `CapturePipeline`
-    window_rows.py   rows of kernels and of the reference, merged in the order of arrival
-    lifecycle.py     when connections begin and end
-    faults.py        rows of `faults`
-    packet_table.py  rows of `packets`
+    window_rows.py   the rows of a window: messages in order of arrival, packets, faults, and the
+                     beginnings and ends of connections
     state.py         `PipelineState`: saving after a file, and continuing with the next
 
 Knows nothing of calls, deliveries or tunnels.

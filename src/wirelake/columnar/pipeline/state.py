@@ -1,16 +1,17 @@
-"""What a pipeline knows when its files are read: enough to continue with the next ones.
+"""`PipelineState`: what a pipeline saves after its files, to continue with the next ones.
 
     pipeline = CapturePipeline(["a-1.pcap"])
     ...                                                   # pipeline.windows(last=False)
     kept = pipeline.save().to_bytes()
     pipeline = CapturePipeline(["a-2.pcap"], state=PipelineState.from_bytes(kept))
 
-A state is that of one share of the connections. Those of all shares, saved after the same file, can
-be given to pipelines of any number of shares: each restores its own connections. The numbers of
-connections and streams are those of `tcp/state.py`, the file format is that of `state_format.py`.
+A state belongs to one share of the connections. The states of all shares, saved after the same
+file, can be given to pipelines of any number of shares: each restores its own connections.
+Connections and streams are numbered as in `tcp/state.py`; the file format is in `state_format.py`.
 
-A state holds keys: those that were in captures, and those that fitted a connection. Who writes one
-to a file protects the file (`docs/guides/security.md`).
+A state contains keys: those that were in captures, and those that fitted a connection. The captures
+may be gone when a lake continues, so the keys cannot be left out. Whoever writes a state to a file
+must protect the file (`docs/guides/security.md`).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from wirelake.capture.decode.decryption import Remembered, Secret
+from wirelake.capture.decode.decryption import DecryptorState, Secret
 
 from ..decode.messages import ENTRY, UNSEEN
 from ..decode.scalar import ReaderState
 from ..state_format import StateError, check, column, decode, encode, fill
-from ..tcp import flows as slots
+from ..tcp import flows
 from ..tcp.state import FrontState, Restored, RestoredFront, mapped, renumbered
 
 __all__ = ["PipelineState", "RestoredPipeline"]
@@ -39,24 +40,27 @@ _Value = TypeVar("_Value")
 
 
 class PipelineState(msgspec.Struct, frozen=True):
-    """What a pipeline knows of the connections of its share."""
+    """The state of a pipeline: the connections of its share.
+
+    Fields with a `name=` have another name in the file, so that files of format 2 stay readable.
+    """
 
     share: int
     shares: int
     front: FrontState
     protocols: tuple[str, ...]
-    """What the numbers in `coverage` mean."""
+    """The names of the protocol numbers in `coverage`."""
     coverage: pa.RecordBatch
-    lives: NDArray[np.uint8]
-    """Of each connection: what `lifecycle.py` knows."""
+    lifecycle: NDArray[np.uint8] = msgspec.field(name="lives")
+    """For each connection: what `Lifecycle` knows."""
     readers: dict[int, ReaderState]
     """By stream: the readers of those with an open fault."""
     key_names: dict[str, dict[int, tuple[str, str]]]
-    """By protocol and connection: what messages said about keys."""
-    openings: dict[int, Remembered]
-    """By connection: what its openings remember."""
+    """By protocol and connection: the key selector that messages named."""
+    decryptors: dict[int, DecryptorState] = msgspec.field(name="openings")
+    """By connection: the state of its decryptor."""
     secrets: tuple[list[Secret], list[str]] | None
-    """The keys that were in captures, and for which protocols; only in share 0, for all."""
+    """The keys that were in captures, and the protocols that had keys; only in share 0, for all."""
 
     def hashes(self) -> dict[int, int]:
         """Return the hashes of the connections that are held, by id.
@@ -64,7 +68,7 @@ class PipelineState(msgspec.Struct, frozen=True):
         The share of a connection, of any number of shares, is the remainder of its hash.
         """
         found = self.front.connections
-        ids, hashes = (column(found, name, slots.CONNECTION) for name in ("id", "hash"))
+        ids, hashes = (column(found, name, flows.CONNECTION) for name in ("id", "hash"))
         return dict(zip(ids.tolist(), hashes.tolist(), strict=True))
 
     def to_bytes(self) -> bytes:
@@ -80,7 +84,8 @@ class PipelineState(msgspec.Struct, frozen=True):
         """Raise StateError when a number is out of range."""
         streams = self.front.streams.num_rows
         check(
-            self.coverage.num_rows == streams and len(self.lives) == len(self.front.place), "rows"
+            self.coverage.num_rows == streams and len(self.lifecycle) == len(self.front.lru_rank),
+            "rows",
         )
         numbers = column(self.coverage, "protocol", ENTRY)
         check(np.all((numbers >= UNSEEN) & (numbers < len(self.protocols))), "protocol")
@@ -90,7 +95,7 @@ class PipelineState(msgspec.Struct, frozen=True):
 
 
 class RestoredPipeline:
-    """What is known from earlier files, by one share of the connections."""
+    """The saved states of all shares, restored for one share of the connections."""
 
     def __init__(self, states: Sequence[PipelineState], share: int, shares: int):
         numbers = sorted(state.share for state in states)
@@ -102,14 +107,14 @@ class RestoredPipeline:
         self.coverage = np.zeros(len(self.front.streams), ENTRY)
         self.coverage["protocol"] = UNSEEN
         self.protocols: list[str] = []
-        """What the numbers in `coverage` mean."""
+        """The names of the protocol numbers in `coverage`."""
         self.readers: dict[int, tuple[ReaderState, dict[int, int]]] = {}
-        """By stream; with the present numbers of files."""
-        self.lives: list[tuple[list[int], list[int]]] = []
-        """Connections, and what `lifecycle.py` knows of each."""
+        """By stream; with the map from saved to present file numbers."""
+        self.lifecycle: list[tuple[list[int], list[int]]] = []
+        """Connections, and what `Lifecycle` knows of each."""
         self._states = states
         ids = self.front.connections["id"]
-        self._mine = set(ids[self.front.connections["ours"] == 1].tolist())
+        self._connection_ids = set(ids[self.front.connections["in_share"] == 1].tolist())
         for state, part in zip(states, self.front.parts, strict=True):
             self._restore(state, part)
 
@@ -119,28 +124,30 @@ class RestoredPipeline:
         found = [state.secrets for state in self._states if state.secrets is not None]
         return found[0] if found else ([], [])
 
-    def openings(self) -> dict[int, Remembered]:
-        """Return what the openings of our connections remember."""
-        return self._ours(each for state in self._states for each in state.openings.items())
+    def decryptors(self) -> dict[int, DecryptorState]:
+        """Return the states of the decryptors of our connections."""
+        return self._of_share(each for state in self._states for each in state.decryptors.items())
 
     def key_names(self, protocol: str) -> dict[int, tuple[str, str]]:
-        """Return what the messages of our connections said about keys."""
-        return self._ours(
+        """Return the key selectors that messages of our connections named."""
+        return self._of_share(
             each for state in self._states for each in state.key_names.get(protocol, {}).items()
         )
 
-    def _ours(self, found: Iterable[tuple[int, _Value]]) -> dict[int, _Value]:
-        return {connection: value for connection, value in found if connection in self._mine}
+    def _of_share(self, found: Iterable[tuple[int, _Value]]) -> dict[int, _Value]:
+        return {
+            connection: value for connection, value in found if connection in self._connection_ids
+        }
 
     def _restore(self, state: PipelineState, part: Restored) -> None:
-        mine = np.flatnonzero(part.streams >= 0)
-        fill(self.coverage, part.streams[mine], state.coverage, mine)
-        numbers: NDArray[Any] = column(state.coverage, "protocol", ENTRY)[mine]
+        own = np.flatnonzero(part.streams >= 0)
+        fill(self.coverage, part.streams[own], state.coverage, own)
+        numbers: NDArray[Any] = column(state.coverage, "protocol", ENTRY)[own]
         names = {at: state.protocols[at] for at in np.unique(numbers).tolist() if at >= 0}
         protocols = renumbered(names, self.protocols)
-        self.coverage["protocol"][part.streams[mine]] = mapped(protocols, numbers)
-        ids = column(state.front.connections, "id", slots.CONNECTION)[part.ours].tolist()
-        self.lives.append((ids, state.lives[part.ours].tolist()))
+        self.coverage["protocol"][part.streams[own]] = mapped(protocols, numbers)
+        ids = column(state.front.connections, "id", flows.CONNECTION)[part.in_share].tolist()
+        self.lifecycle.append((ids, state.lifecycle[part.in_share].tolist()))
         for at, reader in state.readers.items():
             if part.streams[at] >= 0:
                 self.readers[int(part.streams[at])] = reader, part.files

@@ -19,12 +19,12 @@ from ..fold.tunnels import TunnelFold
 from ..jit.options import readonly
 from ..scan import blocks
 from ..scan.blocks import InterfaceTable
-from ..scan.scanner import Rows
+from ..scan.scanner import PacketRows
 from ..tcp import packets as packet_kernels
 from ..tcp import pieces
 from ..tcp.frontend import FrontEnd
 from ..tcp.packets import Packets
-from ..tcp.reassembly import Record
+from ..tcp.reassembly import StreamRecord
 from ..tcp.tracker import Tracker
 
 __all__ = ["warm_folds", "warm_front_end"]
@@ -34,8 +34,8 @@ def warm_front_end() -> None:
     """Call every kernel of the front end once, with nothing."""
     for _ in FrontEnd([], ports=()).windows():
         pass
-    rows = Rows(0)
-    columns = rows.wide, rows.narrow, rows.marks, 0
+    rows = PacketRows(0)
+    columns = rows.packet_i64, rows.packet_i32, rows.marks, 0
     blocks.scan_pcap(rows.data, 0, 0, 0, False, 1, 0, 0, *columns)
     faces = InterfaceTable().rows
     others = np.empty((3, 0), np.int64)
@@ -44,17 +44,17 @@ def warm_front_end() -> None:
     none = np.empty(0, np.int64)
     tracker = Tracker((), limit=1, share=0, shares=1)
     packets.follow_run(tracker.streams, 0, none, 0)
-    Record(tracker.streams, 0).save()
+    StreamRecord(tracker.streams, 0).save()
     target = np.empty(0, np.uint8)
-    packet_kernels.tail(none, packets.data, packets.places, packets.sizes, target)
+    packet_kernels.tail(none, packets.data, packets.header_i64, packets.header_i32, target)
     packet_kernels.tail_before(
-        -1, packets.earlier, packets.data, packets.places, packets.sizes, target
+        -1, packets.previous, packets.data, packets.header_i64, packets.header_i32, target
     )
     pieces.copy_bytes(readonly(b""), none, none, target, none)
-    nowhere = pieces.Pieces.room(0)
+    nowhere = pieces.Pieces.empty(0)
     pieces.delivered(nowhere, none)
-    pieces.pieces_in_order(nowhere, none)
-    pieces.order(np.zeros(1, np.int64))
+    pieces.ascending_pieces(nowhere, none)
+    pieces.completion_order(np.zeros(1, np.int64))
 
 
 def warm_folds() -> None:

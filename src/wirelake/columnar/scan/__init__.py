@@ -2,11 +2,9 @@
 
 In reading order:
 
-    sources.py   where the bytes come from: plain or compressed files, pipes
+    scanner.py   `Scanner`: windows of a file as columns, and the other items between packets
     blocks.py    kernels over the blocks of pcap and pcapng; the interfaces of a section
-    scanner.py   `Scanner`: windows of a file as columns, what is no packet beside them
-    headers.py   kernels over link, IP and TCP headers
-    index.py     where a large file can be cut for several workers
+    headers.py   a kernel over link, IP and TCP headers
 
 Knows nothing of connections or protocols.
 """

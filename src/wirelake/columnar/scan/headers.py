@@ -1,15 +1,15 @@
-"""The headers of every packet: link, IP and TCP, down to the payload (captures.md, Packets).
+"""A kernel that parses the link, IP and TCP headers of every packet (captures.md, Packets).
 
-One row for each packet, in arrays that the caller brings, one array for each width of column:
+One row for each packet, in arrays that the caller passes, one for each dtype:
 
-    places[PAYLOAD | MISSING]                        int64
-    sizes[SRC_PORT | DST_PORT | PAYLOAD_BYTES]       int32
-    numbers[SEQ | ACK]                               uint32
-    octets[FLAGS | NOTE | FAMILY]                    uint8
-    addresses[SRC_HIGH | SRC_LOW | DST_HIGH | DST_LOW]   uint64: an address as a number
+    header_i64[PAYLOAD | MISSING]                        int64
+    header_i32[SRC_PORT | DST_PORT | PAYLOAD_BYTES]      int32
+    header_u32[SEQ | ACK]                                uint32
+    header_u8[FLAGS | NOTE | FAMILY]                     uint8
+    addresses[SRC_HIGH | SRC_LOW | DST_HIGH | DST_LOW]   uint64
 
-A packet that is no TCP segment has a note, which indexes `NOTES`, and zeros elsewhere. The rules
-are those of `capture.links`, which the tests hold this kernel to.
+A packet without a TCP segment has a note, an index into `NOTES`, and zeros elsewhere. The rules and
+the order of the checks are those of `wirelake.capture.tcp.headers`; tests compare the two.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ __all__ = [
 ]
 
 PAYLOAD, MISSING = range(2)
-"""Rows of `places`: where the payload begins in the buffer, bytes of it that were not captured."""
+"""Rows of `header_i64`: offset of the payload in the buffer, payload bytes not captured."""
 SRC_PORT, DST_PORT, PAYLOAD_BYTES = range(3)
-"""Rows of `sizes`."""
+"""Rows of `header_i32`."""
 SEQ, ACK = range(2)
-"""Rows of `numbers`."""
+"""Rows of `header_u32`."""
 FLAGS, NOTE, FAMILY = range(3)
-"""Rows of `octets`: TCP flags, why it is no segment, 4 or 6."""
+"""Rows of `header_u8`: TCP flags, reason why the packet has no segment, IP version 4 or 6."""
 SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW = range(4)
-"""Rows of `addresses`: halves of a 128-bit number; an IPv4 address is all in the lower one."""
+"""Rows of `addresses`: halves of a 128-bit number; an IPv4 address is in the lower half."""
 
 NOTES: Final = ("", "not_ip", "not_tcp", "fragment", "short", "bad_header", "unknown_link")
-"""What a packet is, by the code in row NOTE; empty for a segment."""
+"""Why a packet has no segment, by the code in row NOTE; empty for a segment."""
 NOT_IP, NOT_TCP, FRAGMENT, SHORT_HEADER, BAD_HEADER, UNKNOWN_LINK = range(1, 7)
 
 _ETHERNET: Final = fmt.LINK_ETHERNET
@@ -81,62 +81,65 @@ Bytes = NDArray[np.uint8]
 def extract(
     data: Bytes,
     count: int,
-    wide: NDArray[np.int64],
-    narrow: NDArray[np.int32],
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
-    numbers: NDArray[np.uint32],
-    octets: Bytes,
+    packet_i64: NDArray[np.int64],
+    packet_i32: NDArray[np.int32],
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
+    header_u32: NDArray[np.uint32],
+    header_u8: Bytes,
     addresses: NDArray[np.uint64],
 ) -> None:
-    """Fill the rows of the first `count` packets."""
+    """Parse the headers of the first `count` packets."""
     for i in range(count):
-        start = wide[DATA, i]
-        end = start + wide[CAPTURED, i]
-        wire = start + max(wide[CAPTURED, i], wide[ORIGINAL, i])
-        note, family, at = _link(data, start, end, narrow[LINK, i])
+        # Every check below is against `end`, the captured bytes, or `wire`, the bytes that were on
+        # the wire: a packet cut by the snap length still tells where its payload would have ended,
+        # and the difference (MISSING) becomes a gap in its stream.
+        start = packet_i64[DATA, i]
+        end = start + packet_i64[CAPTURED, i]
+        wire = start + max(packet_i64[CAPTURED, i], packet_i64[ORIGINAL, i])
+        note, family, at = _link(data, start, end, packet_i32[LINK, i])
         size = 0
         if note == 0 and family == 4:
             note, at, size = _ipv4(data, at, end, wire, i, addresses)
         elif note == 0:
             note, at, size = _ipv6(data, at, end, wire, i, addresses)
         if note == 0:
-            note = _tcp(data, at, end, size, i, places, sizes, numbers, octets)
-        octets[NOTE, i] = note
-        octets[FAMILY, i] = family
+            note = _tcp(data, at, end, size, i, header_i64, header_i32, header_u32, header_u8)
+        header_u8[NOTE, i] = note
+        header_u8[FAMILY, i] = family
         if note:
-            _clear(i, places, sizes, numbers, octets, addresses)
+            _clear_row(i, header_i64, header_i32, header_u32, header_u8, addresses)
 
 
 @inline
-def _clear(
+def _clear_row(
     i: Int,
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
-    numbers: NDArray[np.uint32],
-    octets: Bytes,
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
+    header_u32: NDArray[np.uint32],
+    header_u8: Bytes,
     addresses: NDArray[np.uint64],
 ) -> None:
-    """A packet with a note has nothing else."""
-    places[PAYLOAD, i] = places[MISSING, i] = 0
-    sizes[SRC_PORT, i] = sizes[DST_PORT, i] = sizes[PAYLOAD_BYTES, i] = 0
-    numbers[SEQ, i] = numbers[ACK, i] = 0
-    octets[FLAGS, i] = octets[FAMILY, i] = 0
+    """Zero the row of a packet with a note: the arrays are not initialised."""
+    header_i64[PAYLOAD, i] = header_i64[MISSING, i] = 0
+    header_i32[SRC_PORT, i] = header_i32[DST_PORT, i] = header_i32[PAYLOAD_BYTES, i] = 0
+    header_u32[SEQ, i] = header_u32[ACK, i] = 0
+    header_u8[FLAGS, i] = header_u8[FAMILY, i] = 0
     addresses[SRC_HIGH, i] = addresses[SRC_LOW, i] = 0
     addresses[DST_HIGH, i] = addresses[DST_LOW, i] = 0
 
 
 @inline
 def _link(data: Bytes, at: Int, end: Int, link: Int) -> tuple[Int, Int, Int]:
-    """The note, the version of IP, and where it begins."""
+    """Return the note, the IP version, and the offset of the IP header."""
     if link == _ETHERNET:
-        return _tagged(data, at + 12, at + 14, end)
+        return _ether_type(data, at + 12, at + 14, end)
     if link in (_RAW, _RAW_BSD, _RAW_OPENBSD):
         return _raw(data, at, end)
     if link == _COOKED:
-        return _tagged(data, at + 14, at + 16, end)
+        return _ether_type(data, at + 14, at + 16, end)
     if link == _COOKED2:
-        return _tagged(data, at, at + 20, end)
+        return _ether_type(data, at, at + 20, end)
     if link in (_NULL, _LOOP):
         return _loopback(data, at, end)
     if link == _IPV4_LINK:
@@ -147,12 +150,12 @@ def _link(data: Bytes, at: Int, end: Int, link: Int) -> tuple[Int, Int, Int]:
 
 
 @inline
-def _tagged(data: Bytes, type_at: Int, at: Int, end: Int) -> tuple[Int, Int, Int]:
-    """Behind a link header with an EtherType, and behind any VLAN tags."""
+def _ether_type(data: Bytes, type_at: Int, at: Int, end: Int) -> tuple[Int, Int, Int]:
+    """Skip a link header that has an EtherType, and any VLAN tags."""
     if end < at:
         return SHORT_HEADER, 0, at
     kind = be16(data, type_at)
-    while kind in (0x8100, 0x88A8, 0x9100, 0x9200):
+    while kind in (0x8100, 0x88A8, 0x9100, 0x9200):  # 802.1Q, 802.1ad, and older tag types
         if end < at + 4:
             return SHORT_HEADER, 0, at
         kind = be16(data, at + 2)
@@ -166,20 +169,21 @@ def _tagged(data: Bytes, type_at: Int, at: Int, end: Int) -> tuple[Int, Int, Int
 
 @inline
 def _loopback(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
-    """The address family comes in the byte order of whoever captured it."""
+    """Skip a BSD loopback header: the address family in the byte order of the capturing host."""
     if end < at + 4:
         return SHORT_HEADER, 0, at
+    # The byte order of the host is not recorded. Families are small, so the smaller reading is it.
     family = min(le32(data, at), be32(data, at))
     if family == 2:
         return 0, 4, at + 4
-    if family in (10, 24, 28, 30):
+    if family in (10, 24, 28, 30):  # AF_INET6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
         return 0, 6, at + 4
     return NOT_IP, 0, at
 
 
 @inline
 def _raw(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
-    """The version tells which IP it is."""
+    """Read the IP version of a packet without a link header."""
     if end < at + 1:
         return SHORT_HEADER, 0, at
     version = u8(data, at) >> 4
@@ -192,16 +196,16 @@ def _raw(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
 def _ipv4(
     data: Bytes, at: Int, end: Int, wire: Int, i: Int, addresses: NDArray[np.uint64]
 ) -> tuple[Int, Int, Int]:
-    """The note, where the content begins, and its size on the wire."""
+    """Return the note, the offset of the content, and its size on the wire."""
     if end < at + 20:
         return SHORT_HEADER, at, 0
     header = (u8(data, at) & 15) * 4
     total = be16(data, at + 2)
-    if total == 0:
+    if total == 0:  # TCP segmentation offload: the interface fills it in after the capture
         total = wire - at
     if u8(data, at) >> 4 != 4 or header < 20 or header > total or total > wire - at:
         return BAD_HEADER, at, 0
-    if be16(data, at + 6) & 0x3FFF:
+    if be16(data, at + 6) & 0x3FFF:  # more fragments, or an offset
         return FRAGMENT, at, 0
     if u8(data, at + 9) != _TCP:
         return NOT_TCP, at, 0
@@ -218,7 +222,7 @@ def _ipv4(
 def _ipv6(
     data: Bytes, at: Int, end: Int, wire: Int, i: Int, addresses: NDArray[np.uint64]
 ) -> tuple[Int, Int, Int]:
-    """As `_ipv4`, behind the extension headers."""
+    """As `_ipv4`, after the extension headers."""
     if end < at + 40:
         return SHORT_HEADER, at, 0
     size = be16(data, at + 4)
@@ -230,6 +234,8 @@ def _ipv6(
     addresses[DST_HIGH, i] = U(be64(data, at + 24))
     addresses[DST_LOW, i] = U(be64(data, at + 32))
     at += 40
+    # Hop-by-hop, routing, destination, authentication, mobility. The length of the authentication
+    # header alone counts in units of 4 bytes (RFC 4302, 2.2).
     while following in (0, 43, 60, _AUTHENTICATION, 135):
         if size < 8:
             return BAD_HEADER, at, 0
@@ -258,12 +264,12 @@ def _tcp(
     end: Int,
     size: Int,
     i: Int,
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
-    numbers: NDArray[np.uint32],
-    octets: Bytes,
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
+    header_u32: NDArray[np.uint32],
+    header_u8: Bytes,
 ) -> Int:
-    """Fill what the TCP header says; the note."""
+    """Write the fields of the TCP header; return the note."""
     if size < 20:
         return BAD_HEADER
     if end < at + 20:
@@ -273,13 +279,14 @@ def _tcp(
         return BAD_HEADER
     if end < at + header:
         return SHORT_HEADER
+    # The IP length bounds the payload, not the captured bytes: Ethernet pads short frames.
     payload = min(size, end - at) - header
-    places[PAYLOAD, i] = at + header
-    places[MISSING, i] = size - header - payload
-    sizes[SRC_PORT, i] = be16(data, at)
-    sizes[DST_PORT, i] = be16(data, at + 2)
-    sizes[PAYLOAD_BYTES, i] = payload
-    numbers[SEQ, i] = be32(data, at + 4)
-    numbers[ACK, i] = be32(data, at + 8)
-    octets[FLAGS, i] = u8(data, at + 13)
+    header_i64[PAYLOAD, i] = at + header
+    header_i64[MISSING, i] = size - header - payload
+    header_i32[SRC_PORT, i] = be16(data, at)
+    header_i32[DST_PORT, i] = be16(data, at + 2)
+    header_i32[PAYLOAD_BYTES, i] = payload
+    header_u32[SEQ, i] = be32(data, at + 4)
+    header_u32[ACK, i] = be32(data, at + 8)
+    header_u8[FLAGS, i] = u8(data, at + 13)
     return 0

@@ -1,19 +1,23 @@
-"""The scan of a capture: windows of packet rows, kernels and the reference taking turns.
+"""Capture files to packet rows, a window at a time: kernels and the reference take turns.
 
-Each of `Scanner.windows` reads on until about `window_bytes` of the file are behind it. Kernels
-(`blocks.py`) read what is regular; a section, an interface, a fact, a block with wrong content is
-read by the reference's `blocks.Reader`; damage and ends are the reference's too (`sources.py`).
+Each of `Scanner.windows` covers about `window_bytes` of the file. Kernels (`blocks.py`) read the
+packets. A section, an interface, a fact or an unusual block is decoded by `Reader` of
+`wirelake.capture.format.blocks`; after damage, `_resync` lets the reference's reader find where to
+continue. Plain files are memory-mapped, compressed ones are read through a `Feed`.
 """
 
 from __future__ import annotations
 
-import os
+import mmap
 import struct
-from collections.abc import Iterator
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from typing import Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from wirelake.capture.format.blocks import Reader
 from wirelake.capture.format.constants import (
@@ -23,6 +27,7 @@ from wirelake.capture.format.constants import (
     PCAP_RECORD_SIZE,
     Limits,
 )
+from wirelake.capture.format.files import Feed, open_feed
 from wirelake.capture.format.items import (
     Element,
     Fact,
@@ -45,62 +50,45 @@ from wirelake.capture.format.reader import (
 )
 
 from ..jit.options import readonly
-from . import blocks as b
-from .blocks import TS, InterfaceTable, Source, resync
+from . import blocks
+from .blocks import InterfaceTable
 
 __all__ = [
-    "END",
     "FileItem",
-    "Index",
-    "IndexedPart",
-    "Part",
-    "Rows",
+    "PacketRows",
     "Scanner",
-    "index",
 ]
 
+_MIN_PACKET_BYTES: Final = 64
+"""A window has one packet row for each so many bytes. A pcap record with Ethernet, IP and TCP
+headers has 70, so a window is rarely full before its end; with smaller packets it is only
+shorter."""
+_OTHER_BLOCKS: Final = 4096
+"""Facts and secrets that a kernel lists before Python decodes them."""
 
-_LEAST_PACKET_BYTES: Final = 64
-"""A window has room for as many packets as it has pieces of this size: a record with Ethernet, IP
-and TCP headers has 70 bytes. Where packets are smaller, the window is merely shorter."""
-_OTHERS: Final = 4096
-"""Facts and secrets that a kernel notes before Python reads them."""
-
-END: Final = 1 << 62
-"""Where a part stops that reaches to the end of its file."""
-
-_TOLD: Final = (Fact, Secrets, FileFault)
+_ITEMS: Final = (Fact, Secrets, FileFault)
 FileItem: TypeAlias = tuple[int, Fact | Secrets | FileFault]
-"""What a file holds besides packets, with the number of the next packet of its window."""
+"""A fact, secrets or fault, with the number of the packet of its window that follows it."""
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A part of a file between two blocks, and what is known of the section that it begins in."""
+class PacketRows:
+    """The packets of a window as columns, and the other items between them."""
 
-    offset: int
-    stop: int
-    order: Order
-    interfaces: tuple[Interface, ...]
-
-
-class Rows:
-    """The packets of a window, and whatever else lies between them."""
-
-    def __init__(self, room: int):
-        self.wide = np.empty((6, room), np.int64)
-        self.narrow = np.empty((2, room), np.int32)
-        self.marks = np.empty(room, np.uint8)
+    def __init__(self, capacity: int):
+        self.packet_i64 = np.empty((6, capacity), np.int64)
+        self.packet_i32 = np.empty((2, capacity), np.int32)
+        self.marks = np.empty(capacity, np.uint8)
         self.count = 0
         self.items: list[FileItem] = []
         self.data = readonly(b"")
-        """The bytes in which row DATA is a place."""
+        """The buffer that row DATA refers to."""
         self.base = 0
-        """Where in the file they begin."""
+        """Offset of the buffer in the file."""
 
     def add(self, packet: Packet) -> None:
-        """A packet that Python has read."""
+        """Add a packet that Python decoded."""
         i = self.count
-        self.wide[:, i] = (
+        self.packet_i64[:, i] = (
             packet.ts_ns,
             packet.offset,
             packet.data_offset - self.base,
@@ -108,21 +96,24 @@ class Rows:
             packet.original,
             packet.connection or 0,
         )
-        self.narrow[:, i] = packet.interface, packet.link
+        self.packet_i32[:, i] = packet.interface, packet.link
         self.marks[i] = (
             0
             if packet.connection is None
-            else b.MARK_RECORDED
-            | (b.MARK_C2S if packet.direction == "c2s" else 0)
-            | (b.MARK_S2C if packet.direction == "s2c" else 0)
-            | (b.MARK_CONTINUES if packet.continues else 0)
-            | (b.MARK_UNFINISHED if packet.unfinished else 0)
+            else blocks.MARK_RECORDED
+            | (blocks.MARK_C2S if packet.direction == "c2s" else 0)
+            | (blocks.MARK_S2C if packet.direction == "s2c" else 0)
+            | (blocks.MARK_CONTINUES if packet.continues else 0)
+            | (blocks.MARK_UNFINISHED if packet.unfinished else 0)
         )
         self.count += 1
 
 
 class Scanner:
-    """Reads one file, or a part of one, from front to back. Raises OSError when it cannot."""
+    """Reads one file from front to back. Raises OSError when it cannot be opened or read.
+
+    Without `facts`, facts are skipped, except those that open a connection.
+    """
 
     def __init__(
         self,
@@ -130,263 +121,273 @@ class Scanner:
         *,
         window_bytes: int,
         limits: Limits,
-        part: Part | None = None,
         facts: bool = True,
     ):
         self._limits = limits
         self._facts = facts
         self._window_bytes = window_bytes
-        self._room = max(16, window_bytes // _LEAST_PACKET_BYTES)
+        self._capacity = max(16, window_bytes // _MIN_PACKET_BYTES)
         self._source = Source(path, limits)
         self._feed = self._source.feed
-        self._others = np.empty((3, _OTHERS), np.int64)
+        self._other_blocks = np.empty((3, _OTHER_BLOCKS), np.int64)
         self._interfaces = InterfaceTable()
         self._pcap_order: Order = "little"
-        self._stop = END if part is None else part.stop
         self._reader: Reader | None = None
         self._items: list[Fact | Secrets | FileFault] = []
         self.at = 0
-        """Where in the file the next window begins."""
+        """Offset in the file at which the next window begins."""
         self.done = False
-        """Whether the file is read."""
-        self._begin(path)
-        if part is not None and not self.done:
-            self._jump(part)
-
-    @property
-    def order(self) -> Order:
-        """The byte order, of the section in pcapng."""
-        return self._pcap_order if self._reader is None else self._reader.order
-
-    @property
-    def interfaces(self) -> tuple[Interface, ...]:
-        """The interfaces of the section so far."""
-        return () if self._reader is None else tuple(self._reader.interfaces)
+        """Whether the whole file has been read."""
+        self._read_file_header(path)
 
     def close(self) -> None:
         """Close the file."""
         self._source.close()
 
-    def windows(self) -> Iterator[Rows]:
-        """The windows, at least one. A window may hold no packet at all."""
+    def windows(self) -> Iterator[PacketRows]:
+        """Yield the windows, at least one. A window may have no packets."""
         yield self._window()
         while not self.done:
             yield self._window()
 
-    def _window(self) -> Rows:
-        rows = Rows(self._room)
+    @property
+    def _order(self) -> Order:
+        """The byte order of the pcap file, or of the current pcapng section."""
+        return self._pcap_order if self._reader is None else self._reader.order
+
+    def _window(self) -> PacketRows:
+        rows = PacketRows(self._capacity)
         self._feed.release(self.at)
         self._feed.has(self.at, self._window_bytes)
-        self._show(rows)
-        stop = min(self.at + self._window_bytes, self._stop)
-        while self.at < stop and not self.done and self._is_shown(rows):
-            why = self._run(rows, stop)
-            if why == b.FULL or (why == b.SHORT and rows.count):
+        self._expose(rows)
+        stop = self.at + self._window_bytes
+        # A window has one buffer, because row DATA refers to it. Reading on behind damage moves the
+        # buffer of a compressed file: then the window ends early.
+        while self.at < stop and not self.done and self._is_current(rows):
+            why = self._run_kernel(rows, stop)
+            if why == blocks.ARRAYS_FULL or (why == blocks.INCOMPLETE and rows.count):
                 break  # the next window begins here, with more of the file
-            if why == b.SHORT:
-                self._more(rows)
-            elif why == b.BAD:
-                self._damage()
-            elif why == b.ODD:
-                self._odd(rows)
-            self._place(rows)
-        self._place(rows)
-        self.done = self.done or self.at >= self._stop
+            if why == blocks.INCOMPLETE:
+                self._read_more(rows)
+            elif why == blocks.BAD_LENGTH:
+                self._skip_damage()
+            elif why == blocks.UNHANDLED:
+                self._read_block(rows)
+            self._flush_items(rows)
+        self._flush_items(rows)
         return rows
 
-    def _show(self, rows: Rows) -> None:
+    def _expose(self, rows: PacketRows) -> None:
         rows.data = self._source.array()
         rows.base = self._feed.base
 
-    def _is_shown(self, rows: Rows) -> bool:
+    def _is_current(self, rows: PacketRows) -> bool:
         return rows.base == self._feed.base and len(rows.data) == len(self._feed.buffer)
 
-    def _place(self, rows: Rows) -> None:
-        """Place the items read so far before the next packet."""
+    def _flush_items(self, rows: PacketRows) -> None:
+        """Put the items read so far before the next packet."""
         rows.items += [(rows.count, item) for item in self._items]
         self._items = []
 
-    # -- how a file begins and ends ----------------------------------------------------------
+    # -- beginning, end and damage of a file -------------------------------------------------
 
-    def _begin(self, path: str) -> None:
+    def _read_file_header(self, path: str) -> None:
         head = self._feed.take(0, PCAP_HEADER_SIZE)
         if head[:4] in MAGICS:
             if len(head) < PCAP_HEADER_SIZE:
-                self._end()
+                self._finish()
                 return
-            self._head = head
+            self._pcap_header = head
             for element in read_bytes(head):
-                self._take(element)
+                self._add(element)
             self.at = PCAP_HEADER_SIZE
         elif head[:4] == BEGINS and (len(head) < 12 or section_order(head)):
             self._reader = Reader(section_order(head) or "little", self._limits)
         else:
             for element in elements(path, limits=self._limits):
-                self._take(element)
+                self._add(element)
             self.done = True
 
-    def _jump(self, part: Part) -> None:
-        """Seek to the beginning of a part, with the section it is in."""
-        while self._feed.known_end() < part.offset and self._feed.has(self._feed.known_end(), 1):
-            self._feed.release(min(self._feed.known_end(), part.offset))
-        self.at = part.offset
-        self._feed.release(self.at)
-        if self._reader is None:
-            return
-        self._reader = Reader(part.order, self._limits)
-        for interface in part.interfaces:
-            self._reader.interfaces.append(interface)
-            self._interfaces.add(interface)
-
-    def _end(self) -> None:
-        """The file ends here; that is a fault when it ends inside of something."""
+    def _finish(self) -> None:
+        """End the file; it is a fault when that is inside a block."""
         if self._feed.known_end() > self.at or self._feed.ending:
             self._items.append(cut_off(self._feed, self.at))
         self.done = True
 
-    def _more(self, rows: Rows) -> None:
-        """What is held is too short for even one block: see whether the file has more."""
+    def _read_more(self, rows: PacketRows) -> None:
+        """Read on because the buffer does not hold even one block; end the file if it ends."""
         known = self._feed.known_end()
+        # As much as the largest block, so that one call is always enough.
         self._feed.has(self.at, self._limits.block_bytes + PCAP_RECORD_SIZE)
         if self._feed.known_end() == known:
-            self._end()
-        self._show(rows)
+            self._finish()
+        self._expose(rows)
 
-    def _damage(self) -> None:
-        """A length is wrong: the reference says how far that reaches."""
+    def _skip_damage(self) -> None:
+        """Skip from a bad length to where the reference continues."""
         if self._reader is None:
-            fault = resync(self._feed, self.at, self._head, read_pcap, self._limits)
+            fault = _resync(self._feed, self.at, self._pcap_header, read_pcap, self._limits)
         else:
-            head = _section_header(self.order)
-            fault = resync(self._feed, self.at, head, read_pcapng, self._limits)
+            head = _section_header(self._order)
+            fault = _resync(self._feed, self.at, head, read_pcapng, self._limits)
         self._items.append(fault)
         self.at += fault.present_bytes
 
     # -- blocks ------------------------------------------------------------------------------
 
-    def _run(self, rows: Rows, stop: int) -> int:
-        """Run the kernel from here to `stop`, or to a block that it does not know."""
+    def _run_kernel(self, rows: PacketRows, stop: int) -> int:
+        """Run the kernel from here to `stop`, or to a block that it cannot handle."""
         start, stop = self.at - rows.base, stop - rows.base
-        columns = rows.wide, rows.narrow, rows.marks, rows.count
+        columns = rows.packet_i64, rows.packet_i32, rows.marks, rows.count
         limit = self._limits.block_bytes
+        big_endian = self._order == "big"
         if self._reader is None:
-            big = self.order == "big"
-            face = self._interfaces.first
-            tick_ns = 1_000_000_000 // face.ticks_per_s
-            at, rows.count, why = b.scan_pcap(
-                rows.data, rows.base, start, stop, big, tick_ns, face.link, limit, *columns
+            only = self._interfaces.first
+            tick_ns = 1_000_000_000 // only.ticks_per_s
+            at, rows.count, why = blocks.scan_pcap(
+                rows.data, rows.base, start, stop, big_endian, tick_ns, only.link, limit, *columns
             )
             self.at = rows.base + at
             return why
-        table = self._interfaces.rows
-        big = self.order == "big"
-        at, rows.count, other, why = b.scan_pcapng(
+        at, rows.count, n_other, why = blocks.scan_pcapng(
             rows.data,
             rows.base,
             start,
             stop,
-            big,
+            big_endian,
             self._facts,
-            table,
+            self._interfaces.rows,
             limit,
             *columns,
-            self._others,
+            self._other_blocks,
         )
         self.at = rows.base + at
-        self._read_others(rows, other)
+        self._read_other_blocks(rows, n_other)
         return why
 
-    def _read_others(self, rows: Rows, count: int) -> None:
-        """Read the facts and secrets that the kernel noted."""
+    def _read_other_blocks(self, rows: PacketRows, count: int) -> None:
+        """Decode the facts and secrets that the kernel listed."""
         assert self._reader is not None
-        read, held, base, items = self._reader.block, self._feed.buffer, rows.base, rows.items
-        for place, following, size in zip(*self._others[:, :count].tolist(), strict=True):
-            element = read(held[place : place + size], 0, size, base + place)
-            if isinstance(element, _TOLD):
-                items.append((following, element))
+        decode, buffer, base = self._reader.block, self._feed.buffer, rows.base
+        for at, next_packet, size in zip(*self._other_blocks[:, :count].tolist(), strict=True):
+            element = decode(buffer[at : at + size], 0, size, base + at)
+            if isinstance(element, _ITEMS):
+                rows.items.append((next_packet, element))
 
-    def _odd(self, rows: Rows) -> None:
-        """Read a block that the kernel does not know, and that may change how it continues."""
-        self.at += self._read_block(rows, self.at)
-
-    def _read_block(self, rows: Rows, at: int) -> int:
+    def _read_block(self, rows: PacketRows) -> None:
+        """Decode the block at which the kernel stopped; it may change how the rest is read."""
         assert self._reader is not None
-        head = self._feed.take(at, 12)
+        head = self._feed.take(self.at, 12)
         order = section_order(head) if head[:4] == BEGINS else self._reader.order
         size = int.from_bytes(head[4:8], order or "little")
-        element = self._reader.block(self._feed.take(at, size), 0, size, at)
+        element = self._reader.block(self._feed.take(self.at, size), 0, size, self.at)
         if head[:4] == BEGINS:
             self._interfaces.clear()
         if isinstance(element, Packet):
             rows.add(element)
         else:
-            self._take(element)
-        return size
+            self._add(element)
+        self.at += size
 
-    def _take(self, element: Element | None) -> None:
+    def _add(self, element: Element | None) -> None:
         if isinstance(element, Interface):
             self._interfaces.add(element)
         elif isinstance(element, Section):
             self._pcap_order = element.order
-        elif isinstance(element, _TOLD):
+        elif isinstance(element, _ITEMS):
             self._items.append(element)
 
 
 def _section_header(order: Order) -> bytes:
-    """The shortest section header."""
+    """Return the shortest section header."""
     sign = "<" if order == "little" else ">"
     return struct.pack(sign + "IIIHHqI", BLOCK_SHB, 28, BYTE_ORDER_MAGIC, 1, 0, -1, 28)
 
 
-# An index of a capture: where its windows begin, and what one has to know to begin there.
+# -- the bytes of a file ---------------------------------------------------------------------
+
+_FIRST_CHUNK_BYTES: Final = 1 << 12
+_MAX_CHUNK_BYTES: Final = 1 << 20
+"""How much the reference gets at a time while it searches for the end of damage."""
 
 
-_PART_BYTES: Final = 32 << 20
-_LIMITS: Final = Limits()
+class _MappedFeed(Feed):
+    """A feed over a memory-mapped file: nothing is read, released or moved."""
+
+    __slots__ = ()
+
+    def __init__(self, mapped: mmap.mmap):
+        super().__init__(iter(()))
+        # A map is no `bytes`, but its slices are, and a feed's buffer is only sliced.
+        self.buffer = cast(bytes, mapped)
+
+    def has(self, offset: int, size: int) -> bool:
+        """Return whether the file is long enough."""
+        return offset + size <= len(self.buffer)
 
 
-class IndexedPart(Part, frozen=True):
-    """A part of a file, and what is in it."""
+class Source:
+    """An open capture file. Raises OSError when it cannot be opened."""
 
-    packets: int
-    first_ns: int | None
-    last_ns: int | None
-    """The earliest and the latest time of its packets; None without packets."""
+    def __init__(self, path: str, limits: Limits):
+        self._stack = ExitStack()
+        self.feed = _map(path) or self._stack.enter_context(open_feed(path, limits))
+        """The file as the functions of `capture.format` read it; `base` is the array's offset."""
 
+    def array(self) -> NDArray[np.uint8]:
+        """Return the buffered part of the file."""
+        return readonly(self.feed.buffer)
 
-class Index(msgspec.Struct, frozen=True):
-    """The parts of a file, which leave nothing out."""
-
-    path: str
-    parts: list[IndexedPart]
-
-    @property
-    def packets(self) -> int:
-        """Packets of the file."""
-        return sum(part.packets for part in self.parts)
+    def close(self) -> None:
+        """Close the file. A mapped file stays mapped as long as arrays refer to it."""
+        self._stack.close()
 
 
-def index(
-    path: str | os.PathLike[str], *, part_bytes: int = _PART_BYTES, limits: Limits = _LIMITS
-) -> Index:
-    """The parts of a file, of about `part_bytes` each. Raises OSError when it cannot be read."""
-    name = os.fspath(path)
-    parts: list[IndexedPart] = []
-    scanner = Scanner(name, window_bytes=part_bytes, limits=limits)
-    try:
-        begin = scanner.at, scanner.order, scanner.interfaces
-        for rows in scanner.windows():
-            stop = END if scanner.done else scanner.at
-            parts.append(_part(rows, stop, *begin))
-            begin = scanner.at, scanner.order, scanner.interfaces
-    finally:
-        scanner.close()
-    return Index(name, parts)
+def _map(path: str) -> Feed | None:
+    """Return a feed that maps an uncompressed capture; None for other files and for pipes."""
+    with open(path, "rb") as file:
+        head = file.read(4)
+        if head not in MAGICS and head != BEGINS:
+            return None
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    # madvise(2): more read-ahead, and pages may be freed soon after they were read.
+    mapped.madvise(mmap.MADV_SEQUENTIAL)
+    return _MappedFeed(mapped)
 
 
-def _part(
-    rows: Rows, stop: int, offset: int, order: Order, interfaces: tuple[Interface, ...]
-) -> IndexedPart:
-    times = rows.wide[TS, : rows.count]
-    first, last = (int(times.min()), int(times.max())) if rows.count else (None, None)
-    return IndexedPart(offset, stop, order, interfaces, rows.count, first, last)
+def _resync(
+    feed: Feed,
+    at: int,
+    head: bytes,
+    read: Callable[[Feed, Limits], Iterator[Element]],
+    limits: Limits,
+) -> FileFault:
+    """Return the reference's fault for a bad length at `at`, up to where reading can continue.
+
+    The reference reads a file made of `head`, a valid file header, and the bytes from `at` on. Its
+    first fault is the wanted one. Afterwards the feed begins where the fault stops.
+    """
+    rest = Feed(chain([head], _chunks_from(feed, at)))
+    found = next(element for element in read(rest, limits) if isinstance(element, FileFault))
+    stop = found.offset + found.present_bytes
+    if not isinstance(feed, _MappedFeed):
+        # A compressed file cannot be read again: take back what the reference had read too far.
+        passed_on = at + rest.known_end() - len(head)
+        feed.buffer = rest.buffer[stop - rest.base :] + feed.buffer[passed_on - feed.base :]
+        feed.base = at + found.present_bytes
+        feed.release(feed.base)
+    return msgspec.structs.replace(found, offset=at)
+
+
+def _chunks_from(feed: Feed, at: int) -> Iterator[bytes]:
+    """Yield the bytes from an offset on, and release them.
+
+    The first chunks are small, because most damage is small and a file may have much of it: with
+    chunks of 1 MiB each damaged block would copy 1 MiB.
+    """
+    size = _FIRST_CHUNK_BYTES
+    while chunk := feed.take(at, size):
+        at += len(chunk)
+        feed.release(at)
+        yield chunk
+        size = min(2 * size, _MAX_CHUNK_BYTES)

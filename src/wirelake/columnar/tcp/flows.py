@@ -1,11 +1,17 @@
-"""Which connection a packet belongs to, in kernels (captures.md, Connections).
+"""Kernels that assign packets to connections and directions (captures.md, Connections).
 
-The rules are those of `capture.connections.ConnectionTable`: a connection is known by its endpoints
-or by the recorder's id; a SYN may begin it anew; it is dropped a while after it was over, or when
-it was silent for longest and another one wants its place. The table itself is in `slots.py`.
+The rules are those of `wirelake.capture.tcp.connections.ConnectionTable`: a connection is
+identified by its endpoints or by the recorder's id; a SYN may replace it; it is dropped 60 s of
+capture time after it was closed, or when the table is full and it was idle for longest.
 
-The streams of a connection have the numbers `2 * slot` (c2s) and `2 * slot + 1` (s2c). A slot that
-is dropped in a window is free from the next one on.
+Connections are records in *slots* of one array. An open-addressing hash index finds the slot of a
+packet. Two doubly linked lists run through the slots: all connections by last use, and closed ones
+by the time of closing. The streams of a connection have the numbers `2 * slot` (c2s) and
+`2 * slot + 1` (s2c). A slot that is dropped in a window becomes free in the next one, because the
+reader of the window still looks at its streams.
+
+Numba's typed dictionaries and lists need reference counting, which kernels are compiled without
+(`jit/options.py`), and they cannot be saved as columns. Hence plain arrays and indices.
 """
 
 from __future__ import annotations
@@ -36,39 +42,29 @@ from ..scan.headers import (
 
 __all__ = [
     "CLOSED_C2S",
+    "CLOSED_FIRST",
+    "CLOSED_LAST",
     "CLOSED_S2C",
     "CONNECTION",
-    "DROPPED",
     "EVICTED",
     "EXPIRED",
-    "FREE",
-    "HELD",
-    "NEWEST",
-    "NOT_OURS",
-    "NOW",
+    "LRU_FIRST",
+    "LRU_LAST",
+    "NOW_NS",
     "NO_DIRECTION",
     "NO_STREAM",
-    "OLDEST",
-    "OVER_FIRST",
-    "OVER_LAST",
+    "N_DROPPED",
+    "N_FREE",
+    "N_HELD",
+    "OTHER_SHARE",
     "REPLACED",
     "RESET",
-    "STATE_SIZE",
-    "append",
-    "append_over",
-    "are_over",
+    "SCALARS_SIZE",
+    "are_closed",
     "assign",
-    "by_last_use",
-    "drop",
-    "insert",
-    "is_over",
-    "rebuild",
-    "unlink",
+    "least_recently_used",
+    "rebuild_index",
 ]
-
-
-# The table of connections in arrays: slots, an index of hashes, and two lists through the slots.
-
 
 CONNECTION: Final = np.dtype(
     [
@@ -80,39 +76,39 @@ CONNECTION: Final = np.dtype(
         ("server_low", "u8"),
         ("over_ns", "i8"),
         ("tag", "i8"),
-        ("older", "i4"),
-        ("newer", "i4"),
-        ("over_before", "i4"),
-        ("over_after", "i4"),
+        ("lru_prev", "i4"),
+        ("lru_next", "i4"),
+        ("closed_prev", "i4"),
+        ("closed_next", "i4"),
         ("began_seq", "u4"),
         ("hash", "u4"),
         ("client_port", "u2"),
         ("server_port", "u2"),
         ("family", "u1"),
         ("state", "u1"),
-        ("ours", "u1"),
-        ("why", "u1"),
+        ("in_share", "u1"),
+        ("drop_reason", "u1"),
     ],
     align=True,
 )
-"""A connection. `recorded` is the recorder's id or 0, `tag` the hash in the index, `hash` the one
-that tells its share, `state` the bits below, `ours` whether it belongs to our share, `why` the
-reason why it was dropped."""
+"""A connection. `recorded` is the recorder's id or 0, `tag` its hash in the index, `hash` the one
+that determines its share, `state` the bits below, `in_share` whether it belongs to our share."""
 
 CLOSED_C2S: Final = 1
 CLOSED_S2C: Final = 2
 RESET: Final = 4
-"""Bits of `state`: FIN was seen from the client, from the server; RST was seen."""
+"""Bits of a connection's `state`: FIN was seen from the client, from the server; RST was seen."""
 
-HELD_STILL, EXPIRED, REPLACED, EVICTED = range(4)
-"""Why a connection was dropped: not at all; it was over for long enough; it began anew; it made
-room for another."""
+NOT_DROPPED, EXPIRED, REPLACED, EVICTED = range(4)
+"""Values of `drop_reason`: still held; closed for GRACE_NS; replaced by a new SYN; evicted because
+the table was full."""
 
-NOW, HELD, FREE, DROPPED, OLDEST, NEWEST, OVER_FIRST, OVER_LAST = range(8)
-"""Places in `state`: the latest time seen, connections held, length of `free` and of `dropped`, the
-ends of the lists (-1 when empty)."""
-STATE_SIZE: Final = 8
-"""How many numbers `state` has."""
+NOW_NS, N_HELD, N_FREE, N_DROPPED, LRU_FIRST, LRU_LAST, CLOSED_FIRST, CLOSED_LAST = range(8)
+"""Indices of `scalars`: the latest time seen, connections held, lengths of `free` and `dropped`,
+the ends of both lists (-1 when empty). They are in an array because a kernel can only write to
+arrays."""
+SCALARS_SIZE: Final = 8
+"""Length of `scalars`."""
 
 _NONE: Final = -1
 
@@ -120,146 +116,11 @@ Table = NDArray[Any]
 Ints = NDArray[np.int64]
 
 
-@inline
-def is_over(state: Int) -> Int:
-    """Whether a connection is closed from both sides, or reset."""
-    return state >= RESET or state == CLOSED_C2S | CLOSED_S2C
-
-
-def are_over(connections: Table) -> NDArray[np.bool_]:
-    """The same, of many connections."""
-    state = connections["state"]
-    closed = CLOSED_C2S | CLOSED_S2C
-    return np.asarray((state & RESET != 0) | (state & closed == closed))
-
-
-@inline
-def insert(slot: Int, tag: Int, index: Ints) -> None:
-    """Put a slot into the index; there is room."""
-    mask = len(index) - 1
-    at = tag & mask
-    while index[U(at)] != 0:
-        at = (at + 1) & mask
-    index[U(at)] = tag << 32 | (slot + 1)
-
-
-@inline
-def _remove(slot: Int, tag: Int, index: Ints) -> None:
-    """Take a slot out of the index, and move back what stands behind it out of place."""
-    mask = len(index) - 1
-    hole = tag & mask
-    while index[U(hole)] & 0xFFFFFFFF != slot + 1:
-        hole = (hole + 1) & mask
-    at = hole
-    while True:
-        at = (at + 1) & mask
-        entry = index[U(at)]
-        if entry == 0:
-            break
-        home = (entry >> 32) & mask
-        if (at - home) & mask >= (at - hole) & mask:
-            index[U(hole)] = entry
-            hole = at
-    index[U(hole)] = 0
-
-
-@inline
-def append(slot: Int, table: Table, state: Ints) -> None:
-    """Make a slot the one that was used last."""
-    newest = state[NEWEST]
-    table[U(slot)].older = newest
-    table[U(slot)].newer = _NONE
-    if newest >= 0:
-        table[U(newest)].newer = slot
-    else:
-        state[OLDEST] = slot
-    state[NEWEST] = slot
-
-
-@inline
-def unlink(slot: Int, table: Table, state: Ints) -> None:
-    """Take a slot out of the list by last use."""
-    older = S(table[U(slot)].older)
-    newer = S(table[U(slot)].newer)
-    if older >= 0:
-        table[U(older)].newer = newer
-    else:
-        state[OLDEST] = newer
-    if newer >= 0:
-        table[U(newer)].older = older
-    else:
-        state[NEWEST] = older
-
-
-@inline
-def append_over(slot: Int, table: Table, state: Ints) -> None:
-    """A connection is over from now on."""
-    last = state[OVER_LAST]
-    new = table[U(slot)]
-    new.over_ns = state[NOW]
-    new.over_before = last
-    new.over_after = _NONE
-    if last >= 0:
-        table[U(last)].over_after = slot
-    else:
-        state[OVER_FIRST] = slot
-    state[OVER_LAST] = slot
-
-
-@inline
-def _unlink_over(slot: Int, table: Table, state: Ints) -> None:
-    """Take a slot out of the list of those that are over."""
-    before = S(table[U(slot)].over_before)
-    after = S(table[U(slot)].over_after)
-    if before >= 0:
-        table[U(before)].over_after = after
-    else:
-        state[OVER_FIRST] = after
-    if after >= 0:
-        table[U(after)].over_before = before
-    else:
-        state[OVER_LAST] = before
-
-
-@inline
-def drop(
-    slot: Int, why: Int, table: Table, index: Ints, dropped: NDArray[np.int32], state: Ints
-) -> None:
-    """Forget a connection. Its record stays as it is until the end of the window."""
-    old = table[U(slot)]
-    _remove(slot, old.tag, index)
-    unlink(slot, table, state)
-    if is_over(old.state):
-        _unlink_over(slot, table, state)
-    old.why = why
-    dropped[U(state[DROPPED])] = slot
-    state[DROPPED] += 1
-    state[HELD] -= 1
-
-
-@kernel
-def rebuild(table: Table, index: Ints, state: Ints) -> None:
-    """Fill an empty index with every connection that is held."""
-    slot = state[OLDEST]
-    while slot >= 0:
-        insert(slot, table[U(slot)].tag, index)
-        slot = S(table[U(slot)].newer)
-
-
-@kernel
-def by_last_use(table: Table, state: Ints, found: NDArray[np.int32]) -> None:
-    """List the connections that are held, the longest silent first."""
-    slot = state[OLDEST]
-    for k in range(len(found)):
-        found[k] = slot
-        slot = S(table[U(slot)].newer)
-
-
 NO_STREAM: Final = -1
-NOT_OURS: Final = -2
-"""In place of a stream: the packet is no segment; the packet is another share's."""
+OTHER_SHARE: Final = -2
+"""Instead of a stream number: the packet has no segment, or belongs to another share."""
 NO_DIRECTION: Final = 255
-"""In place of a direction: the packet is no segment."""
+"""Instead of a direction: the packet has no segment."""
 
 _SYN_ACK: Final = SYN | 16
 _C2S: Final = 0
@@ -267,25 +128,25 @@ _S2C: Final = 1
 _TAG_MASK: Final = np.uint64(0x7FFFFFFF)
 _FNV_BASIS: Final = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME: Final = np.uint64(0x100000001B3)
-_MIX_1: Final = np.uint64(0xFF51AFD7ED558CCD)
-_MIX_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
+_MURMUR_1: Final = np.uint64(0xFF51AFD7ED558CCD)
+_MURMUR_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 
 
 @kernel
 def assign(
     first: int,
     count: int,
-    wide: Ints,
+    packet_i64: Ints,
     marks: NDArray[np.uint8],
-    sizes: NDArray[np.int32],
-    numbers: NDArray[np.uint32],
-    octets: NDArray[np.uint8],
+    header_i32: NDArray[np.int32],
+    header_u32: NDArray[np.uint32],
+    header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     table: Table,
     index: Ints,
     free: NDArray[np.int32],
     dropped: NDArray[np.int32],
-    state: Ints,
+    scalars: Ints,
     server_ports: NDArray[np.bool_],
     limit: int,
     share: int,
@@ -294,45 +155,51 @@ def assign(
     direction: NDArray[np.uint8],
     stream: NDArray[np.int32],
 ) -> int:
-    """Give packets from `first` to `count` their connection, direction and stream.
+    """Assign connection, direction and stream to the packets from `first` to `count`.
 
-    Returns the number of the packet for which there is no free slot, or `count`. Then the caller
-    brings more slots, and calls again from there.
+    Returns `count`, or the number of a packet that needs a slot when none is free: a kernel cannot
+    allocate. The caller then adds slots and calls again from there.
     """
     for i in range(first, count):
         connection[i] = 0
         direction[i] = NO_DIRECTION
-        stream[i] = NO_STREAM if share == 0 else NOT_OURS
-        if octets[NOTE, i]:
+        stream[i] = NO_STREAM if share == 0 else OTHER_SHARE
+        if header_u8[NOTE, i]:
             continue
-        state[NOW] = max(state[NOW], wide[TS, i])
-        while state[OVER_FIRST] >= 0:
-            oldest = state[OVER_FIRST]
-            if state[NOW] - table[U(oldest)].over_ns < GRACE_NS:
+        # Capture time, and never backwards: interfaces and files may be slightly out of order, and
+        # a clock that jumps back must not keep closed connections for ever.
+        scalars[NOW_NS] = max(scalars[NOW_NS], packet_i64[TS, i])
+        while scalars[CLOSED_FIRST] >= 0:
+            oldest = scalars[CLOSED_FIRST]
+            if scalars[NOW_NS] - table[U(oldest)].over_ns < GRACE_NS:
                 break
-            drop(oldest, EXPIRED, table, index, dropped, state)
-        recorded = wide[RECORDED, i] if marks[i] & MARK_RECORDED else 0
-        mixed = _hash(i, recorded, sizes, octets, addresses)
-        tag = S(mixed & _TAG_MASK)
-        slot = _find(i, recorded, tag, sizes, octets, addresses, table, index)
-        if slot >= 0 and recorded == 0 and octets[FLAGS, i] & _SYN_ACK == SYN:
+            _drop(oldest, EXPIRED, table, index, dropped, scalars)
+        recorded = packet_i64[RECORDED, i] if marks[i] & MARK_RECORDED else 0
+        hashed = _hash(i, recorded, header_i32, header_u8, addresses)
+        tag = S(hashed & _TAG_MASK)
+        # Every share holds the connections of all shares. The limit and the expiry concern all of
+        # them together, and the result must not depend on the number of shares (`state.py`).
+        slot = _find(i, recorded, tag, header_i32, header_u8, addresses, table, index)
+        if slot >= 0 and recorded == 0 and header_u8[FLAGS, i] & _SYN_ACK == SYN:
             old = table[U(slot)]
-            if is_over(old.state) or numbers[SEQ, i] != old.began_seq:
-                drop(slot, REPLACED, table, index, dropped, state)
+            # A SYN with the sequence number of the first one is its retransmission; any other
+            # one opens a new connection between the same endpoints (port reuse).
+            if is_closed(old.state) or header_u32[SEQ, i] != old.began_seq:
+                _drop(slot, REPLACED, table, index, dropped, scalars)
                 slot = -1
         if slot < 0:
-            if state[FREE] == 0:
+            if scalars[N_FREE] == 0:
                 return i
-            state[FREE] -= 1
-            slot = S(free[U(state[FREE])])
-            _begin(
+            scalars[N_FREE] -= 1
+            slot = S(free[U(scalars[N_FREE])])
+            _open(
                 i,
                 recorded,
-                wide,
+                packet_i64,
                 marks,
-                sizes,
-                numbers,
-                octets,
+                header_i32,
+                header_u32,
+                header_u8,
                 addresses,
                 server_ports,
                 table,
@@ -340,29 +207,54 @@ def assign(
             )
             new = table[U(slot)]
             new.tag = tag
-            new.hash = np.uint32(mixed >> U(32))
-            new.ours = S(new.hash) % shares == share
-            insert(slot, tag, index)
-            append(slot, table, state)
-            state[HELD] += 1
-            if state[HELD] > limit:
-                drop(state[OLDEST], EVICTED, table, index, dropped, state)
+            new.hash = np.uint32(hashed >> U(32))
+            new.in_share = S(new.hash) % shares == share
+            _index_insert(slot, tag, index)
+            _lru_append(slot, table, scalars)
+            scalars[N_HELD] += 1
+            if scalars[N_HELD] > limit:
+                _drop(scalars[LRU_FIRST], EVICTED, table, index, dropped, scalars)
         else:
-            unlink(slot, table, state)
-            append(slot, table, state)
+            _lru_unlink(slot, table, scalars)
+            _lru_append(slot, table, scalars)
         found = table[U(slot)]
-        way = _direction(i, marks, sizes, octets, addresses, found)
-        was_over = is_over(found.state)
-        if octets[FLAGS, i] & FIN:
-            found.state |= CLOSED_C2S if way == _C2S else CLOSED_S2C
-        if octets[FLAGS, i] & RST:
+        sender = _direction(i, marks, header_i32, header_u8, addresses, found)
+        was_closed = is_closed(found.state)
+        if header_u8[FLAGS, i] & FIN:
+            found.state |= CLOSED_C2S if sender == _C2S else CLOSED_S2C
+        if header_u8[FLAGS, i] & RST:
             found.state |= RESET
-        if is_over(found.state) and not was_over:
-            append_over(slot, table, state)
+        if is_closed(found.state) and not was_closed:
+            _append_closed(slot, table, scalars)
         connection[i] = found.id
-        direction[i] = way
-        stream[i] = slot * 2 + way if found.ours else NOT_OURS
+        direction[i] = sender
+        stream[i] = slot * 2 + sender if found.in_share else OTHER_SHARE
     return count
+
+
+@kernel
+def rebuild_index(table: Table, index: Ints, scalars: Ints) -> None:
+    """Fill an empty index with all connections that are held."""
+    slot = scalars[LRU_FIRST]
+    while slot >= 0:
+        _index_insert(slot, table[U(slot)].tag, index)
+        slot = S(table[U(slot)].lru_next)
+
+
+@kernel
+def least_recently_used(table: Table, scalars: Ints, found: NDArray[np.int32]) -> None:
+    """List the connections that are held, the longest idle first."""
+    slot = scalars[LRU_FIRST]
+    for k in range(len(found)):
+        found[k] = slot
+        slot = S(table[U(slot)].lru_next)
+
+
+def are_closed(connections: Table) -> NDArray[np.bool_]:
+    """Return which connections are closed in both directions, or reset."""
+    state = connections["state"]
+    closed = CLOSED_C2S | CLOSED_S2C
+    return np.asarray((state & RESET != 0) | (state & closed == closed))
 
 
 # -- keys --------------------------------------------------------------------------------------
@@ -370,11 +262,11 @@ def assign(
 
 @inline
 def _mix(value: Int) -> Int:
-    """Spread the bits of a 64-bit number (the finaliser of MurmurHash3)."""
+    """Mix the bits of a 64-bit number (the finaliser of MurmurHash3)."""
     value ^= value >> U(33)
-    value *= _MIX_1
+    value *= _MURMUR_1
     value ^= value >> U(33)
-    value *= _MIX_2
+    value *= _MURMUR_2
     return value ^ (value >> U(33))
 
 
@@ -382,17 +274,21 @@ def _mix(value: Int) -> Int:
 def _hash(
     i: Int,
     recorded: Int,
-    sizes: NDArray[np.int32],
-    octets: NDArray[np.uint8],
+    header_i32: NDArray[np.int32],
+    header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
 ) -> Int:
-    """A hash of a connection's key, the same for both directions."""
+    """Return a hash of a packet's connection that is the same for both directions.
+
+    Both endpoints are hashed and then added, which does not depend on their order. The lower 31
+    bits select the place in the index, the upper 32 the share.
+    """
     if recorded:
         return _mix(U(recorded))
-    ports = U(sizes[SRC_PORT, i]) << U(48), U(sizes[DST_PORT, i]) << U(48)
+    ports = U(header_i32[SRC_PORT, i]) << U(48), U(header_i32[DST_PORT, i]) << U(48)
     src = _mix(addresses[SRC_LOW, i] ^ ports[0])
     dst = _mix(addresses[DST_LOW, i] ^ ports[1])
-    if octets[FAMILY, i] == 6:
+    if header_u8[FAMILY, i] == 6:
         src = _mix(src ^ addresses[SRC_HIGH, i])
         dst = _mix(dst ^ addresses[DST_HIGH, i])
     return _mix(src + dst)
@@ -403,13 +299,16 @@ def _find(
     i: Int,
     recorded: Int,
     tag: Int,
-    sizes: NDArray[np.int32],
-    octets: NDArray[np.uint8],
+    header_i32: NDArray[np.int32],
+    header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     table: Table,
     index: Ints,
 ) -> Int:
-    """The slot of a packet's connection, or -1."""
+    """Return the slot of a packet's connection, or -1."""
+    # Linear probing. An entry holds the tag in its upper half and slot + 1 in its lower half, so
+    # most probes touch one cache line of the index and no connection record. The index has at
+    # least twice as many entries as slots (`Tracker._grow`), so an empty one ends each search.
     mask = len(index) - 1
     at = tag & mask
     while True:
@@ -422,7 +321,7 @@ def _find(
             if recorded:
                 if found.recorded == recorded:
                     return slot
-            elif _between(i, sizes, octets, addresses, found):
+            elif _same_endpoints(i, header_i32, header_u8, addresses, found):
                 return slot
         at = (at + 1) & mask
 
@@ -430,32 +329,32 @@ def _find(
 @inline
 def _from_client(
     i: Int,
-    sizes: NDArray[np.int32],
-    octets: NDArray[np.uint8],
+    header_i32: NDArray[np.int32],
+    header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     found: Any,
 ) -> Int:
-    """Whether the source of a packet is the client of a connection."""
+    """Return whether the client of a connection sent a packet."""
     return (
         addresses[SRC_LOW, i] == found.client_low
-        and sizes[SRC_PORT, i] == found.client_port
+        and header_i32[SRC_PORT, i] == found.client_port
         and addresses[SRC_HIGH, i] == found.client_high
-        and octets[FAMILY, i] == found.family
+        and header_u8[FAMILY, i] == found.family
     )
 
 
 @inline
-def _between(
+def _same_endpoints(
     i: Int,
-    sizes: NDArray[np.int32],
-    octets: NDArray[np.uint8],
+    header_i32: NDArray[np.int32],
+    header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     found: Any,
 ) -> Int:
-    """Whether a packet goes between the endpoints of a connection, in either direction."""
-    if octets[FAMILY, i] != found.family or found.recorded:
+    """Return whether a packet has the endpoints of a connection, in either direction."""
+    if header_u8[FAMILY, i] != found.family or found.recorded:
         return False
-    src_port, dst_port = sizes[SRC_PORT, i], sizes[DST_PORT, i]
+    src_port, dst_port = header_i32[SRC_PORT, i], header_i32[DST_PORT, i]
     src, dst = addresses[SRC_LOW, i], addresses[DST_LOW, i]
     src_high, dst_high = addresses[SRC_HIGH, i], addresses[DST_HIGH, i]
     return (
@@ -479,17 +378,17 @@ def _between(
 def _direction(
     i: Int,
     marks: NDArray[np.uint8],
-    sizes: NDArray[np.int32],
-    octets: NDArray[np.uint8],
+    header_i32: NDArray[np.int32],
+    header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     found: Any,
 ) -> Int:
-    """The recorder's word, or else whoever sent it."""
+    """Return the direction of a packet: as the recorder marked it, or by its source."""
     if marks[i] & MARK_C2S:
         return _C2S
     if marks[i] & MARK_S2C:
         return _S2C
-    return _C2S if _from_client(i, sizes, octets, addresses, found) else _S2C
+    return _C2S if _from_client(i, header_i32, header_u8, addresses, found) else _S2C
 
 
 # -- the beginning of a connection -------------------------------------------------------------
@@ -499,31 +398,34 @@ def _direction(
 def _begins_from_client(
     i: Int,
     marks: NDArray[np.uint8],
-    sizes: NDArray[np.int32],
+    header_i32: NDArray[np.int32],
     flags: Int,
     server_ports: NDArray[np.bool_],
 ) -> Int:
-    """Whether the first packet of a connection comes from its client."""
+    """Return whether the first packet of a connection comes from its client.
+
+    In this order: the recorder's mark, SYN or SYN-ACK, a known server port, the lower port.
+    """
     if marks[i] & (MARK_C2S | MARK_S2C):
         return (marks[i] & MARK_C2S) != 0
     if flags & SYN:
         return flags & _SYN_ACK == SYN
-    src_known = server_ports[U(sizes[SRC_PORT, i])]
-    dst_known = server_ports[U(sizes[DST_PORT, i])]
+    src_known = server_ports[U(header_i32[SRC_PORT, i])]
+    dst_known = server_ports[U(header_i32[DST_PORT, i])]
     if src_known != dst_known:
         return dst_known
-    return sizes[SRC_PORT, i] >= sizes[DST_PORT, i]
+    return header_i32[SRC_PORT, i] >= header_i32[DST_PORT, i]
 
 
 @inline
-def _begin(
+def _open(
     i: Int,
     recorded: Int,
-    wide: Ints,
+    packet_i64: Ints,
     marks: NDArray[np.uint8],
-    sizes: NDArray[np.int32],
-    numbers: NDArray[np.uint32],
-    octets: NDArray[np.uint8],
+    header_i32: NDArray[np.int32],
+    header_u32: NDArray[np.uint32],
+    header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     server_ports: NDArray[np.bool_],
     table: Table,
@@ -531,28 +433,30 @@ def _begin(
 ) -> None:
     """Fill the record of a connection that begins with a packet."""
     new = table[U(slot)]
-    flags = S(octets[FLAGS, i])
-    if _begins_from_client(i, marks, sizes, flags, server_ports):
+    flags = S(header_u8[FLAGS, i])
+    if _begins_from_client(i, marks, header_i32, flags, server_ports):
         new.client_high, new.client_low = addresses[SRC_HIGH, i], addresses[SRC_LOW, i]
         new.server_high, new.server_low = addresses[DST_HIGH, i], addresses[DST_LOW, i]
-        new.client_port, new.server_port = sizes[SRC_PORT, i], sizes[DST_PORT, i]
+        new.client_port, new.server_port = header_i32[SRC_PORT, i], header_i32[DST_PORT, i]
     else:
         new.client_high, new.client_low = addresses[DST_HIGH, i], addresses[DST_LOW, i]
         new.server_high, new.server_low = addresses[SRC_HIGH, i], addresses[SRC_LOW, i]
-        new.client_port, new.server_port = sizes[DST_PORT, i], sizes[SRC_PORT, i]
-    new.family = octets[FAMILY, i]
+        new.client_port, new.server_port = header_i32[DST_PORT, i], header_i32[SRC_PORT, i]
+    new.family = header_u8[FAMILY, i]
     new.recorded = recorded
     new.state = 0
-    new.why = 0
-    new.began_seq = numbers[SEQ, i]
-    if flags & _SYN_ACK == _SYN_ACK:
-        new.began_seq = np.uint32(S(numbers[ACK, i]) - 1)
-    new.id = recorded if recorded else _connection_id(new, wide[TS, i])
+    new.drop_reason = 0
+    new.began_seq = header_u32[SEQ, i]
+    if flags & _SYN_ACK == _SYN_ACK:  # the SYN itself was not captured
+        new.began_seq = np.uint32(S(header_u32[ACK, i]) - 1)
+    new.id = recorded if recorded else _connection_id(new, packet_i64[TS, i])
 
 
 @inline
 def _fnv(value: Int, number: Int, size: Int) -> Int:
-    """FNV-1a over the last `size` bytes of a number, the highest first."""
+    """Continue FNV-1a with the last `size` bytes of a number, the highest first."""
+    # All operands are uint64, so the product wraps modulo 2^64 as FNV requires. A single signed
+    # operand would make Numba compute in float64.
     for k in range(size):
         value = (value ^ ((number >> U(8 * (size - 1 - k))) & U(255))) * _FNV_PRIME
     return value
@@ -560,7 +464,7 @@ def _fnv(value: Int, number: Int, size: Int) -> Int:
 
 @inline
 def _connection_id(new: Any, ts_ns: Int) -> Int:
-    """The id of a connection that no recorder has numbered."""
+    """Return the id of a connection that no recorder has numbered (captures.md, Connections)."""
     value = _FNV_BASIS
     if new.family == 4:
         value = _fnv(_fnv(value, new.client_low, 4), U(new.client_port), 2)
@@ -572,3 +476,125 @@ def _connection_id(new: Any, ts_ns: Int) -> Int:
         value = _fnv(value, U(new.server_port), 2)
     value = _fnv(value, U(ts_ns), 8) >> U(1)
     return S(value) if value else 1
+
+
+# -- the end of a connection ---------------------------------------------------------------------
+
+
+@inline
+def is_closed(state: Int) -> Int:
+    """Return whether a connection is closed in both directions, or reset."""
+    return state >= RESET or state == CLOSED_C2S | CLOSED_S2C
+
+
+@inline
+def _drop(
+    slot: Int, reason: Int, table: Table, index: Ints, dropped: NDArray[np.int32], scalars: Ints
+) -> None:
+    """Drop a connection. Its record stays readable until the end of the window."""
+    old = table[U(slot)]
+    _index_remove(slot, old.tag, index)
+    _lru_unlink(slot, table, scalars)
+    if is_closed(old.state):
+        _unlink_closed(slot, table, scalars)
+    old.drop_reason = reason
+    dropped[U(scalars[N_DROPPED])] = slot
+    scalars[N_DROPPED] += 1
+    scalars[N_HELD] -= 1
+
+
+# -- the index -----------------------------------------------------------------------------------
+
+
+@inline
+def _index_insert(slot: Int, tag: Int, index: Ints) -> None:
+    """Put a slot into the index, which has a free entry."""
+    mask = len(index) - 1
+    at = tag & mask
+    while index[U(at)] != 0:
+        at = (at + 1) & mask
+    index[U(at)] = tag << 32 | (slot + 1)
+
+
+@inline
+def _index_remove(slot: Int, tag: Int, index: Ints) -> None:
+    """Remove a slot from the index."""
+    # Entries after the hole move back if the hole is on their probe path. Tombstones would be
+    # simpler, but connections come and go for as long as a capture lasts, and searches would get
+    # longer until the index is rebuilt.
+    mask = len(index) - 1
+    hole = tag & mask
+    while index[U(hole)] & 0xFFFFFFFF != slot + 1:
+        hole = (hole + 1) & mask
+    at = hole
+    while True:
+        at = (at + 1) & mask
+        entry = index[U(at)]
+        if entry == 0:
+            break
+        home = (entry >> 32) & mask
+        if (at - home) & mask >= (at - hole) & mask:
+            index[U(hole)] = entry
+            hole = at
+    index[U(hole)] = 0
+
+
+# -- lists through the slots ---------------------------------------------------------------------
+
+
+@inline
+def _lru_append(slot: Int, table: Table, scalars: Ints) -> None:
+    """Append a slot to the list by last use."""
+    newest = scalars[LRU_LAST]
+    table[U(slot)].lru_prev = newest
+    table[U(slot)].lru_next = _NONE
+    if newest >= 0:
+        table[U(newest)].lru_next = slot
+    else:
+        scalars[LRU_FIRST] = slot
+    scalars[LRU_LAST] = slot
+
+
+@inline
+def _lru_unlink(slot: Int, table: Table, scalars: Ints) -> None:
+    """Remove a slot from the list by last use."""
+    older = S(table[U(slot)].lru_prev)
+    newer = S(table[U(slot)].lru_next)
+    if older >= 0:
+        table[U(older)].lru_next = newer
+    else:
+        scalars[LRU_FIRST] = newer
+    if newer >= 0:
+        table[U(newer)].lru_prev = older
+    else:
+        scalars[LRU_LAST] = older
+
+
+@inline
+def _append_closed(slot: Int, table: Table, scalars: Ints) -> None:
+    """Append a connection that is now closed to the list of closed ones."""
+    last = scalars[CLOSED_LAST]
+    new = table[U(slot)]
+    new.over_ns = scalars[NOW_NS]
+    new.closed_prev = last
+    new.closed_next = _NONE
+    if last >= 0:
+        table[U(last)].closed_next = slot
+    else:
+        scalars[CLOSED_FIRST] = slot
+    scalars[CLOSED_LAST] = slot
+
+
+@inline
+def _unlink_closed(slot: Int, table: Table, scalars: Ints) -> None:
+    """Remove a slot from the list of closed connections."""
+    before = S(table[U(slot)].closed_prev)
+    after = S(table[U(slot)].closed_next)
+    if before >= 0:
+        table[U(before)].closed_next = after
+    else:
+        scalars[CLOSED_FIRST] = after
+    if after >= 0:
+        table[U(after)].closed_prev = before
+    else:
+        scalars[CLOSED_LAST] = before

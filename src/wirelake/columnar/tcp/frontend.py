@@ -3,12 +3,14 @@
     front = FrontEnd(["edge.pcapng"], ports={7300: "comet"})
     for window in front.windows():
         ...                                     # window.data, window.run_start, ...
-        front.keep(streams, starts, stops)      # unfinished frames come again, with what follows
+        front.keep(streams, starts, stops)      # unfinished frames: delivered again, with the rest
 
 Kernels scan blocks (`scan/blocks.py`) and headers (`scan/headers.py`), find connections
-(`flows.py`), order payloads (`stream_order.py`) and copy them (`gather.py`). Only streams that are
-out of order go through the assembler of `wirelake.capture`, one segment at a time. The result is
-the reference's. Memory does not depend on the size of the files.
+(`flows.py`), find the payloads that are in order (`stream_order.py`) and copy them (`gather.py`).
+Only streams with segments out of order go through the assembler of `wirelake.capture`, one segment
+at a time. The result is the same as the reference's. Memory depends on the window, not on the file:
+the whole pipeline took 290 to 390 MB for captures of 0.2 to 2 GB
+(benchmarks/results/captures.json).
 """
 
 from __future__ import annotations
@@ -20,19 +22,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.decode.protocol_selector import INTRODUCTION
+from wirelake.capture.decode.protocol_selector import OPEN_FACT
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Fact, Secrets
 from wirelake.capture.tcp.connections import LIMIT
 
-from ..scan.scanner import FileItem, Part, Rows, Scanner
+from ..scan.scanner import FileItem, PacketRows, Scanner
 from ..state_format import batch_of
-from . import flows as slots
-from . import stream_order as order
+from . import flows, stream_order
 from .gather import Gathered, gather
 from .packets import Packets
-from .pieces import Carry, joined
-from .reassembly import Patcher
+from .pieces import Carry, join_carries
+from .reassembly import Reassembler
 from .state import CONNECTION_COLUMNS, STREAM_COLUMNS, FrontState, RestoredFront
 from .tracker import Tracker, both_streams
 from .window import Streams, Window
@@ -40,12 +41,14 @@ from .window import Streams, Window
 __all__ = ["WINDOW_BYTES", "FrontEnd"]
 
 WINDOW_BYTES: Final = 32 << 20
-"""How much of a file makes a window: large enough that the fixed cost of a window (some hundred
-calls of Python) is small beside its work, small enough that a few windows fit in memory."""
+"""How much of a file makes a window: large enough that its fixed cost (some hundred Python calls)
+is small compared with its work, small enough that a few windows fit in memory."""
 
 _LIMITS: Final = Limits()
-_ENDING: Final = np.array([0, order.EXPIRED, order.REPLACED, order.EVICTED], np.uint8)
-"""How a stream ended, by why its connection was dropped."""
+_ENDING: Final = np.array(
+    [0, stream_order.EXPIRED, stream_order.REPLACED, stream_order.EVICTED], np.uint8
+)
+"""How a stream ended, by the `drop_reason` of its connection."""
 
 
 class FrontEnd:
@@ -54,10 +57,9 @@ class FrontEnd:
     `ports` are server ports: they decide who is the client when no SYN was captured. With `shares`,
     only the connections of one share are read. Packets without a connection, facts and faults of
     files belong to share 0, secrets to all shares. `connections` limits the connections that are
-    held, of all shares together. `part` reads only that part of the
-    one file (see `index.py`). Without `facts`, what a recorder wrote beside packets is passed over,
-    introductions apart; with `all_facts`, every share is told all of it. `resumed` is what is known
-    from earlier files.
+    held, of all shares together. Without `facts`, the recorder's facts are skipped, except those
+    that name a protocol; with `all_facts`, every share gets all of them. `resumed` is the state
+    after earlier files.
     """
 
     def __init__(
@@ -70,7 +72,6 @@ class FrontEnd:
         shares: int = 1,
         connections: int = LIMIT,
         limits: Limits = _LIMITS,
-        part: Part | None = None,
         facts: bool = True,
         all_facts: bool = False,
         resumed: RestoredFront | None = None,
@@ -84,9 +85,6 @@ class FrontEnd:
         self._first_file = len(earlier)
         self.paths = [*earlier, *(os.fspath(path) for path in several)]
         """The files, earlier ones first; streams and pieces refer to them by number."""
-        if part is not None and len(self.paths) != 1:
-            raise ValueError("part: expected exactly one file")
-        self._part = part
         self._window_bytes = window_bytes
         self._share = share
         self._limits = limits
@@ -95,7 +93,7 @@ class FrontEnd:
         self._tracker = Tracker(ports, limit=connections, share=share, shares=shares)
         self.streams = Streams(self._tracker)
         """The streams, by number."""
-        self._patcher = Patcher()
+        self._reassembler = Reassembler()
         self._carry = Carry()
         self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
         self._gathered: Gathered | None = None
@@ -106,8 +104,8 @@ class FrontEnd:
         bytes of both directions are delivered again. To be set before the next window."""
         if resumed is not None:
             self._tracker.restore(resumed.connections, resumed.streams, resumed.now_ns)
-            self._patcher.restore(resumed.assemblers)
-            self._carry = joined(self._tracker.streams, *resumed.carries)
+            self._reassembler.restore(resumed.assemblers)
+            self._carry = join_carries(self._tracker.streams, *resumed.carries)
             self._packets = resumed.packets
 
     def windows(self, *, last: bool = True) -> Iterator[Window]:
@@ -121,7 +119,6 @@ class FrontEnd:
                 path,
                 window_bytes=self._window_bytes,
                 limits=self._limits,
-                part=self._part,
                 facts=self._facts,
             )
             try:
@@ -134,7 +131,7 @@ class FrontEnd:
 
     def end(self) -> Window:
         """Return the last window: it has no packets, and ends the streams that are open."""
-        none = Packets(Rows(0), file=len(self.paths) - 1, before=0)
+        none = Packets(PacketRows(0), file=len(self.paths) - 1, before=0)
         return self._window("", none, [], last=True)
 
     def keep(
@@ -142,52 +139,53 @@ class FrontEnd:
     ) -> None:
         """Keep the last bytes of streams, from `start` to `stop` in the window's `data`.
 
-        They come again, as the beginning of the stream's next run. `stop` is where the last run of
-        the stream stops. To be called before the next window is asked for.
+        They are delivered again at the beginning of the stream's next run. `stop` is where the last
+        run of the stream stops. Call it before requesting the next window.
         """
         self._kept.append((stream.astype(np.int32), start, stop))
 
     def drop(self, streams: NDArray[np.int32]) -> None:
         """Deliver no more bytes of these streams: count them as ignored."""
-        self._tracker.streams["state"][streams] |= order.IGNORED
-        self._tracker.streams["carry"][streams] = -1
+        self._tracker.streams["state"][streams] |= stream_order.IGNORED
+        self._tracker.streams["carry_row"][streams] = -1
 
     def waiting(self) -> dict[int, int]:
         """Return the streams with bytes behind a hole, and when the first of them came.
 
-        An unfinished frame before the hole is part of what waits, in whichever window it came.
+        An unfinished frame before the hole waits too, in whichever window it came.
         """
-        carried = self._tracker.streams["carry"]
+        carried = self._tracker.streams["carry_row"]
         return {
             stream: min(since_ns, self._carry.since_ns(int(carried[stream]), since_ns))
-            for stream, since_ns in self._patcher.waiting().items()
+            for stream, since_ns in self._reassembler.waiting().items()
         }
 
     def kept_since(self, streams: NDArray[np.intp]) -> dict[int, int]:
         """Return those of the streams with bytes kept from earlier windows, and when the first
         of them came."""
-        carried = self._tracker.streams["carry"][streams]
+        carried = self._tracker.streams["carry_row"][streams]
         kept = carried >= 0
         return {
             stream: self._carry.since_ns(carry, 0)
             for stream, carry in zip(streams[kept].tolist(), carried[kept].tolist(), strict=True)
         }
 
-    # -- to go on later ----------------------------------------------------------------------
+    # -- saving --------------------------------------------------------------------------------
 
     def save(self, also: Collection[int] = ()) -> tuple[FrontState, NDArray[np.int32]]:
-        """Return what is known between two windows, and the streams in there, by number.
+        """Return the state between two windows, and the numbers of the streams in it.
 
-        `also` are numbers of files that the caller refers to.
+        `also` are numbers of files that the caller refers to. Only files that something refers to
+        are saved: a lake continues for months, over any number of files.
         """
-        self._renew()
-        held = self._tracker.by_last_use()
+        self._begin_window()
+        held = self._tracker.least_recently_used()
         connections, table = self._tracker.connections, self._tracker.streams
-        place = np.flatnonzero(connections["ours"][held]).astype(np.int32)
+        place = np.flatnonzero(connections["in_share"][held]).astype(np.int32)
         numbers = both_streams(held[place])
         places = np.full(len(table), -1, np.int64)
         places[numbers] = np.arange(len(numbers))
-        assemblers = {int(places[at]): each for at, each in self._patcher.assemblers.items()}
+        assemblers = {int(places[at]): each for at, each in self._reassembler.assemblers.items()}
         begun = numbers[table["packets"][numbers] > 0]
         files = {*also, *np.unique(table["file"][begun]).tolist(), *self._carry.files()}
         files = files.union(*(each.files() for each in assemblers.values()))
@@ -198,7 +196,7 @@ class FrontEnd:
             place,
             batch_of(connections, held[place], CONNECTION_COLUMNS),
             batch_of(table, numbers, STREAM_COLUMNS),
-            self._carry.renamed(places),
+            self._carry.save(places),
             {at: each.save() for at, each in assemblers.items()},
             {number: self.paths[number] for number in sorted(files)},
         )
@@ -206,14 +204,14 @@ class FrontEnd:
 
     # -- one window --------------------------------------------------------------------------
 
-    def _ours(self, items: list[FileItem]) -> list[FileItem]:
+    def _items_of_share(self, items: list[FileItem]) -> list[FileItem]:
         """Return the items of our share: secrets for every share, all others for share 0."""
         if self._share == 0:
             return items
         wanted = (Secrets, Fact) if self._all_facts else (Secrets,)
         return [(at, item) for at, item in items if isinstance(item, wanted)]
 
-    def _next_packets(self, rows: Rows, file: int) -> Packets:
+    def _next_packets(self, rows: PacketRows, file: int) -> Packets:
         packets = Packets(rows, file=file, before=self._packets)
         self._packets += rows.count
         return packets
@@ -221,28 +219,32 @@ class FrontEnd:
     def _window(
         self, path: str, packets: Packets, items: list[FileItem], *, last: bool = False
     ) -> Window:
-        self._renew()
+        self._begin_window()
         self._number += 1
+        # The order matters: `assign` drops connections, `follow` uses their streams once more,
+        # `reassemble` takes what `follow` left, and only then are streams of dropped connections
+        # ended, so that bytes of this window still count.
         self._tracker.assign(packets)
-        active, ending, strange = self._tracker.follow(packets, self._number)
+        active, ending, disordered = self._tracker.follow(packets, self._number)
         table = self._tracker.streams
-        late = self._patcher.patch(packets, table, strange)
+        late = self._reassembler.reassemble(packets, table, disordered)
         table["ending"][late] = np.where(
-            table["state"][late] & order.OVER, order.RESET, order.CLOSED
+            table["state"][late] & stream_order.WAS_RESET, stream_order.RESET, stream_order.CLOSED
         )
-        table["state"][late] |= order.ENDED
-        self._patcher.hold(packets, table, active)
-        retired = self._tracker.held() if last else self._tracker.dropped()
+        table["state"][late] |= stream_order.END_REPORTED
+        # Before the buffers of this window are gone: assemblers fetch the bytes that they compare.
+        self._reassembler.update_assemblers(packets, table, active)
+        retired = self._tracker.held_streams() if last else self._tracker.dropped_streams()
         cut_off = self._end(retired, last)
         ended = np.concatenate([ending, np.array(late, np.int32), cut_off])
-        woken = self._woken(cut_off)
-        beside = self._beside()
+        activated = self._activated(cut_off)
+        peers = self._undecided_peers()
         self._gathered = gather(
             packets,
             table,
-            np.concatenate([active, woken, self._woken(beside)]),
-            np.concatenate([ended, beside]),
-            self._patcher.patches,
+            np.concatenate([active, activated, self._activated(peers)]),
+            np.concatenate([ended, peers]),
+            self._reassembler.reassembled,
             self._carry,
         )
         return Window(
@@ -250,19 +252,23 @@ class FrontEnd:
             self._number,
             packets,
             self._gathered,
-            self._ours(items),
-            _introductions(items),
+            self._items_of_share(items),
+            _open_facts(items),
             ended=ended,
             ended_by=table["ending"][ended],
             retired=retired,
-            conflicts=self._patcher.conflicts,
+            conflicts=self._reassembler.conflicts,
         )
 
-    def _renew(self) -> None:
-        """Apply what the caller kept and dropped of the last window, and free its buffers."""
+    def _begin_window(self) -> None:
+        """Apply what the caller kept and dropped of the last window, and free its buffers.
+
+        At the beginning of the next window and not at the end of the last: until then the caller
+        may look at the streams of dropped connections.
+        """
         gone = self._tracker.recycle()
-        self._patcher.forget(gone.tolist())
-        self._patcher.begin()
+        self._reassembler.forget(gone.tolist())
+        self._reassembler.begin_window()
         table = self._tracker.streams
         kept, self._kept = self._kept, []
         if self._gathered is None:
@@ -272,7 +278,7 @@ class FrontEnd:
         start = np.concatenate([none, *(each[1] for each in kept)])
         stop = np.concatenate([none, *(each[2] for each in kept)])
         wanted = (stop > start) & (table["packets"][stream] > 0)
-        self._carry = self._carry.renewed(
+        self._carry = self._carry.next_carry(
             table,
             stream[wanted],
             start[wanted],
@@ -283,41 +289,43 @@ class FrontEnd:
         self._gathered = None
 
     def _end(self, retired: NDArray[np.int32], last: bool) -> NDArray[np.int32]:
-        """End the streams of connections that are gone; return those that had not ended yet."""
+        """End the streams of dropped connections; return those that had not ended yet."""
         table = self._tracker.streams
-        streams: NDArray[np.int32] = retired[table["state"][retired] & order.ENDED == 0]
-        table["state"][streams] |= order.ENDED
+        streams: NDArray[np.int32] = retired[
+            table["state"][retired] & stream_order.END_REPORTED == 0
+        ]
+        table["state"][streams] |= stream_order.END_REPORTED
         connections = self._tracker.connections[streams >> 1]
         table["ending"][streams] = (
-            np.where(slots.are_over(connections), order.EXPIRED, order.OPEN)
+            np.where(flows.are_closed(connections), stream_order.EXPIRED, stream_order.OPEN)
             if last
-            else _ENDING[connections["why"]]
+            else _ENDING[connections["drop_reason"]]
         )
-        for stream in streams[table["state"][streams] & order.LOOSE != 0].tolist():
-            self._patcher.end(table, stream)
+        for stream in streams[table["state"][streams] & stream_order.IN_ASSEMBLER != 0].tolist():
+            self._reassembler.end_stream(table, stream)
         return streams
 
-    def _beside(self) -> NDArray[np.int32]:
-        """Return the streams of undecided connections with kept bytes, whose other direction
-        continues in this window."""
+    def _undecided_peers(self) -> NDArray[np.int32]:
+        """Return streams of undecided connections with kept bytes whose peer continues here.
+
+        The first bytes of either direction may decide the protocol, so both are needed at once.
+        """
         table = self._tracker.streams
         streams = both_streams(self.undecided)
-        kept = table["carry"][streams] >= 0
+        kept = table["carry_row"][streams] >= 0
         found: NDArray[np.int32] = streams[kept & (table["window"][streams ^ 1] == self._number)]
         return found
 
-    def _woken(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Mark streams as active in this window; return those that were not."""
+    def _activated(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Mark streams as active in this window; return those that were not active yet."""
         table = self._tracker.streams
         found: NDArray[np.int32] = streams[table["window"][streams] != self._number]
         table["window"][found] = self._number
-        table["bytes"][found] = 0
-        table["pieces"][found] = 0
+        table["window_bytes"][found] = 0
+        table["window_pieces"][found] = 0
         return found
 
 
-def _introductions(items: list[FileItem]) -> list[tuple[int, Fact]]:
+def _open_facts(items: list[FileItem]) -> list[tuple[int, Fact]]:
     """Return the facts that name the protocol of a connection."""
-    return [
-        (at, item) for at, item in items if isinstance(item, Fact) and item.kind == INTRODUCTION
-    ]
+    return [(at, item) for at, item in items if isinstance(item, Fact) and item.kind == OPEN_FACT]

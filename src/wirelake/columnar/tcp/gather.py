@@ -1,7 +1,8 @@
-"""From the packets of a window to contiguous bytes of streams: layout, then copying.
+"""The packets of a window to contiguous bytes of streams: lay out, then copy.
 
-The bytes of a stream in a window are what was carried, then the payloads that the kernel took, then
-the pieces of its patch. They make one run, and one more behind each gap.
+The bytes of a stream in a window are those carried over, then the payloads that the kernel found in
+order, then what the reassembler delivered. They form one run, and another one after each gap. All
+sizes are known before anything is copied, so each byte is copied once into one buffer.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ..jit.options import readonly
 from ..scan.blocks import TS
 from ..scan.headers import PAYLOAD, PAYLOAD_BYTES
 from .packets import Packets
-from .pieces import ARRIVAL, PLACE, START, TIME, Carry, Pieces, copy_bytes, place
-from .reassembly import Patch
+from .pieces import ARRIVAL, FILE_OFFSET, PIECE_TS, START, Carry, Pieces, copy_bytes, copy_in_order
+from .reassembly import Reassembled
 
 __all__ = ["Gathered", "Runs", "gather"]
 
@@ -26,28 +27,28 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of contiguous bytes; those of a stream are neighbours, in its order."""
+    """Runs of contiguous bytes; those of a stream follow each other, in stream order."""
 
     stream: NDArray[np.int32]
     start: Ints
     stop: Ints
-    """Where in the bytes; a run may be empty: a gap at the end of a stream."""
+    """Positions in the bytes; an empty run stands for a gap at the end of a stream."""
     offset: Ints
-    """Where in the stream it begins."""
+    """Position of the first byte in the stream."""
     gap: Ints
-    """Bytes that are missing before it."""
+    """Bytes that are missing before the run."""
     kept: Ints
-    """How many of its first bytes were carried from earlier windows."""
+    """Number of leading bytes carried from earlier windows."""
     gap_ts: Ints
     gap_offset: Ints
     gap_file: NDArray[np.int32]
     """The packet that shows the gap."""
 
     @staticmethod
-    def room(count: int) -> Runs:
-        """Space for so many runs."""
-        numbers = [np.zeros(count, np.int64) for _ in range(7)]
-        start, stop, offset, gap, kept, gap_ts, gap_offset = numbers
+    def empty(count: int) -> Runs:
+        """Return space for `count` runs, filled with zeros."""
+        columns = [np.zeros(count, np.int64) for _ in range(7)]
+        start, stop, offset, gap, kept, gap_ts, gap_offset = columns
         stream, gap_file = np.zeros(count, np.int32), np.zeros(count, np.int32)
         return Runs(stream, start, stop, offset, gap, kept, gap_ts, gap_offset, gap_file)
 
@@ -66,76 +67,79 @@ def gather(
     table: NDArray[Any],
     active: NDArray[np.int32],
     ended: NDArray[np.int32],
-    patches: dict[int, Patch],
+    reassembled: dict[int, Reassembled],
     carry: Carry,
 ) -> Gathered:
-    """Bring together what the `active` streams have in this window.
+    """Return the bytes of the `active` streams in this window.
 
-    A stream that is `ended` gets what was carried for it even when nothing is new.
+    Carried bytes of an `ended` stream are delivered even when nothing is new: nothing will follow.
     """
-    layout = _Layout(table, active, ended, patches, carry)
+    layout = _Layout(table, active, ended, reassembled, carry)
     data = np.empty(layout.total_bytes, np.uint8)
-    pieces = Pieces.room(layout.total_pieces)
+    pieces = Pieces.empty(layout.total_pieces)
     carried = layout.rows >= 0
-    carry.lift(
+    carry.copy_into(
         layout.rows[carried],
         layout.start[carried],
         layout.piece[carried],
         data,
         pieces,
     )
-    table["carry"][layout.stream] = -1
-    table["cursor"][layout.stream] = layout.start + layout.kept
-    table["piece"][layout.stream] = layout.piece + layout.kept_pieces
-    place(
+    table["carry_row"][layout.stream] = -1
+    table["next_byte"][layout.stream] = layout.start + layout.kept
+    table["next_piece"][layout.stream] = layout.piece + layout.kept_pieces
+    copy_in_order(
         packets.count,
         packets.data,
         packets.base,
         packets.file,
         packets.before,
-        packets.wide,
-        packets.places,
-        packets.sizes,
+        packets.packet_i64,
+        packets.header_i64,
+        packets.header_i32,
         packets.stream,
-        packets.taken,
+        packets.in_order,
         table,
         data,
-        pieces.numbers,
+        pieces.columns,
         pieces.file,
         pieces.cut,
     )
-    _sew(layout, packets, table, data, pieces)
+    _add_reassembled(layout, packets, table, data, pieces)
     return Gathered(readonly(data), layout.runs(table), pieces)
 
 
 class _Layout:
-    """Where everything goes."""
+    """Where the bytes and pieces of each stream go."""
 
     def __init__(
         self,
         table: NDArray[Any],
         active: NDArray[np.int32],
         ended: NDArray[np.int32],
-        patches: dict[int, Patch],
+        reassembled: dict[int, Reassembled],
         carry: Carry,
     ):
-        size, count = table["bytes"][active], table["pieces"][active].astype(np.int64)
+        # Field `next_byte` serves as scratch space for two lookups by stream number, before
+        # `gather` gives it its meaning: a dictionary or a sorted search would be per stream in
+        # Python.
+        size, count = table["window_bytes"][active], table["window_pieces"][active].astype(np.int64)
         gaps = np.zeros(len(active), np.int64)
-        locals_ = _locals(table, active, patches)
-        for local, patch in zip(locals_, patches.values(), strict=True):
-            size[local] += patch.size
-            count[local] += patch.count
-            gaps[local] = len(patch.gaps)
-        rows = table["carry"][active].astype(np.int64)
-        table["cursor"][active] = 0
-        table["cursor"][ended] = 1
-        wanted = (size > 0) | (gaps > 0) | ((rows >= 0) & (table["cursor"][active] == 1))
+        locals_ = _locals(table, active, reassembled)
+        for local, part in zip(locals_, reassembled.values(), strict=True):
+            size[local] += part.size
+            count[local] += part.count
+            gaps[local] = len(part.gaps)
+        rows = table["carry_row"][active].astype(np.int64)
+        table["next_byte"][active] = 0
+        table["next_byte"][ended] = 1
+        wanted = (size > 0) | (gaps > 0) | ((rows >= 0) & (table["next_byte"][active] == 1))
         chosen = np.cumsum(wanted) - 1
         self.stream = active[wanted]
         self.rows = rows[wanted]
-        self.patches = [
-            (int(chosen[local]), patch)
-            for local, patch in zip(locals_, patches.values(), strict=True)
+        self.reassembled = [
+            (int(chosen[local]), part)
+            for local, part in zip(locals_, reassembled.values(), strict=True)
             if wanted[local]
         ]
         self.kept, self.kept_pieces = _carried(self.rows, carry)
@@ -149,34 +153,37 @@ class _Layout:
         self._gaps = gaps[wanted]
 
     def runs(self, table: NDArray[Any]) -> Runs:
-        """The runs: one for each stream, and those behind gaps."""
-        gapped = [(local, patch) for local, patch in self.patches if patch.gaps]
+        """Return the runs: one for each stream, and one after each gap."""
+        gapped = [(local, part) for local, part in self.reassembled if part.gaps]
         counts = 1 + self._gaps
         missing = np.zeros(len(self.stream), np.int64)
-        for local, patch in gapped:
-            missing[local] = sum(gap.missing for _, gap in patch.gaps)
-            before = int(self._sizes[local]) - patch.size + patch.gaps[0][0]
+        for local, part in gapped:
+            missing[local] = sum(gap.missing for _, gap in part.gaps)
+            # A stream that begins with a gap has no run before it.
+            before = int(self._sizes[local]) - part.size + part.gaps[0][0]
             counts[local] -= before == 0
         first = np.cumsum(counts) - counts
-        runs = Runs.room(int(counts.sum()))
+        runs = Runs.empty(int(counts.sum()))
         runs.stream[:] = np.repeat(self.stream, counts)
         runs.start[first] = self.start
         runs.stop[first] = self._stops
         runs.offset[first] = table["position"][self.stream] - self._sizes - missing
         runs.kept[first] = self.kept
-        for local, patch in gapped:
-            _split(runs, int(first[local]), int(self._stops[local]) - patch.size, patch)
+        for local, part in gapped:
+            _split(runs, int(first[local]), int(self._stops[local]) - part.size, part)
         return runs
 
 
-def _locals(table: NDArray[Any], active: NDArray[np.int32], patches: dict[int, Patch]) -> list[int]:
-    """The places of the patched streams in `active`."""
-    table["cursor"][active] = np.arange(len(active))
-    return [int(local) for local in table["cursor"][list(patches)]] if patches else []
+def _locals(
+    table: NDArray[Any], active: NDArray[np.int32], reassembled: dict[int, Reassembled]
+) -> list[int]:
+    """Return the indices of the reassembled streams in `active`."""
+    table["next_byte"][active] = np.arange(len(active))
+    return [int(local) for local in table["next_byte"][list(reassembled)]] if reassembled else []
 
 
 def _carried(rows: Ints, carry: Carry) -> tuple[Ints, Ints]:
-    """How many bytes and pieces are carried in each row, none for -1."""
+    """Return the numbers of bytes and pieces in each row of the carry; 0 for row -1."""
     size, count = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     some = rows >= 0
     size[some] = (carry.stop - carry.start)[rows[some]]
@@ -184,19 +191,19 @@ def _carried(rows: Ints, carry: Carry) -> tuple[Ints, Ints]:
     return size, count
 
 
-def _split(runs: Runs, at: int, patch_start: int, patch: Patch) -> None:
-    """Cut the run of a stream at the gaps of its patch, which begins at `patch_start`."""
+def _split(runs: Runs, at: int, part_start: int, part: Reassembled) -> None:
+    """Split the run of a stream at its gaps; reassembled bytes begin at `part_start`."""
     start, stop, offset = int(runs.start[at]), int(runs.stop[at]), int(runs.offset[at])
-    if patch_start + patch.gaps[0][0] > start:
-        runs.stop[at] = patch_start + patch.gaps[0][0]
+    if part_start + part.gaps[0][0] > start:
+        runs.stop[at] = part_start + part.gaps[0][0]
         at += 1
     else:
         runs.kept[at] = 0
     skipped = 0
-    ends = [patch_start + before for before, _ in patch.gaps[1:]] + [stop]
-    for (before, gap), end in zip(patch.gaps, ends, strict=True):
+    ends = [part_start + before for before, _ in part.gaps[1:]] + [stop]
+    for (before, gap), end in zip(part.gaps, ends, strict=True):
         skipped += gap.missing
-        runs.start[at] = patch_start + before
+        runs.start[at] = part_start + before
         runs.stop[at] = end
         runs.offset[at] = offset + runs.start[at] - start + skipped
         runs.gap[at] = gap.missing
@@ -206,48 +213,57 @@ def _split(runs: Runs, at: int, patch_start: int, patch: Patch) -> None:
         at += 1
 
 
-def _sew(
+def _add_reassembled(
     layout: _Layout,
     packets: Packets,
     table: NDArray[Any],
     target: NDArray[np.uint8],
     pieces: Pieces,
 ) -> None:
-    """Put the pieces of patches behind what the kernel placed for their streams."""
-    sewn = [(local, patch) for local, patch in layout.patches if patch.count]
-    if not sewn:
+    """Copy reassembled bytes and pieces behind those that the kernel copied for their streams."""
+    parts = [(local, part) for local, part in layout.reassembled if part.count]
+    if not parts:
         return
-    which = np.concatenate([part for _, patch in sewn for part in patch.pieces])
-    events = [event for _, patch in sewn for event in patch.events]
+    which = np.concatenate([piece for _, part in parts for piece in part.pieces])
+    events = [event for _, part in parts for event in part.events]
+    # Whole payloads are copied from the packets by number, the others from the assembler's bytes.
     whole = which >= 0
-    mine = which[whole]
+    indices = which[whole]
     size = np.empty(len(which), np.int64)
-    size[whole] = packets.sizes[PAYLOAD_BYTES, mine]
+    size[whole] = packets.header_i32[PAYLOAD_BYTES, indices]
     size[~whole] = [len(event.payload) for event in events]
-    streams = layout.stream[[local for local, _ in sewn]]
-    counts = np.array([patch.count for _, patch in sewn])
-    start = _behind_each_other(table["cursor"][streams], counts, size)
-    here = _behind_each_other(table["piece"][streams], counts, np.ones(len(which), np.int64))
-    pieces.numbers[START, here] = start
+    streams = layout.stream[[local for local, _ in parts]]
+    counts = np.array([part.count for _, part in parts])
+    start = _offsets_in_groups(table["next_byte"][streams], counts, size)
+    at = _offsets_in_groups(table["next_piece"][streams], counts, np.ones(len(which), np.int64))
+    pieces.columns[START, at] = start
     for row, of_packets, of_events in (
-        (TIME, packets.wide[TS, mine], [event.ts_ns for event in events]),
-        (PLACE, packets.places[PAYLOAD, mine] + packets.base, [event.offset for event in events]),
-        (ARRIVAL, mine + packets.before, [event.arrival for event in events]),
+        (PIECE_TS, packets.packet_i64[TS, indices], [event.ts_ns for event in events]),
+        (
+            FILE_OFFSET,
+            packets.header_i64[PAYLOAD, indices] + packets.base,
+            [event.offset for event in events],
+        ),
+        (ARRIVAL, indices + packets.before, [event.arrival for event in events]),
     ):
-        pieces.numbers[row, here[whole]] = of_packets
-        pieces.numbers[row, here[~whole]] = of_events
-    pieces.file[here[whole]] = packets.file
-    pieces.file[here[~whole]] = [event.file for event in events]
-    pieces.cut[here] = 0
-    copy_bytes(packets.data, packets.places[PAYLOAD, mine], size[whole], target, start[whole])
+        pieces.columns[row, at[whole]] = of_packets
+        pieces.columns[row, at[~whole]] = of_events
+    pieces.file[at[whole]] = packets.file
+    pieces.file[at[~whole]] = [event.file for event in events]
+    pieces.cut[at] = 0
+    copy_bytes(
+        packets.data, packets.header_i64[PAYLOAD, indices], size[whole], target, start[whole]
+    )
     sizes = size[~whole]
-    joined = readonly(b"".join([event.payload for event in events]))
-    copy_bytes(joined, np.cumsum(sizes) - sizes, sizes, target, start[~whole])
+    payloads = readonly(b"".join([event.payload for event in events]))
+    copy_bytes(payloads, np.cumsum(sizes) - sizes, sizes, target, start[~whole])
 
 
-def _behind_each_other(first: Ints, counts: Ints, sizes: Ints) -> Ints:
-    """Where things of some sizes begin that lie behind each other in groups: so many in each group,
-    the first of which begins at `first`."""
+def _offsets_in_groups(first: Ints, counts: Ints, sizes: Ints) -> Ints:
+    """Return where items of some sizes begin that follow each other in groups.
+
+    A group has `counts` items, and its first item begins at `first`.
+    """
     starts = np.cumsum(sizes) - sizes
     heads = np.cumsum(counts) - counts
     moved: Ints = np.repeat(first - starts[heads], counts)

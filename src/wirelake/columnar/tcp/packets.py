@@ -1,4 +1,4 @@
-"""The packets of a window, as columns; and the last bytes of payloads, for assemblers."""
+"""`Packets`: the packets of a window as columns, and kernels that fetch the end of a stream."""
 
 from __future__ import annotations
 
@@ -8,36 +8,137 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit.options import Int, S, U, inline, kernel
-from ..scan import blocks
-from ..scan import headers as s
+from ..scan import blocks, headers
 from ..scan.headers import PAYLOAD, PAYLOAD_BYTES
-from ..scan.scanner import Rows
+from ..scan.scanner import PacketRows
 from .stream_order import follow_run
 
 __all__ = [
-    "Fed",
+    "AssemblerInput",
     "Packets",
     "tail",
     "tail_before",
 ]
 
-
 Bytes = NDArray[np.uint8]
+
+
+class AssemblerInput(NamedTuple):
+    """A segment as the arguments of `StreamAssembler.feed`, and its number among all packets."""
+
+    arrival: int
+    arguments: tuple[int, bytes, int, int, int, int, int]
+
+
+class Packets:
+    """The packets of a window: rows of the file, parsed headers, and assigned streams.
+
+    Arrays are named by their dtype, as in `scan/blocks.py` and `scan/headers.py`.
+    """
+
+    def __init__(self, rows: PacketRows, *, file: int, before: int):
+        count = rows.count
+        self.count = count
+        self.file = file
+        """Number of the file."""
+        self.before = before
+        """Number of packets in earlier windows, of all files."""
+        self.data = rows.data
+        self.base = rows.base
+        self.packet_i64 = rows.packet_i64
+        self.packet_i32 = rows.packet_i32
+        self.marks = rows.marks
+        self.header_i64 = np.empty((2, count), np.int64)
+        self.header_i32 = np.empty((3, count), np.int32)
+        self.header_u32 = np.empty((2, count), np.uint32)
+        self.header_u8 = np.empty((3, count), np.uint8)
+        self.addresses = np.empty((4, count), np.uint64)
+        self.connection = np.empty(count, np.int64)
+        self.direction = np.empty(count, np.uint8)
+        self.stream = np.empty(count, np.int32)
+        self.in_order = np.empty(count, np.uint8)
+        """Whether the payload was next in its stream."""
+        self.previous = np.empty(count, np.int32)
+        """For streams with an assembler: the packet with payload before this one, or -1."""
+        headers.extract(
+            self.data,
+            count,
+            self.packet_i64,
+            self.packet_i32,
+            self.header_i64,
+            self.header_i32,
+            self.header_u32,
+            self.header_u8,
+            self.addresses,
+        )
+
+    def segment(self, i: int) -> AssemblerInput:
+        """Return a packet as input of an assembler."""
+        return AssemblerInput(
+            self.before + i,
+            (
+                int(self.header_u32[headers.SEQ, i]),
+                self.payload(i),
+                int(self.packet_i64[blocks.TS, i]),
+                self.base + int(self.header_i64[headers.PAYLOAD, i]),
+                int(self.header_u8[headers.FLAGS, i]),
+                int(self.header_i64[headers.MISSING, i]),
+                self.file,
+            ),
+        )
+
+    def payload(self, i: int) -> bytes:
+        """Return the payload of a packet."""
+        start = int(self.header_i64[headers.PAYLOAD, i])
+        return self.data[start : start + int(self.header_i32[headers.PAYLOAD_BYTES, i])].tobytes()
+
+    def follow_run(
+        self, table: NDArray[Any], number: int, indices: NDArray[np.int64], first: int
+    ) -> int:
+        """Return how far a stream's packets are in order; see `stream_order.follow_run`."""
+        return follow_run(
+            indices,
+            first,
+            self.header_i64,
+            self.header_i32,
+            self.header_u32,
+            self.header_u8,
+            table,
+            number,
+        )
+
+    def tail(self, indices: NDArray[np.int64], size: int) -> bytes:
+        """Return the last `size` bytes of the payloads of these packets, or all of them."""
+        target = np.empty(size, np.uint8)
+        start = tail(indices, self.data, self.header_i64, self.header_i32, target)
+        return target[start:].tobytes()
+
+    def tail_before(self, i: int, size: int) -> bytes:
+        """As `tail`, for a packet and those before it in its stream, which has an assembler."""
+        target = np.empty(size, np.uint8)
+        start = tail_before(i, self.previous, self.data, self.header_i64, self.header_i32, target)
+        return target[start:].tobytes()
+
+
+# -- the last bytes of a stream, for assemblers --------------------------------------------------
 
 
 @kernel
 def tail(
     packets: NDArray[np.int64],
     data: Bytes,
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
     target: Bytes,
 ) -> int:
-    """Fill `target` from its end with payloads, the last one last: gives where they begin."""
+    """Fill `target` from its end with payloads, the last one last; return where they begin.
+
+    From the end, because a run may be much longer than the 64 KiB that an assembler compares with.
+    """
     left = len(target)
     k = len(packets) - 1
     while k >= 0 and left > 0:
-        left = _prepend(packets[U(k)], data, places, sizes, target, left)
+        left = _prepend(packets[U(k)], data, header_i64, header_i32, target, left)
         k -= 1
     return left
 
@@ -45,18 +146,18 @@ def tail(
 @kernel
 def tail_before(
     packet: int,
-    earlier: NDArray[np.int32],
+    previous: NDArray[np.int32],
     data: Bytes,
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
     target: Bytes,
 ) -> int:
-    """As `tail`, of a packet and of those that `earlier` links to it."""
+    """As `tail`, for a packet and those that `previous` links to it."""
     left = len(target)
     i = packet
     while i >= 0 and left > 0:
-        left = _prepend(i, data, places, sizes, target, left)
-        i = S(earlier[U(i)])
+        left = _prepend(i, data, header_i64, header_i32, target, left)
+        i = S(previous[U(i)])
     return left
 
 
@@ -64,105 +165,15 @@ def tail_before(
 def _prepend(
     i: Int,
     data: Bytes,
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
     target: Bytes,
     left: Int,
 ) -> Int:
-    size = S(sizes[PAYLOAD_BYTES, U(i)])
-    stop = places[PAYLOAD, U(i)] + size
+    size = S(header_i32[PAYLOAD_BYTES, U(i)])
+    stop = header_i64[PAYLOAD, U(i)] + size
     size = min(size, left)
     left -= size
     for k in range(U(size)):
         target[U(left) + k] = data[U(stop - size) + k]
     return left
-
-
-# The packets of a window: their rows, their headers, and where each belongs.
-
-
-class Fed(NamedTuple):
-    """A segment, as an assembler takes it."""
-
-    arrival: int
-    arguments: tuple[int, bytes, int, int, int, int, int]
-
-
-class Packets:
-    """The packets of a window, in columns."""
-
-    def __init__(self, rows: Rows, *, file: int, before: int):
-        count = rows.count
-        self.count = count
-        self.file = file
-        """Number of the file."""
-        self.before = before
-        """Packets that came earlier, in all files."""
-        self.data = rows.data
-        self.base = rows.base
-        self.wide = rows.wide
-        self.narrow = rows.narrow
-        self.marks = rows.marks
-        self.places = np.empty((2, count), np.int64)
-        self.sizes = np.empty((3, count), np.int32)
-        self.numbers = np.empty((2, count), np.uint32)
-        self.octets = np.empty((3, count), np.uint8)
-        self.addresses = np.empty((4, count), np.uint64)
-        self.connection = np.empty(count, np.int64)
-        self.direction = np.empty(count, np.uint8)
-        self.stream = np.empty(count, np.int32)
-        self.taken = np.empty(count, np.uint8)
-        """Whether the payload was next in its stream."""
-        self.earlier = np.empty(count, np.int32)
-        """Of a stream that is held: the packet with payload before this one, or -1."""
-        s.extract(
-            self.data,
-            count,
-            self.wide,
-            self.narrow,
-            self.places,
-            self.sizes,
-            self.numbers,
-            self.octets,
-            self.addresses,
-        )
-
-    def segment(self, i: int) -> Fed:
-        """A packet, for an assembler."""
-        return Fed(
-            self.before + i,
-            (
-                int(self.numbers[s.SEQ, i]),
-                self.payload(i),
-                int(self.wide[blocks.TS, i]),
-                self.base + int(self.places[s.PAYLOAD, i]),
-                int(self.octets[s.FLAGS, i]),
-                int(self.places[s.MISSING, i]),
-                self.file,
-            ),
-        )
-
-    def payload(self, i: int) -> bytes:
-        """The payload of a packet."""
-        start = int(self.places[s.PAYLOAD, i])
-        return self.data[start : start + int(self.sizes[s.PAYLOAD_BYTES, i])].tobytes()
-
-    def follow_run(
-        self, table: NDArray[Any], number: int, mine: NDArray[np.int64], first: int
-    ) -> int:
-        """Return how far a stream's packets are in order; see `stream_order.follow_run`."""
-        return follow_run(
-            mine, first, self.places, self.sizes, self.numbers, self.octets, table, number
-        )
-
-    def tail(self, mine: NDArray[np.int64], size: int) -> bytes:
-        """The last `size` bytes of the payloads of these packets, or all of them."""
-        target = np.empty(size, np.uint8)
-        start = tail(mine, self.data, self.places, self.sizes, target)
-        return target[start:].tobytes()
-
-    def tail_before(self, i: int, size: int) -> bytes:
-        """As `tail`, of a packet and those before it in its stream, which is held."""
-        target = np.empty(size, np.uint8)
-        start = tail_before(i, self.earlier, self.data, self.places, self.sizes, target)
-        return target[start:].tobytes()

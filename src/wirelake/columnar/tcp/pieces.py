@@ -1,12 +1,15 @@
-"""Bytes of streams and where they came from: the kernels that move both.
+"""`Pieces`: which packet each byte of a stream came from; and `Carry`: bytes kept across windows.
 
-`Bytes` beside `Pieces`: a piece is a part of the bytes that one packet brought. The pieces of some
-bytes are in their order and leave nothing out.
+Stream bytes and their pieces are always moved together. A piece is the part of the bytes that came
+from one packet. Pieces are in the order of the bytes and cover all of them:
 
-    numbers[START | TIME | PLACE | ARRIVAL]   int64: where it begins in the bytes, when it was
-                                              captured, where in the file, the packet's number
-    file                                      int32: the number of the file
-    cut                                       uint8: whether the packet brought bytes before these
+    columns[START | PIECE_TS | FILE_OFFSET | ARRIVAL]
+            int64: position in the bytes, capture time, offset in the file, number among all packets
+    file    int32: number of the file
+    cut     uint8: whether the packet has bytes before these
+
+So a message gets the time and the file offset of its bytes without a lookup by packet: packets
+of earlier windows are gone by then.
 """
 
 from __future__ import annotations
@@ -25,25 +28,25 @@ from ..state_format import check
 
 __all__ = [
     "ARRIVAL",
-    "PLACE",
+    "FILE_OFFSET",
+    "PIECE_TS",
     "START",
-    "TIME",
     "Carry",
     "CarryState",
     "Delivered",
     "Pieces",
+    "ascending_pieces",
+    "completion_order",
     "copy_bytes",
+    "copy_in_order",
+    "copy_ranges",
     "delivered",
-    "joined",
-    "move",
-    "order",
-    "pieces_in_order",
-    "place",
+    "join_carries",
 ]
 
 
-START, TIME, PLACE, ARRIVAL = range(4)
-"""Rows of `Pieces.numbers`."""
+START, PIECE_TS, FILE_OFFSET, ARRIVAL = range(4)
+"""Rows of `Pieces.columns`."""
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -51,15 +54,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pieces:
-    """Where bytes came from."""
+    """The packets that some bytes came from."""
 
-    numbers: Ints
+    columns: Ints
     file: NDArray[np.int32]
     cut: Bytes
 
     @staticmethod
-    def room(count: int) -> Pieces:
-        """Space for so many pieces."""
+    def empty(count: int) -> Pieces:
+        """Return uninitialised space for `count` pieces."""
         return Pieces(
             np.empty((4, count), np.int64), np.empty(count, np.int32), np.empty(count, np.uint8)
         )
@@ -72,46 +75,48 @@ def _copy(source: Bytes, start: Int, size: Int, target: Bytes, at: Int) -> None:
 
 
 @kernel
-def place(
+def copy_in_order(
     count: int,
     data: Bytes,
     base: int,
     file: int,
     before: int,
-    wide: Ints,
-    places: Ints,
-    sizes: NDArray[np.int32],
+    packet_i64: Ints,
+    header_i64: Ints,
+    header_i32: NDArray[np.int32],
     stream: NDArray[np.int32],
-    taken: Bytes,
+    in_order: Bytes,
     table: NDArray[Any],
     target: Bytes,
-    numbers: Ints,
+    columns: Ints,
     files: NDArray[np.int32],
     cut: Bytes,
 ) -> None:
-    """Copy the payloads that are next in line behind each other, stream by stream.
+    """Copy the payloads that are in order to the ranges of their streams.
 
-    The record of a stream says where its next bytes and its next piece go.
+    The record of a stream says where its next bytes and its next piece go. Packets are visited in
+    the order of the file, which is sequential in `data`; the writes go to as many places as there
+    are active streams.
     """
     for i in range(count):
-        if not taken[i]:
+        if not in_order[i]:
             continue
         found = table[U(stream[i])]
-        size = S(sizes[PAYLOAD_BYTES, i])
-        _copy(data, places[PAYLOAD, i], size, target, found.cursor)
-        k = U(found.piece)
-        numbers[START, k] = found.cursor
-        numbers[TIME, k] = wide[TS, i]
-        numbers[PLACE, k] = base + places[PAYLOAD, i]
-        numbers[ARRIVAL, k] = before + i
+        size = S(header_i32[PAYLOAD_BYTES, i])
+        _copy(data, header_i64[PAYLOAD, i], size, target, found.next_byte)
+        k = U(found.next_piece)
+        columns[START, k] = found.next_byte
+        columns[PIECE_TS, k] = packet_i64[TS, i]
+        columns[FILE_OFFSET, k] = base + header_i64[PAYLOAD, i]
+        columns[ARRIVAL, k] = before + i
         files[k] = file
         cut[k] = 0
-        found.cursor += size
-        found.piece += 1
+        found.next_byte += size
+        found.next_piece += 1
 
 
 @kernel
-def move(
+def copy_ranges(
     start: Ints,
     stop: Ints,
     first: Ints,
@@ -119,25 +124,27 @@ def move(
     to: Ints,
     to_piece: Ints,
     source: Bytes,
-    numbers: Ints,
+    columns: Ints,
     files: NDArray[np.int32],
     cut: Bytes,
     target: Bytes,
-    to_numbers: Ints,
+    to_columns: Ints,
     to_files: NDArray[np.int32],
     to_cut: Bytes,
 ) -> None:
-    """Copy ranges of bytes, `start` to `stop`, and their pieces, `first` to `last`."""
+    """Copy ranges of bytes, `start` to `stop`, with their pieces, `first` to `last`."""
     for r in range(len(start)):
         _copy(source, start[r], stop[r] - start[r], target, to[r])
         for k in range(first[r], last[r]):
             i = U(k)
             j = U(to_piece[r] + k - first[r])
-            skipped = max(0, start[r] - numbers[START, i])
-            to_numbers[START, j] = to[r] + numbers[START, i] + skipped - start[r]
-            to_numbers[TIME, j] = numbers[TIME, i]
-            to_numbers[PLACE, j] = numbers[PLACE, i] + skipped
-            to_numbers[ARRIVAL, j] = numbers[ARRIVAL, i]
+            # The first piece of a range may begin before it: its packet also completed the frame
+            # before. Then this is no place where a segment begins (captures.md, Messages 2).
+            skipped = max(0, start[r] - columns[START, i])
+            to_columns[START, j] = to[r] + columns[START, i] + skipped - start[r]
+            to_columns[PIECE_TS, j] = columns[PIECE_TS, i]
+            to_columns[FILE_OFFSET, j] = columns[FILE_OFFSET, i] + skipped
+            to_columns[ARRIVAL, j] = columns[ARRIVAL, i]
             to_files[j] = files[i]
             to_cut[j] = 1 if skipped else cut[i]
 
@@ -149,60 +156,71 @@ def copy_bytes(source: Bytes, start: Ints, size: Ints, target: Bytes, to: Ints) 
         _copy(source, start[r], size[r], target, to[r])
 
 
-# When bytes could be delivered: with which packet, and in which order.
+# -- the packet that completes bytes -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """Of each piece: the packet with which it could be delivered, by number, and when that was."""
+    """For each piece: the packet with which it could be delivered, by number, and its time.
+
+    TCP delivers a byte when all bytes before it are there. So this is the latest packet among the
+    piece and those before it since the last gap (captures.md, Messages: `ts_ns`).
+    """
 
     arrival: Ints
     ts_ns: Ints
 
 
 def delivered(pieces: Pieces, run_starts: Ints) -> Delivered:
-    """The last packet of each run so far. Pieces and runs are in the order of the buffer."""
-    count = pieces.numbers.shape[1]
+    """Return the running maximum of arrival within each run; both are in the order of `data`."""
+    count = pieces.columns.shape[1]
     found = Delivered(np.empty(count, np.int64), np.empty(count, np.int64))
-    _delivered(pieces.numbers, run_starts, found.arrival, found.ts_ns)
+    _delivered(pieces.columns, run_starts, found.arrival, found.ts_ns)
     return found
 
 
 @kernel
-def _delivered(numbers: Any, run_starts: Any, arrival: Any, ts_ns: Any) -> Any:
+def _delivered(columns: Any, run_starts: Any, arrival: Any, ts_ns: Any) -> Any:
     run = 0
     latest = np.int64(-1)
     when = np.int64(0)
-    for k in range(U(numbers.shape[1])):
-        while run < len(run_starts) and run_starts[U(run)] <= numbers[START, k]:
+    for k in range(U(columns.shape[1])):
+        while run < len(run_starts) and run_starts[U(run)] <= columns[START, k]:
             run += 1
             latest = np.int64(-1)
-        if numbers[ARRIVAL, k] > latest:
-            latest = numbers[ARRIVAL, k]
-            when = numbers[TIME, k]
+        if columns[ARRIVAL, k] > latest:
+            latest = columns[ARRIVAL, k]
+            when = columns[PIECE_TS, k]
         arrival[k] = latest
         ts_ns[k] = when
 
 
-def pieces_in_order(pieces: Pieces, positions: Ints) -> Ints:
-    """The pieces that hold ascending places of the buffer."""
+def ascending_pieces(pieces: Pieces, positions: Ints) -> Ints:
+    """Return the pieces that hold ascending positions of the buffer.
+
+    One merge pass instead of a binary search for each position: 6 ms instead of 29 ms for 300,000.
+    """
     found = np.empty(len(positions), np.int64)
-    _pieces_in_order(pieces.numbers, positions, found)
+    _ascending_pieces(pieces.columns, positions, found)
     return found
 
 
 @kernel
-def _pieces_in_order(numbers: Any, positions: Any, found: Any) -> Any:
-    count = numbers.shape[1]
+def _ascending_pieces(columns: Any, positions: Any, found: Any) -> Any:
+    count = columns.shape[1]
     at = 0
     for i in range(U(positions.shape[0])):
-        while at + 1 < count and numbers[START, U(at + 1)] <= positions[i]:
+        while at + 1 < count and columns[START, U(at + 1)] <= positions[i]:
             at += 1
         found[i] = at
 
 
-def order(arrival: Ints) -> NDArray[np.int64]:
-    """The slices in the order in which they were completed; of one packet, as they stand."""
+def completion_order(arrival: Ints) -> NDArray[np.int64]:
+    """Return the order in which slices were completed; stable for those of one packet.
+
+    Arrival numbers of a window are dense, so a counting sort is enough: 11 ms for 300,000 frames
+    instead of 53 ms. With few messages among many packets its table would be the larger part.
+    """
     if not len(arrival):
         return np.empty(0, np.int64)
     low, high = int(arrival.min()), int(arrival.max())
@@ -226,11 +244,11 @@ def _counting_sort(keys: Any, low: int, places: Any, found: Any) -> None:
         places[key] += 1
 
 
-# Bytes kept from one window to the next: unfinished frames at the ends of streams.
+# -- bytes kept across windows -----------------------------------------------------------------
 
 
 class CarryState(msgspec.Struct, frozen=True):
-    """A `Carry` as it is saved: one row for each stream that has an unfinished frame."""
+    """A saved `Carry`: one row for each stream with an unfinished frame."""
 
     stream: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -238,24 +256,28 @@ class CarryState(msgspec.Struct, frozen=True):
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     data: bytes
-    numbers: NDArray[np.int64]
-    """The four rows of `Pieces.numbers`, one after the other."""
+    columns: NDArray[np.int64] = msgspec.field(name="numbers")
+    """The four rows of `Pieces.columns`, one after the other."""
     file: NDArray[np.int32]
     cut: NDArray[np.uint8]
 
     def check(self, streams: int) -> None:
-        """Raise StateError when a range is outside of the bytes or of the pieces."""
+        """Raise StateError when a range is outside the bytes or the pieces."""
         rows, pieces = len(self.stream), len(self.file)
         ranges = self.start, self.stop, self.first, self.last
         check({rows} == {len(each) for each in ranges}, "carry")
-        check(len(self.cut) == pieces and len(self.numbers) == 4 * pieces, "carry")
+        check(len(self.cut) == pieces and len(self.columns) == 4 * pieces, "carry")
         check(np.all((self.stream >= 0) & (self.stream < streams)), "carry")
         for first, last, size in ((*ranges[:2], len(self.data)), (*ranges[2:], pieces)):
             check(np.all((first >= 0) & (first <= last) & (last <= size)), "carry")
 
 
 class Carry:
-    """The kept bytes of all streams."""
+    """The bytes of unfinished frames at the ends of streams, of all streams.
+
+    All rows share one buffer, because most windows have as many unfinished frames as active
+    connections: a bytes object for each would cost a Python call for each.
+    """
 
     def __init__(self) -> None:
         self.stream = np.empty(0, np.int32)
@@ -263,39 +285,39 @@ class Carry:
         self.stop = np.empty(0, np.int64)
         self.first = np.empty(0, np.int64)
         self.last = np.empty(0, np.int64)
-        """Of each row: its stream, its bytes and its pieces, as ranges in those below."""
+        """For each row: its stream, and the ranges of its bytes and pieces in those below."""
         self.data = readonly(b"")
-        self.pieces = Pieces.room(0)
+        self.pieces = Pieces.empty(0)
 
-    def lift(
+    def copy_into(
         self, rows: Ints, to: Ints, to_piece: Ints, target: NDArray[np.uint8], pieces: Pieces
     ) -> None:
         """Copy rows into the bytes and pieces of a window."""
-        _move(self, rows, to, to_piece, target, pieces)
+        _copy_rows(self, rows, to, to_piece, target, pieces)
 
-    def since_ns(self, row: int, otherwise: int) -> int:
-        """Return when the first bytes of a row came; `otherwise` for row -1."""
-        return otherwise if row < 0 else int(self.pieces.numbers[TIME, self.first[row]])
+    def since_ns(self, row: int, default: int) -> int:
+        """Return when the first bytes of a row came; `default` for row -1."""
+        return default if row < 0 else int(self.pieces.columns[PIECE_TS, self.first[row]])
 
     def files(self) -> set[int]:
-        """Return the numbers of the files that it refers to."""
+        """Return the columns of the files that it refers to."""
         return set(np.unique(self.pieces.file).tolist())
 
-    def renamed(self, numbers: Ints) -> CarryState:
-        """Return the rows with other stream numbers, to be saved."""
+    def save(self, columns: Ints) -> CarryState:
+        """Return the rows to be saved, with the stream columns that the state uses."""
         return CarryState(
-            numbers[self.stream],
+            columns[self.stream],
             self.start,
             self.stop,
             self.first,
             self.last,
             self.data.tobytes(),
-            self.pieces.numbers.ravel(),
+            self.pieces.columns.ravel(),
             self.pieces.file,
             self.pieces.cut,
         )
 
-    def renewed(
+    def next_carry(
         self,
         table: NDArray[Any],
         stream: NDArray[np.int32],
@@ -304,22 +326,23 @@ class Carry:
         data: NDArray[np.uint8],
         pieces: Pieces,
     ) -> Carry:
-        """Return the carry of the next window: rows that were not lifted, and these bytes.
+        """Return the carry for the next window: the rows that no run used, and these bytes.
 
-        The records of streams in `table` say which row is theirs, before and after.
+        The record of a stream in `table` has the number of its row, before and after. A stream
+        without new bytes in a window keeps its row untouched, for any number of windows.
         """
-        left = np.flatnonzero(table["carry"][self.stream] == np.arange(len(self.stream)))
+        unused = np.flatnonzero(table["carry_row"][self.stream] == np.arange(len(self.stream)))
         kept = Carry()
         kept.stream, kept.start, kept.stop = stream, start, stop
         kept.data, kept.pieces = data, pieces
-        begins = pieces.numbers[START]
+        begins = pieces.columns[START]
         kept.first = np.searchsorted(begins, start, "right") - 1
         kept.last = np.searchsorted(begins, stop, "left")
-        return joined(table, (self, left), (kept, np.arange(len(stream))))
+        return join_carries(table, (self, unused), (kept, np.arange(len(stream))))
 
 
-def joined(table: NDArray[Any], *parts: tuple[Carry, Ints]) -> Carry:
-    """Join rows of several carries; `table` gets the row number of each stream."""
+def join_carries(table: NDArray[Any], *parts: tuple[Carry, Ints]) -> Carry:
+    """Return a carry of rows of several; `table` gets the row number of each stream."""
     new = Carry()
     new.stream = np.concatenate([carry.stream[rows] for carry, rows in parts])
     sizes = np.concatenate([carry.stop[rows] - carry.start[rows] for carry, rows in parts])
@@ -329,18 +352,18 @@ def joined(table: NDArray[Any], *parts: tuple[Carry, Ints]) -> Carry:
     new.last = np.cumsum(counts)
     new.first = new.last - counts
     target = np.empty(int(sizes.sum()), np.uint8)
-    new.pieces = Pieces.room(int(counts.sum()))
+    new.pieces = Pieces.empty(int(counts.sum()))
     at = 0
     for carry, rows in parts:
         stop = at + len(rows)
-        _move(carry, rows, new.start[at:stop], new.first[at:stop], target, new.pieces)
+        _copy_rows(carry, rows, new.start[at:stop], new.first[at:stop], target, new.pieces)
         at = stop
     new.data = readonly(target)
-    table["carry"][new.stream] = np.arange(len(new.stream))
+    table["carry_row"][new.stream] = np.arange(len(new.stream))
     return new
 
 
-def _move(
+def _copy_rows(
     carry: Carry,
     rows: Ints,
     to: Ints,
@@ -349,7 +372,7 @@ def _move(
     pieces: Pieces,
 ) -> None:
     source = carry.pieces
-    move(
+    copy_ranges(
         carry.start[rows],
         carry.stop[rows],
         carry.first[rows],
@@ -357,11 +380,11 @@ def _move(
         to,
         to_piece,
         carry.data,
-        source.numbers,
+        source.columns,
         source.file,
         source.cut,
         target,
-        pieces.numbers,
+        pieces.columns,
         pieces.file,
         pieces.cut,
     )

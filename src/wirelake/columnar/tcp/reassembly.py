@@ -1,8 +1,10 @@
-"""Streams that are out of order, through the reference's assembler.
+"""`Reassembler`: streams with segments out of order, through the reference's assembler.
 
-A stream is followed by the kernel (`stream_order.py`), which works on its record, or by an
-assembler. When one takes over from the other, position and counts are copied. The kernel takes
-over again as soon as nothing waits, because an assembler costs a Python call for each segment.
+A stream is followed either by the kernel (`stream_order.py`), whose state is the record of the
+stream in the table, or by an `Assembler`, a `StreamAssembler` of `wirelake.capture`. Position and
+counters are copied when one takes over from the other. An assembler costs a Python call for each
+segment, so the kernel takes over again as soon as no segment waits. The rules for overlaps, holes
+and conflicts are written only once, in `wirelake.capture.tcp.assembly`.
 """
 
 from __future__ import annotations
@@ -17,31 +19,237 @@ from numpy.typing import NDArray
 
 from wirelake.capture.tcp.assembly import (
     FIN,
-    HELD_BYTES,
+    RECENT_BYTES,
     Conflict,
     Counters,
     Data,
     Event,
     Gap,
-    Held,
+    RecentBytes,
     StreamAssembler,
 )
 
 from ..scan.headers import PAYLOAD_BYTES
-from . import stream_order as order
+from . import stream_order
 from .packets import Packets
 
 __all__ = [
     "Assembler",
     "AssemblerState",
-    "Patch",
-    "Patcher",
-    "Record",
+    "Reassembled",
+    "Reassembler",
+    "StreamRecord",
 ]
 
 
-class Record:
-    """What the table says of a stream, as Python's numbers."""
+@dataclass
+class Reassembled:
+    """The reassembled bytes of one stream in one window: pieces, and the gaps between them."""
+
+    pieces: list[NDArray[np.int64]] = field(default_factory=list)
+    """Packets whose whole payloads are next; a negative number is `~` an index into `events`."""
+    events: list[Data] = field(default_factory=list)
+    gaps: list[tuple[int, Gap]] = field(default_factory=list)
+    """Gaps, with the number of bytes in the pieces before each."""
+    size: int = 0
+    """Bytes in the pieces."""
+    count: int = 0
+    """The number of pieces."""
+
+    def data(self, event: Data) -> None:
+        """Add bytes that the assembler delivered."""
+        self.pieces.append(np.array([~len(self.events)]))
+        self.events.append(event)
+        self.size += len(event.payload)
+        self.count += 1
+
+    def packets(self, packets: NDArray[np.int64], size: int) -> None:
+        """Add whole payloads that the kernel followed; they are copied without Python objects."""
+        self.pieces.append(packets)
+        self.size += size
+        self.count += len(packets)
+
+
+class Reassembler:
+    """The assemblers of all streams that ever had a segment out of order.
+
+    They are kept for the life of the connection: a retransmission may come at any time, and is
+    compared with the last 64 KiB that were delivered.
+    """
+
+    def __init__(self) -> None:
+        self._assemblers: dict[int, Assembler] = {}
+        self._active: set[int] = set()
+        """Streams in which segments wait, so that the assembler gets every segment."""
+        self.reassembled: dict[int, Reassembled] = {}
+        """By stream, for this window."""
+        self.conflicts: list[tuple[int, Conflict]] = []
+        """Streams, and retransmissions that differ from the first copy, for this window."""
+
+    def begin_window(self) -> None:
+        """Begin a window: forget the results of the last one."""
+        self.reassembled = {}
+        self.conflicts = []
+
+    def forget(self, streams: Iterable[int]) -> None:
+        """Forget streams of dropped connections."""
+        for stream in streams:
+            if self._assemblers.pop(stream, None) is not None:
+                self._active.discard(stream)
+
+    @property
+    def assemblers(self) -> dict[int, Assembler]:
+        """The assemblers, by stream."""
+        return self._assemblers
+
+    def restore(self, assemblers: dict[int, Assembler]) -> None:
+        """Continue with saved assemblers."""
+        self._assemblers = assemblers
+        self._active = {stream for stream, each in assemblers.items() if each.needs_every_segment}
+
+    def waiting(self) -> dict[int, int]:
+        """Return the streams with segments behind a hole, and when the first of them came."""
+        since = {stream: self._assemblers[stream].waiting_since_ns for stream in self._active}
+        return {stream: ts_ns for stream, ts_ns in since.items() if ts_ns is not None}
+
+    def reassemble(
+        self, packets: Packets, table: NDArray[Any], disordered: NDArray[np.int32]
+    ) -> list[int]:
+        """Reassemble the packets that are out of order; return the streams that they ended."""
+        if len(disordered) == 0:
+            return []
+        # Group the packets by stream; a stable sort keeps the order of arrival within a stream.
+        streams = packets.stream[disordered]
+        sequence = np.argsort(streams, kind="stable")
+        numbers, starts = np.unique(streams[sequence], return_index=True)
+        ended: list[int] = []
+        for number, indices in zip(
+            numbers.tolist(),
+            np.split(disordered[sequence].astype(np.int64), starts[1:]),
+            strict=True,
+        ):
+            record = StreamRecord(table, number)
+            before = record.state
+            record.state &= ~stream_order.OUT_OF_ORDER
+            self._follow(packets, table, number, record, indices)
+            if (
+                record.state & (stream_order.FINISHED | stream_order.WAS_RESET)
+                and not before & stream_order.END_REPORTED
+            ):
+                ended.append(number)
+        return ended
+
+    def update_assemblers(
+        self, packets: Packets, table: NDArray[Any], active: NDArray[np.int32]
+    ) -> None:
+        """Pass the bytes of streams that were in order in this window to their assemblers."""
+        for number in active[table["state"][active] & stream_order.HAS_ASSEMBLER != 0].tolist():
+            if number not in self.reassembled:
+                self._catch_up(packets, StreamRecord(table, number), self._assemblers[number])
+
+    def end_stream(self, table: NDArray[Any], number: int) -> None:
+        """End a stream: waiting segments are delivered, with gaps."""
+        assembler = self._assemblers[number]
+        record = StreamRecord(table, number)
+        self._collect(record, number, assembler, assembler.end())
+        assembler.hand_over(record)
+        self._active.discard(number)
+
+    # -- one stream --------------------------------------------------------------------------
+
+    def _follow(
+        self,
+        packets: Packets,
+        table: NDArray[Any],
+        number: int,
+        record: StreamRecord,
+        indices: NDArray[np.int64],
+    ) -> None:
+        part = self._part(number)
+        assembler = self._assembler(packets, record, number)
+        # The kernel and the assembler alternate: the kernel takes runs in order, the assembler
+        # every segment from one out of order until the hole before it is filled or given up.
+        at = 0
+        while at < len(indices):
+            if not assembler.needs_every_segment:
+                assembler.hand_over(record)
+                stop = packets.follow_run(table, number, indices, at)
+                if stop > at:
+                    record.load()
+                    self._add_run(packets, record, part, assembler, indices[at:stop])
+                at = stop
+                if at == len(indices):
+                    break
+            segment = packets.segment(int(indices[at]))
+            assembler.set_arrival(segment.arrival)
+            self._collect(record, number, assembler, assembler.feed(*segment.arguments))
+            at += 1
+        assembler.hand_over(record)
+        (self._active.add if assembler.needs_every_segment else self._active.discard)(number)
+
+    def _part(self, number: int) -> Reassembled:
+        if number not in self.reassembled:
+            self.reassembled[number] = Reassembled()
+        return self.reassembled[number]
+
+    def _assembler(self, packets: Packets, record: StreamRecord, number: int) -> Assembler:
+        found = self._assemblers.get(number)
+        if found is None:
+            found = self._assemblers[number] = Assembler.from_record(record)
+            found.catch_up(record, b"")
+        else:
+            self._catch_up(packets, record, found)
+        return found
+
+    def _catch_up(self, packets: Packets, record: StreamRecord, assembler: Assembler) -> None:
+        """Update an assembler after the kernel followed its stream in this window."""
+        moved = record.position > assembler.position
+        assembler.catch_up(
+            record, packets.tail_before(record.last_packet, RECENT_BYTES) if moved else b""
+        )
+
+    def _add_run(
+        self,
+        packets: Packets,
+        record: StreamRecord,
+        part: Reassembled,
+        assembler: Assembler,
+        indices: NDArray[np.int64],
+    ) -> None:
+        """Add packets through which the kernel followed the stream."""
+        size = record.position - assembler.position
+        sizes = packets.header_i32[PAYLOAD_BYTES, indices]
+        indices = indices[sizes > 0]
+        # Payload after a RST is not part of the stream: only as many packets as the position moved.
+        if record.state & stream_order.WAS_RESET:
+            indices = indices[np.cumsum(sizes[sizes > 0]) <= size]
+        if size and record.state & stream_order.IGNORED:
+            record.ignored += size
+        elif size:
+            part.packets(indices, size)
+        assembler.catch_up(record, packets.tail(indices, RECENT_BYTES) if size else b"")
+
+    def _collect(
+        self, record: StreamRecord, number: int, assembler: Assembler, events: list[Event]
+    ) -> None:
+        part = self._part(number)
+        ignored = record.state & stream_order.IGNORED
+        for event in events:
+            if isinstance(event, Conflict):
+                self.conflicts.append((number, event))
+            elif ignored and isinstance(event, Data):
+                assembler.counters.ignored_bytes += len(event.payload)
+            elif isinstance(event, Data):
+                part.data(event)
+            elif not ignored:
+                part.gaps.append((part.size, event))
+
+
+# -- assemblers --------------------------------------------------------------------------------
+
+
+class StreamRecord:
+    """The record of a stream in the table, as Python integers."""
 
     __slots__ = (
         "_number",
@@ -50,7 +258,7 @@ class Record:
         "duplicate",
         "gap",
         "ignored",
-        "last",
+        "last_packet",
         "new",
         "next_seq",
         "position",
@@ -64,8 +272,8 @@ class Record:
         self.load()
 
     def load(self) -> None:
-        """Read it again: the kernel has followed the stream."""
-        order.peek(self._table, self._number, self._values)
+        """Read the record after the kernel followed the stream."""
+        stream_order.load_stream(self._table, self._number, self._values)
         (
             self.position,
             self.next_seq,
@@ -74,11 +282,11 @@ class Record:
             self.gap,
             self.ignored,
             self.state,
-            self.last,
+            self.last_packet,
         ) = self._values.tolist()
 
     def save(self) -> None:
-        """Write it: the kernel goes on."""
+        """Write the record before the kernel follows the stream."""
         self._values[:] = (
             self.position,
             self.next_seq,
@@ -87,17 +295,17 @@ class Record:
             self.gap,
             self.ignored,
             self.state,
-            self.last,
+            self.last_packet,
         )
-        order.poke(self._table, self._number, self._values)
+        stream_order.store_stream(self._table, self._number, self._values)
 
     def counters(self) -> Counters:
-        """What was counted, for an assembler."""
+        """Return the counters for an assembler."""
         return Counters(self.new, self.duplicate, self.gap, self.ignored)
 
 
 class AssemblerState(msgspec.Struct, frozen=True):
-    """An assembler as it is saved between two files."""
+    """A saved `Assembler`."""
 
     position: int
     counters: tuple[int, int, int, int]
@@ -105,22 +313,22 @@ class AssemblerState(msgspec.Struct, frozen=True):
     arrivals: int
     waiting: list[Data]
     oldest_ns: int
-    held: tuple[bytes, list[tuple[int, int]]] | None
-    """The last bytes that were delivered, and the gaps between them."""
+    recent: tuple[bytes, list[tuple[int, int]]] | None = msgspec.field(name="held")
+    """The last delivered bytes, and the gaps between them."""
     fin_at: int | None
     reach: Gap | None
     over: bool
 
 
 class Assembler(StreamAssembler):
-    """An assembler that can take over from the kernel, and hand over to it."""
+    """An assembler that takes over from the kernel, and hands over to it."""
 
     __slots__ = ()
 
     def save(self) -> AssemblerState:
-        """Return a copy of everything that it knows."""
+        """Return a copy of the whole state."""
         counters = msgspec.structs.astuple(self.counters)
-        held = None if self._held is None else self._held.save()
+        recent = None if self._recent is None else self._recent.save()
         return AssemblerState(
             self.position,
             counters,
@@ -128,9 +336,9 @@ class Assembler(StreamAssembler):
             self._arrivals,
             list(self._waiting),
             self._oldest_ns,
-            held,
+            recent,
             self._fin_at,
-            self._reach,
+            self._known_end,
             self._over,
         )
 
@@ -144,245 +352,61 @@ class Assembler(StreamAssembler):
         found._waiting = [each._replace(file=files[each.file]) for each in state.waiting]
         found._waiting_bytes = sum(len(each.payload) for each in state.waiting)
         found._oldest_ns = state.oldest_ns
-        found._held = None if state.held is None else Held.restored(*state.held)
+        found._recent = None if state.recent is None else RecentBytes.restored(*state.recent)
         found._fin_at = state.fin_at
         if state.reach is not None:
-            found._reach = state.reach._replace(file=files[state.reach.file])
+            found._known_end = state.reach._replace(file=files[state.reach.file])
         found._over = state.over
         return found
 
     @staticmethod
-    def of(record: Record) -> Assembler:
-        """One that goes on where the kernel stopped."""
-        next_seq = record.next_seq if record.state & order.STARTED else None
+    def from_record(record: StreamRecord) -> Assembler:
+        """Return an assembler that continues where the kernel stopped."""
+        next_seq = record.next_seq if record.state & stream_order.STARTED else None
         return Assembler(next_seq, position=record.position, counters=record.counters())
 
     @property
-    def loose(self) -> bool:
-        """Whether it has to see the next segment, whatever that is."""
+    def needs_every_segment(self) -> bool:
+        """Whether segments wait, or bytes are missing: then the kernel cannot follow the stream."""
         if self._over:
             return False
-        beyond = self._reach is not None and self._reach.position > self.position
+        beyond = self._known_end is not None and self._known_end.position > self.position
         return bool(self._waiting) or beyond
 
     def files(self) -> set[int]:
-        """The numbers of the files that it refers to."""
+        """Return the numbers of the files that the waiting segments refer to."""
         found = {piece.file for piece in self._waiting}
-        return found if self._reach is None else found | {self._reach.file}
+        return found if self._known_end is None else found | {self._known_end.file}
 
-    def number(self, arrival: int) -> None:
-        """Give the next segment a number, by which pieces are compared in time."""
+    def set_arrival(self, arrival: int) -> None:
+        """Set the number of the next segment among all packets, by which pieces are ordered."""
         self._arrivals = arrival - 1
 
-    def learn(self, record: Record, tail: bytes) -> None:
-        """The kernel followed the stream up to what the record says; `tail` is the last of it."""
+    def catch_up(self, record: StreamRecord, tail: bytes) -> None:
+        """Continue at the position of the record; `tail` is the end of what the kernel followed."""
         self.position = record.position
         self.counters = record.counters()
-        if self._held is not None:
-            self._held.add(tail)
-        if record.state & order.FINISHED and not self.finished:
+        if self._recent is not None:
+            self._recent.add(tail)
+        # The kernel saw FIN: an empty segment with FIN makes the assembler see it as well.
+        if record.state & stream_order.FINISHED and not self.finished:
             self.feed(record.next_seq, b"", 0, 0, FIN)
 
-    def teach(self, record: Record) -> None:
-        """Tell the record what was seen here."""
+    def hand_over(self, record: StreamRecord) -> None:
+        """Write position, counters and state to the record, so that the kernel can continue."""
         counters = self.counters
         record.new, record.duplicate = counters.new_bytes, counters.duplicate_bytes
         record.gap, record.ignored = counters.gap_bytes, counters.ignored_bytes
         record.position = self.position
-        record.state = record.state & ~order.LOOSE | order.HELD
+        record.state = record.state & ~stream_order.IN_ASSEMBLER | stream_order.HAS_ASSEMBLER
         if self._base is not None:
+            # Positions do not wrap, sequence numbers do.
             record.next_seq = (self._base + self.position) & 0xFFFFFFFF
-            record.state |= order.STARTED
-        if self.loose:
-            record.state |= order.LOOSE
+            record.state |= stream_order.STARTED
+        if self.needs_every_segment:
+            record.state |= stream_order.IN_ASSEMBLER
         if self._over:
-            record.state |= order.OVER
+            record.state |= stream_order.WAS_RESET
         elif self.finished:
-            record.state |= order.FINISHED
+            record.state |= stream_order.FINISHED
         record.save()
-
-
-# Streams that are out of order, through the reference's assembler.
-
-
-@dataclass
-class Patch:
-    """What was found out about one stream in one window: its pieces, and the gaps between them."""
-
-    pieces: list[NDArray[np.int64]] = field(default_factory=list)
-    """The packets whose whole payloads are next in line; or, below 0, `~` a number in `events`."""
-    events: list[Data] = field(default_factory=list)
-    gaps: list[tuple[int, Gap]] = field(default_factory=list)
-    """Gaps, with the number of bytes in the pieces before them."""
-    size: int = 0
-    """Bytes in the pieces."""
-    count: int = 0
-    """The number of pieces."""
-
-    def data(self, event: Data) -> None:
-        """Bytes that the assembler delivers."""
-        self.pieces.append(np.array([~len(self.events)]))
-        self.events.append(event)
-        self.size += len(event.payload)
-        self.count += 1
-
-    def packets(self, packets: NDArray[np.int64], size: int) -> None:
-        """Whole payloads that the kernel has followed."""
-        self.pieces.append(packets)
-        self.size += size
-        self.count += len(packets)
-
-
-class Patcher:
-    """Keeps the assemblers of streams that were ever out of order."""
-
-    def __init__(self) -> None:
-        self._assemblers: dict[int, Assembler] = {}
-        self._loose: set[int] = set()
-        self.patches: dict[int, Patch] = {}
-        """By stream, of this window."""
-        self.conflicts: list[tuple[int, Conflict]] = []
-        """Streams, and what contradicts itself in them, of this window."""
-
-    def begin(self) -> None:
-        """A window begins."""
-        self.patches = {}
-        self.conflicts = []
-
-    def forget(self, streams: Iterable[int]) -> None:
-        """These streams are gone."""
-        for stream in streams:
-            if self._assemblers.pop(stream, None) is not None:
-                self._loose.discard(stream)
-
-    @property
-    def assemblers(self) -> dict[int, Assembler]:
-        """By stream."""
-        return self._assemblers
-
-    def restore(self, assemblers: dict[int, Assembler]) -> None:
-        """Go on with these."""
-        self._assemblers = assemblers
-        self._loose = {stream for stream, each in assemblers.items() if each.loose}
-
-    def waiting(self) -> dict[int, int]:
-        """The streams in which something waits behind a hole, and when the first of it came."""
-        since = {stream: self._assemblers[stream].waiting_since_ns for stream in self._loose}
-        return {stream: ts_ns for stream, ts_ns in since.items() if ts_ns is not None}
-
-    def patch(self, packets: Packets, table: NDArray[Any], strange: NDArray[np.int32]) -> list[int]:
-        """Take the packets of odd streams; gives the streams that ended with one of them."""
-        if len(strange) == 0:
-            return []
-        streams = packets.stream[strange]
-        sequence = np.argsort(streams, kind="stable")
-        numbers, starts = np.unique(streams[sequence], return_index=True)
-        ended: list[int] = []
-        for number, mine in zip(
-            numbers.tolist(), np.split(strange[sequence].astype(np.int64), starts[1:]), strict=True
-        ):
-            record = Record(table, number)
-            was = record.state
-            record.state &= ~order.ODD
-            self._follow(packets, table, number, record, mine)
-            if record.state & (order.FINISHED | order.OVER) and not was & order.ENDED:
-                ended.append(number)
-        return ended
-
-    def hold(self, packets: Packets, table: NDArray[Any], active: NDArray[np.int32]) -> None:
-        """Tell the assemblers of streams that were in order in this window what was in them."""
-        for number in active[table["state"][active] & order.HELD != 0].tolist():
-            if number not in self.patches:
-                self._catch_up(packets, Record(table, number), self._assemblers[number])
-
-    def end(self, table: NDArray[Any], number: int) -> None:
-        """A stream ends; whatever waits is delivered, with gaps."""
-        assembler = self._assemblers[number]
-        record = Record(table, number)
-        self._happened(record, number, assembler, assembler.end())
-        assembler.teach(record)
-        self._loose.discard(number)
-
-    # -- one stream --------------------------------------------------------------------------
-
-    def _follow(
-        self,
-        packets: Packets,
-        table: NDArray[Any],
-        number: int,
-        record: Record,
-        mine: NDArray[np.int64],
-    ) -> None:
-        patch = self._patch(number)
-        assembler = self._assembler(packets, record, number)
-        at = 0
-        while at < len(mine):
-            if not assembler.loose:
-                assembler.teach(record)
-                stop = packets.follow_run(table, number, mine, at)
-                if stop > at:
-                    record.load()
-                    self._run(packets, record, patch, assembler, mine[at:stop])
-                at = stop
-                if at == len(mine):
-                    break
-            segment = packets.segment(int(mine[at]))
-            assembler.number(segment.arrival)
-            self._happened(record, number, assembler, assembler.feed(*segment.arguments))
-            at += 1
-        assembler.teach(record)
-        (self._loose.add if assembler.loose else self._loose.discard)(number)
-
-    def _patch(self, number: int) -> Patch:
-        if number not in self.patches:
-            self.patches[number] = Patch()
-        return self.patches[number]
-
-    def _assembler(self, packets: Packets, record: Record, number: int) -> Assembler:
-        found = self._assemblers.get(number)
-        if found is None:
-            found = self._assemblers[number] = Assembler.of(record)
-            found.learn(record, b"")
-        else:
-            self._catch_up(packets, record, found)
-        return found
-
-    def _catch_up(self, packets: Packets, record: Record, assembler: Assembler) -> None:
-        """The kernel followed the stream in this window, up to its last packet with payload."""
-        moved = record.position > assembler.position
-        assembler.learn(record, packets.tail_before(record.last, HELD_BYTES) if moved else b"")
-
-    def _run(
-        self,
-        packets: Packets,
-        record: Record,
-        patch: Patch,
-        assembler: Assembler,
-        mine: NDArray[np.int64],
-    ) -> None:
-        """The kernel followed the stream through these packets."""
-        size = record.position - assembler.position
-        sizes = packets.sizes[PAYLOAD_BYTES, mine]
-        mine = mine[sizes > 0]
-        if record.state & order.OVER:  # payload behind a RST is no part of the stream
-            mine = mine[np.cumsum(sizes[sizes > 0]) <= size]
-        if size and record.state & order.IGNORED:
-            record.ignored += size
-        elif size:
-            patch.packets(mine, size)
-        assembler.learn(record, packets.tail(mine, HELD_BYTES) if size else b"")
-
-    def _happened(
-        self, record: Record, number: int, assembler: Assembler, events: list[Event]
-    ) -> None:
-        patch = self._patch(number)
-        ignored = record.state & order.IGNORED
-        for event in events:
-            if isinstance(event, Conflict):
-                self.conflicts.append((number, event))
-            elif ignored and isinstance(event, Data):
-                assembler.counters.ignored_bytes += len(event.payload)
-            elif isinstance(event, Data):
-                patch.data(event)
-            elif not ignored:
-                patch.gaps.append((patch.size, event))

@@ -1,12 +1,14 @@
-"""What the front end saves after its files, and how a later front end takes it over.
+"""`FrontState`: what the front end saves after its files; and how a later front end restores it.
 
-Connections are numbered by last use, the longest silent first. Connection n of a state has the
+Connections are numbered by last use, the longest idle first. Connection n of a state has the
 streams 2n (c2s) and 2n + 1 (s2c).
 
 Every front end holds the connections of all shares, because their limit and their expiry concern
-all of them together; of its own share it also has the streams and everything about these. So the
-states of all shares are restored together, by any number of shares: `place` is the number that a
-connection had among those of all shares, and becomes its slot.
+all of them together. Streams, and everything about them, are only those of its own share. So the
+states of all shares are restored together, by any number of shares: `lru_rank` is the number of a
+connection among those of all shares, and becomes its slot.
+
+Fields with a `name=` have another name in the file, so that files of format 2 stay readable.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..jit.options import readonly
 from ..state_format import StateError, check, column, fill
-from . import flows as slots
+from . import flows
 from .pieces import Carry, CarryState, Pieces
 from .reassembly import Assembler, AssemblerState
 from .stream_order import STREAM
@@ -39,16 +41,27 @@ __all__ = [
 ]
 
 _MASK: Final = (1 << 64) - 1
-_LINKS: Final = ("older", "newer", "over_before", "over_after", "ours", "why")
-CONNECTION_COLUMNS: Final = tuple(n for n in slots.CONNECTION.names or () if n not in _LINKS)
-"""The saved fields of a connection; the others are computed again."""
-_OF_A_WINDOW: Final = ("bytes", "cursor", "piece", "window", "pieces", "last", "carry")
-STREAM_COLUMNS: Final = tuple(n for n in STREAM.names or () if n not in _OF_A_WINDOW)
+_LINKS: Final = ("lru_prev", "lru_next", "closed_prev", "closed_next", "in_share", "drop_reason")
+CONNECTION_COLUMNS: Final = tuple(n for n in flows.CONNECTION.names or () if n not in _LINKS)
+"""The saved fields of a connection; the others are computed when it is restored."""
+_PER_WINDOW: Final = (
+    "window_bytes",
+    "next_byte",
+    "next_piece",
+    "window",
+    "window_pieces",
+    "last_packet",
+    "carry_row",
+)
+STREAM_COLUMNS: Final = tuple(n for n in STREAM.names or () if n not in _PER_WINDOW)
 """The saved fields of a stream."""
 
 
 def share_of(connection: int, shares: int) -> int:
-    """Return the share of a connection that a recorder has numbered."""
+    """Return the share of a connection that a recorder has numbered.
+
+    The same hash as `flows._hash`, in Python.
+    """
     value = connection & _MASK
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         value = (value ^ value >> 33) * factor & _MASK
@@ -56,32 +69,32 @@ def share_of(connection: int, shares: int) -> int:
 
 
 class FrontState(msgspec.Struct, frozen=True):
-    """What the front end knows of the connections of its share."""
+    """The state of a front end: the connections of its share."""
 
     now_ns: int
-    """The latest time that was seen."""
+    """The latest capture time."""
     packets: int
     """Packets so far, of all shares."""
-    held: int
-    """Connections that are held, of all shares."""
-    place: NDArray[np.int32]
-    """Of each connection: its number among those of all shares."""
+    total_connections: int = msgspec.field(name="held")
+    """Connections of all shares."""
+    lru_rank: NDArray[np.int32] = msgspec.field(name="place")
+    """For each connection: its number among those of all shares."""
     connections: pa.RecordBatch
     streams: pa.RecordBatch
     carry: CarryState
     assemblers: dict[int, AssemblerState]
-    """By stream: those of streams that were ever out of order."""
+    """By stream: those of streams that ever had a segment out of order."""
     files: dict[int, str]
     """The files that this state or a `PipelineState` around it refers to, by number."""
 
     def check(self) -> None:
         """Raise StateError when a number is out of range."""
-        count = len(self.place)
+        count = len(self.lru_rank)
         check(self.connections.schema.names == list(CONNECTION_COLUMNS), "columns")
         check(self.streams.schema.names == list(STREAM_COLUMNS), "columns")
         check(self.connections.num_rows == count, "connections")
         check(self.streams.num_rows == 2 * count, "streams")
-        check(np.all((self.place >= 0) & (self.place < self.held)), "place")
+        check(np.all((self.lru_rank >= 0) & (self.lru_rank < self.total_connections)), "place")
         check(column(self.streams, "direction", STREAM).max(initial=0) <= 1, "direction")
         check(all(0 <= stream < 2 * count for stream in self.assemblers), "assemblers")
         self.carry.check(2 * count)
@@ -97,53 +110,55 @@ class Restored(NamedTuple):
     """How the numbers of one saved state map to those of the front end that restores it."""
 
     streams: NDArray[np.int64]
-    """By saved stream: its number, or -1 when it belongs to another share."""
+    """By saved stream: its number now, or -1 when it belongs to another share."""
     files: dict[int, int]
-    ours: NDArray[np.bool_]
+    in_share: NDArray[np.bool_]
     """By saved connection: whether it belongs to our share."""
 
 
 class RestoredFront:
-    """What is known from earlier files, by one share of the connections."""
+    """The saved states of all shares, restored for one share of the connections."""
 
     def __init__(self, states: Sequence[FrontState], share: int, shares: int):
         for state in states:
             state.check()
-        held = states[0].held
-        places = np.sort(np.concatenate([state.place for state in states]))
-        moments = {(state.now_ns, state.packets, state.held) for state in states}
-        if len(moments) > 1 or not np.array_equal(places, np.arange(held)):
+        total = states[0].total_connections
+        ranks = np.sort(np.concatenate([state.lru_rank for state in states]))
+        moments = {(state.now_ns, state.packets, state.total_connections) for state in states}
+        if len(moments) > 1 or not np.array_equal(ranks, np.arange(total)):
             raise StateError("state: expected those of all shares, saved after the same file")
         self._share, self._shares = share, shares
         self.now_ns = states[0].now_ns
         self.packets = states[0].packets
-        self.connections = np.zeros(held, slots.CONNECTION)
-        """Of all shares, the longest silent first."""
-        self.streams = np.zeros(2 * held, STREAM)
-        self.streams["carry"] = -1
+        self.connections = np.zeros(total, flows.CONNECTION)
+        """Of all shares, the longest idle first."""
+        self.streams = np.zeros(2 * total, STREAM)
+        self.streams["carry_row"] = -1
         self.files: list[str] = []
-        """The earlier files to which something refers, by number."""
+        """The earlier files that something refers to, by number."""
         self.carries: list[tuple[Carry, NDArray[np.int64]]] = []
-        """Bytes of unfinished frames, and the rows that are ours."""
+        """Bytes of unfinished frames, and the rows of our share."""
         self.assemblers: dict[int, Assembler] = {}
         self.parts = [self._restore(state) for state in states]
         """One for each state."""
 
     def _restore(self, state: FrontState) -> Restored:
-        fill(self.connections, state.place, state.connections, slice(None))
-        ours = self.connections["hash"][state.place] % np.uint32(self._shares) == self._share
-        self.connections["ours"][state.place] = ours
-        numbers = np.where(np.repeat(ours, 2), both_streams(state.place), -1).astype(np.int64)
-        mine = np.flatnonzero(numbers >= 0)
+        fill(self.connections, state.lru_rank, state.connections, slice(None))
+        in_share = self.connections["hash"][state.lru_rank] % np.uint32(self._shares) == self._share
+        self.connections["in_share"][state.lru_rank] = in_share
+        numbers = np.where(np.repeat(in_share, 2), both_streams(state.lru_rank), -1).astype(
+            np.int64
+        )
+        own = np.flatnonzero(numbers >= 0)
         files = renumbered(state.files, self.files)
-        fill(self.streams, numbers[mine], state.streams, mine)
-        saved_files = column(state.streams, "file", STREAM)[mine]
-        self.streams["file"][numbers[mine]] = mapped(files, saved_files)
+        fill(self.streams, numbers[own], state.streams, own)
+        saved_files = column(state.streams, "file", STREAM)[own]
+        self.streams["file"][numbers[own]] = mapped(files, saved_files)
         self._restore_carry(state.carry, numbers, files)
         for at, saved in state.assemblers.items():
             if numbers[at] >= 0:
                 self.assemblers[int(numbers[at])] = Assembler.restored(saved, files)
-        return Restored(numbers, files, ours)
+        return Restored(numbers, files, in_share)
 
     def _restore_carry(
         self, saved: CarryState, numbers: NDArray[np.int64], files: dict[int, int]
@@ -153,13 +168,13 @@ class RestoredFront:
         carry.start, carry.stop = saved.start, saved.stop
         carry.first, carry.last = saved.first, saved.last
         carry.data = readonly(saved.data)
-        pieces = np.ascontiguousarray(saved.numbers.reshape(4, -1))
+        pieces = np.ascontiguousarray(saved.columns.reshape(4, -1))
         carry.pieces = Pieces(pieces, mapped(files, saved.file), saved.cut)
         self.carries.append((carry, np.flatnonzero(carry.stream >= 0)))
 
 
 def renumbered(names: dict[int, str], known: list[str]) -> dict[int, int]:
-    """Return the places of names in a list, by the numbers they have; unknown ones are appended."""
+    """Return the index of each name in a list, by its saved number; append unknown names."""
     places = {name: at for at, name in enumerate(known)}
     for name in names.values():
         if name not in places:
@@ -169,7 +184,7 @@ def renumbered(names: dict[int, str], known: list[str]) -> dict[int, int]:
 
 
 def mapped(numbers: dict[int, int], found: NDArray[Any]) -> NDArray[Any]:
-    """Replace numbers by others; those that have no other one stay."""
+    """Map saved numbers to present ones; numbers that are not in `numbers` stay."""
     if not numbers:
         return found
     before = np.array(sorted(numbers))

@@ -1,8 +1,13 @@
-"""The streams of connections: which payload is next in line, in kernels (captures.md, Streams).
+"""Kernels that follow TCP streams while their segments arrive in order (captures.md, Streams).
 
-The rules are those of `capture.assembly.StreamAssembler`, as far as everything is in order: then
-all that matters is where the stream stands. At the first segment that is not, the stream is *odd*
-for the rest of the window, and its segments go to the reference's assembler (`patching.py`).
+The rules are those of `wirelake.capture.tcp.assembly.StreamAssembler` for segments in order. Then a
+stream needs only its next sequence number: no buffer, no comparison with earlier bytes. At the
+first segment that is not in order, all further segments of that stream in the window are left to
+the assembler (`reassembly.py`).
+
+Two passes: this one decides which payloads are next and counts their bytes per stream, the second
+(`pieces.copy_in_order`) copies them. Only after the first is it known how many bytes each stream
+has, and the bytes of a stream must be contiguous for the decoding kernels.
 """
 
 from __future__ import annotations
@@ -20,24 +25,24 @@ from ..scan.headers import FLAGS, MISSING, PAYLOAD_BYTES, SEQ
 
 __all__ = [
     "CLOSED",
-    "ENDED",
     "ENDINGS",
+    "END_REPORTED",
     "EVICTED",
     "FINISHED",
-    "HELD",
+    "HAS_ASSEMBLER",
     "IGNORED",
-    "LOOSE",
-    "ODD",
+    "IN_ASSEMBLER",
     "OPEN",
-    "OVER",
+    "OUT_OF_ORDER",
     "REPLACED",
     "RESET",
     "STARTED",
     "STREAM",
-    "follow",
+    "WAS_RESET",
     "follow_run",
-    "peek",
-    "poke",
+    "follow_streams",
+    "load_stream",
+    "store_stream",
 ]
 
 STREAM: Final = np.dtype(
@@ -52,153 +57,168 @@ STREAM: Final = np.dtype(
         ("gap", "i8"),
         ("ignored", "i8"),
         ("position", "i8"),
-        ("bytes", "i8"),
-        ("cursor", "i8"),
-        ("piece", "i8"),
+        ("window_bytes", "i8"),
+        ("next_byte", "i8"),
+        ("next_piece", "i8"),
         ("next_seq", "u4"),
         ("file", "i4"),
         ("window", "i4"),
-        ("pieces", "i4"),
-        ("last", "i4"),
-        ("carry", "i4"),
+        ("window_pieces", "i4"),
+        ("last_packet", "i4"),
+        ("carry_row", "i4"),
         ("state", "u1"),
         ("direction", "u1"),
         ("ending", "u1"),
     ],
     align=True,
 )
-"""A stream: what is counted; `position` and `next_seq`, where it stands; its row in the carry, or
--1; how it ended. And of the window whose number is `window`: the bytes and pieces that are new,
-where the next of them goes, and the last packet with payload (of a stream that is held)."""
+"""A stream: its counters; `position` and `next_seq` of the next byte; its row in the carry, or -1;
+how it ended. And for the window with the number `window`: its new bytes and pieces, where the next
+of them are copied to, and its last packet with payload (if it has an assembler).
+
+The fields of a window are reset when a stream is first seen in a window, not all of them when a
+window begins: of up to 262,144 connections, a window has packets of few."""
 
 STARTED: Final = 1
 FINISHED: Final = 2
-OVER: Final = 4
-LOOSE: Final = 8
-HELD: Final = 16
+WAS_RESET: Final = 4
+IN_ASSEMBLER: Final = 8
+HAS_ASSEMBLER: Final = 16
 IGNORED: Final = 32
-ENDED: Final = 64
-ODD: Final = 128
-"""Bits of `state`: its beginning is known; FIN was reached; it was reset; something waits in an
-assembler, which gets every segment; an assembler holds the last bytes; nobody wants its bytes; its
-end was reported; something in this window is out of order."""
+END_REPORTED: Final = 64
+OUT_OF_ORDER: Final = 128
+"""Bits of `state`: the first sequence number is known; FIN was reached; the stream was reset;
+segments wait in its assembler, which gets every segment; it has an assembler, which needs the last
+delivered bytes; its bytes are ignored; its end was reported; this window has a segment out of
+order.
+"""
 
 ENDINGS: Final = ("", "closed", "reset", "expired", "replaced", "evicted", "open")
-"""How a stream ended, by the code in `ending`. Open: the last file ended first."""
+"""How a stream ended, by the code in `ending`. "open": it was still open at the end of the last
+file."""
 CLOSED, RESET, EXPIRED, REPLACED, EVICTED, OPEN = range(1, 7)
-"""Codes of endings."""
+"""Values of `ending`."""
 
-_NOTHING, _DATA, _STRANGE = range(3)
+_NOTHING, _DATA, _DISORDER = range(3)
 
-ACTIVE, ENDING, STRANGE = range(3)
-"""Places in `counts`: the lengths of the lists that `follow` fills."""
+N_ACTIVE, N_ENDING, N_DISORDERED = range(3)
+"""Indices of `counts`: the lengths of the lists that `follow_streams` fills."""
 
 Table = NDArray[Any]
 
 
 @kernel
-def follow(
+def follow_streams(
     count: int,
     window: int,
     file: int,
-    wide: NDArray[np.int64],
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
-    numbers: NDArray[np.uint32],
-    octets: NDArray[np.uint8],
+    packet_i64: NDArray[np.int64],
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
+    header_u32: NDArray[np.uint32],
+    header_u8: NDArray[np.uint8],
     connection: NDArray[np.int64],
     stream: NDArray[np.int32],
     table: Table,
-    taken: NDArray[np.uint8],
-    before: NDArray[np.int32],
+    in_order: NDArray[np.uint8],
+    previous: NDArray[np.int32],
     active: NDArray[np.int32],
     ending: NDArray[np.int32],
-    strange: NDArray[np.int32],
+    disordered: NDArray[np.int32],
     counts: NDArray[np.int64],
 ) -> None:
-    """Follow the streams through the packets of a window.
+    """Follow all streams through the packets of a window.
 
-    `taken` marks the packets whose payload is next in its stream; `before` links those of a held
-    stream, backwards. `active` gets the streams for which something happened, `ending` those that
-    ended, `strange` the packets of odd streams from the first one on that is out of order.
+    `in_order` marks the packets whose payload is next in its stream. `previous` links the packets
+    of a stream with an assembler backwards. `active` gets the streams that changed, `ending` those
+    that ended, `disordered` the packets that are out of order, and those after them in the stream.
     """
     for i in range(count):
-        taken[i] = 0
+        in_order[i] = 0
         number = S(stream[i])
         if number < 0:
             continue
         found = table[U(number)]
-        payload = S(sizes[PAYLOAD_BYTES, i])
+        payload = S(header_i32[PAYLOAD_BYTES, i])
         if found.packets == 0:
             found.connection = connection[i]
             found.direction = number & 1
-            found.first_ns = wide[TS, i]
+            found.first_ns = packet_i64[TS, i]
             found.file = file
-            found.carry = -1
+            found.carry_row = -1
         found.packets += 1
-        found.last_ns = wide[TS, i]
+        found.last_ns = packet_i64[TS, i]
         found.payload += payload
-        if found.state & ODD:
-            strange[U(counts[STRANGE])] = i
-            counts[STRANGE] += 1
+        if found.state & OUT_OF_ORDER:
+            disordered[U(counts[N_DISORDERED])] = i
+            counts[N_DISORDERED] += 1
             continue
         was = found.state
-        step = _step(found, numbers[SEQ, i], octets[FLAGS, i], payload, places[MISSING, i])
+        step = _advance(
+            found, header_u32[SEQ, i], header_u8[FLAGS, i], payload, header_i64[MISSING, i]
+        )
         if step == _NOTHING and found.state == was:
             continue
         if found.window != window:
             found.window = window
-            found.bytes = 0
-            found.pieces = 0
-            found.last = -1
-            active[U(counts[ACTIVE])] = number
-            counts[ACTIVE] += 1
+            found.window_bytes = 0
+            found.window_pieces = 0
+            found.last_packet = -1
+            active[U(counts[N_ACTIVE])] = number
+            counts[N_ACTIVE] += 1
         if step == _DATA:
-            if found.state & HELD:
-                before[i] = found.last
-                found.last = i
+            # An assembler compares retransmissions with the last 64 KiB, which the kernel does not
+            # keep. It only links the packets; the bytes are fetched if a segment needs them.
+            if found.state & HAS_ASSEMBLER:
+                previous[i] = found.last_packet
+                found.last_packet = i
             if found.state & IGNORED:
                 found.ignored += payload
             else:
-                taken[i] = 1
-                found.bytes += payload
-                found.pieces += 1
-        elif step == _STRANGE:
-            found.state |= ODD
-            strange[U(counts[STRANGE])] = i
-            counts[STRANGE] += 1
-        if found.state & (FINISHED | OVER) and not found.state & ENDED:
-            found.state |= ENDED
-            found.ending = RESET if found.state & OVER else CLOSED
-            ending[U(counts[ENDING])] = number
-            counts[ENDING] += 1
+                in_order[i] = 1
+                found.window_bytes += payload
+                found.window_pieces += 1
+        elif step == _DISORDER:
+            found.state |= OUT_OF_ORDER
+            disordered[U(counts[N_DISORDERED])] = i
+            counts[N_DISORDERED] += 1
+        if found.state & (FINISHED | WAS_RESET) and not found.state & END_REPORTED:
+            found.state |= END_REPORTED
+            found.ending = RESET if found.state & WAS_RESET else CLOSED
+            ending[U(counts[N_ENDING])] = number
+            counts[N_ENDING] += 1
 
 
 @kernel
 def follow_run(
     packets: NDArray[np.int64],
     first: int,
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int32],
-    numbers: NDArray[np.uint32],
-    octets: NDArray[np.uint8],
+    header_i64: NDArray[np.int64],
+    header_i32: NDArray[np.int32],
+    header_u32: NDArray[np.uint32],
+    header_u8: NDArray[np.uint8],
     table: Table,
     number: int,
 ) -> int:
-    """Follow one stream through its packets, as long as they are in order: where that stops."""
+    """Follow one stream through its packets while they are in order; return where that stops."""
     found = table[U(number)]
     for k in range(first, len(packets)):
         i = U(packets[k])
-        payload = S(sizes[PAYLOAD_BYTES, i])
-        step = _step(found, numbers[SEQ, i], octets[FLAGS, i], payload, places[MISSING, i])
-        if step == _STRANGE:
+        payload = S(header_i32[PAYLOAD_BYTES, i])
+        step = _advance(
+            found, header_u32[SEQ, i], header_u8[FLAGS, i], payload, header_i64[MISSING, i]
+        )
+        if step == _DISORDER:
             return k
     return len(packets)
 
 
 @kernel
-def peek(table: Table, number: int, values: NDArray[np.int64]) -> None:
-    """Read what an assembler has to know of a stream."""
+def load_stream(table: Table, number: int, values: NDArray[np.int64]) -> None:
+    """Copy the fields of a stream that an assembler needs into an array.
+
+    One kernel call and one `tolist` instead of eight accesses to a NumPy record from Python.
+    """
     found = table[U(number)]
     values[0] = found.position
     values[1] = found.next_seq
@@ -207,12 +227,12 @@ def peek(table: Table, number: int, values: NDArray[np.int64]) -> None:
     values[4] = found.gap
     values[5] = found.ignored
     values[6] = found.state
-    values[7] = found.last
+    values[7] = found.last_packet
 
 
 @kernel
-def poke(table: Table, number: int, values: NDArray[np.int64]) -> None:
-    """Write what `peek` reads."""
+def store_stream(table: Table, number: int, values: NDArray[np.int64]) -> None:
+    """Write the fields that `load_stream` reads."""
     found = table[U(number)]
     found.position = values[0]
     found.next_seq = values[1]
@@ -221,30 +241,36 @@ def poke(table: Table, number: int, values: NDArray[np.int64]) -> None:
     found.gap = values[4]
     found.ignored = values[5]
     found.state = values[6]
-    found.last = values[7]
+    found.last_packet = values[7]
 
 
 @inline
-def _step(found: Any, seq: Int, flags: Int, payload: Int, missing: Int) -> Int:
-    """What a segment means for its stream; a strange one changes nothing but the beginning."""
-    if found.state & LOOSE:
-        return _STRANGE
-    if found.state & OVER or flags & RST:
-        found.state |= OVER
+def _advance(found: Any, seq: Int, flags: Int, payload: Int, missing: Int) -> Int:
+    """Advance a stream by a segment, if it is in order.
+
+    A segment that is out of order changes nothing but the first sequence number.
+    """
+    if found.state & IN_ASSEMBLER:
+        return _DISORDER
+    if found.state & WAS_RESET or flags & RST:
+        found.state |= WAS_RESET
         found.new += payload
         found.ignored += payload
         return _NOTHING
+    # SYN counts as one byte. Sequence numbers wrap at 2^32; only equality is tested here, so no
+    # distance is needed. `position` counts from 0 and does not wrap.
     at = (S(seq) + 1) & 0xFFFFFFFF if flags & SYN else S(seq)
     empty = payload == 0 and missing == 0
     if not found.state & STARTED:
         if empty and not flags & (SYN | FIN):
-            return _NOTHING
+            return _NOTHING  # a bare ACK: its sequence number may be that of a keep-alive
         found.next_seq = at
         found.state |= STARTED
     if empty and (found.state & FINISHED or not flags & FIN):
         return _NOTHING
+    # `missing`: the snap length cut the packet, so the stream has a hole after it.
     if missing or found.state & FINISHED or at != found.next_seq:
-        return _STRANGE
+        return _DISORDER
     found.next_seq = np.uint32(at + payload)
     found.position += payload
     found.new += payload

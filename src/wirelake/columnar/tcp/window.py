@@ -1,7 +1,7 @@
-"""`Window`, one bounded part of a capture as its reader sees it, and `Streams`.
+"""`Window`: the contiguous bytes of all streams in one part of a capture; and `Streams`.
 
-A stream is known by its number, an index into the arrays of `Streams`. Numbers are used again: one
-that is in `Window.retired` may mean another stream from the next window on.
+A stream is identified by its number, an index into the arrays of `Streams`. Numbers are reused: one
+that is in `Window.retired` may belong to another stream from the next window on.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from numpy.typing import NDArray
 from wirelake.capture.format.items import Direction, Fact, FileFault, Secrets
 from wirelake.capture.tcp.assembly import Conflict
 
-from ..scan import blocks as b
-from ..scan import headers as s
+from ..scan import blocks, headers
 from ..scan.scanner import FileItem
-from .flows import NOT_OURS
+from .flows import OTHER_SHARE
 from .gather import Gathered
 from .packets import Packets
-from .pieces import ARRIVAL, PLACE, START, TIME
+from .pieces import ARRIVAL, FILE_OFFSET, PIECE_TS, START
 from .stream_order import ENDINGS
 from .tracker import Tracker
 
 __all__ = ["DIRECTIONS", "ENDINGS", "NOTES", "Streams", "Window"]
 
-NOTES: Final = s.NOTES
+NOTES: Final = headers.NOTES
 DIRECTIONS: Final[tuple[Direction, ...]] = ("c2s", "s2c")
 """What `direction` indexes; 255 for none."""
 
@@ -35,10 +34,10 @@ Ints = NDArray[np.int64]
 
 
 class Streams:
-    """The streams, in arrays by number.
+    """The fields of all streams, as arrays by stream number.
 
-    The arrays are views: they change from window to window, and are others when there are more
-    streams. Take them anew for each window.
+    The arrays are views: they change from window to window, and are replaced when the number of
+    streams grows. Do not keep them across windows.
     """
 
     def __init__(self, tracker: Tracker):
@@ -59,7 +58,7 @@ class Streams:
 
     @property
     def file(self) -> NDArray[np.int32]:
-        """Number of the file in which it began."""
+        """Number of the file in which the stream began."""
         return self._tracker.streams["file"]
 
     @property
@@ -84,12 +83,12 @@ class Streams:
 
     @property
     def new(self) -> Ints:
-        """Payload that was not seen before, the ignored included."""
+        """Payload bytes that were not seen before, ignored ones included."""
         return self._of_stream("new")
 
     @property
     def duplicate(self) -> Ints:
-        """Payload that was seen before."""
+        """Payload bytes that were seen before."""
         return self._of_stream("duplicate")
 
     @property
@@ -99,36 +98,36 @@ class Streams:
 
     @property
     def ignored(self) -> Ints:
-        """Payload behind a RST or a FIN, and of streams that were dropped by the reader."""
+        """Payload bytes after RST or FIN, and of streams that the reader dropped."""
         return self._of_stream("ignored")
 
     @property
     def ending(self) -> NDArray[np.uint8]:
-        """How it ended, as an index into `ENDINGS`."""
+        """How the stream ended, as an index into `ENDINGS`."""
         return self._tracker.streams["ending"]
 
     def family(self, streams: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """4 or 6: the version of IP."""
+        """Return the IP version, 4 or 6."""
         return np.asarray(self._tracker.connections["family"][streams >> 1])
 
     def client_port(self, streams: NDArray[np.int32]) -> NDArray[np.uint16]:
-        """The client's port."""
+        """Return the client's port."""
         return np.asarray(self._tracker.connections["client_port"][streams >> 1])
 
     def recorded(self, streams: NDArray[np.int32]) -> Ints:
-        """The recorder's id of the connection; 0 when none has numbered it."""
+        """Return the recorder's id of the connection; 0 without a recorder."""
         return np.asarray(self._tracker.connections["recorded"][streams >> 1])
 
     def server_port(self, streams: NDArray[np.int32]) -> NDArray[np.uint16]:
-        """The server's port."""
+        """Return the server's port."""
         return np.asarray(self._tracker.connections["server_port"][streams >> 1])
 
     def client(self, stream: int) -> bytes:
-        """The client's address, 4 or 16 bytes."""
+        """Return the client's address, 4 or 16 bytes."""
         return self._address(stream, "client")
 
     def server(self, stream: int) -> bytes:
-        """The server's address, 4 or 16 bytes."""
+        """Return the server's address, 4 or 16 bytes."""
         return self._address(stream, "server")
 
     def _of_stream(self, name: str) -> Ints:
@@ -143,7 +142,7 @@ class Streams:
 
 
 class Window:
-    """One bounded part of one capture."""
+    """The streams and packets of one bounded part of one file."""
 
     def __init__(
         self,
@@ -152,7 +151,7 @@ class Window:
         packets: Packets,
         gathered: Gathered,
         items: list[FileItem],
-        introductions: list[tuple[int, Fact]],
+        open_facts: list[tuple[int, Fact]],
         *,
         ended: NDArray[np.int32],
         ended_by: NDArray[np.uint8],
@@ -160,7 +159,7 @@ class Window:
         conflicts: list[tuple[int, Conflict]],
     ):
         self.path = path
-        """The file, as it was named to the reader; empty in the last window, without packets."""
+        """The file, as given to the reader; empty in the last window, which has no packets."""
         self.number = number
         """Counts the windows of all files, from 1."""
         self.file = packets.file
@@ -171,54 +170,54 @@ class Window:
         runs = gathered.runs
         self.run_stream = runs.stream
         self.run_start, self.run_stop = runs.start, runs.stop
-        """Places in `data`. All runs of a stream are neighbours, in its order. A run may be empty:
-        it then says that there is a gap at the end of what is known of the stream."""
+        """Positions in `data`. The runs of a stream follow each other, in stream order. An empty
+        run stands for a gap at the end of the stream."""
         self.run_offset = runs.offset
-        """Place in the stream of the first byte."""
+        """Position of the first byte in the stream."""
         self.run_gap = runs.gap
-        """Bytes missing in front of the run; 0 when it continues what was there of the stream."""
+        """Bytes missing before the run; 0 when it continues the stream."""
         self.run_kept = runs.kept
-        """How many of the first bytes were kept from earlier windows."""
+        """Number of leading bytes that were kept from earlier windows."""
         self.run_gap_ts, self.run_gap_offset = runs.gap_ts, runs.gap_offset
         self.run_gap_file = runs.gap_file
-        """The packet that shows the gap: its time, the place of its payload, its file."""
+        """The packet that shows the gap: its time, the file offset of its payload, its file."""
         pieces = gathered.pieces
-        self.piece_start = pieces.numbers[START]
-        """Where in `data` a piece begins that one packet brought; ascending."""
-        self.piece_ts = pieces.numbers[TIME]
-        self.piece_file_offset = pieces.numbers[PLACE]
-        self.piece_arrival = pieces.numbers[ARRIVAL]
-        """The number of the packet among all packets: tells which came last."""
+        self.piece_start = pieces.columns[START]
+        """Position in `data` of each piece, the bytes of one packet; ascending."""
+        self.piece_ts = pieces.columns[PIECE_TS]
+        self.piece_file_offset = pieces.columns[FILE_OFFSET]
+        self.piece_arrival = pieces.columns[ARRIVAL]
+        """Number of the packet among all packets of all files."""
         self.piece_file = pieces.file
         self.piece_cut = pieces.cut
-        """1 when the packet brought bytes before these: a segment does not begin here."""
+        """1 when the packet has bytes of the stream before these: no segment begins here."""
         self.ended = ended
         """Streams that ended in this window, each reported once."""
         self.ended_by = ended_by
-        """How, as an index into `ENDINGS`."""
+        """How they ended, as indices into `ENDINGS`."""
         self.retired = retired
-        """Streams of connections that are gone: what is counted of them is final."""
+        """Streams of connections that were dropped: their counters are final."""
         self.conflicts = conflicts
-        """Streams, and second copies of bytes in them that differ from the first."""
+        """Streams, and retransmissions in them that differ from the first copy."""
         self._items = items
-        self.introductions = introductions
-        """The facts that name a connection's protocol, for every share; each with the number of
-        the next packet."""
+        self.open_facts = open_facts
+        """The facts that name the protocol of a connection, for every share; each with the number
+        of the next packet."""
         self.pieces = pieces
-        """The same pieces, as kernels want them."""
-        self._mine: NDArray[np.intp] | slice = slice(0, packets.count)
-        if (packets.stream == NOT_OURS).any():
-            mine = self._mine = np.flatnonzero(packets.stream != NOT_OURS)
-            self._items = [(int(np.searchsorted(mine, at)), item) for at, item in items]
-            self.introductions = [
-                (int(np.searchsorted(mine, at)), fact) for at, fact in introductions
+        """The same pieces, as kernels take them."""
+        self._selected: NDArray[np.intp] | slice = slice(0, packets.count)
+        if (packets.stream == OTHER_SHARE).any():
+            selected = self._selected = np.flatnonzero(packets.stream != OTHER_SHARE)
+            self._items = [(int(np.searchsorted(selected, at)), item) for at, item in items]
+            self.open_facts = [
+                (int(np.searchsorted(selected, at)), fact) for at, fact in open_facts
             ]
 
-    # -- what else the file says, each with the number of the next packet ------------------------
+    # -- other items of the file, each with the number of the next packet ------------------------
 
     @property
     def facts(self) -> list[tuple[int, Fact]]:
-        """What a recorder knew."""
+        """The recorder's facts."""
         return [(at, item) for at, item in self._items if isinstance(item, Fact)]
 
     @property
@@ -228,7 +227,7 @@ class Window:
 
     @property
     def file_faults(self) -> list[tuple[int, FileFault]]:
-        """Bytes that would not read."""
+        """Damaged parts of the file."""
         return [(at, item) for at, item in self._items if isinstance(item, FileFault)]
 
     # -- packets, in the order of the file -------------------------------------------------------
@@ -236,106 +235,108 @@ class Window:
     def __len__(self) -> int:
         return len(self.ts_ns)
 
-    def _wide(self, row: int) -> Ints:
-        return self._packets.wide[row, : self._packets.count][self._mine]
+    def _packet_i64(self, row: int) -> Ints:
+        return self._packets.packet_i64[row, : self._packets.count][self._selected]
 
     @cached_property
     def ts_ns(self) -> Ints:
-        """When it was captured."""
-        return self._wide(b.TS)
+        """Capture time."""
+        return self._packet_i64(blocks.TS)
 
     @cached_property
     def offset(self) -> Ints:
-        """Place of its block in the file."""
-        return self._wide(b.OFFSET)
+        """File offset of the packet's block."""
+        return self._packet_i64(blocks.OFFSET)
 
     @cached_property
     def data_offset(self) -> Ints:
-        """Place of its data in the file."""
-        return self._wide(b.DATA) + self._packets.base
+        """File offset of the packet's data."""
+        return self._packet_i64(blocks.DATA) + self._packets.base
 
     @cached_property
     def captured(self) -> Ints:
-        """Bytes in the file."""
-        return self._wide(b.CAPTURED)
+        """Captured bytes."""
+        return self._packet_i64(blocks.CAPTURED)
 
     @cached_property
     def original(self) -> Ints:
         """Bytes on the wire."""
-        return self._wide(b.ORIGINAL)
+        return self._packet_i64(blocks.ORIGINAL)
 
     @cached_property
     def interface(self) -> NDArray[np.int32]:
-        """Number of its interface within its section."""
-        return self._packets.narrow[b.INTERFACE, : self._packets.count][self._mine]
+        """Number of the interface within its section."""
+        return self._packets.packet_i32[blocks.INTERFACE, : self._packets.count][self._selected]
 
     @cached_property
     def link(self) -> NDArray[np.int32]:
         """Link type."""
-        return self._packets.narrow[b.LINK, : self._packets.count][self._mine]
+        return self._packets.packet_i32[blocks.LINK, : self._packets.count][self._selected]
 
     @cached_property
     def family(self) -> NDArray[np.uint8]:
-        """4 or 6, 0 when it is no segment: the version of IP."""
-        return np.asarray(self._packets.octets[s.FAMILY][self._mine])
+        """IP version 4 or 6; 0 without a segment."""
+        return np.asarray(self._packets.header_u8[headers.FAMILY][self._selected])
 
     @cached_property
     def addresses(self) -> NDArray[np.uint64]:
-        """Four rows: upper and lower half of the source address, then of the destination's. An IPv4
-        address is all in the lower half."""
-        return np.asarray(self._packets.addresses[:, self._mine])
+        """Four rows: upper and lower half of the source address, then of the destination address.
+        An IPv4 address is in the lower half."""
+        return np.asarray(self._packets.addresses[:, self._selected])
 
     @cached_property
     def src_port(self) -> NDArray[np.int32]:
         """Source port."""
-        return np.asarray(self._packets.sizes[s.SRC_PORT][self._mine])
+        return np.asarray(self._packets.header_i32[headers.SRC_PORT][self._selected])
 
     @cached_property
     def dst_port(self) -> NDArray[np.int32]:
         """Destination port."""
-        return np.asarray(self._packets.sizes[s.DST_PORT][self._mine])
+        return np.asarray(self._packets.header_i32[headers.DST_PORT][self._selected])
 
     @cached_property
     def seq(self) -> NDArray[np.uint32]:
         """Sequence number."""
-        return np.asarray(self._packets.numbers[s.SEQ][self._mine])
+        return np.asarray(self._packets.header_u32[headers.SEQ][self._selected])
 
     @cached_property
     def ack(self) -> NDArray[np.uint32]:
         """Acknowledgement number."""
-        return np.asarray(self._packets.numbers[s.ACK][self._mine])
+        return np.asarray(self._packets.header_u32[headers.ACK][self._selected])
 
     @cached_property
     def flags(self) -> NDArray[np.uint8]:
         """TCP flags."""
-        return np.asarray(self._packets.octets[s.FLAGS][self._mine])
+        return np.asarray(self._packets.header_u8[headers.FLAGS][self._selected])
 
     @cached_property
     def payload_offset(self) -> Ints:
-        """Place of its payload in the file; meaningless for what is no segment."""
-        return np.asarray(self._packets.places[s.PAYLOAD][self._mine] + self._packets.base)
+        """File offset of the payload; meaningless without a segment."""
+        return np.asarray(
+            self._packets.header_i64[headers.PAYLOAD][self._selected] + self._packets.base
+        )
 
     @cached_property
     def payload_len(self) -> NDArray[np.int32]:
         """Captured bytes of payload."""
-        return np.asarray(self._packets.sizes[s.PAYLOAD_BYTES][self._mine])
+        return np.asarray(self._packets.header_i32[headers.PAYLOAD_BYTES][self._selected])
 
     @cached_property
     def note(self) -> NDArray[np.uint8]:
-        """Why it is no segment, as an index into `NOTES`; 0 for a segment."""
-        return np.asarray(self._packets.octets[s.NOTE][self._mine])
+        """Why the packet has no segment, as an index into `NOTES`; 0 for a segment."""
+        return np.asarray(self._packets.header_u8[headers.NOTE][self._selected])
 
     @cached_property
     def connection(self) -> Ints:
-        """Id of its connection; 0 for none."""
-        return np.asarray(self._packets.connection[self._mine])
+        """Id of the connection; 0 for none."""
+        return np.asarray(self._packets.connection[self._selected])
 
     @cached_property
     def direction(self) -> NDArray[np.uint8]:
         """Index into `DIRECTIONS`; 255 for none."""
-        return np.asarray(self._packets.direction[self._mine])
+        return np.asarray(self._packets.direction[self._selected])
 
     @cached_property
     def stream(self) -> NDArray[np.int32]:
-        """Number of its stream; -1 for none."""
-        return np.asarray(self._packets.stream[self._mine])
+        """Number of the stream; -1 for none."""
+        return np.asarray(self._packets.stream[self._selected])
