@@ -111,7 +111,7 @@ class _Connection:
         self.client = client
         self.id = connection_id(client, server, first_ns)
         self.describer = _describer(protocol)
-        self.openings = Decryptor(KeyRing(), self.describer, self.id)
+        self.decryptor = Decryptor(KeyRing(), self.describer, self.id)
         self.c2s, self.s2c = _Stream(self, "c2s"), _Stream(self, "s2c")
 
 
@@ -165,7 +165,7 @@ class _Reader:
             except NeedMore:
                 break
             raw = buffer[at:stop]
-            opened = connection.openings.open(message, raw, stream.direction)
+            opened = connection.decryptor.decrypt(message, raw, stream.direction)
             said = connection.describer(
                 message, opened.parts, body=opened.body, sealed=opened.sealed
             )

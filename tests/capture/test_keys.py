@@ -128,22 +128,22 @@ def sealed(key: bytes, content: bytes) -> comet.Notification:
 
 def test_comet_content_is_told_by_its_first_bytes() -> None:
     without = openings(KeyRing(), "comet")
-    assert without.open(notification(b"in clear"), b"", "s2c") == Decrypted({}, None, False)
-    assert without.open(sealed(bytes(32), b"text"), b"", "s2c").sealed
-    assert not without.open(comet.Ok(), b"", "s2c").sealed
+    assert without.decrypt(notification(b"in clear"), b"", "s2c") == Decrypted({}, None, False)
+    assert without.decrypt(sealed(bytes(32), b"text"), b"", "s2c").sealed
+    assert not without.decrypt(comet.Ok(), b"", "s2c").sealed
 
 
 def test_comet_keys_are_found_by_the_client() -> None:
     keys = [bytes([n]) * 32 for n in (1, 2, 3)]
     made = ring(*(line(COMET, client_id="p", content_key=key.hex()) for key in keys))
     found = openings(made, "comet")
-    assert found.open(sealed(keys[0], b"x"), b"", "s2c").sealed
-    found.open(comet.Auth(client_id="p", token=""), b"", "c2s")
+    assert found.decrypt(sealed(keys[0], b"x"), b"", "s2c").sealed
+    found.decrypt(comet.Auth(client_id="p", token=""), b"", "c2s")
     for key in keys:  # whichever of the client's keys it is
-        assert found.open(sealed(key, b"text"), b"", "s2c").body == b"text"
-    assert found.open(sealed(keys[0], b"\xff\xfe"), b"", "s2c").body == b"\xff\xfe"
+        assert found.decrypt(sealed(key, b"text"), b"", "s2c").body == b"text"
+    assert found.decrypt(sealed(keys[0], b"\xff\xfe"), b"", "s2c").body == b"\xff\xfe"
     with pytest.raises(DecodeError, match="bad_record"):
-        found.open(sealed(bytes(32), b"text"), b"", "s2c")
+        found.decrypt(sealed(bytes(32), b"text"), b"", "s2c")
 
 
 def test_the_key_that_fits_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_the_key_that_fits_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(ContentOpener, "peek", counting)
     found = openings(made, "comet")
     for _ in range(10):
-        assert found.open(sealed(keys[0], b"text"), b"", "s2c").body == b"text"
+        assert found.decrypt(sealed(keys[0], b"text"), b"", "s2c").body == b"text"
     assert tries == 20 + 9
 
 
@@ -168,15 +168,15 @@ def test_in_hipush_the_key_tells() -> None:
     key = bytes(range(8))
     message = notification(HipushContent(key, legacy_hipush=True).seal(b"text"))
     without = openings(KeyRing(), "comet", dialect="hipush")
-    assert without.open(message, b"", "s2c") == Decrypted({}, None, False)
+    assert without.decrypt(message, b"", "s2c") == Decrypted({}, None, False)
     made = ring(json.dumps({"protocol": "comet", "connection": 5, "des_key": key.hex()}))
-    assert openings(made, "comet", dialect="hipush").open(message, b"", "s2c").body == b"text"
-    assert openings(made, "comet", 6, dialect="hipush").open(message, b"", "s2c").body is None
+    assert openings(made, "comet", dialect="hipush").decrypt(message, b"", "s2c").body == b"text"
+    assert openings(made, "comet", 6, dialect="hipush").decrypt(message, b"", "s2c").body is None
 
 
 def test_keys_of_another_dialect_are_passed_over() -> None:
     made = ring(json.dumps({"protocol": "comet", "connection": 5, "des_key": "00" * 8}))
-    assert openings(made, "comet").open(sealed(bytes(32), b"x"), b"", "s2c").sealed
+    assert openings(made, "comet").decrypt(sealed(bytes(32), b"x"), b"", "s2c").sealed
 
 
 # -- tny -------------------------------------------------------------------------------------
@@ -191,23 +191,23 @@ def packet(context: PacketContext, text: bytes) -> tny.Packet:
 
 def test_tny_without_options_needs_no_key() -> None:
     found = openings(KeyRing(), "tny")
-    opened = found.open(packet(PacketContext("seed"), b"hello"), b"", "c2s")
+    opened = found.decrypt(packet(PacketContext("seed"), b"hello"), b"", "c2s")
     assert not opened.sealed
     assert opened.parts["message"].body == b"hello"
-    assert found.open(tny.Packet(body=tny.Ping()), b"", "c2s") == Decrypted({}, None, False)
+    assert found.decrypt(tny.Packet(body=tny.Ping()), b"", "c2s") == Decrypted({}, None, False)
 
 
 def test_tny_packets_with_options_stay_sealed_without_a_key() -> None:
     config = TransformConfig(security_keys=("throw-away",), encrypt=True, verify=True)
     context = PacketContext("seed", config)
     first, second = packet(context, b"one"), packet(context, b"two")
-    assert openings(KeyRing(), "tny").open(first, b"", "c2s") == Decrypted({}, None, True)
+    assert openings(KeyRing(), "tny").decrypt(first, b"", "c2s") == Decrypted({}, None, True)
     found = openings(ring(line(TNY)), "tny")
     # The first packet may be missing, and the other direction counts by itself.
-    assert found.open(second, b"", "c2s").parts["message"].body == b"two"
-    assert found.open(first, b"", "s2c").parts["message"].body == b"one"
+    assert found.decrypt(second, b"", "c2s").parts["message"].body == b"two"
+    assert found.decrypt(first, b"", "s2c").parts["message"].body == b"one"
     with pytest.raises(DecodeError, match="number_replayed"):
-        found.open(first, b"", "c2s")
+        found.decrypt(first, b"", "c2s")
 
 
 # -- magline ---------------------------------------------------------------------------------
@@ -224,10 +224,10 @@ def test_magline_keys_are_found_by_the_client_random() -> None:
     raw = cipher.seal_data(plain)
     request = MAGLINE_PROTOCOL.decode(raw).message
     found = openings(ring(line(MAGLINE, client_random="ab" * 32)), "magline")
-    assert found.open(request, raw, "c2s") == Decrypted({}, None, True)
+    assert found.decrypt(request, raw, "c2s") == Decrypted({}, None, True)
     syn, syn_raw = frame(magline.Syn(random=b"\xab" * 32, public_key=bytes(32)))
-    assert found.open(syn, syn_raw, "c2s") == Decrypted({}, None, False)
-    opened = found.open(request, raw, "c2s")
+    assert found.decrypt(syn, syn_raw, "c2s") == Decrypted({}, None, False)
+    opened = found.decrypt(request, raw, "c2s")
     assert (opened.body, opened.sealed) == (b"hello", False)
 
 
@@ -235,9 +235,9 @@ def test_keys_that_come_later_are_used_from_then_on() -> None:
     made = KeyRing()
     found = openings(made, "comet")
     message = sealed(b"\x11" * 32, b"text")
-    assert found.open(message, b"", "s2c").sealed
+    assert found.decrypt(message, b"", "s2c").sealed
     assert made.add_secrets(line(COMET, connection=5)) == []
-    assert found.open(message, b"", "s2c").body == b"text"
+    assert found.decrypt(message, b"", "s2c").body == b"text"
 
 
 def test_a_key_log_that_is_no_text_is_named(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@
             ...
 
 Follow the data: `format` (files to packets), `tcp` (packets to streams), `decode` (streams to
-rows); `record` writes captures, `tools` works on whole files. This is the plain Python reference;
-`wirelake.columnar` reads the same files faster.
+rows); `record` writes captures, `tools` works on whole files. This is the reference in plain
+Python, written to be read and compared with; `wirelake.columnar` reads the same files faster.
 
 The names exported here need msgspec only (and zstandard for files in zstd).
 """

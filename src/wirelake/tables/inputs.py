@@ -26,7 +26,7 @@ import msgspec
 
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Section
-from wirelake.capture.format.reader import elements, knows
+from wirelake.capture.format.reader import elements, is_capture
 
 from .paths import LakeError
 from .snapshot import Input, Snapshot, Source
@@ -185,7 +185,7 @@ def _origin(path: str) -> tuple[str, int] | None:
     """Return source and sequence number of a recording; None if it is not one or unreadable."""
     try:
         # `elements` would search a file that is not a capture to its end.
-        first = next(elements(path, limits=_HEAD), None) if knows(path, limits=_HEAD) else None
+        first = next(elements(path, limits=_HEAD), None) if is_capture(path, limits=_HEAD) else None
     except OSError:
         return None
     if isinstance(first, Section) and first.source is not None and first.sequence is not None:

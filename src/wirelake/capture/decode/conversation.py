@@ -1,7 +1,8 @@
-"""Decodes one connection from segments to rows: reassembly, protocol selection, frames, messages.
+"""`ConnectionDecoder`: one connection from segments to rows.
 
-`ConnectionDecoder.segment` and `.end` yield (table, row). While the protocol is being sniffed, the
-streams are buffered, up to `WAITING_LIMIT` bytes.
+Reassembly, protocol selection, frames, decryption, messages. `segment` and `end` yield (table,
+row). While the protocol is being sniffed, events of both directions are buffered in the order of
+arrival, up to `WAITING_LIMIT` bytes, so that rows do not depend on when the protocol was found.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .streams import Fault, Frame, FrameReader, Read, StreamCoverage, conflict_f
 __all__ = ["WAITING_LIMIT", "ConnectionDecoder", "Context", "TableRow"]
 
 WAITING_LIMIT: Final = 1 << 20
-"""Bytes of both directions that wait at most while a protocol is being sniffed."""
+"""Maximum bytes of both directions that wait while the protocol is being sniffed."""
 
 TableRow: TypeAlias = tuple[str, dict[str, Any]]
 """The name of a table, and a row of it."""

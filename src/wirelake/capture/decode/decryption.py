@@ -1,4 +1,4 @@
-"""Opens the sealed parts of a connection's messages, as far as keys are known.
+"""`KeyRing` and `Decryptor`: the known keys, and the decryption of one connection's messages.
 
 `Decryptor` belongs to one connection. It finds the keys of the connection by its messages, tries
 the candidates, and reports whether a message stayed sealed. There is no replay check: a capture may
@@ -35,8 +35,7 @@ __all__ = [
 ]
 
 
-# Keys for sealed messages: lines of key logs and of secrets in captures, one connection each.
-
+# -- keys ------------------------------------------------------------------------------------
 
 KEPT_SECRETS: Final = 65_536
 """Maximum number of lines kept from captures. A recording has one per connection, shortly before it
@@ -189,10 +188,10 @@ def _check(protocol: Protocol, keys: Keys) -> None:
 
 
 class Decrypted(NamedTuple):
-    """The opened parts of a message."""
+    """The decrypted parts of a message."""
 
     parts: dict[str, Any]
-    """The layouts inside its stages, by name."""
+    """The layouts in its stages, by name."""
     body: bytes | None
     """The plaintext of its body, if it was sealed and a key fits."""
     sealed: bool
@@ -203,7 +202,7 @@ _IN_CLEAR: Final = Decrypted({}, None, False)
 
 
 class DecryptorState(NamedTuple):
-    """The state of `Decryptor`, to continue later."""
+    """The saved state of a `Decryptor`."""
 
     selectors: list[Selector]
     keys: list[Keys]
@@ -223,7 +222,11 @@ class _StatefulOpener(_Opener, typing.Protocol):
 
 
 class Decryptor:
-    """Opens the sealed parts of one connection."""
+    """Decrypts the messages of one connection.
+
+    An opener of the protocol is created for each candidate key and direction. They are tried in
+    turn, and the one that fits is moved to the front: it fits all further messages.
+    """
 
     def __init__(self, ring: KeyRing, describer: Describer, connection: int):
         self._ring = ring
@@ -245,7 +248,7 @@ class Decryptor:
         self._select((self._describer.protocol.name, field, value))
 
     def decrypt(self, message: Any, raw: bytes, direction: Direction) -> Decrypted:
-        """Open the sealed parts of a message. Raises WireError when keys are known and none
+        """Decrypt the sealed parts of a message. Raises WireError when keys are known and none
         fits."""
         if self._opener is None:
             return _IN_CLEAR

@@ -1,10 +1,10 @@
-"""Rows of the reference reader as events for the engines of `wirelake.records`.
+"""Rows of the reference reader as events for the engines of `wirelake.records`; and `Lifecycle`.
 
     for table, row in read_tables(paths, tables=EVENT_TABLES):
         event = engine_event(table, row)
 
-`in_order` of `wirelake.records` then puts them into the order that the engines expect: bytes behind
-a hole in a stream are known later than what was captured after them.
+`in_order` of `wirelake.records` then sorts them as the engines expect: bytes after a hole in a
+stream are delivered later than what was captured after them on other streams.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def engine_event(table: str, row: dict[str, Any]) -> Event | None:
             raise ValueError(f"table {table!r} has no events; expected one of {EVENT_TABLES}")
 
 
-class _Life(msgspec.Struct):
+class _State(msgspec.Struct):
     last_ns: int
     closed: set[Direction] = msgspec.field(default_factory=set)
     first_fin: Direction | None = None
@@ -60,22 +60,22 @@ class Lifecycle:
     """Beginnings and ends of TCP connections."""
 
     def __init__(self) -> None:
-        self._lives: dict[Connection, _Life] = {}
+        self._states: dict[Connection, _State] = {}
 
     def segment(self, segment: Segment, assigned: Assigned) -> Iterator[Opened | Closed]:
         """Yield what a segment begins and ends."""
         connection, ts_ns = assigned.connection, segment.packet.ts_ns
-        found = self._lives.get(connection)
+        found = self._states.get(connection)
         if found is None:
-            found = self._lives[connection] = _Life(ts_ns)
+            found = self._states[connection] = _State(ts_ns)
             yield _opened(segment, connection)
         found.last_ns = ts_ns
         if segment.flags & (FIN | RST) and not found.over:
             yield from _closed(found, segment.flags, assigned.direction, connection.id, ts_ns)
 
     def dropped(self, connection: Connection, *, replaced: bool) -> Iterator[Closed]:
-        """Forget a connection; a new one of the same two ends closes it."""
-        found = self._lives.pop(connection, None)
+        """Forget a connection; one that was replaced between its endpoints is closed by that."""
+        found = self._states.pop(connection, None)
         if found is not None and replaced and not found.over:
             yield Closed(found.last_ns, connection.id, None, "anew")
 
@@ -95,7 +95,7 @@ def _opened(segment: Segment, connection: Connection) -> Opened:
 
 
 def _closed(
-    found: _Life, flags: int, direction: Direction, connection: int, ts_ns: int
+    found: _State, flags: int, direction: Direction, connection: int, ts_ns: int
 ) -> Iterator[Closed]:
     if flags & RST:
         found.over = True

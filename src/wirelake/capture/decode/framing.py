@@ -1,8 +1,8 @@
-"""How the frames of a protocol are told apart in a stream, found from its layout.
+"""`Framing`: finds the frames of a protocol in a stream of bytes, from its layout.
 
-`Framing` judges the bytes at one place: a good frame, a frame whose content is bad, a bad head, or
-too few bytes to tell. It also knows the protocol's magic, where it has one. Nothing here goes by
-the name of a protocol.
+`Framing.judge` classifies the bytes at one position: a valid frame, a delimited frame with invalid
+content, an invalid head, or too few bytes. It also knows the protocol's magic, if it has one.
+Nothing here depends on the name of a protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 SEARCHED_BYTES: Final = 1 << 16
-"""The most that a frame may have which is found by searching behind a fault."""
+"""Maximum size of a frame that is found by searching after a fault (captures.md, Messages 2)."""
 
 
 class Good(NamedTuple):
@@ -62,7 +62,7 @@ class Need(NamedTuple):
 
 
 Verdict: TypeAlias = Good | BadFrame | BadHead | Need
-"""What is to be said about the bytes at one place."""
+"""The classification of the bytes at one position."""
 
 
 class Framing:
@@ -79,7 +79,7 @@ class Framing:
         self._head_size = head_size(model)
         patterns = magics(model)
         self.magic_size = max(map(len, patterns), default=0)
-        """Length of the longest magic; 0 in a protocol without."""
+        """Length of the longest magic; 0 without one."""
         self._magic = re.compile(b"|".join(map(re.escape, patterns))) if patterns else None
 
     def find_magic(self, buffer: bytearray, start: int) -> int | None:

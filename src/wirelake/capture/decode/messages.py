@@ -1,8 +1,8 @@
-"""Rows of `messages` from frames: the message's own columns, and when and where it was captured.
+"""`MessageRows`: rows of `messages` from frames: the message's columns, and its time and position.
 
-A packet of a gateway's link that carries a message of a tunnel has two rows: its own, and that of
-the message, which belongs to the tunnel and names the link. Position and size of the second row are
-those of the message alone.
+A frame of a gateway's link with a message in a tunnel has two rows: its own, and that of the
+message, whose connection is the tunnel. Offset and size of the second row are those of the message
+alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Selects the protocol of a connection: as configured, as a recording says, or by its first bytes.
+"""Selects the protocol of a connection: by configuration, recording, port, or its first bytes.
 
-A reader is configured with a name for all connections, or with ports. Default ports count for less
-than what a recording says, because the recorder knew.
+A reader is configured with one protocol for all connections, or with ports. A recording takes
+precedence over default ports, because the recorder knew the protocol, but not over the
+configuration: recordings can be wrong, and users need a way to overrule them.
 
 Sniffing takes the first stream of a connection that has bytes, from its beginning, and tries every
 protocol on it. The protocol whose first frame decodes is selected. A protocol whose first frame is
@@ -35,7 +36,7 @@ __all__ = [
 
 
 SNIFFED_BYTES: Final = 1 << 16
-"""How much of a stream is examined: no first frame of a known protocol is longer."""
+"""How much of a stream is examined: a longer first frame is not found."""
 
 
 def default_ports() -> dict[int, str]:
@@ -55,7 +56,7 @@ class ProtocolChooser:
         dialects: Mapping[str, str] | None = None,
     ):
         """`force_protocol` applies to every connection; else `ports` decides, else the first bytes.
-        The default ports count for less than what a recording says."""
+        A recording takes precedence over the default ports."""
         default = default_ports() if ports is None or ports else {}
         chosen = default if ports is None else ports
         self._ports = {port: registry.find(name) for port, name in chosen.items()}
@@ -147,14 +148,14 @@ class Sniffer:
             elif isinstance(verdict, Need) and not final:
                 undecided.append(framing)
         self._open = undecided
-        # Two that fit are two too many, whatever the others will say.
+        # Two that fit are ambiguous, whatever the others turn out to be. A guess would give rows
+        # that look right; bytes that are counted as ignored show in `coverage`.
         self.decided = not undecided or len(self._good) > 1
         if self.decided:
             self._buffer.clear()
 
 
-# The protocols that a recording names: its facts `open`.
-
+# -- recordings ------------------------------------------------------------------------------
 
 OPEN_FACT: Final = "open"
 """The kind of fact that opens a connection."""
@@ -171,7 +172,10 @@ _UNKNOWN: Final = KnownProtocol(None)
 
 
 class RecordedProtocols:
-    """The facts `open` of one file at a time."""
+    """The protocols that the facts `open` of one file name.
+
+    Of one file only: in every file that a connection reaches the recorder writes the fact again.
+    """
 
     def __init__(self, *, limit: int = LIMIT):
         self._limit = limit

@@ -3,11 +3,11 @@
     for table, row in read_tables(["edge.pcapng"], tables=["messages", "faults"]):
         ...
 
-Files are read in the given order, as one capture: a connection may go on from one to the next.
-Rows are dicts with the columns of `wirelake.records.schema`, each yielded as soon as it is known;
-memory is bounded by the limits of connections, streams and frames. Whatever the bytes, nothing is
-raised but OSError when a file cannot be read, and ValueError or LookupError for bad arguments,
-before anything is read.
+Files are read in the given order, as one capture: a connection may continue in the next file. Rows
+are dicts with the columns of `wirelake.records.schema`, each yielded as soon as it is complete.
+Memory is bounded by the limits of connections, streams and frames. Whatever the bytes, only OSError
+is raised, when a file cannot be read; and ValueError or LookupError for invalid arguments, before
+anything is read.
 
 Two further tables are for the engines of `wirelake.records` (see `events.py`): `facts`, what a
 recorder wrote, and `lifecycle`, the beginnings and ends of connections.
@@ -53,11 +53,11 @@ def read_tables(
     limits: Limits = _LIMITS,
     select: Callable[[int], bool] | None = None,
 ) -> Iterator[TableRow]:
-    """(table, row) for everything in some files.
+    """Yield (table, row) for everything in some files.
 
     `force_protocol` decodes every connection as that protocol. Without it the server's port
-    decides (`ports`, or the default ports), else the first bytes. What a recording says about its
-    connections counts for more than a default port. `keys` are key logs; `dialects` maps protocols
+    decides (`ports`, or the default ports), else the first bytes. What a recording names for a
+    connection takes precedence over a default port. `keys` are key logs; `dialects` maps protocols
     to dialects. `reveal` shows secret fields. `connections` and `limits` bound the memory. `select`
     chooses connections by id: the others are not decoded.
     """
@@ -101,7 +101,7 @@ class CaptureDecoder:
     ):
         wanted = frozenset(tables)
         if unknown := sorted(wanted.difference(TABLES)):
-            raise ValueError(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+            raise ValueError(f"unknown table {unknown[0]!r}; expected one of {', '.join(TABLES)}")
         chooser = ProtocolChooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
         ring = KeyRing()
         for path in keys:

@@ -1,14 +1,15 @@
-"""From the pieces of one stream to its frames and faults: *Messages*, 1 to 4, of
-`docs/concepts/captures.md`.
+"""`FrameReader`: the bytes of one stream to frames and faults (captures.md, *Messages*, 1 to 4).
 
     reader.data(event), reader.gap(event), reader.end(...)  ->  a list of Frame and Fault
 
-Every byte of a stream ends up in a frame, in a fault, or, at the end, in `ignored_bytes`. While a
-fault is open the reader looks for the next place where a whole good frame begins; a place where the
-frame is not yet whole is waited for, so at most one frame's limit of bytes is held.
+Every byte of a stream is part of a frame, of a fault, or, at the end, of `ignored_bytes`:
+`StreamCoverage` must add up. While a fault is open the reader searches for the next position where
+a complete valid frame begins. It waits at a position where a frame may be incomplete, so it holds
+at most the size of the largest frame.
 
-The time of a frame is that of the packet that completed it: of those that brought its bytes, or
-bytes before them in the stream (since the last gap), the one that was captured last.
+The time of a frame is that of the packet that completed it: the last captured one among those with
+its bytes, or with bytes before them in the stream since the last gap. A receiver could not have
+read the frame earlier.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Piece(NamedTuple):
     offset: int
     file: int
     delivered: int
-    """The packet with which it could be delivered, by arrival."""
+    """Number of the packet with which it could be delivered."""
     delivered_ns: int
 
 
@@ -68,7 +69,7 @@ class Frame(NamedTuple):
     message: Any
     raw: bytes
     start: int
-    """Its place in the stream."""
+    """Its position in the stream."""
     ts_ns: int
     """When the packet that completed it was captured."""
     pieces: Sequence[Piece]
@@ -87,7 +88,7 @@ class Fault(NamedTuple):
     """Bytes that are not a valid frame."""
 
     start: int
-    """Its place in the stream."""
+    """Its position in the stream."""
     present_bytes: int
     missing_bytes: int
     code: str
@@ -96,11 +97,11 @@ class Fault(NamedTuple):
     bytes: bytes
     """The first 256 of the present ones."""
     place: Place
-    """Of the first present byte, or of the packet that shows the gap when there is none."""
+    """Of the first present byte, or of the packet that shows the gap if there is none."""
 
 
 Read: TypeAlias = Frame | Fault
-"""What a stream holds."""
+"""A part of a stream."""
 
 
 class OpenFault:
@@ -139,7 +140,7 @@ class OpenFault:
 
 
 class FrameReader:
-    """Reads the frames of one stream. It never raises."""
+    """Reads the frames of one stream. It never raises for bad bytes."""
 
     __slots__ = (
         "_at",
@@ -158,12 +159,13 @@ class FrameReader:
         self._framing = framing
         self._buffer = bytearray()
         self._base = 0
-        """Where in the stream the buffer begins."""
+        """Position of the buffer in the stream."""
         self._at = 0
-        """Where in the buffer reading goes on."""
+        """Position in the buffer where reading continues."""
         self._pieces: deque[Piece] = deque()
         self._wanted = 0
-        """There is nothing to be learnt before the buffer has so many bytes."""
+        """The buffer size at which reading can continue: without it, each segment of a large frame
+        would scan its head again."""
         self._resume: int | None = None
         self._fault: OpenFault | None = None
         self._latest = (-1, 0)
@@ -275,13 +277,13 @@ class FrameReader:
 
     def _search(self, found: list[Read], final: bool) -> bool:
         """Search for a complete valid frame. Return False when more bytes are needed."""
-        place = self._next_place()
-        if place is None:
+        at = self._next_start()
+        if at is None:
             kept = 0 if final else max(0, self._framing.magic_size - 1)
             self._absorb(max(self._at, len(self._buffer) - kept))
             return False
-        if place > self._at:
-            self._absorb(place)
+        if at > self._at:
+            self._absorb(at)
             self._move(0)
         verdict = self._framing.judge(
             self._buffer, self._at, final=final, resume=self._resume, searching=True
@@ -296,11 +298,13 @@ class FrameReader:
             self._move(0)
         return True
 
-    def _next_place(self) -> int | None:
-        """The next place in the buffer where a frame may begin.
+    def _next_start(self) -> int | None:
+        """Return the next position in the buffer where a frame may begin.
 
-        The first byte behind a gap is none of its own: a segment begins there, and no frame of a
-        protocol with a magic begins without it.
+        With a magic, its next occurrence. Otherwise the next beginning of a segment: senders write
+        whole frames, so frames usually begin there, and trying every byte of a stream would find
+        frames by chance. The first byte after a gap begins a segment, so it needs no rule of its
+        own.
         """
         if self._framing.magic_size:
             return self._framing.find_magic(self._buffer, self._at)
@@ -336,7 +340,7 @@ class FrameReader:
         self._wanted -= self._at
         self._at = 0
 
-    # -- what is found -----------------------------------------------------------------------
+    # -- frames and faults -------------------------------------------------------------------
 
     def _frame(self, good: Good) -> Frame:
         start = self._base + self._at
@@ -392,11 +396,14 @@ def _place(pieces: Sequence[Piece], position: int) -> Place:
     raise LookupError(position)
 
 
-# What became of the bytes of a stream: one row of `coverage`, whose figures must add up.
+# -- coverage --------------------------------------------------------------------------------
 
 
 class StreamCoverage(msgspec.Struct, kw_only=True):
-    """Counts for one stream."""
+    """Counts of one stream, for a row of `coverage`.
+
+    `new_bytes = decoded + faulty + undecryptable + ignored`, or bytes were lost in silence.
+    """
 
     file: str
     connection: int
@@ -409,7 +416,7 @@ class StreamCoverage(msgspec.Struct, kw_only=True):
     faulty_bytes: int = 0
     undecryptable_bytes: int = 0
     ignored_bytes: int = 0
-    """Bytes that were delivered and that nothing was made of."""
+    """Delivered bytes that belong to no frame and no fault."""
     messages: int = 0
     faults: int = 0
 

@@ -1,8 +1,8 @@
-"""What the blocks of a pcapng file say: sections, interfaces, packets, facts and secrets.
+"""`Reader`: decodes the blocks of a pcapng file: sections, interfaces, packets, facts and secrets.
 
-`Reader.block` is a pure function of a block's bytes and of the section so far. The bytes are
-known to be a whole block: `pcapng.py` has seen to that. What a block says wrongly is a fault over
-the block alone.
+The result of `Reader.block` depends only on the block's bytes and the section so far. The bytes are
+a complete block: `reader.py` has checked its length. Invalid content is a fault of that block
+alone. `columnar/scan` uses the same class for all blocks that its kernels do not handle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from . import constants as f
+from . import constants as fmt
 from .constants import FAULT_BYTES, Limits
 from .items import Direction, Element, Fact, FileFault, Interface, Order, Packet, Secrets, Section
 
@@ -28,23 +28,25 @@ _Read: TypeAlias = Callable[[bytes, int, int, int], Element | None]
 
 
 class _BadBlockError(Exception):
-    """The content of a block breaks a rule; the arguments are the code and the words."""
+    """The content of a block breaks a rule; the arguments are code and detail of the fault."""
 
 
 def options(buf: bytes, begin: int, end: int, order: Order) -> Iterator[tuple[int, int, int]]:
-    """The options between two places: code, where the value begins, its size. Ends in silence
-    at what is no option: options are hints, and the packet is good without them."""
+    """Yield the options between two positions: code, position of the value, its size.
+
+    Stops silently at an invalid option: options are hints, and the packet is valid without them.
+    """
     head = struct.Struct("<HH" if order == "little" else ">HH")
     while begin + 4 <= end:
         code, size = head.unpack_from(buf, begin)
-        if code == f.OPTION_END or begin + 4 + size > end:
+        if code == fmt.OPTION_END or begin + 4 + size > end:
             return
         yield code, begin + 4, size
-        begin += 4 + f.pad4(size)
+        begin += 4 + fmt.pad4(size)
 
 
 class Reader:
-    """Reads block by block; knows the section in which it is."""
+    """Decodes blocks in file order; knows the current section."""
 
     def __init__(self, order: Order, limits: Limits):
         self.order: Order = order
@@ -53,19 +55,19 @@ class Reader:
         """The interfaces of the section so far."""
         self._limits = limits
         self._kinds: dict[int, _Read] = {
-            f.BLOCK_SHB: self._section,
-            f.BLOCK_IDB: self._interface,
-            f.BLOCK_EPB: self._enhanced,
-            f.BLOCK_SPB: self._simple,
-            f.BLOCK_PACKET: self._obsolete,
-            f.BLOCK_SECRETS: self._secrets,
-            f.BLOCK_CUSTOM: self._custom,
+            fmt.BLOCK_SHB: self._section,
+            fmt.BLOCK_IDB: self._interface,
+            fmt.BLOCK_EPB: self._enhanced,
+            fmt.BLOCK_SPB: self._simple,
+            fmt.BLOCK_PACKET: self._obsolete,
+            fmt.BLOCK_SECRETS: self._secrets,
+            fmt.BLOCK_CUSTOM: self._custom,
         }
         self._use(order)
 
     def block(self, buf: bytes, begin: int, end: int, offset: int) -> Element | None:
-        """What the block says that lies in `buf` from `begin` to `end` and in the file at
-        `offset`; None when it says nothing to us."""
+        """Return the content of the block in `buf` from `begin` to `end`, which is at `offset` in
+        the file; None for blocks that carry nothing for us."""
         read = self._kinds.get(self._u32(buf, begin))
         if read is None:
             return None
@@ -84,7 +86,7 @@ class Reader:
         self._packet_head = struct.Struct(sign + "5I")
         self._obsolete_head = struct.Struct(sign + "HH4I")
         self._two = struct.Struct(sign + "II")
-        self._fact_head = struct.pack(sign + "I", f.PEN) + f.FACT_MAGIC
+        self._fact_head = struct.pack(sign + "I", fmt.PEN) + fmt.FACT_MAGIC
 
     def _u32(self, buf: bytes, at: int) -> int:
         return int.from_bytes(buf[at : at + 4], self.order)
@@ -95,18 +97,18 @@ class Reader:
 
     def _section(self, buf: bytes, begin: int, end: int, offset: int) -> Section:
         self._need(begin, end, 28)
-        self._use("little" if buf[begin + 8] == f.BYTE_ORDER_MAGIC & 0xFF else "big")
+        self._use("little" if buf[begin + 8] == fmt.BYTE_ORDER_MAGIC & 0xFF else "big")
         self.interfaces = []
         source, sequence = self._origin(buf, begin + 24, end - 4)
         return Section(offset, "pcapng", self.order, source, sequence)
 
     def _origin(self, buf: bytes, begin: int, end: int) -> tuple[str | None, int | None]:
         for code, at, size in options(buf, begin, end, self.order):
-            prefix_end = at + 4 + len(f.ORIGIN_PREFIX)
-            ours = code == f.OPTION_CUSTOM_TEXT and self._u32(buf, at) == f.PEN
-            if ours and buf[at + 4 : prefix_end] == f.ORIGIN_PREFIX:
-                said = _json(buf[prefix_end : at + size]) or {}
-                source, sequence = said.get("source"), said.get("sequence")
+            prefix_end = at + 4 + len(fmt.ORIGIN_PREFIX)
+            ours = code == fmt.OPTION_CUSTOM_TEXT and self._u32(buf, at) == fmt.PEN
+            if ours and buf[at + 4 : prefix_end] == fmt.ORIGIN_PREFIX:
+                origin = _json(buf[prefix_end : at + size]) or {}
+                source, sequence = origin.get("source"), origin.get("sequence")
                 if isinstance(source, str) and type(sequence) is int:
                     return source, sequence
         return None, None
@@ -117,10 +119,10 @@ class Reader:
             raise _BadBlockError("bad_block", "too many interfaces")
         ticks_per_s, shift_s = 1_000_000, 0
         for code, at, size in options(buf, begin + 16, end - 4, self.order):
-            if code == f.OPTION_TSRESOL and size == 1:
+            if code == fmt.OPTION_TSRESOL and size == 1:
                 power = buf[at] & 0x7F
                 ticks_per_s = 2**power if buf[at] & 0x80 else 10**power
-            elif code == f.OPTION_TSOFFSET and size == 8:
+            elif code == fmt.OPTION_TSOFFSET and size == 8:
                 shift_s = int.from_bytes(buf[at : at + 8], self.order, signed=True)
         link = int.from_bytes(buf[begin + 8 : begin + 10], self.order)
         snap_length = self._u32(buf, begin + 12)
@@ -164,7 +166,7 @@ class Reader:
             raise _BadBlockError("bad_block", f"{captured} captured bytes do not fit their block")
         data = buf[data_at : data_at + captured]
         link = self.interfaces[number].link
-        flags, marks, connection = self._marks(buf, data_at + f.pad4(captured), end - 4)
+        flags, marks, connection = self._marks(buf, data_at + fmt.pad4(captured), end - 4)
         data_offset = offset + 28
         if connection is None:
             return Packet(ts_ns, offset, data_offset, data, original, number, link)
@@ -178,20 +180,20 @@ class Reader:
             link,
             connection,
             _DIRECTIONS.get(flags & 3),
-            bool(marks & f.MARK_CONTINUES),
-            bool(marks & f.MARK_UNFINISHED),
+            bool(marks & fmt.MARK_CONTINUES),
+            bool(marks & fmt.MARK_UNFINISHED),
         )
 
     def _marks(self, buf: bytes, begin: int, end: int) -> tuple[int, int, int | None]:
-        """The flags of a packet, and the recorder's marks and id; no id, no recorder."""
+        """Return epb_flags, and the recorder's marks and connection id; None without a recorder."""
         flags, marks, connection = 0, 0, None
         for code, at, size in options(buf, begin, end, self.order):
-            if code == f.OPTION_FLAGS and size == 4:
+            if code == fmt.OPTION_FLAGS and size == 4:
                 flags = self._u32(buf, at)
-            elif code == f.OPTION_CUSTOM_BINARY and size == _MARK_SIZE:
-                known = buf[at + 4 : at + 7] == f.MARK_MAGIC + bytes([f.MARK_VERSION])
+            elif code == fmt.OPTION_CUSTOM_BINARY and size == _MARK_SIZE:
+                known = buf[at + 4 : at + 7] == fmt.MARK_MAGIC + bytes([fmt.MARK_VERSION])
                 found = int.from_bytes(buf[at + 8 : at + 16], "little")
-                if known and self._u32(buf, at) == f.PEN and 0 < found <= _MOST_ID:
+                if known and self._u32(buf, at) == fmt.PEN and 0 < found <= _MOST_ID:
                     marks, connection = buf[at + 7], found
         return flags, marks, connection
 
@@ -205,12 +207,12 @@ class Reader:
         data = buf[begin + 12 : begin + 12 + captured]
         return Packet(0, offset, offset + 12, data, original, 0, interface.link)
 
-    # -- what the recorder adds --------------------------------------------------------------
+    # -- secrets and facts -------------------------------------------------------------------
 
     def _secrets(self, buf: bytes, begin: int, end: int, offset: int) -> Secrets | None:
         self._need(begin, end, 20)
         kind, size = self._two.unpack_from(buf, begin + 8)
-        if kind != f.SECRETS_TYPE:
+        if kind != fmt.SECRETS_TYPE:
             return None
         if size > end - begin - 20:
             raise _BadBlockError("bad_block", f"{size} bytes of secrets do not fit their block")

@@ -1,4 +1,4 @@
-"""Every number of the file formats: pcap, pcapng, and what our recorder puts into pcapng.
+"""Constants of the file formats: pcap, pcapng, and what our recorder adds to pcapng; and `Limits`.
 
 A recording is little-endian pcapng with one raw IP interface that counts nanoseconds.
 
@@ -12,8 +12,9 @@ A recording is little-endian pcapng with one raw IP interface that counts nanose
     CB    a fact: PEN, b"WHF1", JSON {"kind": ..., "ts_ns": ..., "connection"?: ..., ...}
     DSB   keys: secrets type SECRETS_TYPE, lines of JSON
 
-Because the options have one size, everything in a recorded EPB lies at a fixed distance from the
-end of its block: the id 16 bytes before it, the marks 17, the flags 32.
+Because the options have a fixed size, everything in a recorded EPB is at a fixed distance from the
+end of its block: the id 16 bytes before it, the marks 17, the flags 32. Prefixes and magics are
+from the product's first name; they are part of the format and stay.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ PCAP_MAGIC_NANO: Final = 0xA1B23C4D
 """Times are seconds and nanoseconds."""
 PCAP_HEADER_SIZE: Final = 24
 PCAP_RECORD_SIZE: Final = 16
-"""Bytes of the header of a file, and of a record's."""
+"""Sizes of the header of a file, and of the header of a record."""
 
 # -- pcapng --------------------------------------------------------------------------------------
 
@@ -128,19 +129,19 @@ LINK_COOKED2: Final = 276
 # -- recordings ----------------------------------------------------------------------------------
 
 PEN: Final = 32473
-"""The private enterprise number that is set aside for examples (RFC 5612): we have none of our
-own, so what follows it begins with a magic."""
+"""The private enterprise number reserved for documentation (RFC 5612). We have none of our own, so
+everything behind it begins with a magic."""
 ORIGIN_PREFIX: Final = b"wirehouse "
-"""Begins the section's custom text; JSON with `source` and `sequence` follows."""
+"""First bytes of the section's custom text; JSON with `source` and `sequence` follows."""
 MARK_MAGIC: Final = b"WH"
-"""Begins, behind the PEN, the custom option of a recorded packet."""
+"""First bytes, after the PEN, of the custom option of a recorded packet."""
 MARK_VERSION: Final = 1
 MARK_CONTINUES: Final = 1
 """Mark: the packet begins inside a frame that an earlier packet began."""
 MARK_UNFINISHED: Final = 2
-"""Mark: the last frame of the packet goes on in the next one."""
+"""Mark: the last frame of the packet continues in the next one."""
 FACT_MAGIC: Final = b"WHF1"
-"""Begins, behind the PEN, the data of a custom block that is a fact."""
+"""First bytes, after the PEN, of a custom block that is a fact."""
 SECRETS_TYPE: Final = 0x57484B4C
 """`WHKL`: the secrets are lines of our key log."""
 
@@ -149,32 +150,32 @@ RECORDED_OPTIONS: Final = struct.Struct("<HHI HHI2sBBQ HH")
 MARK_MAGIC, MARK_VERSION, marks, connection id, OPTION_END, 0."""
 OPTIONS_SIZE: Final = RECORDED_OPTIONS.size
 PACKET_LIMIT: Final = 65_536 - 512
-"""Most payload of one recorded packet: an IP length has 16 bits, and the headers need some."""
+"""Maximum payload of a recorded packet: an IP length has 16 bits, and includes the headers."""
 
 
 def pad4(size: int) -> int:
-    """A size, rounded up to a multiple of four."""
+    """Return a size rounded up to a multiple of four."""
     return (size + 3) & ~3
 
 
-# How much a reader of captures takes at most, each bound with its reason.
-
+# -- limits --------------------------------------------------------------------------------------
 
 FAULT_BYTES: Final = 256
-"""How many of the bytes that would not read are kept with a fault: enough to see what they are."""
+"""How many of the invalid bytes are kept with a fault: enough to see what they are."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of reading one file."""
+    """Limits for reading one file. Each is far above what real captures have."""
 
     block_bytes: int = 16 << 20
-    """A longer block or record is taken for a wrong length: no packet is that long, and the
-    buffer need never be longer."""
+    """A longer block or record counts as a wrong length: no packet is that long. It also bounds the
+    buffer."""
     interfaces: int = 65_536
-    """Most interfaces of one section: they are all remembered."""
+    """Maximum interfaces of one section: all of them are kept in memory."""
     bomb_free_bytes: int = 64 << 20
-    """So much may come out of a compressed file whatever its size: zeros compress well."""
+    """Decompressed size that is always allowed: small captures of zeros compress very well."""
     bomb_ratio: int = 1_000
-    """Beyond that, so many bytes may come out for each one that the compressed file has."""
+    """Beyond that, the maximum ratio of decompressed to compressed size. Deflate reaches about
+    1,030, zstd far more."""
     chunk_bytes: int = 1 << 18
     """How much is read at a time."""

@@ -1,8 +1,8 @@
-"""The bytes of a capture file, uncompressed, a window at a time.
+"""`Feed`: the uncompressed bytes of a capture file, a window at a time.
 
-`Feed` is what the readers of formats read from: bytes by their offset in the uncompressed file,
-held only as far as they are needed. `open_feed` makes one of a file, plain, in gzip or in zstd;
-what a compressed file does wrong ends the feed and is left in `Feed.ending`.
+The readers of formats read from a `Feed` by offsets in the uncompressed file; only a window of it
+is in memory. `open_feed` opens a plain, gzip or zstd file. Invalid compressed data ends the feed,
+and the reason is in `Feed.ending`: reading never raises for bad bytes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ __all__ = ["Ending", "Feed", "open_feed"]
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_INPUT_BYTES: Final = 1 << 10
-"""Four bytes of zstd can hold 128 KiB of zeros, and a call returns all of them: small sips."""
+"""How much compressed data one call decompresses. Four bytes of zstd can expand to 128 KiB, and a
+call returns all of it, so small inputs bound the memory."""
 
 
 class Ending(NamedTuple):
-    """Why a file ends before its time, as the code and the words of a fault."""
+    """Why a file ends early: code and detail of the fault."""
 
     code: str
     detail: str
@@ -39,7 +40,7 @@ class _EarlyEndError(Exception):
 
 
 class Feed:
-    """A file that is read once, from front to back, with a window on what is being looked at."""
+    """A file that is read once, from front to back, through a window."""
 
     __slots__ = ("_chunks", "_done", "_released", "base", "buffer", "ending")
 
@@ -47,7 +48,7 @@ class Feed:
         self.buffer = b""
         """The window; another object whenever it moves."""
         self.base = 0
-        """Where in the file the window begins."""
+        """Offset of the window in the file."""
         self.ending: Ending | None = None
         """Once the end is reached: why it came early, if it did."""
         self._chunks = chunks
@@ -55,33 +56,35 @@ class Feed:
         self._released = 0
 
     def has(self, offset: int, size: int) -> bool:
-        """Whether the file has these bytes; then they are in the window."""
+        """Return whether the file has these bytes; then they are in the window."""
         want = offset + size - self.base
         return len(self.buffer) >= want or self._fill(want)
 
     def take(self, offset: int, size: int) -> bytes:
-        """These bytes, as far as the file has them."""
+        """Return these bytes, as far as the file has them."""
         self.has(offset, size)
         begin = offset - self.base
         return self.buffer[begin : begin + size]
 
     def release(self, offset: int) -> None:
-        """Nothing before this place will be asked for again."""
+        """Allow the window to drop everything before this offset."""
         self._released = offset
 
     def known_end(self) -> int:
-        """The end of the window: the end of the file, once `has` has said no."""
+        """Return the end of the window: the end of the file, once `has` has returned False."""
         return self.base + len(self.buffer)
 
     def exhaust(self) -> int:
-        """Reads and forgets the rest; gives the size of the file."""
+        """Read and drop the rest; return the size of the file."""
         while self.has(self.known_end(), 1):
             self.release(self.known_end())
         return self.known_end()
 
     def _fill(self, want: int) -> bool:
-        """Moves the window: drops what was released, reads at least up to `want`. It reads half
-        as much again as it holds, so that moving on costs no more than a constant for each byte.
+        """Move the window: drop what was released, and read at least up to `want`.
+
+        It reads at least half as much as it keeps. So each byte is copied a constant number of
+        times on average, however small the steps are in which a caller asks for more.
         """
         if self._done:
             return False
@@ -108,7 +111,7 @@ class Feed:
 
 @contextmanager
 def open_feed(path: str | os.PathLike[str], limits: Limits) -> Iterator[Feed]:
-    """The bytes of a file, uncompressed. Raises OSError when it cannot be opened or read."""
+    """Yield a feed of a file's uncompressed bytes. Raises OSError when it cannot be read."""
     with open(path, "rb") as file:
         head = file.read(4)
         file.seek(0)
@@ -121,7 +124,7 @@ def open_feed(path: str | os.PathLike[str], limits: Limits) -> Iterator[Feed]:
 
 
 def _bounded(chunks: Iterator[bytes], file: BinaryIO, limits: Limits) -> Iterator[bytes]:
-    """No more bytes than a file of this size can reasonably hold."""
+    """Yield chunks up to the size that a compressed file of this size may expand to."""
     size = os.fstat(file.fileno()).st_size
     left = max(limits.bomb_free_bytes, limits.bomb_ratio * size)
     for chunk in chunks:
@@ -140,15 +143,15 @@ def _gunzip(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
             if not rest and not (rest := file.read(limits.chunk_bytes)):
                 raise _EarlyEndError("truncated_file", "the gzip data is cut off")
             try:
-                yield from _some(member.decompress(rest, limits.chunk_bytes))
+                yield from _non_empty(member.decompress(rest, limits.chunk_bytes))
             except zlib.error as error:
                 raise _EarlyEndError("truncated_file", f"broken gzip data: {error}") from error
             rest = member.unused_data if member.eof else member.unconsumed_tail
-        rest = rest.lstrip(b"\0")  # gzip files on tape are padded with zeros
+        rest = rest.lstrip(b"\0")  # some tools pad gzip files with zeros, as gzip itself allows
 
 
 def _unzstd(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
-    import zstandard  # an extra, and only files in zstd need it
+    import zstandard  # an optional dependency, needed only for zstd files
 
     rest = b""
     while rest := rest or file.read(limits.chunk_bytes):
@@ -156,15 +159,15 @@ def _unzstd(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
         while not frame.eof:
             if not rest and not (rest := file.read(limits.chunk_bytes)):
                 raise _EarlyEndError("truncated_file", "the zstd data is cut off")
-            sip, rest = rest[:_ZSTD_INPUT_BYTES], rest[_ZSTD_INPUT_BYTES:]
+            piece, rest = rest[:_ZSTD_INPUT_BYTES], rest[_ZSTD_INPUT_BYTES:]
             try:
-                yield from _some(frame.decompress(sip))
+                yield from _non_empty(frame.decompress(piece))
             except zstandard.ZstdError as error:
                 raise _EarlyEndError("truncated_file", f"broken zstd data: {error}") from error
         rest = frame.unused_data + rest
 
 
-def _some(chunk: bytes) -> Iterator[bytes]:
-    """An empty chunk would mean the end."""
+def _non_empty(chunk: bytes) -> Iterator[bytes]:
+    """Yield a chunk unless it is empty: an empty chunk would mean the end of the file."""
     if chunk:
         yield chunk

@@ -1,7 +1,10 @@
-"""What a capture file holds, one value for each: packets, facts, secrets, and what would not read.
+"""The items of a capture file: packets, facts, secrets, faults, sections and interfaces.
 
-A `Packet` is what the file says; a `Segment` is what its headers say (`links.segment`). Offsets
-count bytes of the uncompressed file. See `docs/concepts/captures.md`.
+A `Packet` is a record of the file; a `Segment` is its parsed headers (`tcp.headers.segment`).
+Offsets count bytes of the uncompressed file. See `docs/concepts/captures.md`.
+
+Structs are frozen and without cyclic garbage collection (`gc=False`): one is built for every
+packet, in 72 ns, where a frozen dataclass takes 672 ns.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ __all__ = [
 
 
 Direction: TypeAlias = Literal["c2s", "s2c"]
-"""Who speaks: the client (c2s) or the server (s2c)."""
+"""Who sent something: the client (c2s) or the server (s2c)."""
 
 
 Order: TypeAlias = Literal["little", "big"]
@@ -42,31 +45,31 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     """One captured packet."""
 
     ts_ns: int
-    """When it was captured, ns since 1970; 0 where the file has no time for it."""
+    """Capture time in ns since 1970; 0 if the file has none."""
     offset: int
-    """Where its block or record begins in the file."""
+    """File offset of its block or record."""
     data_offset: int
-    """Where its data begins in the file."""
+    """File offset of its data."""
     data: bytes
-    """What was captured of it."""
+    """The captured bytes."""
     original: int
-    """How many bytes it had on the wire."""
+    """Its size on the wire."""
     interface: int
     """Number of its interface within its section; 0 in pcap."""
     link: int
     """The link type of that interface."""
     connection: int | None = None
-    """The recorder's id of its connection; None in captures that others made."""
+    """The recorder's connection id; None in captures of other tools."""
     direction: Direction | None = None
-    """As the recorder says; None in captures that others made."""
+    """As the recorder marked it; None in captures of other tools."""
     continues: bool = False
     """The recorder's mark: it begins inside a frame that an earlier packet began."""
     unfinished: bool = False
-    """The recorder's mark: its last frame goes on in the next packet of its direction."""
+    """The recorder's mark: its last frame continues in the next packet of its direction."""
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A packet that is a TCP segment."""
+    """The TCP segment of a packet."""
 
     packet: Packet
     src: bytes
@@ -80,15 +83,15 @@ class Segment(msgspec.Struct, frozen=True):
     flags: int
     """FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32."""
     payload: bytes
-    """The captured bytes of its payload."""
+    """The captured payload."""
     payload_offset: int
-    """Where the payload begins in the file."""
+    """File offset of the payload."""
     missing: int
-    """How many bytes of payload were on the wire behind the captured ones."""
+    """Payload bytes that were on the wire after the captured ones."""
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
-    """What a recorder knew and the wire does not carry."""
+    """Something that a recorder knew and the wire does not carry."""
 
     ts_ns: int
     offset: int
@@ -96,7 +99,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     kind: str
     connection: int | None
     data: dict[str, Any]
-    """Everything else that it says."""
+    """All other fields."""
 
 
 class Secrets(msgspec.Struct, frozen=True, gc=False):
@@ -108,21 +111,21 @@ class Secrets(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileFault(msgspec.Struct, frozen=True, gc=False):
-    """Bytes of a file that would not read."""
+    """A damaged part of a file."""
 
     offset: int
     present_bytes: int
     code: str
     """bad_block, truncated_file, unknown_file, bomb or bad_fact."""
     detail: str
-    """What is wrong, in words."""
+    """A description."""
     bytes: bytes
-    """The first 256 of them."""
+    """The first 256 bytes of it."""
     ts_ns: int | None = None
 
 
 class Section(msgspec.Struct, frozen=True):
-    """The beginning of a file, or of a further section in it."""
+    """The beginning of a file, or of another section in it."""
 
     offset: int
     format: Literal["pcap", "pcapng"]
@@ -134,7 +137,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Interface(msgspec.Struct, frozen=True, gc=False):
-    """Where packets were captured: what a section says about one interface."""
+    """A capture interface of a section."""
 
     offset: int
     number: int
@@ -142,14 +145,14 @@ class Interface(msgspec.Struct, frozen=True, gc=False):
     link: int
     """The link type."""
     snap_length: int
-    """Packets are cut to this length; 0 for never."""
+    """Maximum captured bytes of a packet (0: unlimited)."""
     ticks_per_s: int
-    """What its times count."""
+    """Resolution of its times."""
     shift_s: int = 0
-    """Seconds to add to its times."""
+    """Seconds to add to its times (if_tsoffset)."""
 
     def time_ns(self, ticks: int) -> int:
-        """A time in nanoseconds since 1970, held to what 64 bits hold."""
+        """Return a time in nanoseconds since 1970, clamped to 64 bits."""
         exact = ticks * 1_000_000_000 // self.ticks_per_s + self.shift_s * 1_000_000_000
         return max(-(1 << 63), min(exact, (1 << 63) - 1))
 
@@ -158,14 +161,14 @@ Item: TypeAlias = Packet | Fact | Secrets | FileFault
 """What `reader.read` yields."""
 
 Element: TypeAlias = Item | Section | Interface
-"""What `reader.elements` yields: the structure of the file as well."""
+"""What `reader.elements` yields: sections and interfaces as well."""
 
 
-# Makes the faults that both file formats share.
+# -- faults of both file formats -------------------------------------------------------------
 
 
 def cut_off(feed: Feed, offset: int) -> FileFault:
-    """The file ends inside of what begins at `offset`: or it was ended, and `ending` says why."""
+    """Return the fault of a file that ends inside a block at `offset`, or for `feed.ending`."""
     first = feed.take(offset, FAULT_BYTES)
     present = feed.exhaust() - offset
     if feed.ending:
@@ -176,7 +179,7 @@ def cut_off(feed: Feed, offset: int) -> FileFault:
 
 
 def fault_up_to(stop: int, start: int, first: bytes, detail: str) -> FileFault:
-    """From `start`, where a block is wrong, to `stop`, where reading goes on."""
+    """Return the fault from an invalid block at `start` to `stop`, where reading continues."""
     return FileFault(
         start, stop - start, "bad_block", detail, first[: min(FAULT_BYTES, stop - start)]
     )

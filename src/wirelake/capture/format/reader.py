@@ -1,11 +1,15 @@
-"""Reads capture files: what is in them, in their order, in constant memory.
+"""`read`: the items of a pcap or pcapng file, in file order, in constant memory.
 
     for item in read("edge.pcapng"):
         ...                             # Packet, Fact, Secrets or FileFault
 
-Bytes that make no sense are a `FileFault`, and reading goes on behind them. Whatever the bytes,
-nothing is raised but OSError, when a file cannot be opened or read. The rules are those of
-`docs/concepts/captures.md`, section *Files*.
+Invalid bytes become a `FileFault`, and reading continues after them. Whatever the bytes, only
+OSError is raised, when a file cannot be opened or read. The rules are in
+`docs/concepts/captures.md`, section *Files*. The content of pcapng blocks is decoded in
+`blocks.py`.
+
+After a bad length the position of the next block is unknown. A position counts as the next one if
+two plausible blocks follow each other there: one alone is found by chance in most payloads.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ __all__ = [
     "BEGINS",
     "MAGICS",
     "elements",
-    "knows",
+    "is_capture",
     "read",
     "read_bytes",
     "read_pcap",
@@ -57,24 +61,74 @@ __all__ = [
     "section_order",
 ]
 
-
-# Reads pcap: a header, then records. Both byte orders, microseconds and nanoseconds.
-
-
 MAGICS: Final[dict[bytes, tuple[Order, int]]] = {
     PCAP_MAGIC_MICRO.to_bytes(4, "little"): ("little", 1_000_000),
     PCAP_MAGIC_MICRO.to_bytes(4, "big"): ("big", 1_000_000),
     PCAP_MAGIC_NANO.to_bytes(4, "little"): ("little", 1_000_000_000),
     PCAP_MAGIC_NANO.to_bytes(4, "big"): ("big", 1_000_000_000),
 }
-"""How a file begins, and what that says: byte order, and parts of a second."""
+"""The first bytes of a pcap file: byte order, and ticks per second."""
+BEGINS: Final = BLOCK_SHB.to_bytes(4, "big")
+"""The first bytes of a pcapng file: the type of a section header, the same in both byte orders."""
+
+_ITEMS = (Packet, Fact, Secrets, FileFault)
+_DEFAULT = Limits()
+
+
+def read(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> Iterator[Item]:
+    """Yield packets, facts, secrets and faults of a file."""
+    for element in elements(path, limits=limits):
+        if isinstance(element, _ITEMS):
+            yield element
+
+
+def elements(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> Iterator[Element]:
+    """As `read`, with sections and interfaces as well."""
+    with open_feed(path, limits) as feed:
+        yield from _elements(feed, limits)
+
+
+def read_bytes(data: bytes, *, limits: Limits = _DEFAULT) -> Iterator[Element]:
+    """As `elements`, for the uncompressed bytes of a file."""
+    return _elements(Feed(iter([data] if data else [])), limits)
+
+
+def is_capture(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> bool:
+    """Return whether a file begins like a capture; only its beginning is read. Raises OSError."""
+    with open_feed(path, limits) as feed:
+        return _format(feed) is not None
+
+
+def _elements(feed: Feed, limits: Limits) -> Iterator[Element]:
+    found = _format(feed)
+    return _unknown(feed) if found is None else found(feed, limits)
+
+
+def _format(feed: Feed) -> Callable[[Feed, Limits], Iterator[Element]] | None:
+    """Return the reader of a file, by its first bytes; None for unknown formats."""
+    head = feed.take(0, 12)
+    if head[:4] in MAGICS:
+        return read_pcap
+    if head[:4] == BEGINS and (len(head) < 12 or section_order(head)):
+        return read_pcapng
+    return None
+
+
+def _unknown(feed: Feed) -> Iterator[FileFault]:
+    first = feed.take(0, FAULT_BYTES)
+    size = feed.exhaust()
+    code, detail = feed.ending or ("unknown_file", "neither pcap nor pcapng")
+    yield FileFault(0, size, code, detail, first)
+
+
+# -- pcap ------------------------------------------------------------------------------------
 
 _LINK_MASK: Final = 0x03FF_FFFF
-"""The bits above say how long the checksum at the end of each packet is."""
+"""The upper bits are the length of a checksum at the end of each packet."""
 
 
 def read_pcap(feed: Feed, limits: Limits) -> Iterator[Element]:
-    """All that is in a file which begins with one of `MAGICS`."""
+    """Yield the elements of a file that begins with one of `MAGICS`."""
     order, per_s = MAGICS[feed.take(0, 4)]
     if not feed.has(0, PCAP_HEADER_SIZE):
         yield cut_off(feed, 0)
@@ -117,7 +171,7 @@ def _records(
 def _next_chain(
     feed: Feed, pos: int, interface: Interface, head: struct.Struct, limits: Limits
 ) -> int:
-    """The next place from `pos` where two plausible records begin, or the end of the file."""
+    """Return the next offset from `pos` on with two plausible records, or the end of the file."""
     likely = _likely(head, limits)
     while feed.has(pos, PCAP_RECORD_SIZE):
         window, end = feed.buffer, feed.known_end()
@@ -135,7 +189,10 @@ def _next_chain(
 
 
 def _likely(head: struct.Struct, limits: Limits) -> re.Pattern[bytes]:
-    """Finds the places where the high bytes of both lengths may be right: few of all places."""
+    """Return a pattern for offsets where the high bytes of both lengths are plausible.
+
+    A search by regular expression instead of a Python loop over every byte: few offsets match.
+    """
     high = b"[\\x00-\\x%02x]" % min(limits.block_bytes >> 24, 255)
     if head.format.startswith("<"):
         return re.compile(b"(?s)(?=.{11}" + high + b".{3}" + high + b")")
@@ -159,11 +216,7 @@ def _plausible_chain(
     return True
 
 
-# Reads pcapng: sections of blocks. What the blocks say is in `blocks.py`.
-
-
-BEGINS: Final = BLOCK_SHB.to_bytes(4, "big")
-"""The type of a section header, in either byte order."""
+# -- pcapng ----------------------------------------------------------------------------------
 
 _SMALLEST: Final = 12
 _ORDERS: Final[dict[bytes, Order]] = {
@@ -174,12 +227,12 @@ _WORDS: Final = {"little": struct.Struct("<II"), "big": struct.Struct(">II")}
 
 
 def section_order(head: bytes) -> Order | None:
-    """The byte order of a section whose first twelve bytes these are; None when it has none."""
+    """Return the byte order of a section by its first twelve bytes; None if it has none."""
     return _ORDERS.get(head[8:12])
 
 
 def read_pcapng(feed: Feed, limits: Limits) -> Iterator[Element]:
-    """All that is in a file which begins with a section header in a known byte order."""
+    """Yield the elements of a file that begins with a section header in a known byte order."""
     reader = Reader(section_order(feed.take(0, 12)) or "little", limits)
     pos = 0
     while feed.has(pos, _SMALLEST):
@@ -203,7 +256,7 @@ def read_pcapng(feed: Feed, limits: Limits) -> Iterator[Element]:
 
 
 def _order_at(feed: Feed, pos: int, order: Order) -> Order | None:
-    """The byte order of a block: its section's, unless it begins one."""
+    """Return the byte order of a block: that of its section, or its own if it begins one."""
     begin = pos - feed.base
     if feed.buffer[begin : begin + 4] == BEGINS:
         return section_order(feed.buffer[begin : begin + 12])
@@ -211,7 +264,7 @@ def _order_at(feed: Feed, pos: int, order: Order) -> Order | None:
 
 
 def _length(feed: Feed, pos: int, order: Order, limits: Limits) -> tuple[int, str]:
-    """The length of a block, and what is wrong with it, if anything is."""
+    """Return the length of a block, and what is wrong with it ("" if nothing is)."""
     own = _order_at(feed, pos, order)
     if own is None:
         return 0, "a section without a byte order"
@@ -222,7 +275,7 @@ def _length(feed: Feed, pos: int, order: Order, limits: Limits) -> tuple[int, st
 
 
 def _contradicted(feed: Feed, pos: int, length: int, order: Order) -> str:
-    """What is wrong with the copy of the length at the end of a block, if anything is."""
+    """Return what is wrong with the second copy of a block's length ("" if nothing is)."""
     own = _order_at(feed, pos, order) or order
     begin, end = pos - feed.base, pos + length - feed.base
     if feed.buffer[begin + 4 : begin + 8] == feed.buffer[end - 4 : end]:
@@ -232,8 +285,8 @@ def _contradicted(feed: Feed, pos: int, length: int, order: Order) -> str:
 
 
 def _next_block_chain(feed: Feed, pos: int, order: Order, limits: Limits) -> int:
-    """The next place from `pos`, at each fourth byte, where two plausible blocks begin, or the
-    end of the file."""
+    """Return the next offset from `pos` on, in steps of four, with two plausible blocks, or the end
+    of the file."""
     while feed.has(pos, _SMALLEST):
         window, end = feed.buffer, feed.known_end()
         for place in _likely_blocks(window, pos - feed.base, order, limits):
@@ -251,14 +304,14 @@ def _next_block_chain(feed: Feed, pos: int, order: Order, limits: Limits) -> int
 
 
 def _likely_blocks(window: bytes, begin: int, order: Order, limits: Limits) -> Iterator[int]:
-    """Places in a window where a block may begin: where a length could stand that is not yet
-    contradicted, or a section."""
+    """Yield positions in a window where a block may begin: a section header, or a plausible length
+    whose second copy agrees or lies beyond the window."""
     count = (len(window) - begin) // 4
     words = array("I", window[begin : begin + 4 * count])
     if order != sys.byteorder:
         words.byteswap()
     for index, (kind, length) in enumerate(itertools.pairwise(words[:-1])):
-        if kind == BLOCK_SHB:  # whose length may be in the other byte order
+        if kind == BLOCK_SHB:  # its length may be in the other byte order
             yield begin + 4 * index
         elif _SMALLEST <= length <= limits.block_bytes and length % 4 == 0:
             last = index + length // 4 - 1
@@ -276,53 +329,3 @@ def _plausible_block_chain(feed: Feed, pos: int, order: Order, limits: Limits) -
             return False
         pos += length
     return True
-
-
-_ITEMS = (Packet, Fact, Secrets, FileFault)
-_DEFAULT = Limits()
-
-
-def read(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> Iterator[Item]:
-    """Packets, facts, secrets and faults of a file."""
-    for element in elements(path, limits=limits):
-        if isinstance(element, _ITEMS):
-            yield element
-
-
-def elements(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> Iterator[Element]:
-    """As `read`, and the sections and interfaces as well."""
-    with open_feed(path, limits) as feed:
-        yield from _elements(feed, limits)
-
-
-def read_bytes(data: bytes, *, limits: Limits = _DEFAULT) -> Iterator[Element]:
-    """As `elements`, of a file's bytes, uncompressed."""
-    return _elements(Feed(iter([data] if data else [])), limits)
-
-
-def knows(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> bool:
-    """Whether a file begins like a capture; no more of it is read. Raises OSError."""
-    with open_feed(path, limits) as feed:
-        return _format(feed) is not None
-
-
-def _elements(feed: Feed, limits: Limits) -> Iterator[Element]:
-    found = _format(feed)
-    return _unknown(feed) if found is None else found(feed, limits)
-
-
-def _format(feed: Feed) -> Callable[[Feed, Limits], Iterator[Element]] | None:
-    """What reads a file, as its first bytes tell."""
-    head = feed.take(0, 12)
-    if head[:4] in MAGICS:
-        return read_pcap
-    if head[:4] == BEGINS and (len(head) < 12 or section_order(head)):
-        return read_pcapng
-    return None
-
-
-def _unknown(feed: Feed) -> Iterator[FileFault]:
-    first = feed.take(0, FAULT_BYTES)
-    size = feed.exhaust()
-    code, detail = feed.ending or ("unknown_file", "neither pcap nor pcapng")
-    yield FileFault(0, size, code, detail, first)

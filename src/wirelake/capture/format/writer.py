@@ -1,7 +1,11 @@
-"""Writes capture files: `PcapWriter` and `PcapngWriter`, packet by packet or block by block.
+"""Writing capture files: `PcapWriter`, `PcapngWriter`; and sealing: `Output`, `Sealer`.
 
-For tests, the simulator and `capture redact`; the recorder has a faster way of its own
-(`recorder.py`). Each call gives the offset of what it wrote.
+The writers are for tests, simulated traffic and `capture repair`; each call returns the offset of
+what it wrote. The recorder formats packets itself (`record/recorder.py`): it reaches 1.0 M frames/s
+that way (benchmarks/results/captures.json).
+
+A recording is written as `<source>-<sequence>.pcapng.open` and renamed when it is complete and on
+disk. So a reader that ignores `.open` files never sees a partial one.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from . import constants as f
+from . import constants as fmt
 from .items import Direction, Order
 
 __all__ = [
@@ -55,7 +59,7 @@ class PcapWriter:
         self,
         stream: BinaryIO,
         *,
-        link: int = f.LINK_ETHERNET,
+        link: int = fmt.LINK_ETHERNET,
         order: Order = "little",
         nano: bool = False,
         snap_length: int = 262_144,
@@ -63,22 +67,22 @@ class PcapWriter:
         self._stream = stream
         self._tick_ns = 1 if nano else 1_000
         self._head = struct.Struct(_sign(order) + "IIII")
-        magic = f.PCAP_MAGIC_NANO if nano else f.PCAP_MAGIC_MICRO
+        magic = fmt.PCAP_MAGIC_NANO if nano else fmt.PCAP_MAGIC_MICRO
         head = struct.pack(_sign(order) + "IHHiIII", magic, 2, 4, 0, 0, snap_length, link)
         self.offset = stream.write(head)
 
     def packet(self, ts_ns: int, data: bytes, original: int | None = None) -> int:
-        """A packet; `original` is its length on the wire when the capture cut it."""
+        """Write a packet; `original` is its size on the wire if it was cut."""
         wire = len(data) if original is None else original
         parts = ts_ns % _NS // self._tick_ns
         self._stream.write(self._head.pack(ts_ns // _NS, parts, len(data), wire) + data)
         at = self.offset
-        self.offset += f.PCAP_RECORD_SIZE + len(data)
+        self.offset += fmt.PCAP_RECORD_SIZE + len(data)
         return at
 
 
 class PcapngWriter:
-    """A pcapng file. Begins a section by itself; `section` begins another."""
+    """A pcapng file. It begins with a section; `section` begins another one."""
 
     def __init__(
         self, stream: BinaryIO, *, order: Order = "little", options: Iterable[Option] = ()
@@ -89,11 +93,11 @@ class PcapngWriter:
         self.section(order, options)
 
     def section(self, order: Order = "little", options: Iterable[Option] = ()) -> int:
-        """A section header: interfaces count from 0 again."""
+        """Write a section header: interfaces are numbered from 0 again."""
         self._sign = _sign(order)
         self._interfaces = []
-        head = struct.pack(self._sign + "IHHq", f.BYTE_ORDER_MAGIC, 1, 0, -1)
-        return self.block(f.BLOCK_SHB, head + self._options(options))
+        head = struct.pack(self._sign + "IHHq", fmt.BYTE_ORDER_MAGIC, 1, 0, -1)
+        return self.block(fmt.BLOCK_SHB, head + self._options(options))
 
     def interface(
         self,
@@ -104,14 +108,14 @@ class PcapngWriter:
         shift_s: int = 0,
         options: Iterable[Option] = (),
     ) -> int:
-        """An interface; `resolution` is the byte of if_tsresol."""
+        """Write an interface; `resolution` is the byte of if_tsresol."""
         power = resolution & 0x7F
         self._interfaces.append((2**power if resolution & 0x80 else 10**power, shift_s * _NS))
-        every = [(f.OPTION_TSRESOL, bytes([resolution])), *options]
+        every = [(fmt.OPTION_TSRESOL, bytes([resolution])), *options]
         if shift_s:
-            every.append((f.OPTION_TSOFFSET, struct.pack(self._sign + "q", shift_s)))
+            every.append((fmt.OPTION_TSOFFSET, struct.pack(self._sign + "q", shift_s)))
         head = struct.pack(self._sign + "HHI", link, 0, snap_length)
-        return self.block(f.BLOCK_IDB, head + self._options(every))
+        return self.block(fmt.BLOCK_IDB, head + self._options(every))
 
     def packet(
         self,
@@ -122,57 +126,57 @@ class PcapngWriter:
         interface: int = 0,
         options: Iterable[Option] = (),
     ) -> int:
-        """An enhanced packet block."""
+        """Write an enhanced packet block."""
         ticks = self._ticks(ts_ns, interface)
         wire = len(data) if original is None else original
         head = struct.pack(
             self._sign + "5I", interface, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire
         )
-        return self.block(f.BLOCK_EPB, head + _padded(data) + self._options(options))
+        return self.block(fmt.BLOCK_EPB, head + _padded(data) + self._options(options))
 
     def obsolete_packet(
         self, ts_ns: int, data: bytes, *, original: int | None = None, interface: int = 0
     ) -> int:
-        """A packet block as files before 2004 have them."""
+        """Write an obsolete packet block, as files before 2004 have them."""
         ticks = self._ticks(ts_ns, interface)
         wire = len(data) if original is None else original
         head = struct.pack(
             self._sign + "HH4I", interface, 0, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire
         )
-        return self.block(f.BLOCK_PACKET, head + _padded(data))
+        return self.block(fmt.BLOCK_PACKET, head + _padded(data))
 
     def simple_packet(self, data: bytes, *, original: int | None = None) -> int:
-        """A simple packet block: no time; of interface 0."""
+        """Write a simple packet block: without a time, of interface 0."""
         wire = len(data) if original is None else original
-        return self.block(f.BLOCK_SPB, struct.pack(self._sign + "I", wire) + _padded(data))
+        return self.block(fmt.BLOCK_SPB, struct.pack(self._sign + "I", wire) + _padded(data))
 
-    def secrets(self, text: str, kind: int = f.SECRETS_TYPE) -> int:
-        """A decryption secrets block."""
+    def secrets(self, text: str, kind: int = fmt.SECRETS_TYPE) -> int:
+        """Write a decryption secrets block."""
         data = text.encode()
         head = struct.pack(self._sign + "II", kind, len(data))
-        return self.block(f.BLOCK_SECRETS, head + _padded(data))
+        return self.block(fmt.BLOCK_SECRETS, head + _padded(data))
 
-    def custom(self, data: bytes, pen: int = f.PEN) -> int:
-        """A custom block."""
-        return self.block(f.BLOCK_CUSTOM, struct.pack(self._sign + "I", pen) + _padded(data))
+    def custom(self, data: bytes, pen: int = fmt.PEN) -> int:
+        """Write a custom block."""
+        return self.block(fmt.BLOCK_CUSTOM, struct.pack(self._sign + "I", pen) + _padded(data))
 
     def fact(self, kind: str, ts_ns: int, connection: int | None = None, **data: object) -> int:
-        """A fact, as the recorder writes it."""
+        """Write a fact, as the recorder does."""
         return self.custom(fact_text(kind, ts_ns, connection, data))
 
     def marks(self, connection: int, direction: Direction, marks: int = 0) -> tuple[Option, Option]:
-        """The options of a recorded packet."""
+        """Return the options of a recorded packet."""
         flags = struct.pack(self._sign + "I", _FLAGS[direction])
-        return (f.OPTION_FLAGS, flags), marks_option(self._sign, connection, marks)
+        return (fmt.OPTION_FLAGS, flags), marks_option(self._sign, connection, marks)
 
     def block(self, kind: int, body: bytes) -> int:
-        """A block of any type; the body must fill words of four bytes."""
+        """Write a block of any type; the size of the body must be a multiple of four."""
         size = struct.pack(self._sign + "I", 12 + len(body))
         head = struct.pack(self._sign + "I", kind)
         return self.raw(head + size + body + size)
 
     def raw(self, data: bytes) -> int:
-        """Bytes as they are: a block of another file, or rubbish for a test."""
+        """Write bytes unchanged: a block of another file, or invalid bytes for a test."""
         at = self.offset
         self._stream.write(data)
         self.offset += len(data)
@@ -191,49 +195,48 @@ class PcapngWriter:
 
 
 def _padded(data: bytes) -> bytes:
-    return data.ljust(f.pad4(len(data)), b"\0")
+    return data.ljust(fmt.pad4(len(data)), b"\0")
 
 
 def fact_text(kind: str, ts_ns: int, connection: int | None, data: dict[str, object]) -> bytes:
-    """The data of a custom block that is a fact: spaces fill its last word, which JSON allows."""
-    said: dict[str, object] = {"kind": kind, "ts_ns": ts_ns}
+    """Return the data of a custom block that is a fact, padded with spaces, which JSON allows."""
+    fields: dict[str, object] = {"kind": kind, "ts_ns": ts_ns}
     if connection is not None:
-        said["connection"] = connection
-    text = f.FACT_MAGIC + msgspec.json.encode({**said, **data})
-    return text.ljust(f.pad4(len(text)))
+        fields["connection"] = connection
+    text = fmt.FACT_MAGIC + msgspec.json.encode({**fields, **data})
+    return text.ljust(fmt.pad4(len(text)))
 
 
 def marks_option(sign: str, connection: int, marks: int = 0) -> Option:
-    """The custom option that holds the id and the marks of a recorded packet."""
-    pen = struct.pack(sign + "I", f.PEN)
-    value = struct.pack("<2sBBQ", f.MARK_MAGIC, f.MARK_VERSION, marks, connection)
-    return f.OPTION_CUSTOM_BINARY, pen + value
+    """Return the custom option with connection id and marks of a recorded packet."""
+    pen = struct.pack(sign + "I", fmt.PEN)
+    value = struct.pack("<2sBBQ", fmt.MARK_MAGIC, fmt.MARK_VERSION, marks, connection)
+    return fmt.OPTION_CUSTOM_BINARY, pen + value
 
 
 def origin_option(source: str, sequence: int, order: Order = "little") -> Option:
-    """The custom option of a section that says who recorded it, and its number."""
-    said = msgspec.json.encode({"source": source, "sequence": sequence})
-    pen = struct.pack(_sign(order) + "I", f.PEN)
-    return f.OPTION_CUSTOM_TEXT, pen + f.ORIGIN_PREFIX + said
+    """Return the custom option of a section with the source and sequence of a recording."""
+    origin = msgspec.json.encode({"source": source, "sequence": sequence})
+    pen = struct.pack(_sign(order) + "I", fmt.PEN)
+    return fmt.OPTION_CUSTOM_TEXT, pen + fmt.ORIGIN_PREFIX + origin
 
 
-# Files that are whole or not there: written under another name, sealed by a rename.
-
+# -- recordings in a folder --------------------------------------------------------------------
 
 SUFFIX: Final = ".pcapng"
 OPEN_SUFFIX: Final = ".pcapng.open"
-"""Of a sealed recording, and of one that is being written."""
+"""Suffixes of a sealed recording, and of one that is being written."""
 _NAME: Final = re.compile(r"(?P<source>.+)-(?P<sequence>\d{8,})\.pcapng(\.open)?")
 
 
 def sealed_files(folder: Path) -> list[Path]:
-    """The recordings in a folder that may be read, by source and sequence."""
+    """Return the sealed recordings in a folder, by source and sequence."""
     found = [(_parts(path), path) for path in folder.glob(f"*{SUFFIX}")]
     return [path for parts, path in sorted((p, q) for p, q in found if p is not None)]
 
 
 def next_sequence(folder: Path, source: str) -> int:
-    """One more than the highest number that a file of this source has, sealed or open."""
+    """Return one more than the highest sequence of a source's files, sealed or open."""
     every = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*{OPEN_SUFFIX}")]
     parts = [_parts(path) for path in every]
     return max((number + 1 for name, number in filter(None, parts) if name == source), default=0)
@@ -245,7 +248,7 @@ def _parts(path: Path) -> tuple[str, int] | None:
 
 
 def seal(path: Path) -> Path:
-    """Renames an open file, all of which is on disk, to its sealed name."""
+    """Rename an open file, which is completely on disk, to its sealed name."""
     sealed = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + SUFFIX)
     path.rename(sealed)
     sync_folder(path.parent)
@@ -253,7 +256,7 @@ def seal(path: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Brings a folder to disk: or a power cut could take a rename in it back."""
+    """Sync a folder to disk; otherwise a power loss could undo a rename in it."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -262,19 +265,22 @@ def sync_folder(folder: Path) -> None:
 
 
 class Output:
-    """One file that is being written. `write` goes to the operating system at once, so a process
-    that is killed afterwards loses nothing of it."""
+    """A file that is being written.
+
+    `write` passes data to the operating system at once: a process that is killed afterwards loses
+    nothing of it. A power loss may, until the file is sealed.
+    """
 
     def __init__(self, folder: Path, source: str, sequence: int):
         self.path = folder / f"{source}-{sequence:08d}{OPEN_SUFFIX}"
-        """Its name for now."""
+        """Its name while it is open."""
         sealed = folder / f"{source}-{sequence:08d}{SUFFIX}"
         if sealed.exists():
             raise FileExistsError(f"{sealed} already exists")
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
 
     def write(self, data: bytes) -> None:
-        """Writes all of it, or raises OSError and cuts the file to what it was before."""
+        """Write all of it, or raise OSError and truncate the file to what it was before."""
         view, begin = memoryview(data), os.lseek(self._file, 0, os.SEEK_CUR)
         try:
             while view:
@@ -286,14 +292,15 @@ class Output:
 
     @staticmethod
     def _best_effort(step: Callable[[], object]) -> None:
-        """Half a block at the end is a fault that readers name; the first error matters more."""
+        """Try to undo a partial write. If that fails too, the first error is the one to report, and
+        readers report the partial block as a fault."""
         try:
             step()
         except OSError:
             return
 
     def seal(self) -> Path:
-        """Brings it to disk, closes it and gives it its name."""
+        """Sync the file to disk, close it and rename it; return its new path."""
         try:
             os.fsync(self._file)
         finally:
@@ -301,29 +308,30 @@ class Output:
         return seal(self.path)
 
     def discard(self) -> None:
-        """Closes and removes it."""
+        """Close and remove the file."""
         os.close(self._file)
         self.path.unlink()
 
 
 class Sealer:
-    """Seals files on a thread of its own: bringing one to disk can take a second, and an edge
-    that serves connections has none to spare."""
+    """Seals files in a thread: fsync of 64 MiB can take a second, in which the event loop of a hub
+    could not serve connections. At most one file at a time, so a slow disk slows the recorder down
+    instead of collecting unsynced files."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "seal")
         self._last: Future[Path] | None = None
 
     def seal(self, output: Output) -> None:
-        """Begins to seal a file; waits for the one before."""
+        """Start sealing a file, after the previous one is sealed."""
         self.wait()
         self._last = self._pool.submit(output.seal)
 
     def wait(self) -> Path | None:
-        """Until the last file is sealed; gives its name, or raises what went wrong."""
+        """Wait until the last file is sealed; return its path, or raise its error."""
         last, self._last = self._last, None
         return last.result() if last is not None else None
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """Stop the thread."""
         self._pool.shutdown()

@@ -1,5 +1,5 @@
 """The recorder: writes what a hub sends and receives as pcapng with synthetic TCP/IP headers.
 
-`recorder` is the entry point, `templates` has the prepared headers of each connection, `masking`
-replaces secret fields by zeros.
+`recorder` is the entry point; `masking` replaces secret fields by zeros, for the recorder of a hub
+and for `tools/redact`.
 """

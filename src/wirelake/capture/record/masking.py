@@ -1,9 +1,9 @@
-"""Replaces bytes of a frame that must not be seen by zeros.
+"""`Masker`: replaces the secret bytes of a frame by zeros.
 
-The layout says which: fields marked `Secret`; unknown content (unknown rows, broken rows, unknown
-fields); and, on request, the application's content: the body declared by the protocol's `Meaning`,
-self-describing values, and all other bytes without a fixed size. Lengths and tags stay, so that the
-frame still decodes.
+The layout says which bytes: fields marked `Secret`; unknown content (unknown rows, broken rows,
+unknown fields), which might be secret; and, on request, the application's content: the body
+declared by the protocol's `Meaning`, self-describing values, and all other bytes without a fixed
+size. Lengths and tags stay, so that the frame still decodes and offsets in tables stay valid.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from wirelake.wire.walk import reachable
 __all__ = ["Masker"]
 
 _CONTENT: Final = frozenset({"text", "bytes", "value"})
-"""The parts of a value that say something; its other parts are lengths, counts and tags."""
+"""The parts of a value that are content; the others are lengths, counts and tags."""
 
 _PROTOBUF_BYTES: Final = 2
 
 _Range: TypeAlias = tuple[int, int]
-_Place: TypeAlias = tuple[str, str]
+_FieldName: TypeAlias = tuple[str, str]
 """The names of a layout and of its field."""
 
 
@@ -37,49 +37,51 @@ class Masker:
         self._model = protocol.model(dialect)
         self._direction: Direction | None = direction if protocol.directed else None
         self._name_of = Describer(protocol, dialect).name_of
-        self._transformed = protocol.meaning.transformed
+        self._transform_flags = protocol.meaning.transformed
         self._hide_content = content
         layouts = protocol.layouts(dialect)
         self._content = _content_fields(layouts, protocol) if content else frozenset()
         self._stages = _stage_fields(layouts)
-        self._unread_rows = _unread_rows(layouts)
+        self._undecoded_rows = _undecoded_rows(layouts)
         self._has_secrets: dict[str | None, bool] = {}
 
     def __call__(self, message: Any, raw: bytes) -> bytes:
         """Return the bytes of a frame, masked. `message` is the decoded frame."""
-        if not (self._hide_content or self._may_have_secrets(message) or self._unread(message)):
+        if not (
+            self._hide_content or self._may_have_secrets(message) or self._has_undecoded(message)
+        ):
             return raw
         root = trace(self._model, raw, direction=self._direction)
-        closed = any(getattr(message, flag, False) for flag in self._transformed)
+        transformed = any(getattr(message, flag, False) for flag in self._transform_flags)
         masked = bytearray(raw)
-        for start, stop in self._hidden(root, raw, closed):
+        for start, stop in self._hidden(root, raw, transformed):
             masked[start:stop] = bytes(stop - start)
         return bytes(masked)
 
-    # -- whether it is worth a look: to trace a frame takes long -------------------------------
+    # -- frames that need no masking: tracing every field of a frame is slow ------------------
 
     def _may_have_secrets(self, message: Any) -> bool:
         name = self._name_of(message)
         if name not in self._has_secrets:
             layout, _ = self._body(message)
-            beside = m.Layout(
+            without_body = m.Layout(
                 self._model.name,
                 self._model.cls,
                 tuple(part for part in self._model.parts if not isinstance(part, m.Body)),
                 self._model.dialect,
             )
-            roots = [beside] if layout is None else [beside, layout]
+            roots = [without_body] if layout is None else [without_body, layout]
             self._has_secrets[name] = any(map(_has_secret, reachable(roots)))
         return self._has_secrets[name]
 
-    def _unread(self, message: Any) -> bool:
+    def _has_undecoded(self, message: Any) -> bool:
         """Return whether the message has unknown content."""
         for part in self._model.parts:
             if isinstance(part, m.Options) and getattr(message, part.unknown):
                 return True
             if isinstance(part, m.Field) and isinstance(part.type, m.Rows):
                 rows = getattr(message, part.name)
-                if any(type(row) in self._unread_rows for row in rows):
+                if any(type(row) in self._undecoded_rows for row in rows):
                     return True
         layout, value = self._body(message)
         return bool(layout is not None and layout.unknown and getattr(value, layout.unknown))
@@ -93,43 +95,45 @@ class Masker:
         chosen = (a.layout for a in body.alternatives if a.layout.cls is type(value))
         return next(chosen, None), value
 
-    # -- what to hide ------------------------------------------------------------------------
+    # -- ranges to hide ----------------------------------------------------------------------
 
-    def _hidden(self, span: Span, raw: bytes, closed: bool) -> Iterator[_Range]:
+    def _hidden(self, span: Span, raw: bytes, transformed: bool) -> Iterator[_Range]:
         for child in span.children:
-            place = (span.layout, child.name)
-            if place in self._stages:
-                yield from self._in_stage(child, self._stages[place], raw, closed)
-            elif type(child.value) in self._unread_rows:
+            field = (span.layout, child.name)
+            if field in self._stages:
+                yield from self._in_stage(child, self._stages[field], raw, transformed)
+            elif type(child.value) in self._undecoded_rows:
                 yield child.children[1].stop, child.stop  # type and size stay
             elif child.name.startswith("unknown_") and not child.children:
-                yield _said_by_unknown_field(child, raw), child.stop
-            elif child.secret or place in self._content or child.name.startswith("unknown_"):
-                yield from _said(child)
+                yield _unknown_value_start(child, raw), child.stop
+            elif child.secret or field in self._content or child.name.startswith("unknown_"):
+                yield from _value_ranges(child)
             else:
-                yield from self._hidden(child, raw, closed)
+                yield from self._hidden(child, raw, transformed)
 
-    def _in_stage(self, span: Span, stage: m.Layout, raw: bytes, closed: bool) -> Iterator[_Range]:
+    def _in_stage(
+        self, span: Span, stage: m.Layout, raw: bytes, transformed: bool
+    ) -> Iterator[_Range]:
         """Yield what to hide in a staged field, if it is not transformed."""
-        if not closed:
+        if not transformed:
             inner = trace(stage, raw, span.start, span.stop, direction=self._direction)
             if inner.error is None:
-                yield from self._hidden(inner, raw, closed)
+                yield from self._hidden(inner, raw, transformed)
                 return
         if self._hide_content or any(map(_has_secret, reachable([stage]))):
             yield span.start, span.stop
 
 
-def _said(span: Span) -> Iterator[_Range]:
+def _value_ranges(span: Span) -> Iterator[_Range]:
     for leaf in span.leaves():
         if leaf is span or not leaf.inner or leaf.name in _CONTENT:
             yield leaf.start, leaf.stop
 
 
-def _said_by_unknown_field(span: Span, raw: bytes) -> int:
-    """Where the value of a protobuf field begins that has no declaration: behind its key and, of
-    bytes, behind their length. What no zeros can replace (a group, a long number) goes whole, and
-    then the frame does not decode."""
+def _unknown_value_start(span: Span, raw: bytes) -> int:
+    """Return where the value of an undeclared protobuf field begins: after its key and, for bytes,
+    after their length. A group or a long number, which zeros cannot replace, is hidden as a whole;
+    the frame then does not decode, but nothing is revealed."""
     assert isinstance(span.value, bytes)
     at = span.stop - len(span.value)
     if raw[span.start] & 7 == _PROTOBUF_BYTES:
@@ -155,7 +159,7 @@ def _fields(layouts: Iterable[m.Layout]) -> Iterator[tuple[m.Layout, m.Field]]:
                 yield layout, part
 
 
-def _stage_fields(layouts: Iterable[m.Layout]) -> dict[_Place, m.Layout]:
+def _stage_fields(layouts: Iterable[m.Layout]) -> dict[_FieldName, m.Layout]:
     return {
         (layout.name, field.name): field.stage
         for layout, field in _fields(layouts)
@@ -163,7 +167,7 @@ def _stage_fields(layouts: Iterable[m.Layout]) -> dict[_Place, m.Layout]:
     }
 
 
-def _content_fields(layouts: Iterable[m.Layout], protocol: Protocol) -> frozenset[_Place]:
+def _content_fields(layouts: Iterable[m.Layout], protocol: Protocol) -> frozenset[_FieldName]:
     meaning = protocol.meaning
     bodies = {path.rpartition(".")[2] for path in (*meaning.body, *meaning.sealed)}
     return frozenset(
@@ -179,7 +183,7 @@ def _is_content(kind: m.Type) -> bool:
     return isinstance(kind, m.Dynamic) or (isinstance(kind, m.Blob) and kind.text is None)
 
 
-def _unread_rows(layouts: Iterable[m.Layout]) -> frozenset[type]:
+def _undecoded_rows(layouts: Iterable[m.Layout]) -> frozenset[type]:
     """Return the classes of rows with unknown content."""
     kinds = [field.type for _, field in _fields(layouts) if isinstance(field.type, m.Rows)]
     return frozenset(cls for kind in kinds for cls in (kind.opaque, kind.broken))

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from ..format import constants as f
+from ..format import constants as fmt
 from ..format.items import Packet, Segment
 
 __all__ = [
@@ -129,19 +129,19 @@ def _check(fits: bool) -> None:
 
 def _link(link: int, data: bytes) -> tuple[int, int]:
     """Return the IP version and the offset of the IP header."""
-    if link == f.LINK_ETHERNET:
+    if link == fmt.LINK_ETHERNET:
         return _tagged(data, 12, 14)
-    if link == f.LINK_COOKED:
+    if link == fmt.LINK_COOKED:
         return _tagged(data, 14, 16)
-    if link == f.LINK_COOKED2:
+    if link == fmt.LINK_COOKED2:
         return _tagged(data, 0, 20)
-    if link in (f.LINK_NULL, f.LINK_LOOP):
+    if link in (fmt.LINK_NULL, fmt.LINK_LOOP):
         return _loopback(data)
-    if link in (f.LINK_RAW, f.LINK_RAW_BSD, f.LINK_RAW_OPENBSD):
+    if link in (fmt.LINK_RAW, fmt.LINK_RAW_BSD, fmt.LINK_RAW_OPENBSD):
         return _raw(data)
-    if link == f.LINK_IPV4:
+    if link == fmt.LINK_IPV4:
         return _IPV4, 0
-    if link == f.LINK_IPV6:
+    if link == fmt.LINK_IPV6:
         return _IPV6, 0
     raise _NoSegmentError("unknown_link")
 

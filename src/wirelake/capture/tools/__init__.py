@@ -1,2 +1,2 @@
-"""Tools for whole capture files: `info` summarises, `repair` completes unfinished recordings,
-`redact` removes secrets and contents."""
+"""Tools for whole capture files: `info` summarises, `repair` makes a valid copy of a damaged file,
+`redact` a copy without secrets and contents."""

@@ -1,6 +1,7 @@
-"""What a capture file is and holds, in figures: `info`.
+"""`info`: a summary of a capture file.
 
-Connections are told apart as `connections.py` does it, and counted by the port of their server.
+Connections are those of `tcp/connections.py`, counted by server port. Memory is bounded as in
+reading: only counters grow, with ports, kinds and codes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LINK_NAMES: Final = {
     229: "ipv6",
     276: "cooked2",
 }
-"""What the link types are called that are read."""
+"""Names of the supported link types."""
 
 
 class InterfaceInfo(msgspec.Struct, kw_only=True):
@@ -53,63 +54,63 @@ class ServerInfo(msgspec.Struct, kw_only=True):
 
     port: int
     protocol: str | None
-    """As the recorder says, else the one whose usual port it is."""
+    """As the recorder names it, or the protocol with this default port."""
     connections: int = 0
     packets: int = 0
     payload_bytes: int = 0
 
 
 class Info(msgspec.Struct, kw_only=True):
-    """What a file holds."""
+    """A summary of a file."""
 
     path: str
     size_bytes: int
-    """On disk."""
+    """Size on disk."""
     format: str | None = None
-    """pcap or pcapng; None when it is neither."""
+    """pcap or pcapng; None if neither."""
     sources: list[tuple[str, int]] = []
-    """Of recordings: source and sequence of each section."""
+    """For recordings: source and sequence of each section."""
     sections: int = 0
     interfaces: list[InterfaceInfo] = []
     packets: int = 0
     captured_bytes: int = 0
     original_bytes: int = 0
     first_ns: int | None = None
-    """The earliest time of a packet; packets without a time do not count."""
+    """The earliest time of a packet, except packets without a time."""
     last_ns: int | None = None
     """The latest time of a packet."""
     segments: int = 0
     """Packets that are TCP segments."""
     notes: dict[str, int] = {}
-    """Why the others are none."""
+    """Why the other packets have no segment, with counts."""
     servers: list[ServerInfo] = []
     """Busiest first."""
     facts: dict[str, int] = {}
-    """By their kind."""
+    """Counts by kind."""
     key_lines: int = 0
-    """Lines of key logs in it."""
+    """Key log lines in the file."""
     faults: dict[str, int] = {}
-    """By their code."""
+    """Counts by code."""
     faulty_bytes: int = 0
 
     def to_json(self) -> bytes:
-        """As JSON."""
+        """Return the summary as JSON."""
         return msgspec.json.encode(self)
 
 
 def info(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> Info:
-    """Reads a file and tells. Raises OSError when it cannot be opened or read, nothing else."""
-    told = _Tally(Info(path=os.fspath(path), size_bytes=os.stat(path).st_size))
+    """Return the summary of a file. Raises OSError when it cannot be opened or read."""
+    result = _Tally(Info(path=os.fspath(path), size_bytes=os.stat(path).st_size))
     for element in elements(path, limits=limits):
-        told.add(element)
-    return told.finished()
+        result.add(element)
+    return result.finished()
 
 
 class _Tally:
-    """Counts as it reads."""
+    """Counts the elements of a file."""
 
-    def __init__(self, told: Info):
-        self._told = told
+    def __init__(self, result: Info):
+        self._result = result
         self._notes: Counter[str] = Counter()
         self._facts: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
@@ -120,10 +121,11 @@ class _Tally:
         self._held: set[Connection] = set()
 
     def add(self, element: Element) -> None:
-        """Counts an element."""
-        told = self._told
+        """Count an element."""
+        result = self._result
         if not isinstance(element, FileFault | Section):
-            told.format = told.format or "pcapng"  # whose first section header is broken
+            # Without a valid section before it: a pcapng file whose first header is damaged.
+            result.format = result.format or "pcapng"
         match element:
             case Packet():
                 self._packet(element)
@@ -131,38 +133,38 @@ class _Tally:
                 self._facts[element.kind] += 1
                 self._opened(element.data)
             case Secrets():
-                told.key_lines += sum(1 for line in element.text.splitlines() if line.strip())
+                result.key_lines += sum(1 for line in element.text.splitlines() if line.strip())
             case FileFault():
                 self._faults[element.code] += 1
-                told.faulty_bytes += element.present_bytes
+                result.faulty_bytes += element.present_bytes
             case Section():
                 self._section(element)
             case Interface():
                 self._interface(element)
 
     def finished(self) -> Info:
-        """All that was counted."""
-        told = self._told
-        told.notes = dict(self._notes.most_common())
-        told.facts = dict(self._facts.most_common())
-        told.faults = dict(self._faults.most_common())
-        told.servers = sorted(
+        """Return the summary."""
+        result = self._result
+        result.notes = dict(self._notes.most_common())
+        result.facts = dict(self._facts.most_common())
+        result.faults = dict(self._faults.most_common())
+        result.servers = sorted(
             self._servers.values(), key=lambda server: (-server.packets, server.port)
         )
-        return told
+        return result
 
     # -- structure ---------------------------------------------------------------------------
 
     def _section(self, section: Section) -> None:
-        self._told.format = section.format
-        self._told.sections += 1
+        self._result.format = section.format
+        self._result.sections += 1
         self._interfaces = []
         if section.source is not None and section.sequence is not None:
-            self._told.sources.append((section.source, section.sequence))
+            self._result.sources.append((section.source, section.sequence))
 
     def _interface(self, interface: Interface) -> None:
         found = InterfaceInfo(
-            section=max(self._told.sections - 1, 0),
+            section=max(self._result.sections - 1, 0),
             number=interface.number,
             link=interface.link,
             link_name=LINK_NAMES.get(interface.link),
@@ -170,22 +172,22 @@ class _Tally:
             ticks_per_s=interface.ticks_per_s,
         )
         self._interfaces.append(found)
-        self._told.interfaces.append(found)
+        self._result.interfaces.append(found)
 
     # -- packets -----------------------------------------------------------------------------
 
     def _packet(self, packet: Packet) -> None:
-        told = self._told
-        told.packets += 1
-        told.captured_bytes += len(packet.data)
-        told.original_bytes += packet.original
+        result = self._result
+        result.packets += 1
+        result.captured_bytes += len(packet.data)
+        result.original_bytes += packet.original
         self._interfaces[packet.interface].packets += 1
         if packet.ts_ns:
-            told.first_ns = min(told.first_ns or packet.ts_ns, packet.ts_ns)
-            told.last_ns = max(told.last_ns or packet.ts_ns, packet.ts_ns)
+            result.first_ns = min(result.first_ns or packet.ts_ns, packet.ts_ns)
+            result.last_ns = max(result.last_ns or packet.ts_ns, packet.ts_ns)
         found = segment(packet)
         if isinstance(found, Segment):
-            told.segments += 1
+            result.segments += 1
             self._segment(found)
         else:
             self._notes[found] += 1

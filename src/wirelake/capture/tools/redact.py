@@ -1,15 +1,15 @@
-"""A copy of a capture without what must not be seen: `redact`.
+"""`redact`: a copy of a capture without secrets.
 
-The copy holds only what is known to be harmless: headers, and of the payload the bytes of frames
-that decode, without their secrets (`masking.py`). All other payload becomes zeros, packets that
-are no TCP segments become zeros, key blocks and blocks or options of unknown use are emptied, and
-so are places that would not read. Nothing moves: offsets, times, lengths and sequence numbers are
-those of the original, so that a place in one is the same place in the other. Three things differ:
-the copy is never compressed; an end that is cut off is left out; and of bytes that were sent twice
-only the first are shown, so that tables of the copy note a `conflict` there.
+The copy contains only what is known to be harmless: headers, and of the payload the bytes of frames
+that decode, without their secrets (`record/masking.py`). All other payload is replaced by zeros,
+and so are packets without a TCP segment, key blocks, unknown blocks and options, and damaged parts.
+Nothing moves: offsets, times, lengths and sequence numbers are those of the original, so that an
+offset in one is the same in the other. Three things differ: the copy is never compressed; a
+truncated end is left out; and of retransmitted bytes only the first copy is shown, so that tables
+of the copy have a `conflict` there.
 
-Payload is first written as zeros. Once a frame is complete, what may be seen of it is written over
-them, so that memory stays bounded whatever the capture.
+Payload is first written as zeros. Once a frame is complete, its visible bytes are written over
+them. So memory stays bounded, and a crash in between cannot leave secrets in the copy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..decode.decryption import Decrypted, KeyRing
 from ..decode.messages import MessageRows
 from ..decode.protocol_selector import ProtocolChooser, RecordedProtocols
 from ..decode.streams import Frame
-from ..format import constants as f
+from ..format import constants as fmt
 from ..format.blocks import options
 from ..format.constants import Limits
 from ..format.files import Feed, open_feed
@@ -55,12 +55,12 @@ from ..tcp.connections import Connection, ConnectionTable
 from ..tcp.headers import Headers, headers, segment
 
 __all__ = [
-    "BlockEmptier",
-    "Emptier",
-    "PcapEmptier",
+    "BlockEraser",
+    "Eraser",
+    "PcapEraser",
     "Pseudonyms",
     "Redaction",
-    "empty_packet",
+    "erase_packet",
     "redact",
 ]
 
@@ -69,20 +69,20 @@ _DEFAULT: Final = Limits()
 
 
 class Redaction(msgspec.Struct, kw_only=True):
-    """What became of a capture."""
+    """The result of a redaction."""
 
     packets: int = 0
     """Packets in the copy."""
     payload_bytes: int = 0
     """TCP payload in the capture."""
     shown_bytes: int = 0
-    """How much of it belongs to frames that the copy shows; zeros in place of secrets count."""
+    """Bytes of it in frames that the copy shows, zeros for secrets included."""
     frames: int = 0
     """Frames that the copy shows."""
     masked_frames: int = 0
-    """Those of which something was overwritten."""
+    """Those in which something was masked."""
     emptied_bytes: int = 0
-    """What lay in places that would not read, and in blocks of keys or of unknown use."""
+    """Bytes of damaged parts, and of key blocks and unknown blocks."""
 
 
 def redact(
@@ -96,12 +96,12 @@ def redact(
     dialects: Mapping[str, str] | None = None,
     limits: Limits = _DEFAULT,
 ) -> Redaction:
-    """Writes the copy.
+    """Write a redacted copy of `path` to `out`.
 
-    `content` hides what applications say, too. `addresses` is a seed: with it, hosts get
+    `content` hides the content of applications, too. `addresses` is a seed: with it, hosts get
     pseudonyms, except where a message itself names them. `ports`, `force_protocol` and `dialects`
-    choose protocols, as in `decode.read_tables`. Raises OSError when a file cannot be read or
-    written or `out` already exists, ValueError when the file is no capture.
+    choose protocols, as in `decode.reference.read_tables`. Raises OSError when a file cannot be
+    read or written or `out` already exists, ValueError when the file is not a capture.
     """
     target = Path(out)
     if target.exists():
@@ -119,62 +119,62 @@ def redact(
         part.rename(target)
     finally:
         part.unlink(missing_ok=True)
-    return copy.told
+    return copy.result
 
 
 class _Copy:
-    """Goes through a file twice at once: what is in it, and its bytes."""
+    """Copies a file in two passes in step: its elements, and its bytes."""
 
     def __init__(
         self, feed: Feed, stream: BinaryIO, streams: _Streams, pseudonyms: Pseudonyms | None
     ):
-        self.told = Redaction()
+        self.result = Redaction()
         self._feed = feed
         self._file = stream.fileno()
         self._streams = streams
         self._pseudonyms = pseudonyms
-        self._emptier: Emptier | None = None
+        self._eraser: Eraser | None = None
         self._at = 0
         self._cut_off = False
 
     def element(self, element: Element) -> None:
-        """Copies up to an element what says nothing that is known, then the element."""
-        if self._emptier is not None:
-            self._empty_up_to(self._emptier, element.offset)
+        """Erase everything up to an element, then copy the element."""
+        if self._eraser is not None:
+            self._erase_up_to(self._eraser, element.offset)
         if isinstance(element, Section):
-            make = PcapEmptier if element.format == "pcap" else BlockEmptier
-            self._emptier = make(element.order, self._pseudonyms)
-        if self._emptier is None:
+            make = PcapEraser if element.format == "pcap" else BlockEraser
+            self._eraser = make(element.order, self._pseudonyms)
+        if self._eraser is None:
             raise ValueError("not a capture file")
         if isinstance(element, FileFault):
             self._cut_off = element.code in ("truncated_file", "bomb")
             if not self._cut_off:
-                self._empty_up_to(self._emptier, element.offset + element.present_bytes)
+                self._erase_up_to(self._eraser, element.offset + element.present_bytes)
             return
-        size = self._emptier.size(element, self._feed)
-        self._write(self._emptier.emptied(element, self._feed.take(element.offset, size)))
+        size = self._eraser.size(element, self._feed)
+        self._write(self._eraser.erased(element, self._feed.take(element.offset, size)))
         if isinstance(element, Packet):
             self._packet(element)
         elif isinstance(element, Fact):
             self._streams.recorded.add(element)
 
     def finish(self) -> None:
-        """Copies the end."""
-        if self._emptier is not None and not self._cut_off:
-            self._empty_up_to(self._emptier, self._feed.exhaust())
+        """Copy the rest of the file."""
+        if self._eraser is not None and not self._cut_off:
+            self._erase_up_to(self._eraser, self._feed.exhaust())
         self._show(self._streams.finish())
 
     def _packet(self, packet: Packet) -> None:
-        self.told.packets += 1
+        self.result.packets += 1
         found = segment(packet)
         if isinstance(found, Segment):
-            self.told.payload_bytes += len(found.payload)
+            self.result.payload_bytes += len(found.payload)
             self._show(self._streams.segment(found))
 
-    def _empty_up_to(self, emptier: Emptier, stop: int) -> None:
+    def _erase_up_to(self, eraser: Eraser, stop: int) -> None:
         if stop > self._at:
-            self.told.emptied_bytes += stop - self._at
-            for piece in emptier.filler(stop - self._at):
+            self.result.emptied_bytes += stop - self._at
+            for piece in eraser.filler(stop - self._at):
                 self._write(piece)
 
     def _write(self, data: bytes) -> None:
@@ -184,10 +184,10 @@ class _Copy:
 
     def _show(self, frames: Iterable[_Shown]) -> None:
         for frame in frames:
-            self.told.frames += 1
-            self.told.masked_frames += frame.masked
+            self.result.frames += 1
+            self.result.masked_frames += frame.masked
             for offset, data in frame.pieces:
-                self.told.shown_bytes += len(data)
+                self.result.shown_bytes += len(data)
                 _write_at(self._file, data, offset)
 
 
@@ -199,14 +199,14 @@ def _write_at(file: int, data: bytes, offset: int) -> None:
 
 
 class _Shown(NamedTuple):
-    """A frame that may be seen: its bytes by their places in the file."""
+    """A frame that the copy shows: its masked bytes, by file offset."""
 
     pieces: list[tuple[int, bytes]]
     masked: bool
 
 
 class _Streams:
-    """Finds the frames of a capture, as the reader of tables does."""
+    """Finds the frames of a capture, as `read_tables` does."""
 
     def __init__(self, chooser: ProtocolChooser, *, content: bool):
         rows = _MaskedRows(chooser, content=content)
@@ -214,22 +214,22 @@ class _Streams:
         self._table = ConnectionTable(chooser.ports)
         self._decoders: dict[Connection, ConnectionDecoder] = {}
         self.recorded = RecordedProtocols()
-        """What the capture says that its connections speak."""
+        """The protocols that the capture names for its connections."""
 
     def segment(self, found: Segment) -> Iterator[_Shown]:
-        """The frames that a segment completes."""
+        """Yield the frames that a segment completes."""
         assigned = self._table.assign(found)
         for dropped in assigned.dropped:
             yield from _shown(self._decoders.pop(dropped).end(still_open=False))
         decoder = self._decoders.get(assigned.connection)
         if decoder is None:
-            named = self.recorded.of(found.packet.connection)
-            decoder = ConnectionDecoder(self._context, assigned.connection, named)
+            known = self.recorded.of(found.packet.connection)
+            decoder = ConnectionDecoder(self._context, assigned.connection, known)
             self._decoders[assigned.connection] = decoder
         yield from _shown(decoder.segment(found, assigned.direction, 0))
 
     def finish(self) -> Iterator[_Shown]:
-        """The frames that show themselves because nothing follows."""
+        """Yield the frames that are complete at the end of the file."""
         for connection in self._table.finish():
             yield from _shown(self._decoders.pop(connection).end(still_open=True))
 
@@ -240,7 +240,7 @@ def _shown(rows: Iterator[TableRow]) -> Iterator[_Shown]:
 
 
 class _MaskedRows(MessageRows):
-    """Instead of a row that says what a frame means, one with its masked bytes."""
+    """Makes rows with the masked bytes of a frame instead of its columns."""
 
     def __init__(self, chooser: ProtocolChooser, *, content: bool):
         super().__init__(chooser, [""])
@@ -252,11 +252,11 @@ class _MaskedRows(MessageRows):
         self,
         protocol: Protocol,
         frame: Frame,
-        decrypted: Decrypted,  # noqa: ARG002 - what is sealed stays so
+        decrypted: Decrypted,  # noqa: ARG002 - sealed parts stay sealed
         connection: int,  # noqa: ARG002
         direction: Direction,
     ) -> Iterator[dict[str, Any]]:
-        """One row."""
+        """Yield one row."""
         key = (protocol.name, direction)
         if key not in self._maskers:
             dialect = self._choice.dialect(protocol)
@@ -270,54 +270,53 @@ class _MaskedRows(MessageRows):
         yield {"shown": _Shown(pieces, masked != frame.raw)}
 
 
-# Empties what a capture file holds, block by block: sizes stay, what may tell something goes.
-
+# -- erasing blocks --------------------------------------------------------------------------
 
 _CHUNK: Final = 1 << 20
-_FILLER_KIND: Final = 0x8000_5748
-"""A type for local use, which every reader skips."""
-_HARMLESS: Final = {
-    f.BLOCK_SHB: frozenset({f.OPTION_CUSTOM_TEXT}),
-    f.BLOCK_IDB: frozenset({f.OPTION_TSRESOL, f.OPTION_TSOFFSET}),
-    f.BLOCK_EPB: frozenset({f.OPTION_FLAGS, f.OPTION_CUSTOM_BINARY}),
-    f.BLOCK_PACKET: frozenset({f.OPTION_FLAGS}),
+_FILLER_TYPE: Final = 0x8000_5748
+"""A block type for local use, which every reader skips."""
+_KEPT_OPTIONS: Final = {
+    fmt.BLOCK_SHB: frozenset({fmt.OPTION_CUSTOM_TEXT}),
+    fmt.BLOCK_IDB: frozenset({fmt.OPTION_TSRESOL, fmt.OPTION_TSOFFSET}),
+    fmt.BLOCK_EPB: frozenset({fmt.OPTION_FLAGS, fmt.OPTION_CUSTOM_BINARY}),
+    fmt.BLOCK_PACKET: frozenset({fmt.OPTION_FLAGS}),
 }
-"""The options that stay; custom ones only if they are the recorder's."""
+"""The options that are kept, by block type; custom ones only if they are the recorder's."""
 _LINK_ADDRESSES: Final = {
-    f.LINK_ETHERNET: (0, 12),
-    f.LINK_COOKED: (6, 14),
-    f.LINK_COOKED2: (12, 20),
+    fmt.LINK_ETHERNET: (0, 12),
+    fmt.LINK_COOKED: (6, 14),
+    fmt.LINK_COOKED2: (12, 20),
 }
 _HOSTS: Final = ("client", "server")
-"""What the recorder calls them in its facts."""
+"""The fields of hosts in the recorder's facts."""
 
 
-class Emptier(typing.Protocol):
-    """What both file formats can do."""
+class Eraser(typing.Protocol):
+    """Erases the content of one file format."""
 
     def size(self, element: Element, feed: Feed) -> int:
-        """How many bytes of the file an element takes."""
+        """Return the size of an element in the file."""
 
-    def emptied(self, element: Element, raw: bytes) -> bytes:
-        """The same number of bytes, without what may tell something."""
+    def erased(self, element: Element, raw: bytes) -> bytes:
+        """Return an element's bytes without anything that may be secret; the size stays."""
 
     def filler(self, size: int) -> Iterator[bytes]:
-        """So many bytes in pieces that say nothing."""
+        """Yield this many bytes without content, in pieces."""
 
 
-def empty_packet(packet: Packet, pseudonyms: Pseudonyms | None) -> bytes:
-    """The data of a packet with zeros for payload; all zeros when it is no segment."""
+def erase_packet(packet: Packet, pseudonyms: Pseudonyms | None) -> bytes:
+    """Return the data of a packet with zeros as payload; all zeros without a segment."""
     where = headers(packet)
     if not isinstance(where, Headers):
         return bytes(len(packet.data))
     head = bytearray(packet.data[: where.payload])
     head[where.tcp + 16 : where.tcp + 18] = bytes(2)  # the checksum depends on the payload
     if pseudonyms is not None:
-        _hide_hosts(head, packet.link, where, pseudonyms)
+        _hide_addresses(head, packet.link, where, pseudonyms)
     return bytes(head).ljust(len(packet.data), b"\0")
 
 
-def _hide_hosts(head: bytearray, link: int, where: Headers, pseudonyms: Pseudonyms) -> None:
+def _hide_addresses(head: bytearray, link: int, where: Headers, pseudonyms: Pseudonyms) -> None:
     start, stop = _LINK_ADDRESSES.get(link, (0, 0))
     head[start:stop] = bytes(stop - start)
     first, size = (where.ip + 12, 4) if where.version == 4 else (where.ip + 8, 16)
@@ -327,11 +326,11 @@ def _hide_hosts(head: bytearray, link: int, where: Headers, pseudonyms: Pseudony
         head[where.ip + 10 : where.ip + 12] = bytes(2)
         head[where.ip + 20 : where.tcp] = bytes(where.tcp - where.ip - 20)
     else:
-        _empty_extensions(head, where)
+        _erase_extensions(head, where)
 
 
-def _empty_extensions(head: bytearray, where: Headers) -> None:
-    """A routing header holds addresses. What leads to the next header stays."""
+def _erase_extensions(head: bytearray, where: Headers) -> None:
+    """Erase IPv6 extension headers, which may contain addresses; next header and length stay."""
     at, kind = where.ip + 40, head[where.ip + 6]
     while at < where.tcp:
         units = head[at + 1]
@@ -340,33 +339,33 @@ def _empty_extensions(head: bytearray, where: Headers) -> None:
         at, kind = at + length, head[at]
 
 
-class PcapEmptier:
-    """Records have nothing but a time, lengths and a packet."""
+class PcapEraser:
+    """Erases pcap records, which have only a time, lengths and a packet."""
 
-    def __init__(self, order: Order, pseudonyms: Pseudonyms | None):  # noqa: ARG002 - as its twin
+    def __init__(self, order: Order, pseudonyms: Pseudonyms | None):  # noqa: ARG002 - same signature
         self._pseudonyms = pseudonyms
 
     def size(self, element: Element, feed: Feed) -> int:  # noqa: ARG002
-        """As `Emptier` says."""
+        """As `Eraser`."""
         if isinstance(element, Packet):
-            return f.PCAP_RECORD_SIZE + len(element.data)
-        return f.PCAP_HEADER_SIZE if isinstance(element, Section) else 0
+            return fmt.PCAP_RECORD_SIZE + len(element.data)
+        return fmt.PCAP_HEADER_SIZE if isinstance(element, Section) else 0
 
-    def emptied(self, element: Element, raw: bytes) -> bytes:
-        """As `Emptier` says."""
+    def erased(self, element: Element, raw: bytes) -> bytes:
+        """As `Eraser`."""
         if isinstance(element, Packet):
-            return raw[: f.PCAP_RECORD_SIZE] + empty_packet(element, self._pseudonyms)
+            return raw[: fmt.PCAP_RECORD_SIZE] + erase_packet(element, self._pseudonyms)
         return raw
 
     def filler(self, size: int) -> Iterator[bytes]:
-        """As `Emptier` says: bytes that no reader takes for a record."""
+        """As `Eraser`: 0xff, which is an invalid length to every reader."""
         while size:
             yield b"\xff" * min(size, _CHUNK)
             size -= min(size, _CHUNK)
 
 
-class BlockEmptier:
-    """Blocks of a pcapng section."""
+class BlockEraser:
+    """Erases the blocks of a pcapng section."""
 
     def __init__(self, order: Order, pseudonyms: Pseudonyms | None):
         self._order: Order = order
@@ -374,16 +373,16 @@ class BlockEmptier:
         self._pseudonyms = pseudonyms
 
     def size(self, element: Element, feed: Feed) -> int:
-        """As `Emptier` says."""
+        """As `Eraser`."""
         return int.from_bytes(feed.take(element.offset + 4, 4), self._order)
 
-    def emptied(self, element: Element, raw: bytes) -> bytes:
-        """As `Emptier` says."""
+    def erased(self, element: Element, raw: bytes) -> bytes:
+        """As `Eraser`."""
         match element:
             case Packet():
                 begin = element.data_offset - element.offset
-                packet = empty_packet(element, self._pseudonyms)
-                end = begin + f.pad4(len(packet))
+                packet = erase_packet(element, self._pseudonyms)
+                end = begin + fmt.pad4(len(packet))
                 return raw[:begin] + packet.ljust(end - begin, b"\0") + self._tail(raw, end)
             case Section():
                 return raw[:24] + self._tail(raw, 24)
@@ -393,38 +392,38 @@ class BlockEmptier:
                 return self._fact(element, raw)
             case Secrets():
                 return self._block(len(raw))
-        raise TypeError(f"no block: {element}")
+        raise TypeError(f"{type(element).__name__} is not a block")
 
     def filler(self, size: int) -> Iterator[bytes]:
-        """As `Emptier` says: blocks of a type that readers skip."""
+        """As `Eraser`: blocks of a type that readers skip."""
         while size:
             piece = size if size < 2 * _CHUNK else _CHUNK
             yield self._block(piece)
             size -= piece
 
     def _block(self, size: int) -> bytes:
-        head = struct.pack(self._sign + "II", _FILLER_KIND, size)
+        head = struct.pack(self._sign + "II", _FILLER_TYPE, size)
         return head + bytes(size - 12) + head[4:]
 
     def _tail(self, raw: bytes, begin: int) -> bytes:
-        """The options of a block, as far as they are harmless, and its end."""
+        """Return the harmless options of a block, and its end."""
         end = len(raw) - 4
         kept = bytearray(end - begin)
-        known = _HARMLESS.get(int.from_bytes(raw[:4], self._order), frozenset())
+        known = _KEPT_OPTIONS.get(int.from_bytes(raw[:4], self._order), frozenset())
         for code, at, size in options(raw, begin, end, self._order):
             kept[at - 4 - begin : at - begin] = raw[at - 4 : at]
-            if code in known and self._is_ours(code, raw[at : at + size]):
+            if code in known and self._is_recorder_option(code, raw[at : at + size]):
                 kept[at - begin : at + size - begin] = raw[at : at + size]
         return bytes(kept) + raw[end:]
 
-    def _is_ours(self, code: int, value: bytes) -> bool:
-        if code not in (f.OPTION_CUSTOM_TEXT, f.OPTION_CUSTOM_BINARY):
+    def _is_recorder_option(self, code: int, value: bytes) -> bool:
+        if code not in (fmt.OPTION_CUSTOM_TEXT, fmt.OPTION_CUSTOM_BINARY):
             return True
-        magic = f.ORIGIN_PREFIX if code == f.OPTION_CUSTOM_TEXT else f.MARK_MAGIC
-        return value.startswith(struct.pack(self._sign + "I", f.PEN) + magic)
+        magic = fmt.ORIGIN_PREFIX if code == fmt.OPTION_CUSTOM_TEXT else fmt.MARK_MAGIC
+        return value.startswith(struct.pack(self._sign + "I", fmt.PEN) + magic)
 
     def _fact(self, fact: Fact, raw: bytes) -> bytes:
-        """Without hosts, when they are hidden; spaces take their place."""
+        """Return a fact without hosts, if they are hidden, padded with spaces."""
         if self._pseudonyms is None or not any(name in fact.data for name in _HOSTS):
             return raw
         data = {name: value for name, value in fact.data.items() if name not in _HOSTS}
@@ -434,22 +433,26 @@ class BlockEmptier:
         return raw[:12] + text.ljust(len(raw) - 16) + raw[-4:]
 
 
-# Addresses that are not the real ones, and still tell what belongs together.
-
+# -- pseudonyms ------------------------------------------------------------------------------
 
 _MAPPED: Final = bytes(10) + b"\xff\xff"
-"""Begins an IPv6 address that stands for an IPv4 one."""
+"""Prefix of an IPv4-mapped IPv6 address."""
 
 
 class Pseudonyms:
-    """Gives each address its pseudonym."""
+    """Prefix-preserving pseudonyms of addresses.
+
+    Two addresses with a common prefix of n bits get pseudonyms with a common prefix of n bits, so
+    that networks stay recognisable as such. The scheme is that of Crypto-PAn, with keyed BLAKE2b as
+    the function that decides whether a bit is flipped. The same seed gives the same pseudonyms.
+    """
 
     def __init__(self, seed: str):
         self._key = hashlib.blake2b(seed.encode("utf-8", "surrogatepass")).digest()
         self._of = functools.lru_cache(maxsize=65_536)(self._make)
 
     def __call__(self, address: bytes) -> bytes:
-        """The pseudonym of an address of 4 or 16 bytes."""
+        """Return the pseudonym of an address of 4 or 16 bytes."""
         return self._of(address)
 
     def _make(self, address: bytes) -> bytes:
@@ -459,11 +462,11 @@ class Pseudonyms:
         number, made = int.from_bytes(address, "big"), 0
         for position in range(bits):
             prefix = number >> (bits - position)
-            turned = (number >> (bits - 1 - position) & 1) ^ self._turns(bits, position, prefix)
-            made = made << 1 | turned
+            flipped = (number >> (bits - 1 - position) & 1) ^ self._flips(bits, position, prefix)
+            made = made << 1 | flipped
         return made.to_bytes(len(address), "big")
 
-    def _turns(self, bits: int, position: int, prefix: int) -> int:
-        """Whether the bit behind a prefix is turned."""
+    def _flips(self, bits: int, position: int, prefix: int) -> int:
+        """Return whether the bit after a prefix is flipped."""
         text = f"{bits} {position} {prefix}".encode()
         return hashlib.blake2b(text, digest_size=1, key=self._key).digest()[0] & 1

@@ -1,7 +1,7 @@
-"""Makes a whole capture of one that was cut off or broken: `repair`.
+"""`repair`: a valid copy of a capture that is truncated or damaged.
 
-What can be read is copied as it is; what cannot be read is left out, and told. After a crash of
-its recorder, a file `….pcapng.open` becomes a sealed `….pcapng` that way.
+Everything readable is copied unchanged; the rest is left out and reported. After a crash of its
+recorder, a file `….pcapng.open` becomes a sealed `….pcapng` this way.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ __all__ = ["Repair", "repair", "repaired_name"]
 
 _DEFAULT: Final = Limits()
 _CHUNK: Final = 1 << 20
-_TOLD: Final = 100
-"""Faults that are told one by one; a file of rubbish has millions."""
+_MAX_LISTED: Final = 100
+"""Maximum number of faults in the report: a damaged file may have millions."""
 _COMPRESSED: Final = frozenset({".gz", ".zst"})
 
 
 class Repair(msgspec.Struct, kw_only=True):
-    """What was kept and what was lost."""
+    """What was kept, and what was lost."""
 
     path: str
-    """The whole file."""
+    """The repaired file."""
     packets: int = 0
     """Packets in it."""
     kept_bytes: int = 0
-    """Bytes of the broken file that are in it."""
+    """Bytes of the damaged file that are in it."""
     lost_bytes: int = 0
     """Bytes that are not."""
     faults: int = 0
-    """Places that would not read."""
+    """Number of damaged parts."""
     lost: list[FileFault] = []
-    """The first hundred of them, with what is wrong."""
+    """The first hundred of them."""
 
 
 def repaired_name(path: Path) -> Path:
-    """What a repaired file is called by default: an open recording gets its sealed name, any other
-    file `.repaired` before its suffix. It is never compressed."""
+    """Return the default name of a repaired file: the sealed name of an open recording, or
+    `.repaired` before the suffix. It is never compressed."""
     if path.name.endswith(OPEN_SUFFIX):
         return path.with_name(path.name.removesuffix(OPEN_SUFFIX) + SUFFIX)
     plain = path.with_suffix("") if path.suffix in _COMPRESSED else path
@@ -59,57 +59,57 @@ def repair(
     *,
     limits: Limits = _DEFAULT,
 ) -> Repair:
-    """Writes the whole file, `out` or `repaired_name`; the broken one stays.
+    """Write the repaired file, `out` or `repaired_name`; the damaged one is kept.
 
     Raises OSError when a file cannot be read or written or the target already exists, ValueError
-    when the file is no capture.
+    when the file is not a capture.
     """
     target = repaired_name(Path(path)) if out is None else Path(out)
     if target.exists():
         raise FileExistsError(f"{target} already exists")
     part = target.with_name(target.name + ".part")
-    told = Repair(path=str(target))
+    result = Repair(path=str(target))
     try:
         with part.open("xb") as stream:
-            _copy_readable(path, stream, told, limits)
+            _copy_readable(path, stream, result, limits)
             stream.flush()
             os.fsync(stream.fileno())
         part.rename(target)
         sync_folder(target.parent)
     finally:
         part.unlink(missing_ok=True)
-    return told
+    return result
 
 
 def _copy_readable(
-    path: str | os.PathLike[str], stream: BinaryIO, told: Repair, limits: Limits
+    path: str | os.PathLike[str], stream: BinaryIO, result: Repair, limits: Limits
 ) -> None:
-    """Goes through the file twice at once: what is wrong with it, and its bytes."""
+    """Copy the readable parts: one pass finds the faults, a second one, in step, has the bytes."""
     at = 0
     with open_feed(path, limits) as feed:
         for element in elements(path, limits=limits):
             if isinstance(element, Packet):
-                told.packets += 1
+                result.packets += 1
             elif isinstance(element, FileFault):
-                _tell(told, element)
+                _add_fault(result, element)
                 if element.offset == 0:
-                    _begin_anew(feed, stream, element)
+                    _write_section_header(feed, stream, element)
                 else:
-                    _copy(feed, stream, at, element.offset, told)
+                    _copy(feed, stream, at, element.offset, result)
                 at = element.offset + element.present_bytes
                 feed.release(at)
-        _copy(feed, stream, at, None, told)
+        _copy(feed, stream, at, None, result)
 
 
-def _tell(told: Repair, fault: FileFault) -> None:
-    told.faults += 1
-    told.lost_bytes += fault.present_bytes
-    if len(told.lost) < _TOLD:
-        told.lost.append(fault)
+def _add_fault(result: Repair, fault: FileFault) -> None:
+    result.faults += 1
+    result.lost_bytes += fault.present_bytes
+    if len(result.lost) < _MAX_LISTED:
+        result.lost.append(fault)
 
 
-def _begin_anew(feed: Feed, stream: BinaryIO, fault: FileFault) -> None:
-    """The first section header is broken: a new one takes its place, if the rest can be read."""
+def _write_section_header(feed: Feed, stream: BinaryIO, fault: FileFault) -> None:
+    """Replace a damaged first section header, if the rest can be read."""
     head = feed.take(0, 12)
     order = section_order(head) if head.startswith(BEGINS) else None
     if order is None or not feed.has(fault.present_bytes, 1):
@@ -117,12 +117,12 @@ def _begin_anew(feed: Feed, stream: BinaryIO, fault: FileFault) -> None:
     PcapngWriter(stream, order=order)
 
 
-def _copy(feed: Feed, stream: BinaryIO, at: int, stop: int | None, told: Repair) -> None:
+def _copy(feed: Feed, stream: BinaryIO, at: int, stop: int | None, result: Repair) -> None:
     while stop is None or at < stop:
         data = feed.take(at, _CHUNK if stop is None else min(_CHUNK, stop - at))
         if not data:
             return
         stream.write(data)
-        told.kept_bytes += len(data)
+        result.kept_bytes += len(data)
         at += len(data)
         feed.release(at)

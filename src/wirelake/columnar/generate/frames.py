@@ -5,8 +5,8 @@ that completed them, and cut into batches. A scan reads only heads, so it touche
 
 A scan is as strict as the scalar one: every frame that it passes is delimited, and nothing that is
 wrong inside a frame can change where the next one begins. Where it stops early, the scalar codec
-reports why. `incomplete` and `invalid` must be told apart: bytes that may still arrive are kept for
-the next window, a bad head makes the scalar reader search for the next frame.
+reports why. `incomplete` and `invalid` must be distinguished: bytes that may still arrive are kept
+for the next window, a bad head makes the scalar reader search for the next frame.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ The options, and what each is for:
   minute, loading a cached one about a second with imports. (Numba looks only at the file of the
   kernel to see whether the cache is stale: after editing a helper that another file's kernels call,
   remove `columnar/*/__pycache__`.)
-- `nogil`: a kernel runs beside Python, such as the thread that writes Parquet.
+- `nogil`: a kernel runs in parallel with Python, such as the thread that writes Parquet.
 - `error_model="numpy"`: no test for a division by zero, which would have to raise.
 - `boundscheck=False`: kernels check lengths and counts that come from the wire; indices computed
   from checked values need no second check.

@@ -9,10 +9,9 @@ completed them. So the cost of Python is per window and protocol, not per messag
 capture of one connection takes 0.49 us per packet, one of a million connections 0.55 us
 (benchmarks/results/captures.json).
 
-A kernel reports that a frame is bad, never why: that frame goes
-through the scalar decoder, and a stream with a gap or a bad head goes through the reference's
-reader until a good frame follows (`decode/scalar.py`). Unfinished frames are kept for the next
-window.
+A kernel reports that a frame is bad, never why: that frame goes through the scalar decoder, and a
+stream with a gap or a bad head goes through the reference's reader until a good frame follows
+(`decode/scalar.py`). Unfinished frames are kept for the next window.
 
 The rules are in `docs/concepts/captures.md`; the reference is `wirelake.capture.decode.reference`.
 """

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 _MIN_PACKET_BYTES: Final = 64
-"""A window has one packet row for each so many bytes. A pcap record with Ethernet, IP and TCP
+"""Bytes of a window for each packet row. A pcap record with Ethernet, IP and TCP
 headers has 70, so a window is rarely full before its end; with smaller packets it is only
 shorter."""
 _OTHER_BLOCKS: Final = 4096
@@ -318,7 +318,7 @@ class _MappedFeed(Feed):
 
     def __init__(self, mapped: mmap.mmap):
         super().__init__(iter(()))
-        # A map is no `bytes`, but its slices are, and a feed's buffer is only sliced.
+        # A map is not `bytes`, but its slices are, and a feed's buffer is only sliced.
         self.buffer = cast(bytes, mapped)
 
     def has(self, offset: int, size: int) -> bool:

@@ -139,7 +139,8 @@ def copy_ranges(
             i = U(k)
             j = U(to_piece[r] + k - first[r])
             # The first piece of a range may begin before it: its packet also completed the frame
-            # before. Then this is no place where a segment begins (captures.md, Messages 2).
+            # before. Then no segment begins here, so no frame is searched here (captures.md,
+            # Messages 2).
             skipped = max(0, start[r] - columns[START, i])
             to_columns[START, j] = to[r] + columns[START, i] + skipped - start[r]
             to_columns[PIECE_TS, j] = columns[PIECE_TS, i]

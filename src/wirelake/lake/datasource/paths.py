@@ -31,7 +31,7 @@ from pyspark.sql.datasource import InputPartition
 
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Packet
-from wirelake.capture.format.reader import knows, read
+from wirelake.capture.format.reader import is_capture, read
 from wirelake.tables.inputs import Capture, discover, identified
 from wirelake.tables.snapshot import Input
 
@@ -296,7 +296,7 @@ def file_rows(files: Sequence[Capture]) -> Iterator[pa.RecordBatch]:
 def first_ns(path: str | os.PathLike[str]) -> int | None:
     """Return the time of the first packet of a capture; None if none is found."""
     try:
-        if knows(path, limits=_START):  # an unknown format would be read to its end
+        if is_capture(path, limits=_START):  # an unknown format would be read to its end
             for item in islice(read(path, limits=_START), _MAX_BLOCKS):
                 if isinstance(item, Packet):
                     return item.ts_ns
