@@ -125,7 +125,7 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tables": ["mesages"]}, "there are messages, packets, faults, coverage, facts"),
+        ({"tables": ["mesages"]}, "expected one of messages, packets, faults, coverage, facts"),
         ({"force_protocol": "smtp"}, "unknown protocol"),
         ({"dialects": {"comet": "klingon"}}, "it has seed, hipush"),
         ({"connections": 0}, "at least 1 connection"),

@@ -38,7 +38,7 @@ from .recording import close_fact, endpoints_of, recorded_id, wire_has_client
 from .tap import ObservedConnection, Tap
 
 if TYPE_CHECKING:
-    from wirelake.capture.decode.decryption import Opened as OpenedContent
+    from wirelake.capture.decode.decryption import Decrypted
     from wirelake.capture.decode.streams import Frame
     from wirelake.capture.format.items import Direction
     from wirelake.wire.protocol import Protocol as WireProtocol
@@ -310,12 +310,12 @@ class FramedRows(MessageRows):
         self,
         protocol: WireProtocol,
         frame: Frame,
-        opened: OpenedContent,
+        decrypted: Decrypted,
         connection: int,
         direction: Direction,
     ) -> Iterator[dict[str, Any]]:
         """Yield the row of a frame and, for a link, that of the message in its tunnel."""
-        own, *carried = super().rows(protocol, frame, opened, connection, direction)
+        own, *carried = super().rows(protocol, frame, decrypted, connection, direction)
         # A sign-on has no frame at all. Its token may be in a JSON body or in a DATA row, where no
         # layout marks it as secret: masking by field would miss it.
         if not any(map(signs_on, (own, *carried))):
