@@ -61,7 +61,7 @@ def test_a_change_in_a_compiled_helper_changes_the_name_of_a_kernel(
     before = _helper_version()
     copy = tmp_path / "jit"
     shutil.copytree(jit.__path__[0], copy)
-    helper = copy / "utf8.py"
+    helper = copy / "intrinsics.py"
     helper.write_text(helper.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
     monkeypatch.setattr(jit, "__path__", [str(copy)])
     assert _helper_version.__wrapped__() != before
