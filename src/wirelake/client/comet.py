@@ -66,7 +66,7 @@ class CometConnection(ClientConnection):
         if settings.id is None:
             return
         try:
-            reply = await self.ask(Auth(client_id=settings.id, token=settings.token))
+            reply = await self.request(Auth(client_id=settings.id, token=settings.token))
         except ConnectionLost as error:
             if self.reason.startswith("bad_key"):
                 raise Refused("bad_key", self._no_key()) from error
@@ -106,7 +106,7 @@ class CometConnection(ClientConnection):
 
     # -- requests ----------------------------------------------------------------------------
 
-    def ask(self, command: Command) -> asyncio.Future[Any]:
+    def request(self, command: Command) -> asyncio.Future[Any]:
         """Send a command; the future has its reply."""
         try:
             self.begin_send().send(command)
@@ -121,28 +121,28 @@ class CometConnection(ClientConnection):
         # Frames of comet are small: a long list is sent in parts, one after the other, so that a
         # refusal of one part ends it.
         for part in _parts(topics):
-            await self.ask(Subscribe(topics=part))
+            await self.request(Subscribe(topics=part))
 
     async def unsubscribe(self, topics: Sequence[str], timeout_s: float) -> None:  # noqa: ARG002
         """End subscriptions."""
         for part in _parts(topics):
-            await self.ask(Unsubscribe(topics=part))
+            await self.request(Unsubscribe(topics=part))
 
     async def ack(self, ids: Sequence[str], timeout_s: float) -> None:  # noqa: ARG002
         """Acknowledge notifications."""
         for part in _parts(ids):
-            await self.ask(MessageAck(msg_ids=part))
+            await self.request(MessageAck(msg_ids=part))
 
     async def fetch(self) -> list[Notification]:
         """Return the oldest unacknowledged notifications, as many as fit one list."""
-        reply = await self.ask(GetMessageList())
+        reply = await self.request(GetMessageList())
         assert isinstance(reply, MessageList)
         return [_notification(each, each.content) for each in reply.messages]
 
     async def ping(self) -> float:
         """Send a heartbeat."""
         began = self.loop.time()
-        await self.ask(Heartbeat())
+        await self.request(Heartbeat())
         return self.loop.time() - began
 
     # -- events ------------------------------------------------------------------------------

@@ -197,21 +197,21 @@ class ReconnectingClient(ABC):
         return timeout_s
 
     async def _request_once(
-        self, timeout_s: float | None, ask: Callable[[ClientConnection, float], Awaitable[T]]
+        self, timeout_s: float | None, request: Callable[[ClientConnection, float], Awaitable[T]]
     ) -> T:
         """Make one attempt."""
         limit = self._limit(timeout_s)
         deadline = asyncio.get_running_loop().time() + limit
-        return await _within(deadline, ask(await self._ready(deadline), limit))
+        return await _within(deadline, request(await self._ready(deadline), limit))
 
-    async def _retry(self, ask: Callable[[ClientConnection, float], Awaitable[T]]) -> T:
+    async def _retry(self, request: Callable[[ClientConnection, float], Awaitable[T]]) -> T:
         """Repeat an idempotent request until there is a reply."""
         deadline = asyncio.get_running_loop().time() + self.settings.timeout_s
         while True:
             connection = await self._ready(deadline)
             left = max(deadline - connection.loop.time(), 0.001)
             try:
-                return await _within(deadline, ask(connection, left))
+                return await _within(deadline, request(connection, left))
             except ConnectionLost:
                 if not self.settings.reconnect or self._finished is not None:
                     raise

@@ -108,6 +108,8 @@ class Authority:
 
     async def sign_on(self, connection: Receiver, client_id: str, token: str) -> Client:
         """Return the client, after the delay of its address; HubError `auth_failed`."""
+        # The delay comes before the check: a right token is delayed as long as a wrong one, so the
+        # duration tells nothing.
         delay = self.delay(connection.peer[0])
         if delay:
             await asyncio.sleep(delay)
@@ -138,6 +140,7 @@ class Authority:
 
     def recheck(self) -> None:
         """Close the connections of clients that were removed."""
+        # By number, not by id: a client that was removed and added again is another one.
         known = {row.number for row in self._store.clients()}
         for connection in tuple(self._connections.values()):
             client = connection.client
@@ -148,6 +151,8 @@ class Authority:
                 self._topics.forget(client)
 
     def _failed(self, address: str) -> None:
+        # Popped and inserted again: the dict is ordered by the last failure, and the first entry is
+        # the one to forget. An attacker with many addresses cannot make it grow.
         now = self._clock()
         count, last = self._failures.pop(address, (0, now))
         if now - last > FORGET_S:

@@ -221,6 +221,8 @@ class Config(Table, frozen=True, kw_only=True):
     """Limits."""
 
     def __post_init__(self) -> None:
+        # A protocol of another package listens only if it is configured: installing one must not
+        # open a port.
         defaults = {name: registry.binding(name).settings() for name in registry.BUILT_IN}
         msgspec.structs.force_setattr(self, "listeners", {**defaults, **self.listeners})
         for name, listener in self.listeners.items():

@@ -45,7 +45,7 @@ __all__ = ["QUEUE", "TailReader", "table", "tail"]
 QUEUE: Final = 1_000
 """Maximum length of the queue of one reader."""
 _KEEPALIVE_S: Final = 15.0
-"""Interval of comments, which detect that a reader is gone."""
+"""Interval of comments; writing one detects that the reader has disconnected."""
 _MAX_BATCH: Final = 64
 """Messages per write."""
 _FILTER_LENGTH: Final = 2_000
@@ -95,12 +95,13 @@ class TailReader:
         self._ready = asyncio.Event()
 
     def message(self, row: dict[str, Any]) -> None:
-        """Queue a message, if the reader has asked for it."""
+        """Queue a message that matches the protocol and the filter of the reader."""
         if self._protocol is not None and row["protocol"] != self._protocol:
             return
         if self._filter is not None and not self._filter.test(row):
             return
-        # A slow reader loses messages and is told how many; it must not slow the hub down.
+        # A slow reader loses messages, and an event reports how many. It must not slow the hub
+        # down.
         if len(self._waiting) >= QUEUE:
             self._dropped += 1
             return
@@ -124,6 +125,8 @@ class TailReader:
                     await self._ready.wait()
             except TimeoutError:
                 return b": keep-alive\n\n"
+        # Several messages per write. The count of dropped ones follows when the queue is empty, so
+        # that it stands where they are missing.
         found = [self._waiting.popleft() for _ in range(min(_MAX_BATCH, len(self._waiting)))]
         if not self._waiting and self._dropped:
             found.append(_event("dropped", {"count": self._dropped}))
@@ -146,6 +149,7 @@ async def _events(hub: Hub, readers: set[TailReader], reader: TailReader) -> Asy
 
 def _leave(hub: Hub, decoder: LiveDecoder, reader: TailReader) -> None:
     """Remove a reader, and the decoder when it has nothing left to do."""
+    # Without observers the tap is inactive, and frames cost one attribute test again.
     decoder.watchers.remove(reader)
     if not decoder.watchers and decoder.tables is None and hub.tap.find(LiveDecoder) is decoder:
         hub.tap.remove(decoder)

@@ -101,6 +101,8 @@ class HubCollector(Collector):
         family = HistogramMetricFamily(
             "wirelake_call_seconds", "Latency of calls.", labels=["target"]
         )
+        # A series per service, up to a bound: the number of services is the application's choice,
+        # and each series has 14 buckets.
         named = list(call_latencies(self._hub).items())
         for name, times in named[:TARGETS]:
             family.add_metric([name], _cumulative([times]), times.total_ns / 1e9)
@@ -126,6 +128,7 @@ class HubCollector(Collector):
 
 def _cumulative(histograms: Sequence[LatencyHistogram]) -> list[tuple[str, float]]:
     """Return cumulative buckets: the upper bound in seconds, and the count up to it."""
+    # The bounds are powers of two, which are bounds of the histogram, too: no bucket is divided.
     counts = [sum(column) for column in zip(*(each.buckets for each in histograms), strict=True)]
     found: list[tuple[str, float]] = []
     below, at = 0, 0

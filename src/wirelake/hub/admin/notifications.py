@@ -53,34 +53,35 @@ async def publish(request: Request) -> Response:
     """Publish; answer when it is on disk."""
     known_queries(request)
     hub = hub_of(request)
+    # The limit of the body follows that of the content: a body of escapes is six times as long.
     limit = hub.limits.content_bytes * _ESCAPED + _OVERHEAD
-    asked = await body_of(request, PublishRequest, limit)
-    found = await _published(hub, _publication(asked))
+    body = await body_of(request, PublishRequest, limit)
+    found = await _published(hub, _publication(body))
     return JsonResponse({"id": found.id, "audience": found.audience})
 
 
-def _publication(asked: PublishRequest) -> Publication:
+def _publication(body: PublishRequest) -> Publication:
     return Publication(
-        topic=asked.topic,
-        client=asked.client,
-        content=_content(asked),
-        type=asked.type,
-        key=asked.id,
-        ttl_s=asked.ttl_s,
+        topic=body.topic,
+        client=body.client,
+        content=_content(body),
+        type=body.type,
+        key=body.id,
+        ttl_s=body.ttl_s,
     )
 
 
-def _content(asked: PublishRequest) -> bytes:
-    if (asked.content is None) == (asked.content_base64 is None):
+def _content(body: PublishRequest) -> bytes:
+    if (body.content is None) == (body.content_base64 is None):
         raise HubError("bad_arguments", "expected either content or content_base64")
-    if asked.content is not None:
+    if body.content is not None:
         try:
-            return asked.content.encode()
+            return body.content.encode()
         except UnicodeEncodeError as error:
             raise HubError("bad_arguments", "content: lone surrogate") from error
-    assert asked.content_base64 is not None
+    assert body.content_base64 is not None
     try:
-        return base64.b64decode(asked.content_base64, validate=True)
+        return base64.b64decode(body.content_base64, validate=True)
     except (binascii.Error, ValueError) as error:
         raise HubError("bad_arguments", "content_base64: invalid base64") from error
 
@@ -91,7 +92,7 @@ async def _published(hub: Hub, publication: Publication) -> Published:
     answer: asyncio.Future[Published] = hub.loop.create_future()
 
     def done(result: Published | HubError) -> None:
-        if answer.done():
+        if answer.done():  # the HTTP client has disconnected; the publish is stored all the same
             return
         if isinstance(result, HubError):
             answer.set_exception(result)
@@ -136,10 +137,10 @@ async def dead(request: Request) -> Response:
 async def redrive(request: Request) -> Response:
     """Put dead letters back into their inboxes."""
     known_queries(request)
-    asked = await body_of(request, RedriveRequest, _BODY)
-    if (asked.ids is None) == (asked.client is None):
+    body = await body_of(request, RedriveRequest, _BODY)
+    if (body.ids is None) == (body.client is None):
         raise HubError("bad_arguments", "expected either ids or client")
-    count = await hub_of(request).topics.redrive(ids=asked.ids, client=asked.client)
+    count = await hub_of(request).topics.redrive(ids=body.ids, client=body.client)
     return JsonResponse({"redriven": count})
 
 

@@ -65,7 +65,7 @@ class TopTopic(msgspec.Struct, kw_only=True):
     stored: int
     """Notifications in its log."""
     published: int
-    """Notifications published to somebody, since the start of the hub."""
+    """Notifications published with an audience, since the start of the hub."""
     delivered: int
     """How often one of them was pushed."""
 
@@ -182,6 +182,7 @@ def _top(hub: Hub, topics: list[Topic]) -> Top:
 
 
 async def _busiest(topics: list[Topic], limit: int) -> list[Topic]:
+    # The largest of each slice compete with the largest so far; other connections run in between.
     found: list[Topic] = []
     for start in range(0, len(topics), _SLICE):
         found = heapq.nlargest(limit, found + topics[start : start + _SLICE], key=_traffic)

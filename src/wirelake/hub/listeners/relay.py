@@ -113,6 +113,8 @@ class Tunnel(TnyEndpoint):
 
     def attach_link(self, link: RelayConnection) -> None:
         """Continue on this link."""
+        # The new link may be slow, or the tunnel may have been held without one: delivery looks at
+        # `may_receive` again, and pushes what was published meanwhile.
         self.link = link
         self.paused_since = link.paused_since
         self.hub.topics.regroup(self)
@@ -319,6 +321,7 @@ class RelayConnection(Connection):
 
     def pause_writing(self) -> None:
         """The gateway reads too slowly: stop pushing to its users."""
+        # All tunnels of a link share its socket, so they are slow together.
         super().pause_writing()
         for tunnel in self._tunnels():
             tunnel.paused_since = self.paused_since
@@ -386,6 +389,7 @@ class RelayListener(Listener):
 
     def check_deadlines(self, now: float) -> None:
         """Expire tunnels without a link."""
+        # The registry is shared by all links, so no connection's scan runs its timers.
         due = self.registry.next_timer()
         if due is None or due > now:
             return

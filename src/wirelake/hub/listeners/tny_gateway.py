@@ -226,6 +226,7 @@ class User(Connection):
             self.subscribed = True
 
     def _drop_if_slow(self) -> bool:
+        # The usual backpressure (stop reading) does not help: the bytes come from the link.
         if not self.paused_since:
             return False
         unread: int = self.transport.get_write_buffer_size()
@@ -253,15 +254,15 @@ class User(Connection):
         if self._repeated_sign_on is not None:  # its response may be lost with the link: repeat it
             self.restore_sign_on()
             return
-        held, self._queued = self._queued, None
-        for message, raw in held or ():
+        queued, self._queued = self._queued, None
+        for message, raw in queued or ():
             self._forward(message, raw)
         self.listener.pending_flush.add(self)
 
     def fail_pending(self) -> None:
         """Answer all pending requests with code 200: the backend that had them is lost."""
-        asked, self._pending, self._repeated_sign_on = self._pending, {}, None
-        for request in asked.values():
+        pending, self._pending, self._repeated_sign_on = self._pending, {}, None
+        for request in pending.values():
             self._answer(request, ResultCode.SERVER_ERROR)
         self.listener.pending_flush.add(self)
 
@@ -387,6 +388,8 @@ class LinkConnection(Connection):
         user = self.listener.users.get(event.key.tunnel_id)
         if user is None:
             return
+        # A refusal of a switch means that the backend was restarted: the user gets a new tunnel.
+        # Any other close was meant for the user.
         if event.reason == "refused" and event.key.tunnel_id in self._unconfirmed:
             self._unconfirmed.discard(event.key.tunnel_id)
             self.listener.reassign(user)
@@ -399,6 +402,7 @@ class LinkConnection(Connection):
 
     def pause_writing(self) -> None:
         """The backend reads too slowly: stop reading from its users."""
+        # Backpressure through the gateway: what its users send could only be buffered here.
         super().pause_writing()
         for user in self.listener.users_of(self):
             user.transport.pause_reading()
@@ -463,6 +467,8 @@ class BackendLinks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_open(self) -> None:
+        # One task per link. The delays are the original's: 1, 2, 2, 3 … 15 s, from the start again
+        # after a success (`docs/decisions/tny.md`, Links).
         schedule = ReconnectSchedule()
         while True:
             link = await self._dial()

@@ -200,6 +200,8 @@ class Connection(asyncio.Protocol):
         # close to the high one, a slow reader would pause and resume with every read of its own.
         self.transport.set_write_buffer_limits(limits.write_buffer, limits.write_buffer // 4)
         now = self.hub.loop.time()
+        # The session exists before `admit`: asyncio calls `connection_lost` for a refused
+        # connection, too.
         self.session = self.make_session(now)
         if not self.hub.table.admit(self):
             self.transport.abort()
@@ -228,6 +230,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer closed its side; the transport closes when everything is written."""
+        # With bytes still to process, `connection_lost` reports the end to the session.
         self._peer_done = True
         if self._unprocessed is None and not self.session.closed:
             self.session.receive_eof()
@@ -365,6 +368,8 @@ class Connection(asyncio.Protocol):
         self._remove()
 
     def _events(self) -> None:
+        # Handling an event may cause further ones (an answer that completes a sequence), so this
+        # goes on until there are none.
         session = self.session
         while events := session.events():
             for event in events:

@@ -76,6 +76,7 @@ class Recording:
 
     def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
         """Record a new connection. A tunnel has no socket: its bytes are on the link."""
+        # Also while recording is paused: the recorder notes it, and counts what it misses.
         ends = endpoints_of(connection)
         if ends is None or self._recorder is None:
             return
@@ -131,7 +132,7 @@ class Recording:
             return
         if not self.failure:
             self._try(ts_ns, lambda: recorder.tick(ts_ns))
-        elif not 0 <= ts_ns - self._paused_ns < self._pause_ns:
+        elif not 0 <= ts_ns - self._paused_ns < self._pause_ns:  # also if the clock was set back
             self._resume(recorder, ts_ns)
 
     def stop(self) -> None:
@@ -143,7 +144,7 @@ class Recording:
             recorder.stop()
         except OSError as error:
             self.failure = _reason(error)
-            _log.error("could not seal the last recording: %s", self.failure)
+            _log.error("cannot seal the last recording: %s", self.failure)
 
     # -- write errors ------------------------------------------------------------------------
 
@@ -227,6 +228,7 @@ def recorded_id(connection: ObservedConnection) -> int:
 
 def close_fact(connection: ObservedConnection) -> dict[str, str]:
     """Return the data of the fact `close`."""
+    # On a link that the hub dialled, the hub is the client.
     by_server = (connection.close_side is Side.LOCAL) == (connection.direction_in == "c2s")
     side = "server" if by_server else "client"
     return {"reason": connection.close_reason, "side": side}

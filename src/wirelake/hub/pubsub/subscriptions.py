@@ -99,7 +99,7 @@ class Topic:
         self.stored = stored
         """Whether the store has the number."""
         self.published = 0
-        """Notifications published to somebody, since the start."""
+        """Notifications published with an audience, since the start."""
         self.delivered = 0
         """How often one of them was pushed."""
         # An array of 64-bit integers: 8 bytes per notification, where a list of ints takes 40. It

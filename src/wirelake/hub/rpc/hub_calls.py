@@ -130,6 +130,7 @@ class HubCalls:
     def _changed(
         self, call: str, names: Sequence[str], answer: Answerer
     ) -> Callable[[object], None]:
+        # Counted as running until it is on disk: a drain waits for the confirmation.
         services, latency = self._services, self._latency[call]
         begun_ns = perf_counter_ns()
 

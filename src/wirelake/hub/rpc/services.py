@@ -107,6 +107,8 @@ class Service:
             self.latency.record_failure(begun_ns)
             answer(error)
             return
+        # The task belongs to the connection, which cancels it when it closes; `running` is counted
+        # down by a callback, because a cancelled task does not reach its end.
         task = asyncio.ensure_future(self._later(call, values, answer, begun_ns))
         self._services.running += 1
         task.add_done_callback(self._ended)
