@@ -169,6 +169,7 @@ class Client(ReconnectingClient):
         arguments = {name: value for name, value in given.items() if value is not None}
         if type:
             arguments["type"] = type
+        # Without a key a repeated publish could deliver twice, so it is sent once.
         if id is not None:
             return await self._retry(lambda connection, left: connection.publish(arguments, left))
         return await self._request_once(
@@ -183,6 +184,7 @@ class Client(ReconnectingClient):
         The backlog at the server comes first, also after a reconnect.
         """
         while (notification := await self._inbox.take()) is not None:
+            # There is room again: a paused socket is read from now on.
             if self._connection is not None and not self._inbox.full:
                 self._connection.resume_reading()
             yield notification

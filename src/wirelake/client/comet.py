@@ -84,6 +84,8 @@ class CometConnection(ClientConnection):
         return "the server offers no key to seal contents; set allow_plaintext to accept that"
 
     def _key_offered(self, encrypt_key: bytes) -> bool:
+        # An unknown or weak key counts as none: the session has already decided whether the
+        # connection may go on without one.
         try:
             choose_suite(encrypt_key, pinned=self.settings.pinned is not None)
         except WireError:

@@ -274,6 +274,8 @@ class ClientConnection(asyncio.Protocol, ABC):
 
         Protocols whose session has timeouts of its own pass none.
         """
+        # A caller that is cancelled leaves its future here; the reply, the timeout or the end of
+        # the connection removes it.
         future: asyncio.Future[Any] = self.loop.create_future()
         self._waiting[key] = future
         if timeout_s is not None:
@@ -357,7 +359,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         if due is None:
             return
         if self._timer is not None:
-            if self._timer.when() <= due:
+            if self._timer.when() <= due:  # it fires before the deadline, and is then set again
                 return
             self._timer.cancel()
         self._timer = self.loop.call_at(due, self._on_timer)
@@ -452,6 +454,7 @@ def number_of(target: Any) -> int:
 
 def json_arguments(arguments: dict[str, Any]) -> bytes:
     """Return the JSON body of a call of the hub."""
+    # JSON has no bytes: content is text if it is UTF-8, otherwise base64 in another field.
     content = arguments.get("content")
     if isinstance(content, bytes):
         others = {key: value for key, value in arguments.items() if key != "content"}
@@ -531,6 +534,7 @@ class Result:
     def data(self) -> dict[str, Any]:
         """The values by name: DATA rows of ESNP, else the body as a JSON object; {} if it is
         none."""
+        # Decoded when it is first read: many callers only want the body.
         if self._data is None:
             try:
                 decoded = msgspec.json.decode(self.body)

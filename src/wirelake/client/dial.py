@@ -63,6 +63,7 @@ async def dial(
             await loop.create_connection(
                 lambda: connection, where.host, where.port, ssl=settings.tls
             )
+    # A wrong certificate is a refusal, not a lost connection; it is a subclass of OSError.
     except ssl.SSLCertVerificationError as error:
         raise Refused("tls", f"{where.place}: {error.verify_message}") from error
     except TimeoutError as error:

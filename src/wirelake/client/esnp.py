@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 
+# Cached: a client calls few targets, and parsing one takes longer than encoding its request.
 @functools.lru_cache(1024)
 def address_rows(target: str) -> tuple[Row, ...]:
     """Return the rows of `service/op`, or of an `esnp://` URL with more parts."""

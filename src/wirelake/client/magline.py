@@ -85,6 +85,8 @@ class MaglineConnection(NumberedConnection):
         try:
             await self._handshake
         except ConnectionLost as error:
+            # The server's reason is an event before the end of the connection. A failed key
+            # agreement has none (section 4.4): the client closes, and the session's reason tells.
             if self._refused is not None:
                 raise HandshakeRefused(self._refused, _error_name(self._refused)) from error
             if self.reason.startswith("handshake_failed"):

@@ -97,6 +97,7 @@ class Hub:
             self.counters,
             self.connections,
         )
+        # From the bottom up; `connections` is the one dict that the table fills and others read.
         outbox, deadlines = Outbox(loop), DeadlineScan(loop)
         self.store = open_store(self.config.store, self.data, loop)
         self.tap = Tap(loop, connections)
@@ -187,6 +188,7 @@ class Hub:
 
     def reload(self, config: Config) -> None:
         """Apply new limits and reload certificates. Addresses need a restart."""
+        # The parts share one ActiveLimits, so nothing has to be passed on.
         self.config = self.context.config = config
         self._limits.current = config.limits
         for listener in self.listeners.values():

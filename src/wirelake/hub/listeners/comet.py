@@ -162,7 +162,9 @@ class CometConnection(Connection):
         """Push through the session, which seals contents if a key was exchanged."""
         session = self.session
         for notification in notifications:
-            if not session.can_push:  # the key has reached its limit of sealed contents
+            # The key has reached its limit of sealed contents. The rest stays unacknowledged, so
+            # the phone gets it with its next list.
+            if not session.can_push:
                 break
             session.send(message_of(notification))
         if not self._handling_event:
@@ -222,7 +224,7 @@ class CometConnection(Connection):
             client = await self.hub.authority.sign_on(self, client_id, token)
         except HubError as error:
             code = BINDING.error_number(error.code)
-        if self.session.closed:
+        if self.session.closed:  # the peer did not wait for the end of the delay
             return
         if client is None:
             self.session.refuse(code)
@@ -381,6 +383,8 @@ class CometListener(Listener):
         """The key that a connection offers for sealing; a new one for each."""
         if not self._keys:
             return None
+        # A key pair per connection gives forward secrecy. The static key, if there is one, lets
+        # clients that pin it recognise the server.
         return X25519ServerKey(os.urandom(32), static_private=self._static)
 
     def forget(self, client_id: str, connection: CometConnection) -> None:

@@ -272,6 +272,7 @@ class EsnpConnection(Connection):
             self.write(self.session.reply_deferred(head, number, self._body_of(head, outcome)))
 
     def _requested(self, request: Request) -> None:
+        # A request in parts arrives as one event; its address is in the first part.
         rows = request.message.rows
         if len(request.parts) > 1:
             rows = tuple([row for part in request.parts for row in part.rows])
@@ -367,6 +368,7 @@ class EsnpConnection(Connection):
 
     async def drained(self) -> None:
         """Wait while the peer is a slow reader."""
+        # `open`: a peer that is dropped as a slow reader never resumes.
         while self.paused_since and self.open:
             if self._drained is None:
                 self._drained = self.hub.loop.create_future()
@@ -397,6 +399,7 @@ class _ReplyParts:
 
     def end(self, outcome: Result | HubError) -> None:
         """Send the answer, or the end of the stream."""
+        # The last part has both sequence numbers equal; without parts there is no sequence at all.
         last = self._sent + 1
         self._connection.answer(self._request, outcome, (last, last) if self._sent else None)
 
@@ -458,6 +461,7 @@ def payload_of(rows: Iterable[Row]) -> bytes:
 
 def rows_of(result: Result) -> tuple[Row, ...]:
     """Return the rows of a result; EncodeError for values that ESNP has no type for."""
+    # The frequent types first: this runs for every call.
     if result is None:
         return ()
     if isinstance(result, dict):
@@ -536,6 +540,7 @@ def _last_rows(ts_ms: int, kind: int) -> bytes:
 
 
 def _is_text(content: bytes) -> bool:
+    # `isascii` is a scan in C over 16 KB at most; only other content is decoded to find out.
     if content.isascii():
         return True
     try:

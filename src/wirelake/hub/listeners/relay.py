@@ -132,6 +132,7 @@ class Tunnel(TnyEndpoint):
         self.link = None
         if not self.close_reason:
             self.close_reason, self.close_side = reason, side
+        # As `Connection._remove`, without a transport.
         for task in self._tasks or ():
             task.cancel()
         self.hub.table.closed(self)
@@ -241,6 +242,8 @@ class Tunnel(TnyEndpoint):
         return ""
 
     def _disconnect(self, reason: str) -> None:
+        # The link is flushed after the disconnect, and the tunnel removed at once: the registry
+        # does not report the end of a tunnel that was closed on this side.
         link = self.link
         with suppress(SessionError):
             self.listener.registry.disconnect(self.key, self.hub.loop.time())

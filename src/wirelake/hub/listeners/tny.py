@@ -65,6 +65,7 @@ BEFORE_AUTH_BYTES: Final = 4_096
 
 _AUTH: Final = AUTH.number
 _MAX_BODIES: Final = 512
+"""Bodies kept. At the limit all are dropped, which is cheaper than keeping an LRU order."""
 _OK: Final = ("tny", "ok")
 _SUCCESS: Final = int(ResultCode.SUCCESS)
 _encode: Final = msgspec.json.Encoder().encode
@@ -119,6 +120,7 @@ class TnyEndpoint(Connection):
         if service is None or self.client is None:
             self._handle_other_request(request)
             return
+        # Plain functions are not counted as running: they end before the next request is read.
         body = request.body or b""
         if service.immediate:
             call = Call("tny", self, body) if service.wants_call else None
@@ -134,6 +136,7 @@ class TnyEndpoint(Connection):
         if type(outcome) is bytes:
             self.hub.counters.calls[_OK] += 1
             return outcome
+        # A bare body means success with a body, which the session answers from its template.
         answer = self._answer_of(outcome)
         return answer if answer.body is None or answer.code != _SUCCESS else answer.body
 
@@ -150,6 +153,8 @@ class TnyEndpoint(Connection):
 
     def handle_push(self, push: Message) -> None:
         """Run a service for a push, which is not answered."""
+        # A push has no response that could carry an error, so a client that has not signed on is
+        # disconnected, and everything else is only counted.
         if self.client is None:
             self.refuse()
             return
@@ -190,7 +195,7 @@ class TnyEndpoint(Connection):
 
     def _respond_later(self, request: Message, outcome: Result | HubError) -> None:
         self._running -= 1
-        if self.open:
+        if self.open:  # a task that was not cancelled in time answers nothing
             self._respond(request, outcome, late=True)
             self.react()
 

@@ -52,6 +52,8 @@ class Outbox:
         self._schedule()
 
     def _schedule(self) -> None:
+        # `call_soon` runs in the next turn, after all callbacks that are ready now: what they write
+        # leaves together.
         if not self._scheduled and not self.reading:
             self._scheduled = True
             self._loop.call_soon(self._end_of_turn)

@@ -97,6 +97,7 @@ class Tap:
 
     def add(self, observer: Observer) -> None:
         """Add an observer. Keys of connections that are already open are reported again."""
+        # All open connections again: the new observer has seen none of their keys.
         self._observers.append(observer)
         self.active = True
         self._without_keys = dict(self._connections)

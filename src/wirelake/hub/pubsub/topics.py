@@ -109,6 +109,7 @@ class Topics:
         self._connections = connections
         self._clock = clock
         self._server = server
+        # In the order of dependence: each part gets those it calls.
         fanout = Fanout(counters, at_turn_end)
         self.registry = Registry(store, self.forget)
         self.delivery = Delivery(store, loop, limits, counters, fanout, self.now_ms, server)
@@ -233,6 +234,7 @@ class Topics:
 
     def client_rows(self) -> list[ClientState]:
         """Return all clients with topics or connections since the start, and anonymous ones."""
+        # Anonymous clients are known only by their connection.
         clients = dict.fromkeys(self.registry.clients.values())
         for connection in self._connections.values():
             if connection.client is not None:
@@ -275,6 +277,7 @@ class Topics:
         return len(rows)
 
     def _stored_client(self, client_id: str) -> Client:
+        # From the store, not from memory: clients without topics or a connection are not loaded.
         row = self._store.client(client_id)
         if row is None:
             raise HubError("not_found", f"unknown client {client_id[:40]!r}")

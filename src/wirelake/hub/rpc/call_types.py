@@ -131,6 +131,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 def json_body(result: Result) -> bytes:
     """Return the JSON body of an answer; HubError if the result cannot be encoded."""
+    # bytes unchanged: a service that encodes its own answers pays for no second encoding.
     if result is None:
         return b""
     if isinstance(result, bytes):
@@ -191,6 +192,7 @@ class Arguments:
             return self._values(given)
         if not self.names:
             return (call,)
+        # Arguments are positional, so the call goes to its place in the signature.
         values = self._values(given)
         return (*values[: self._call_at], call, *values[self._call_at :])
 
@@ -234,6 +236,8 @@ def _fields(function: Callable[..., Any]) -> tuple[list[tuple[str, Any, Any]], i
                 f"{function.__name__}: unsupported parameter {parameter.name!r}: "
                 "no *, ** or / allowed"
             )
+        # Without an annotation any value is accepted. `Call` is recognised by its type, whatever
+        # the parameter is called, and is no argument of the caller.
         kind = hints.get(parameter.name, Any)
         if kind is Call:
             if call_at is not None:

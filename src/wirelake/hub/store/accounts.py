@@ -75,6 +75,8 @@ def remove_client(path: str | Path, id: str) -> None:  # noqa: A002
     with _writing(path) as db:
         row = db.execute("SELECT number FROM clients WHERE id = ?", (id,)).fetchone()
         _check_found(0 if row is None else 1, id)
+        # Its private notifications stay in the log until the hub deletes them: a hub that runs has
+        # their numbers in memory.
         for statement in (
             "DELETE FROM clients WHERE number = ?",
             "DELETE FROM subscriptions WHERE client = ?",
