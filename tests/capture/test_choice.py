@@ -80,7 +80,7 @@ def test_dialects() -> None:
         ({"force_protocol": "smtp"}, "unknown protocol 'smtp'"),
         ({"ports": {25: "smtp"}}, "unknown protocol 'smtp'"),
         ({"dialects": {"smtp": "seed"}}, "unknown protocol 'smtp'"),
-        ({"dialects": {"tny": "klingon"}}, "it has seed, upstream"),
+        ({"dialects": {"tny": "klingon"}}, "expected one of seed, upstream"),
     ],
 )
 def test_bad_arguments_name_the_valid_ones(options: dict[str, object], message: str) -> None:

@@ -82,7 +82,7 @@ def test_a_file_may_have_comments_and_empty_lines(tmp_path: Path) -> None:
         (line(TNY, protocol="esnp"), "esnp has no keys"),
         ('{"protocol": "tny"}', "there are no keys"),
         (line(COMET, content_key="zz"), "content_key: not hexadecimal"),
-        (line(COMET, content_key="00"), "wanted exactly 32 bytes"),
+        (line(COMET, content_key="00"), "expected exactly 32 bytes"),
         (line(COMET, client_id=7), "client_id: expected a string"),
         (line(COMET, connection="7"), "connection: expected an integer"),
         (line(TNY, connection=True), "connection: expected an integer"),

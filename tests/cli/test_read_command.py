@@ -326,7 +326,7 @@ BAD_USAGE = {
     ("--port", "99999=comet"): "invalid --port '99999=comet'; expected PORT=NAME",
     ("--port", "1=nope"): "unknown protocol 'nope'",
     ("--dialect", "tny"): "invalid --dialect 'tny'; expected PROTOCOL=NAME",
-    ("--dialect", "tny=nope"): "tny has no dialect 'nope'; it has seed, upstream",
+    ("--dialect", "tny=nope"): "unknown dialect 'nope' of tny; expected one of seed, upstream",
     ("--keys", "no/such.keys"): "no/such.keys: No such file or directory",
     ("--to", "nope"): "'nope' is not one of 'table', 'json'",
     ("--json", "--to", "csv"): "--json conflicts with --to csv",

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from wirelake.records.engine import Engine, tell
+from wirelake.records.engine import Engine, feed_event
 from wirelake.records.rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
 from wirelake.records.tunnels import tunnel_connection
 
@@ -52,7 +52,7 @@ def closed(ts_ns: int, connection: int = 1, **more: Any) -> Closed:
 def run(engine: Engine[Any], events: Iterable[Event], *, finish: bool = True) -> list[Any]:
     """All rows that come of these events."""
     for event in events:
-        tell(engine, event)
+        feed_event(engine, event)
     if finish:
         engine.finish()
     return engine.take()
@@ -65,7 +65,7 @@ def run_in_steps(
     engine, rows, start = kind(), [], 0
     for number, cut in enumerate([*sorted(cuts), len(events)]):
         for event in events[start:cut]:
-            tell(engine, event)
+            feed_event(engine, event)
         start = max(start, cut)
         if number % 2:
             rows += engine.take()

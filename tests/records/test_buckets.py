@@ -45,5 +45,5 @@ def test_an_example() -> None:
 
 @pytest.mark.parametrize("bucket", [-1, BUCKETS])
 def test_no_such_bucket(bucket: int) -> None:
-    with pytest.raises(ValueError, match=f"no bucket {bucket}; there are 0 to {BUCKETS - 1}"):
+    with pytest.raises(ValueError, match=f"invalid bucket {bucket}; expected 0 to {BUCKETS - 1}"):
         bounds(bucket)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wirelake.records.calls import CallRow, CallsEngine
-from wirelake.records.engine import EngineLimits, tell
+from wirelake.records.engine import EngineLimits, feed_event
 from wirelake.records.rows import Event, Fact, Opened
 from wirelake.records.tunnels import tunnel_connection
 
@@ -217,7 +217,7 @@ def test_a_gap_ends_matching_by_order_until_a_request_after_a_quiet_time() -> No
     found = outcomes(
         comet(ask, 1),  # its answer may be missing
         fault(2),
-        comet(ask, 3),  # nobody can tell which answer is whose
+        comet(ask, 3),  # nobody can feed_event which answer is whose
         comet(answer, 4),
         comet(ask, SECOND),
         comet(ask, late),  # whatever was under way is over
@@ -361,18 +361,18 @@ def test_too_many_connections() -> None:
 def test_answered_calls_come_out_when_they_are_final() -> None:
     engine = CallsEngine()
     for event in (ask(1, 7), answer(2, 7), comet(ask, 3, connection=2)):
-        tell(engine, event)
+        feed_event(engine, event)
     assert engine.take() == []
-    tell(engine, comet(answer, 4, connection=2))
+    feed_event(engine, comet(answer, 4, connection=2))
     assert [row.connection for row in engine.take()] == [2]
     engine.advance(10 * SECOND)
     assert engine.take() == []
     engine.advance(10 * SECOND + 3)
     assert [row.connection for row in engine.take()] == [1]
     for event in (ask(20 * SECOND, 8), answer(20 * SECOND, 8)):
-        tell(engine, event)
+        feed_event(engine, event)
     for event in (ask(40 * SECOND, 9), answer(40 * SECOND, 9)):
-        tell(engine, event)
+        feed_event(engine, event)
     assert [row.message_id for row in engine.take()] == [8]
 
 

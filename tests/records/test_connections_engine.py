@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wirelake.records.connections import ConnectionRow, ConnectionsEngine
-from wirelake.records.engine import EngineLimits, tell
+from wirelake.records.engine import EngineLimits, feed_event
 from wirelake.records.rows import Event, Fact, Opened
 
 from .scenes import answer, ask, closed, fault, message, run
@@ -121,7 +121,7 @@ def test_messages_in_tunnels_are_not_counted() -> None:
 def test_rows_come_when_connections_end_or_are_too_many() -> None:
     engine = ConnectionsEngine(EngineLimits(connections=1))
     for event in (ask(1), ask(2, connection=2)):
-        tell(engine, event)
+        feed_event(engine, event)
     assert [row.connection for row in engine.take()] == [1]
-    tell(engine, closed(3, 2))
+    feed_event(engine, closed(3, 2))
     assert [row.connection for row in engine.take()] == [2]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.records.deliveries import DeliveriesEngine, DeliveryRow
-from wirelake.records.engine import EngineLimits, tell
+from wirelake.records.engine import EngineLimits, feed_event
 from wirelake.records.rows import Event, Fact, MessageRow
 
 from .scenes import IDS, as_set, closed, fault, message, run
@@ -142,7 +142,7 @@ def test_limits_give_up_acknowledged_ones_first() -> None:
     for event in (
         signs_on(1, "ann"), sends(2, "m1", "m2", "m3"), acks(3, "m2"), acks(4, "m3"),
     ):  # fmt: skip
-        tell(engine, event)
+        feed_event(engine, event)
     first, second = engine.take()
     assert (first.notification, first.outcome) == ("m1", "unacked")
     assert (second.notification, second.outcome) == ("m2", "acked")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wirelake.records.calls import CallsEngine
 from wirelake.records.connections import ConnectionsEngine
 from wirelake.records.deliveries import DeliveriesEngine
-from wirelake.records.engine import Engine, EngineLimits, tell
+from wirelake.records.engine import Engine, EngineLimits, feed_event
 from wirelake.records.rows import Event, Fact, Opened, batch_from_rows, in_order
 from wirelake.records.schema import schema
 from wirelake.records.tunnels import TunnelsEngine, tunnel_connection
@@ -116,7 +116,7 @@ def test_a_saved_state_is_not_touched_by_what_comes_later(found: list[Event]) ->
     for engine in ENGINES.values():
         kept, other = engine(), engine()
         for event in first:
-            tell(kept, event)
+            feed_event(kept, event)
         state = kept.state()
         run(kept, later)
         other.restore(state)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wirelake.records.engine import EngineLimits, tell
+from wirelake.records.engine import EngineLimits, feed_event
 from wirelake.records.rows import Event, MessageRow
 from wirelake.records.tunnels import (
     TunnelRow,
@@ -110,11 +110,11 @@ def test_the_end_of_a_tunnel_that_nobody_knows_is_none() -> None:
 def test_limits() -> None:
     engine = TunnelsEngine(EngineLimits(tunnels=1, closed_tunnels=1))
     for number in range(3):
-        tell(engine, packet(number, "tunnel_connect", target=f"3/{number}"))
+        feed_event(engine, packet(number, "tunnel_connect", target=f"3/{number}"))
     assert [row.tunnel_id for row in engine.take()] == [0, 1]
-    tell(engine, packet(5, "tunnel_disconnect", target="3/2"))
-    tell(engine, packet(6, "tunnel_connect", target="3/9"))
-    tell(engine, packet(7, "tunnel_disconnect", target="3/9"))
+    feed_event(engine, packet(5, "tunnel_disconnect", target="3/2"))
+    feed_event(engine, packet(6, "tunnel_connect", target="3/9"))
+    feed_event(engine, packet(7, "tunnel_disconnect", target="3/9"))
     assert [row.tunnel_id for row in engine.take()] == [2]
 
 

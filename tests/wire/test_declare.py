@@ -376,7 +376,7 @@ def test_a_presence_bit_needs_a_field() -> None:
         has: ClassVar[Present]
         rest: Bits7
 
-    refused(Bad, "has", "no field is declared with When of this presence bit")
+    refused(Bad, "has", "no field refers to this presence bit with When")
 
 
 def test_a_presence_bit_needs_a_field_in_this_dialect() -> None:
@@ -386,7 +386,7 @@ def test_a_presence_bit_needs_a_field_in_this_dialect() -> None:
         n: Annotated[U8 | None, When("has"), Only("b")] = None
 
     assert build(Bad, "b").min_size == 1
-    refused(Bad, "has", "no field is declared with When of this presence bit")
+    refused(Bad, "has", "no field refers to this presence bit with When")
 
 
 def test_options_need_a_place_for_unknown_ones() -> None:

@@ -70,7 +70,7 @@ def test_the_first_dialect_is_the_default() -> None:
     ],
 )
 def test_an_unknown_dialect_names_the_others(ask: Any) -> None:
-    with pytest.raises(ValueError, match="has no dialect 'x'; it has new, old"):
+    with pytest.raises(ValueError, match=r"unknown dialect 'x' of .*; expected one of new, old"):
         ask("x")
 
 
@@ -97,7 +97,7 @@ def test_the_direction_must_be_said_where_it_matters() -> None:
     with pytest.raises(DecodeError):
         COMET.decode(data, direction="c2s")
     for direction in (None, "up", ""):
-        with pytest.raises(ValueError, match="needs a direction: c2s"):
+        with pytest.raises(ValueError, match="requires a direction: c2s"):
             COMET.decode(data, direction=direction)  # type: ignore[arg-type]
 
 

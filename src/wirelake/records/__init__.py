@@ -1,18 +1,22 @@
-"""The meaning of messages: table schemas, the matching rules, the filter language.
+"""Messages as rows, the matching rules as engines, and the filter language.
 
-Read in this order:
+In reading order:
 
-- `schema` has the columns of all tables, `structs` the struct of each protocol.
-- `message` turns one decoded message into a row of `messages` by its protocol's `Meaning`.
-- `protocol_rules` resolves each `Meaning` to what the matching rules need.
-- `rows` is the input of the engines; `engine` their interface; `calls`, `deliveries`, `connections`
-  and `tunnels` the engines. `batches` converts between rows and Arrow.
-- `cross_connection` has the tables between folds over connections and tables across them.
-- `latency_buckets` are the buckets of roll-ups.
-- `filter` compiles the filter language, with `filter_tokens`, `filter_columns` and `filter_nodes`.
+    schema.py          the columns of all tables; `structs.py` the struct of each protocol
+    message.py         one decoded message as a row of `messages`, by its protocol's `Meaning`
+    protocol_rules.py  each `Meaning` resolved to what the matching rules need
+    rows.py            the input of the engines, and its conversion from and to Arrow
+    engine.py          the interface of the engines
+    calls.py           requests and responses
+    deliveries.py      notifications, and the tables that cross connections
+    connections.py     connections
+    tunnels.py         virtual connections on links
+    rollups.py         roll-ups by minute, and latency buckets
+    filter.py          the filter language; `filter_nodes.py` its compiled conditions
 
-The engines are one of the two implementations of the matching rules; `wirelake.columnar.fold` is
-the other. Nothing here does I/O or reads a clock. The engines, exported here, do not need Arrow.
+The engines are one of the two implementations of the matching rules (`docs/concepts/matching.md`);
+`wirelake.columnar.fold` is the other. This package imports `protocols` and `wire`, does no I/O and
+reads no clock.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Any, Final
 from .calls import CallRow, CallsEngine
 from .connections import ConnectionRow, ConnectionsEngine
 from .deliveries import DeliveriesEngine, DeliveryRow
-from .engine import Engine, EngineLimits, tell
+from .engine import Engine, EngineLimits, feed_event
 from .rows import Closed, Event, Fact, FaultRow, MessageRow, Opened, in_order, rows_from_batch
 from .tunnels import TunnelRow, TunnelsEngine
 
@@ -44,9 +48,9 @@ __all__ = [
     "Opened",
     "TunnelRow",
     "TunnelsEngine",
+    "feed_event",
     "in_order",
     "rows_from_batch",
-    "tell",
 ]
 
 ENGINES: Final[dict[str, type[Engine[Any]]]] = {

@@ -1,6 +1,15 @@
 """Matches responses to requests: the engine behind the table `calls`.
 
-Implements "Calls" and "When order can be trusted" of `docs/concepts/matching.md`.
+Implements "Calls" and "When order can be trusted" of `docs/concepts/matching.md`:
+
+    1. a response that names a request is matched by that id; a second one within 10 s is a
+    duplicate 2. a response without an id answers the oldest open request without an id, or else the
+    oldest
+       with the same target
+    3. where messages are missing, matching by order stops: open calls become `unknown`, not `lost`,
+       because the response may be among the missing bytes
+
+`Side` has the calls of one direction, `Uncertainty` what is known about missing messages.
 """
 
 from __future__ import annotations
@@ -33,7 +42,8 @@ __all__ = [
 DUPLICATE_WINDOW_NS: Final = 10_000_000_000
 """How long after a response another one counts as its duplicate."""
 EXPIRE_AFTER_NS: Final = DUPLICATE_WINDOW_NS + DUPLICATE_WINDOW_NS // 4
-"""When answered calls become final: later than necessary, to handle many at a time."""
+"""When answered calls become final. A quarter later than necessary, so that the scan of answered
+calls runs once for many of them and not for every response."""
 
 QUIET_NS: Final = 10_000_000_000
 """After this long without a request or response, no call is in progress."""
@@ -130,6 +140,9 @@ class Side:
     def expire(self, now_ns: int, limit: int) -> list[CallRow]:
         """Remove and return answered calls past the window; half of them when there are too
         many."""
+        # `answered` is in the order of responses, so the scan stops at the first recent one. Half
+        # of a full table is dropped, so that a peer that keeps it full does not cause a scan per
+        # call.
         excess = len(self.answered) - limit // 2 if len(self.answered) >= limit else 0
         final: list[int] = []
         for number, call in self.answered.items():
@@ -191,6 +204,8 @@ class Uncertainty(msgspec.Struct):
         if not self.unsettled:
             return
         if row.kind in _ACTIVITY:
+            # After a quiet time nothing is in flight any more, so the next request is the first of
+            # a new, complete order. A direction without a message since its gap may hide more.
             quiet = row.ts_ns - self.last_ns >= QUIET_NS
             if quiet and row.kind == "request" and not self.awaited:
                 self.unsettled = False
@@ -212,6 +227,7 @@ class Uncertainty(msgspec.Struct):
 
     def hides(self, call: CallRow) -> str | None:
         """Return the code of a fault that may hide the response of an open call."""
+        # Only a break in the direction of responses, and only one after the request.
         found = self.breaks.get(opposite(call.direction))
         if found is None or call.request_ns is None or found.ts_ns < call.request_ns:
             return None
@@ -261,6 +277,8 @@ class CallsEngine(Engine[CallRow]):
 
     def feed(self, row: MessageRow) -> None:
         """Handle requests, responses and what belongs to them; ignore other messages."""
+        # `_uncertain` is empty for complete captures: one truth test per message instead of a
+        # lookup.
         if self._uncertain:
             uncertainty = self._uncertain.get(row.connection)
             if uncertainty is not None:
@@ -292,6 +310,7 @@ class CallsEngine(Engine[CallRow]):
             return
         call = side.by_id.get(number)
         if call is not None:
+            # The same id again, unanswered: a part of a long request, or a repetition. One call.
             if call.request_ns is not None:
                 call.requests += 1
                 call.request_bytes = (call.request_bytes or 0) + row.size_bytes
@@ -334,7 +353,8 @@ class CallsEngine(Engine[CallRow]):
                 return
         side.in_order.append(call)
         if len(side.in_order) > self.limits.open_calls:
-            # Without one of them, the answers of all others would be a place too far.
+            # Dropping one call would match every later response with the wrong request: give up
+            # all.
             self._uncertainty(call.connection).unsettle(call.request_ns or 0)
             self._give_up_order(call.connection, "limit")
 
@@ -370,7 +390,7 @@ class CallsEngine(Engine[CallRow]):
         if self._uncertain:
             uncertainty = self._uncertain.get(row.connection)
             if uncertainty is not None and uncertainty.unsettled:
-                # It answered some call, which must not count as lost for want of an answer.
+                # It answers some open call, which must therefore end as unknown, not as lost.
                 uncertainty.broken(row.direction, row.ts_ns, "unsettled")
                 self._orphan(row, "unsettled")
                 return
@@ -432,7 +452,7 @@ class CallsEngine(Engine[CallRow]):
         if tunnel is not None and cause is not None:
             self._close(tunnel_connection(*tunnel), cause)
 
-    # -- what breaks and ends ------------------------------------------------------------------
+    # -- faults, facts and ends ----------------------------------------------------------------
 
     def fault(self, row: FaultRow) -> None:
         """Give up open calls that are matched by order: messages are missing."""
@@ -531,13 +551,13 @@ class CallsEngine(Engine[CallRow]):
                 if any(call.tunnel_link == link for call in side.by_id.values()):
                     self._uncertainty(connection).join(uncertainty)
 
-    # -- what is remembered --------------------------------------------------------------------
+    # -- memory --------------------------------------------------------------------------------
 
     def _side(self, direction: str, row: MessageRow) -> Side:
         """Add a side. Over the limit, give up the sides of the oldest connection."""
         connection, sides = row.connection, self._sides[direction]
         if self._gave_up and not any(connection in known for known in self._sides.values()):
-            # It may be one that was given up, with calls under way.
+            # It may be one that was given up with open calls, whose responses now arrive.
             self._uncertainty(connection).unsettle(row.ts_ns)
         found = sides[connection] = Side()
         for given_up, side in oldest(sides, self.limits.connections):

@@ -240,6 +240,8 @@ class ConnectionsEngine(Engine[ConnectionRow]):
 def _handshake(found: _Open, row: MessageRow) -> None:
     """Measure a handshake from the client's message to the server's, and note whether it
     resumes."""
+    # A session counts as resumed when the server answers the request to resume it: a refusal is an
+    # error and no handshake message, and leaves `resumed` False.
     if row.direction == "c2s":
         found.handshake_ns = row.ts_ns
         if (row.fields or {}).get(SESSION) is not None:

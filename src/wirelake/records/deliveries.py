@@ -1,8 +1,13 @@
 """Notifications from publication to acknowledgement: the engine behind the table `deliveries`.
 
 Implements "Deliveries" of `docs/concepts/matching.md`. A row aggregates by (protocol, client,
-notification) over all connections of the client. It consists of counts and of first and last times,
-so the order in which connections are processed makes no difference.
+notification) over all connections of the client: a phone that changes networks acknowledges on
+another connection than it received on. A row consists of counts and of first and last times, so the
+order in which connections are processed makes no difference, and the lake can compute it as a
+commutative aggregate.
+
+`CROSSING` has the schemas of the tables between the two: what the folds over single connections
+pass on to the tables that join connections.
 """
 
 from __future__ import annotations
@@ -94,6 +99,8 @@ class DeliveriesEngine(Engine[DeliveryRow]):
 
     def _forget(self) -> None:
         self._waiting: dict[_Key, DeliveryRow] = {}
+        # Acknowledged rows stay for a while: a resend and its acknowledgement may cross, and both
+        # belong to the same row.
         self._done: dict[_Key, DeliveryRow] = {}
         self._publications: dict[str, _Publication] = {}
         self._faults: dict[str | int, int] = {}
@@ -107,14 +114,16 @@ class DeliveriesEngine(Engine[DeliveryRow]):
             self._clients.feed(row)
         if not row.ids:
             return
-        whom = self._whom(row.connection)
+        whom = self._recipient(row.connection)
         if row.direction == "s2c":
             self._sent(row, whom)
         else:
             for notification in row.ids:
                 self._acked(row, whom, notification)
 
-    def _whom(self, connection: int) -> str | int:
+    def _recipient(self, connection: int) -> str | int:
+        # Without a known client the connection stands in: its sends and acknowledgements still
+        # match each other, only not those of other connections.
         found = self._clients.known.get(connection)
         return connection if found is None else found.client
 
@@ -153,7 +162,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
     def fault(self, row: FaultRow) -> None:
         """Note that an acknowledgement may be missing."""
         if row.direction == "c2s" and row.code not in ("conflict", "truncated_stream"):
-            whom = self._whom(row.connection)
+            whom = self._recipient(row.connection)
             self._faults[whom] = max(row.ts_ns, self._faults.get(whom, 0))
             for _ in oldest(self._faults, self.limits.connections):
                 pass
@@ -195,6 +204,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         self._ready = ready
 
     def _emit(self, key: _Key, row: DeliveryRow) -> None:
+        # A recorder's fact is exact; the time in the message itself has milliseconds at best.
         fact = self._publications.get(row.notification)
         if fact is not None:
             row.published_ns, row.topic = fact.ts_ns, fact.topic
@@ -208,6 +218,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
             return "unsent" if row.acked_ns is None else "orphan"
         if row.acked_ns is not None:
             return "acked"
+        # A fault of the client's direction after the send may hide the acknowledgement.
         hidden = self._faults.get(key[1])
         return "unacked" if hidden is None or hidden < row.first_sent_ns else "unknown"
 
@@ -235,7 +246,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         self._ready = found.ready
 
 
-# What crosses from one connection to others: between the folds and the tables made across them.
+# -- tables between the folds and the tables across connections ------------------------------------
 
 
 _INT = pa.int64()
@@ -248,8 +259,8 @@ def _table(doc: str, *columns: tuple[str, pa.DataType, str]) -> pa.Schema:
 
 
 _WHOM = (
-    ("client", _TEXT, "Who was signed on; null when the capture does not tell."),
-    ("connection", _INT, "The connection in place of a client that is not known; else null."),
+    ("client", _TEXT, "The signed-on client; null if unknown."),
+    ("connection", _INT, "The connection, if the client is unknown; else null."),
 )
 
 CROSSING: Final[dict[str, pa.Schema]] = {
@@ -258,59 +269,59 @@ CROSSING: Final[dict[str, pa.Schema]] = {
         ("protocol", _TEXT, "Name of the protocol."),
         *_WHOM,
         ("notification", _TEXT, "Id of the notification."),
-        ("sends", _INT, "How often it was sent."),
-        ("first_sent_ns", _INT, "When it was first sent, ns since 1970; null when it was not."),
-        ("first_connection", _INT, "The connection on which that was."),
-        ("last_sent_ns", _INT, "When it was last sent."),
-        ("last_connection", _INT, "The connection on which that was."),
-        ("acks", _INT, "How often it was acknowledged."),
-        ("acked_ns", _INT, "When it was first acknowledged; null when it was not."),
-        ("acked_connection", _INT, "The connection on which that was."),
-        ("published_ns", _INT, "When it was published, as it says itself; else null."),
-        ("last_event_ns", _INT, "The last that was heard of it."),
+        ("sends", _INT, "Number of sends."),
+        ("first_sent_ns", _INT, "Time of the first send, ns since 1970; null without one."),
+        ("first_connection", _INT, "Connection of the first send."),
+        ("last_sent_ns", _INT, "Time of the last send."),
+        ("last_connection", _INT, "Connection of the last send."),
+        ("acks", _INT, "Number of acknowledgements."),
+        ("acked_ns", _INT, "Time of the first acknowledgement; null without one."),
+        ("acked_connection", _INT, "Connection of the first acknowledgement."),
+        ("published_ns", _INT, "Publication time in the message itself; else null."),
+        ("last_event_ns", _INT, "Time of its last event."),
     ),
     "_delivery_faults": _table(
         "Faults that may hide an acknowledgement.",
         *_WHOM,
-        ("ts_ns", _INT, "When, ns since 1970."),
+        ("ts_ns", _INT, "Time, ns since 1970."),
     ),
     "_publications": _table(
-        "What recorders knew about notifications.",
+        "Publications, from the facts of recorders.",
         ("notification", _TEXT, "Id of the notification."),
-        ("ts_ns", _INT, "When it was published, ns since 1970."),
-        ("topic", _TEXT, "Where; null when the fact does not say."),
-        ("client", _TEXT, "For whom; null when the fact names nobody."),
-        ("protocol", _TEXT, "Name of the protocol, as the fact says or by default."),
+        ("ts_ns", _INT, "Publication time, ns since 1970."),
+        ("topic", _TEXT, "Topic; null if the fact has none."),
+        ("client", _TEXT, "Recipient; null if the fact has none."),
+        ("protocol", _TEXT, "Name of the protocol, of the fact or by default."),
     ),
     "_sign_ons": _table(
-        "Each time that a connection got a client, or another one.",
+        "Sign-ons: each time that a connection got a client, or another one.",
         ("protocol", _TEXT, "Name of the protocol."),
-        ("client", _TEXT, "Who signed on."),
+        ("client", _TEXT, "The client."),
         ("connection", _INT, "Id of the connection."),
-        ("ts_ns", _INT, "When, ns since 1970."),
+        ("ts_ns", _INT, "Time, ns since 1970."),
     ),
     "_tunnel_events": _table(
-        "What happens to tunnels. The order is that of time, rank, link and number.",
+        "Events of tunnels, ordered by time, rank, link and number.",
         ("event", _TEXT, "message, fault or closed."),
-        ("tunnel", _INT, "Connection id of the tunnel; null for what happens to a whole link."),
-        ("ts_ns", _INT, "When, ns since 1970."),
-        ("rank", _INT, "Which of several events comes first at one and the same time."),
+        ("tunnel", _INT, "Connection id of the tunnel; null for events of a whole link."),
+        ("ts_ns", _INT, "Time, ns since 1970."),
+        ("rank", _INT, "Order of events at the same time."),
         ("link", _INT, "Connection id of the link."),
-        ("number", _INT, "Counts the events of a link, within one step."),
+        ("number", _INT, "Number of the event on its link, within one step."),
         ("connection", _INT, "As in messages: of the tunnel, or of the link."),
         ("direction", _TEXT, "c2s or s2c; null for an end."),
         ("protocol", _TEXT, "Of a message: name of its protocol."),
-        ("kind", _TEXT, "Of a message, as in messages; so are the columns that follow."),
+        ("kind", _TEXT, "Of a message, as in messages; so are the following columns."),
         ("name", _TEXT, "Name of the message in its protocol."),
         ("message_id", _INT, "Its id."),
         ("reply_to", _INT, "The id of the message that it answers."),
-        ("target", _TEXT, "What is called; null for a packet about a tunnel."),
+        ("target", _TEXT, "Target of the call; null for a packet about a tunnel."),
         ("status", _TEXT, "Of a response: ok, or the protocol's own code."),
-        ("reason", _TEXT, "What a failed response says in words."),
-        ("client", _TEXT, "Who signs on with this message."),
+        ("reason", _TEXT, "Text of a failed response."),
+        ("client", _TEXT, "The client that signs on with this message."),
         ("size_bytes", _INT, "Bytes of the frame."),
         ("tunnel_link", _INT, "Of a message in a tunnel: the connection of the link."),
-        ("code", _TEXT, "Of a fault: what is wrong, as a stable code."),
+        ("code", _TEXT, "Of a fault: its stable code."),
         ("instance_id", _INT, "Of a packet about a tunnel: the gateway's instance."),
         ("tunnel_id", _INT, "Of a packet about a tunnel: the gateway's number for it."),
         ("ip", pa.binary(), "Of the packet that opens a tunnel: the user's address."),
@@ -318,4 +329,4 @@ CROSSING: Final[dict[str, pa.Schema]] = {
         ("result", pa.bool_(), "Of the answer to it: whether the tunnel is open."),
     ),
 }
-"""By name."""
+"""The schemas by table name."""

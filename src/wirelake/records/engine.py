@@ -8,8 +8,9 @@
     engine.finish()             the end of the input
 
 An engine is a left fold: the result does not depend on how the input is cut into steps, with the
-state saved and restored in between. It reads no clock; events carry their times. `EngineLimits`
-bounds its memory.
+state saved and restored in between. That is why a table of the lake is the same whatever the cut
+into files or batches. An engine reads no clock; events carry their times. `EngineLimits` bounds its
+memory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import msgspec
 from .protocol_rules import rules_of
 from .rows import Closed, Event, Fact, FaultRow, MessageRow, Opened
 
-__all__ = ["Clients", "Engine", "EngineLimits", "SignedOn", "oldest", "tell"]
+__all__ = ["Clients", "Engine", "EngineLimits", "SignedOn", "feed_event", "oldest"]
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 """The rows that an engine gives."""
@@ -36,7 +37,7 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
     them."""
 
     connections: int = 1_000_000
-    """Connections at a time. About 0.6 KB each when nothing is under way."""
+    """Connections at a time. About 0.6 KB each without open calls."""
     open_calls: int = 4_096
     """Unanswered calls of one direction of a connection: more than any peer has in flight."""
     answered_calls: int = 16_384
@@ -100,7 +101,7 @@ class Engine(ABC, Generic[Row]):
         """Replace the memory by what `state` returned."""
 
 
-def tell(engine: Engine[Any], event: Event) -> None:
+def feed_event(engine: Engine[Any], event: Event) -> None:
     """Pass an event to the method of the engine that handles it."""
     match event:
         case MessageRow():
@@ -117,13 +118,14 @@ def tell(engine: Engine[Any], event: Event) -> None:
 
 def oldest(remembered: dict[Any, Value], limit: int) -> Iterator[tuple[Any, Value]]:
     """Remove and yield the entries over the limit, the oldest first."""
+    # A dict keeps insertion order, so the oldest entries are found without a second structure.
     if len(remembered) > limit:
         for key in list(islice(remembered, len(remembered) - limit)):
             yield key, remembered.pop(key)
 
 
 class SignedOn(msgspec.Struct):
-    """Return the client that is signed on at a connection."""
+    """The client that is signed on at a connection."""
 
     client: str
     confirmed: bool = False

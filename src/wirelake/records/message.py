@@ -1,4 +1,4 @@
-"""One decoded message as a row of `messages`: evaluates a protocol's `Meaning` on single messages.
+"""One decoded message as a row of `messages`: the evaluation of a protocol's `Meaning`.
 
     describe = Describer(protocol, dialect)
     columns = describe(frame, opened={"message": inner})
@@ -137,7 +137,7 @@ class Describer:
         value = self._key(_Seen(frame, None, {}))
         return value.hex() if isinstance(value, bytes) else value
 
-    # -- columns that are no terms ----------------------------------------------------------
+    # -- columns without a term --------------------------------------------------------------
 
     def _found_ids(self, seen: _Seen) -> list[str] | None:
         for get in self._ids:
@@ -159,6 +159,9 @@ class Describer:
         return None
 
     # -- terms -------------------------------------------------------------------------------
+    #
+    # A term is compiled once, to a closure, when the describer is created. Interpreting terms for
+    # each message would match on their types again and again; the live hub calls this per message.
 
     def _getter(self, term: w.Term | str | None) -> _Getter:
         match term:

@@ -1,4 +1,4 @@
-"""What the matching rules know about protocols: each `Meaning` resolved to plain data, once.
+"""The matching rules of each protocol: its `Meaning` resolved to plain data, once.
 
 Both implementations of the rules read this: the engines of this package, message by message, and
 `wirelake.columnar.fold`, which turns names into flags and kinds before its kernels run. A protocol
@@ -45,7 +45,7 @@ class ProtocolRules(NamedTuple):
     """The rules for the messages of one protocol."""
 
     heartbeats: frozenset[str] = frozenset()
-    """Messages that say "I am alive"."""
+    """Heartbeat messages."""
     confirmations: frozenset[str] = frozenset()
     """Messages by which a server accepts a client."""
     device_message: str | None = None
@@ -57,7 +57,7 @@ class ProtocolRules(NamedTuple):
     published: Mapping[str, str] = {}
     """By message: the path of `PUBLISHED`."""
     tunnels: Tunnels | None = None
-    """What messages do to tunnels; None when the protocol has none."""
+    """The messages that open, close and carry tunnels; None when the protocol has none."""
     tunnel_messages: frozenset[str] = frozenset()
     """Messages about a tunnel."""
     fields: Mapping[str, Mapping[str, str]] = {}

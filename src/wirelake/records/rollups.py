@@ -1,10 +1,10 @@
-"""Roll-ups by minute, row by row: the plain definition of the tables that end in `_minutes`.
+"""Roll-ups by minute, row by row: the reference of the tables that end in `_minutes`.
 
     for row in rollup("traffic_minutes", messages=rows):
         ...
 
-Rows are dicts with the columns of `INPUTS`. A minute begins at a multiple of 60 s since 1970; what
-has no time is in the minute null. Sums that do not fit an int64 are null. The lake computes the
+Rows are dicts with the columns of `INPUTS`. A minute begins at a multiple of 60 s since 1970; rows
+without a time are in the minute null. Sums that do not fit an int64 are null. The lake computes the
 same with Spark (`wirelake.lake.engine.rollups`); tests and `lake verify` compare the two.
 """
 
@@ -26,7 +26,12 @@ __all__ = [
 ]
 
 
-# Fixed latency buckets, so that counts can be added exactly.
+# -- latency buckets -------------------------------------------------------------------------------
+#
+# The bounds are fixed, not computed from the data: counts of two minutes, files or hubs can then be
+# added exactly, which quantile sketches do not allow. Eight buckets for each doubling of the
+# latency bound the relative error of a quantile by 1/8, over all of int64, with a few shifts per
+# value.
 
 
 _MAX_INT64: Final = (1 << 63) - 1
@@ -43,18 +48,20 @@ def bucket_of(ns: int) -> int:
 
 
 BUCKETS: Final = bucket_of(_MAX_INT64) + 1
-"""How many buckets there are."""
+"""Number of buckets."""
 
 
 def bounds(bucket: int) -> tuple[int, int]:
     """Return the lower and upper bound of a bucket. The last one ends at the maximum int64."""
     if not 0 <= bucket < BUCKETS:
-        raise ValueError(f"no bucket {bucket}; there are 0 to {BUCKETS - 1}")
+        raise ValueError(f"invalid bucket {bucket}; expected 0 to {BUCKETS - 1}")
     if bucket < 8:
         return bucket, bucket + 1
     shift, eighth = bucket // 8 - 1, bucket % 8
     return (8 + eighth) << shift, min((9 + eighth) << shift, _MAX_INT64)
 
+
+# -- roll-ups --------------------------------------------------------------------------------------
 
 MINUTE_NS: Final = 60_000_000_000
 TALKERS: Final = 20
@@ -112,7 +119,7 @@ def _first(row: Row, *names: str) -> int | None:
 
 
 def _call_ns(row: Row) -> int | None:
-    """An answer has a time of its own; what was never answered counts where it was asked."""
+    """Return the time of a call: of its response, or of its request without one."""
     answered = row["outcome"] not in ("lost", "unknown")
     found: int | None = row["response_ns"] if answered else row["request_ns"]
     return found

@@ -1,7 +1,8 @@
 """Tunnels: virtual connections inside links, and the engine behind the table `tunnels`.
 
 Implements "Tunnels" of `docs/concepts/matching.md`. The id of a tunnel is defined in "Connections"
-of `docs/concepts/captures.md`.
+of `docs/concepts/captures.md`: a hash of the gateway's two ids, because a tunnel outlives the link
+that carries it and needs one id on all of them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _MASK: Final = (1 << 64) - 1
 
 def fnv1a_63(data: bytes) -> int:
     """Return a hash that fits an int64: 64-bit FNV-1a shifted right by one, and 1 instead of 0."""
+    # Stable across processes and versions, unlike hash(), and a few instructions in a kernel: the
+    # ids of both readers must be equal.
     value = _BASIS
     for byte in data:
         value = ((value ^ byte) * _PRIME) & _MASK
@@ -165,7 +168,7 @@ class TunnelsEngine(Engine[TunnelRow]):
             self._connect(row, connection)
         elif connection not in self._open and connection not in self._over:
             if row.name == tunnels.disconnect:
-                return  # what a peer answers when it knows no such tunnel
+                return  # the answer to a message for an unknown tunnel: it opens none
             self._new(connection)
         found = self._of(connection)
         found.instance_id, found.tunnel_id = instance_id, tunnel_id

@@ -32,7 +32,7 @@ _TYPES = (m.Int, m.Varint, m.Float, m.Bool, m.Fixed, m.Blob, t.DynamicMark, t.Ro
 
 
 class DeclarationError(TypeError):
-    """A layout class says something that has no meaning on the wire."""
+    """A layout class is not a valid declaration."""
 
 
 def snake_case(name: str) -> str:
@@ -41,13 +41,13 @@ def snake_case(name: str) -> str:
 
 
 def build(cls: type, dialect: str = "seed") -> m.Layout:
-    """Return the layout that a class declares, as this dialect has it; always the same object."""
+    """Return the layout that a class declares in a dialect; always the same object."""
     with _ONE_THREAD:
         return _build(cls, dialect)
 
 
 _ONE_THREAD = threading.RLock()
-"""Of two threads, one builds. `ast` of Python 3.11 also fails when two parse at once."""
+"""Only one thread builds a layout. `ast` of Python 3.11 also fails when two threads parse."""
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def field_docs(cls: type) -> dict[str, str]:
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, SyntaxError, TypeError):
-            continue  # no source to read: the layout works, undocumented
+            continue  # no source available: the layout works without documentation
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
         for here, after in itertools.pairwise(body):
             if (
@@ -238,7 +238,7 @@ class _Builder:
             here = only is None or self.dialect in only.dialects
             if when is not None and when.bit == bit and here:
                 return name
-        raise self.error(bit, "no field is declared with When of this presence bit")
+        raise self.error(bit, "no field refers to this presence bit with When")
 
     def close_bits(self, name: str) -> None:
         if not self.bits:

@@ -1,4 +1,4 @@
-"""What can go wrong between bytes and values: one list of codes, three exceptions.
+"""Errors of encoding and decoding: one list of codes, three exceptions.
 
     WireError            the bytes, or the value to encode, break a rule
       DecodeError        ... found while reading bytes (the peer's fault)
@@ -89,7 +89,7 @@ CODES: Final[dict[str, str]] = {
 
 
 class WireError(Exception):
-    """A rule of the wire is broken.
+    """The base of encoding and decoding errors.
 
     `code` is from `CODES`; `offset` is the byte where it shows, counted from the start of
     the buffer that was given (None when there are no bytes); `field` is the dotted name of
@@ -113,7 +113,7 @@ class WireError(Exception):
 
 
 class DecodeError(WireError):
-    """Bytes break a rule; raised by decoders only."""
+    """Bytes are invalid; raised by decoders only."""
 
     __slots__ = ()
 
@@ -124,8 +124,8 @@ class EncodeError(WireError):
     __slots__ = ()
 
 
-class NeedMore(Exception):  # noqa: N818 - it is an answer, not an error
-    """The bytes given are a proper prefix: at least `need` more are wanted.
+class NeedMore(Exception):  # noqa: N818 - a result, not an error
+    """The bytes are a proper prefix of a frame: at least `need` more are required.
 
     `resume` is where a scan may go on when they are there, instead of at the frame's start;
     None when only the start will do.
@@ -142,7 +142,7 @@ class NeedMore(Exception):  # noqa: N818 - it is an answer, not an error
         return f"need at least {self.need} more byte{'s' if self.need != 1 else ''}"
 
 
-# Error texts that several packages share, so that the same mistake reads the same everywhere.
+# -- texts that several packages share, so that the same mistake reads the same everywhere ---------
 
 
 def unknown(kind: str, name: object, known: Iterable[object]) -> str:

@@ -1,6 +1,6 @@
-"""Markers: what stands beside a type in `Annotated`, and says how a field is on the wire.
+"""Markers: the annotations of a field's type in `Annotated` that declare its encoding.
 
-They carry no logic; `declare.py` gives them their meaning.
+They carry no logic; `declare.py` interprets them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Marker:
-    """The base of what may stand in an `Annotated` beside a type."""
+    """The base of all markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SecretMark(Marker):
 
 @dataclass(frozen=True, slots=True)
 class Names(Marker):
-    """What the numbers of a field mean. `closed`: others are refused."""
+    """The names of a field's numbers. `closed`: other numbers are errors."""
 
     enum: type[IntEnum]
     closed: bool = False
@@ -61,7 +61,7 @@ class Names(Marker):
 
 @dataclass(frozen=True, slots=True)
 class Only(Marker):
-    """The field exists in these dialects alone; elsewhere it has its default."""
+    """The field exists in these dialects only; elsewhere it has its default."""
 
     dialects: frozenset[str]
 
@@ -83,19 +83,19 @@ class ByDialect(Marker):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted(Marker):
-    """A list behind a count of this type."""
+    """A list after a count of this type."""
 
     count: Any
 
 
 @dataclass(frozen=True, slots=True)
 class ToEnd(Marker):
-    """A list that goes on to the end of its slice."""
+    """A list up to the end of its slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class When(Marker):
-    """The field is there when the presence bit of this name is set."""
+    """The field is present when the presence bit of this name is set."""
 
     bit: str
 
@@ -110,7 +110,7 @@ class BitWidth(Marker):
 
 @dataclass(frozen=True, slots=True)
 class Number(Marker):
-    """The number of a protobuf field; other dialects may number it otherwise."""
+    """The number of a protobuf field, which may differ between dialects."""
 
     number: int
     others: tuple[tuple[str, int], ...] = ()
@@ -118,7 +118,7 @@ class Number(Marker):
 
 @dataclass(frozen=True, slots=True)
 class Sizes(Marker):
-    """The lengths that a blob may have, here or in the named dialect."""
+    """The lengths that a blob may have, in all dialects or in the named one."""
 
     sizes: tuple[int, ...]
     dialect: str = ""
@@ -130,7 +130,7 @@ class Sizes(Marker):
 
 @dataclass(frozen=True, slots=True)
 class Stage(Marker):
-    """What the bytes of this field hold, once any transform is undone."""
+    """The layout of this field's bytes after decryption or another transform."""
 
     layout: type
 
@@ -200,7 +200,7 @@ class UnknownOptions(Marker):
 
 @dataclass(frozen=True, slots=True)
 class Case(Marker):
-    """An alternative of a `Choice` with more than its class: a constant, a limit."""
+    """An alternative of a `Choice` with a constant or a limit."""
 
     layout: type
     const: int | None = None
@@ -209,7 +209,7 @@ class Case(Marker):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice(Marker):
-    """The body: which layout a tag stands for, in both directions or in each."""
+    """The body: the layout of each tag, in both directions or in each."""
 
     both: Mapping[int, Any] | None = None
     c2s: Mapping[int, Any] | None = None

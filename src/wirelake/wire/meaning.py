@@ -182,12 +182,12 @@ Term: TypeAlias = (
 """Something that has a value for a message, or none."""
 
 
-# -- what connections and sealed bodies are ---------------------------------------------------
+# -- connections, sealed bodies and tunnels ---------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SignOn:
-    """How a client proves who it is; `Meaning.client` is who it says it is."""
+    """How a client authenticates; `Meaning.client` is the id that it claims."""
 
     confirmed_by: tuple[str, ...] = ()
     """Messages by which the server accepts a client. The connection keeps that client."""
@@ -209,7 +209,7 @@ class KeySelector:
 
 @dataclass(frozen=True, slots=True)
 class SealMark:
-    """How to tell sealed bytes from bytes in the clear, where a connection may have both."""
+    """How sealed bytes differ from plaintext, where a connection may have both."""
 
     prefix: bytes
     """The first bytes of everything that is sealed."""
@@ -325,18 +325,18 @@ class Meaning:
     cipher: CounterCipher | None = None
     """The cipher of the paths in `sealed`, where readers can decrypt many messages at once."""
     key_selector: KeySelector | None = None
-    """What messages say about the keys of their connection."""
+    """The message field that selects the keys of a connection."""
     transformed: tuple[str, ...] = ()
-    """Flags of the frame which say that the bytes of its stage are not as they are: without a key
-    the stage stays closed."""
+    """Flags of the frame that mark the bytes of its stage as transformed: without a key the stage
+    is not decoded."""
     sign_on: SignOn = field(default_factory=SignOn)
     heartbeats: tuple[str, ...] = ()
-    """Messages that say "I am alive"; their answers are not among them."""
+    """Heartbeat messages, without their responses."""
     published_ms: tuple[str, ...] = ()
     """Paths of the times at which notifications were published, in milliseconds since 1970, in the
     order of the ids of their message."""
     device: Device | None = None
     resumption: Resumption | None = None
     tunnels: Tunnels | None = None
-    """What the messages of a link do to tunnels. A carried message has a row of its own and is not
-    repeated in the struct of the carrier."""
+    """The messages of a link that open, close and carry tunnels. A carried message has its own row
+    and is not repeated in the struct of the carrier."""

@@ -91,7 +91,8 @@ class Protocol:
             return self.dialects[0]
         if name not in self.dialects:
             raise ValueError(
-                f"{self.name} has no dialect {name!r}; it has {', '.join(self.dialects)}"
+                f"unknown dialect {name!r} of {self.name}; "
+                f"expected one of {', '.join(self.dialects)}"
             )
         return name
 
@@ -131,7 +132,7 @@ class Protocol:
         return None if self._opener is None else _imported(self._opener)
 
     def problems(self, message: Layout, revision: str) -> list[Exception]:
-        """What a strict reader of a revision refuses in a message."""
+        """Yield what a strict reader of a revision refuses in a message."""
         return list(_imported(self.revisions[revision].problems)(message))
 
     def codec(self, dialect: str | None = None) -> ModuleType:
@@ -170,7 +171,7 @@ class Protocol:
         name = f"decode_{self.model(dialect).name}"
         if self.directed:
             if direction not in ("c2s", "s2c"):
-                raise ValueError(f"{self.name} needs a direction: c2s (from a client) or s2c")
+                raise ValueError(f"{self.name} requires a direction: c2s (from a client) or s2c")
             name = f"{name}_{direction}"
         found = getattr(self.codec(dialect), name)
         self._functions["decode", dialect, direction] = found

@@ -1,4 +1,4 @@
-"""What a declaration may not say: rules that hold for a whole layout.
+"""The rules of declarations that concern a whole layout.
 
 `declare.py` asks for the first broken one and raises it. A layout that passes can be generated,
 and what its codec writes it reads back; a layout that could not is refused here, by name, rather
@@ -274,7 +274,7 @@ def _bodies(layout: m.Layout) -> Iterator[Fault]:
 
 
 def _one_tag_each(alternatives: tuple[m.Alternative, ...]) -> Iterator[str]:
-    """A tag stands for one layout in a direction, and a layout has one tag, to write it with."""
+    """Check that a tag selects one layout per direction, and that a layout has one tag."""
     tags: dict[type, int] = {}
     layouts: dict[tuple[int, str], type] = {}
     for a in alternatives:

@@ -1,4 +1,4 @@
-"""What generated codecs call when the straight line ends: long varints, odd floats, and errors.
+"""What generated codecs call outside of their straight-line code: long varints, NaNs, and errors.
 
 The fast path is in the generated code. Every function here that reads takes the buffer, the
 position, the end of the slice and the dotted name of the field, and raises `DecodeError` only.
@@ -13,7 +13,7 @@ from typing import Final, Literal
 from .errors import DecodeError, EncodeError
 
 BYTE: Final = tuple(bytes([n]) for n in range(256))
-"""The 256 single bytes, made once."""
+"""The 256 single bytes, created once."""
 
 ZIGZAG: Final = tuple(bytes([2 * n]) for n in range(64)) + tuple(
     bytes([-2 * n - 1]) for n in range(-64, 0)
@@ -35,7 +35,7 @@ def refuse(code: str, field: str, offset: int, detail: str = "") -> DecodeError:
 
 
 def short(layout: str, pos: int, end: int, *fields: tuple[str, int]) -> DecodeError:
-    """Fixed-size fields do not fit what is left; finds which one is the first."""
+    """Return the error of fixed-size fields that exceed the remaining bytes, naming the first."""
     for name, size in fields:
         if pos + size > end:
             return DecodeError("short", f"{layout}.{name}", pos, f"{size} wanted, {end - pos} left")
@@ -61,7 +61,7 @@ def wrong_row_size(layout: str, pos: int, end: int, size: int) -> DecodeError:
 
 
 def trailing_row(layout: str, tag: int, pos: int, stop: int) -> DecodeError:
-    """Bytes are left in a row."""
+    """Return the error of bytes that remain in a row."""
     return DecodeError(
         "trailing_bytes", layout, pos, f"{stop - pos} left in a row of type {tag:#x}"
     )
@@ -213,19 +213,20 @@ def loose_twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
 
 _LAST_TWO: list[bytes] = []
 _NEXT_TWO: list[bytes] = []
-"""Two bytes of a varint for each number of 14 bits, the last two and two before others. Filled
-when first wanted: a timestamp takes three look-ups instead of eighteen operations."""
+"""Two bytes of a varint for each number of 14 bits, once as the last two and once with more to
+come. Filled on first use: a timestamp takes three lookups instead of eighteen operations."""
 
 
 def _fill_tables() -> None:
-    """Each table appears at once, the one that is asked for last: threads may come together."""
+    """Fill the tables. Each is published in one assignment, the one that callers test last, so that
+    concurrent threads never see a part of them."""
     numbers = range(1 << 14)
     _NEXT_TWO[:] = [bytes((number & 0x7F | 0x80, number >> 7 | 0x80)) for number in numbers]
     _LAST_TWO[:] = [bytes((number & 0x7F | 0x80, number >> 7)) for number in numbers]
 
 
 def write_uvarint(value: int) -> bytes:
-    """LEB128 of a number that is known to be in range."""
+    """Return LEB128 of a number that is known to be in range."""
     if value < 0x80:
         return BYTE[value]
     if not _LAST_TWO:
@@ -248,49 +249,49 @@ def write_uvarint(value: int) -> bytes:
 
 
 def put_unsigned16(value: int, field: str) -> bytes:
-    """LEB128 of an unsigned number of 16 bits."""
+    """Return LEB128 of an unsigned number of 16 bits."""
     if 0 <= value <= 0xFFFF:
         return write_uvarint(value)
     raise out_of_range(field, value, "an unsigned number of 16 bits")
 
 
 def put_unsigned32(value: int, field: str) -> bytes:
-    """LEB128 of an unsigned number of 32 bits."""
+    """Return LEB128 of an unsigned number of 32 bits."""
     if 0 <= value <= 0xFFFFFFFF:
         return write_uvarint(value)
     raise out_of_range(field, value, "an unsigned number of 32 bits")
 
 
 def put_unsigned64(value: int, field: str) -> bytes:
-    """LEB128 of an unsigned number of 64 bits."""
+    """Return LEB128 of an unsigned number of 64 bits."""
     if 0 <= value <= 0xFFFFFFFFFFFFFFFF:
         return write_uvarint(value)
     raise out_of_range(field, value, "an unsigned number of 64 bits")
 
 
 def put_zigzag16(value: int, field: str) -> bytes:
-    """Zigzag LEB128 of a signed number of 16 bits."""
+    """Return zigzag LEB128 of a signed number of 16 bits."""
     if -0x8000 <= value < 0x8000:
         return write_uvarint(value << 1 if value >= 0 else ~(value << 1))
     raise out_of_range(field, value, "a signed number of 16 bits")
 
 
 def put_zigzag32(value: int, field: str) -> bytes:
-    """Zigzag LEB128 of a signed number of 32 bits."""
+    """Return zigzag LEB128 of a signed number of 32 bits."""
     if -0x80000000 <= value < 0x80000000:
         return write_uvarint(value << 1 if value >= 0 else ~(value << 1))
     raise out_of_range(field, value, "a signed number of 32 bits")
 
 
 def put_zigzag64(value: int, field: str) -> bytes:
-    """Zigzag LEB128 of a signed number of 64 bits."""
+    """Return zigzag LEB128 of a signed number of 64 bits."""
     if -0x8000000000000000 <= value < 0x8000000000000000:
         return write_uvarint(value << 1 if value >= 0 else ~(value << 1))
     raise out_of_range(field, value, "a signed number of 64 bits")
 
 
 def put_twos32(value: int, field: str) -> bytes:
-    """LEB128 of the two's complement of a signed number of 32 bits."""
+    """Return LEB128 of the two's complement of a signed number of 32 bits."""
     if 0 <= value < 0x80000000:
         return write_uvarint(value)
     if -0x80000000 <= value < 0:
@@ -299,7 +300,7 @@ def put_twos32(value: int, field: str) -> bytes:
 
 
 def put_twos64(value: int, field: str) -> bytes:
-    """LEB128 of the two's complement of a signed number of 64 bits."""
+    """Return LEB128 of the two's complement of a signed number of 64 bits."""
     if 0 <= value < 0x8000000000000000:
         return write_uvarint(value)
     if -0x8000000000000000 <= value < 0:
@@ -323,7 +324,7 @@ def put_size_of(value: int, size: int, field: str, order: Literal["big", "little
 
 
 def fitting(value: int, most: int, field: str) -> int:
-    """Return a length or a count, unless it is more than its type can say."""
+    """Return a length or a count; EncodeError if it exceeds the range of its type."""
     if value > most:
         raise EncodeError("too_large", field, None, f"{value} is over {most}")
     return value
@@ -343,7 +344,7 @@ def nan32(buf: bytes, pos: int, order: str) -> float:
 
 
 def put_f32(value: float, order: str, field: str) -> bytes:
-    """Four bytes of a float; a number that has no finite 32-bit form is refused."""
+    """Return the four bytes of a float; EncodeError if it has no finite 32-bit form."""
     try:
         if not math.isnan(value):
             return _F32[order].pack(value)
@@ -413,7 +414,7 @@ def put_int(value: int, bits: int, field: str) -> bytes:
 
 
 def put_text(value: str, field: str) -> bytes:
-    """UTF-8 of a text; lone surrogates have none."""
+    """Return a text as UTF-8; EncodeError for lone surrogates."""
     try:
         return value.encode()
     except UnicodeEncodeError as error:
@@ -426,7 +427,7 @@ def not_text(field: str, error: UnicodeEncodeError) -> EncodeError:
 
 
 def put_loose(value: str, field: str) -> bytes:
-    """UTF-8 of a text whose surrogate escapes stand for bytes that were not UTF-8."""
+    """Return a text as UTF-8, with surrogate escapes as the invalid bytes that they represent."""
     try:
         return value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
@@ -442,7 +443,7 @@ def out_of_range(field: str, value: object, wanted: str) -> EncodeError:
 
 
 def wrong_size(field: str, wanted: str, size: int) -> EncodeError:
-    """Bytes are too many or too few."""
+    """Return the error of bytes of a wrong length."""
     return EncodeError("bad_length", field, None, f"{wanted} bytes wanted, {size} given")
 
 
@@ -488,7 +489,7 @@ def option(buf: bytes, pos: int, end: int, size: int, field: str) -> tuple[int, 
 def unknown_options(
     buf: bytes, pos: int, end: int, bits: int, field: str
 ) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    """Options of unknown bits, ascending, as (bit, bytes)."""
+    """Read the options of unknown bits, ascending, as (bit, bytes)."""
     found = []
     for shift in range(16):
         if not bits >> shift & 1:

@@ -1,19 +1,19 @@
-"""The words of a declaration: the base class `Layout`, field types, and markers.
+"""The types of a declaration: the base class `Layout`, field types, and markers.
 
-A layout is a class whose annotations, in wire order, say what is on the wire:
+A layout is a class whose annotations, in wire order, declare the bytes:
 
     class Auth(Layout):
         '''A client signs on.'''
 
         client_id: String16
-        '''Who it is.'''
+        '''The client's id.'''
         token: Secret[String16]
-        '''What proves it.'''
+        '''Its token.'''
 
-To a type checker the fields are plain (`str`, `int`, `bytes`, `tuple`). What is on the wire but
-follows from the value (magic values, lengths, tags, presence bits) is a `ClassVar` and is not
-stored. A string after a field is its documentation. How to write one: see the guide
-`docs/guides/declare-a-protocol.md`.
+To a type checker the fields are plain (`str`, `int`, `bytes`, `tuple`). Bytes that follow from the
+value (magic values, lengths, tags, presence bits) are declared as `ClassVar` and are not stored. A
+string after a field is its documentation. The guide `docs/guides/declare-a-protocol.md` shows how
+to write a layout.
 """
 
 from __future__ import annotations
@@ -157,11 +157,13 @@ __all__ = [
 T = TypeVar("T")
 
 
+# A msgspec Struct is created in 72 ns, a frozen slotted dataclass in 672 ns. gc=False: values of
+# layouts cannot form cycles, so the garbage collector need not track them.
 @dataclass_transform(frozen_default=True)
 class Layout(msgspec.Struct, frozen=True, gc=False):
     """The base of every layout: an immutable value.
 
-    Where a field without a default follows one with a default, say `kw_only=True` on the class.
+    Where a field without a default follows one with a default, declare the class `kw_only=True`.
     """
 
     wire_name: ClassVar[str] = ""
@@ -170,7 +172,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
     """The section of the document that defines this layout."""
 
     def __repr__(self) -> str:
-        """As a dataclass prints itself, secrets masked: a value may end up in a log."""
+        """Return the usual form, with secrets masked: a value may end up in a log."""
         secret = _secret_fields(type(self))
         shown = (
             f"{name}={'<secret>' if name in secret else repr(getattr(self, name))}"
@@ -179,7 +181,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return the same for rich."""
+        """Return the fields for rich, with secrets masked."""
         secret = _secret_fields(type(self))
         names = self.__struct_fields__
         return [(name, "<secret>" if name in secret else getattr(self, name)) for name in names]
@@ -187,10 +189,10 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
 
 @functools.cache
 def _secret_fields(cls: type) -> frozenset[str]:
-    """Names of the fields whose annotation, at any depth, says that they are secret."""
+    """Return the names of fields whose annotation, at any depth, is marked as secret."""
     try:
         hints = get_type_hints(cls, include_extras=True)
-    except (NameError, TypeError):  # who knows: a repr must neither fail nor tell
+    except (NameError, TypeError):  # unknown: a repr must neither fail nor reveal a secret
         return frozenset(getattr(cls, "__struct_fields__", ()))
     return frozenset(name for name, hint in hints.items() if _is_secret(hint))
 
@@ -203,7 +205,7 @@ def _is_secret(hint: object) -> bool:
 
 
 class Protobuf(Layout, kw_only=True):
-    """The base of a layout whose fields are protobuf fields: give each a `Number`.
+    """The base of a layout of protobuf fields, each with a `Number`.
 
     Fields are written in the order of the declaration, and read in any order. Unknown ones are
     kept in `unknown` and written back after the others.
@@ -296,7 +298,7 @@ Bits6 = Annotated[int, BitWidth(6)]
 Bits7 = Annotated[int, BitWidth(7)]
 """7 bits, as a number."""
 Present = Annotated[bool, BitWidth(1, "present")]
-"""A `ClassVar` bit that says whether the field that names it in `When` is there."""
+"""A `ClassVar` bit: whether the field that names it in `When` is present."""
 TagBits1 = Annotated[int, BitWidth(1, "tag")]
 """1 bit of the tag; use inside ClassVar."""
 TagBits2 = Annotated[int, BitWidth(2, "tag")]
@@ -307,23 +309,23 @@ TagBits4 = Annotated[int, BitWidth(4, "tag")]
 # -- text and bytes --------------------------------------------------------------------------
 
 String8 = Annotated[str, Blob(Int(1), "strict")]
-"""UTF-8 behind a length of 1 byte."""
+"""UTF-8 after a length of 1 byte."""
 String16 = Annotated[str, Blob(Int(2), "strict")]
-"""UTF-8 behind a length of 2 bytes."""
+"""UTF-8 after a length of 2 bytes."""
 String32 = Annotated[str, Blob(Int(4), "strict")]
-"""UTF-8 behind a length of 4 bytes."""
+"""UTF-8 after a length of 4 bytes."""
 LooseString16 = Annotated[str, Blob(Int(2), "loose")]
-"""UTF-8 whose invalid bytes are kept (as surrogate escapes), for the rules above to judge."""
+"""UTF-8 whose invalid bytes are kept (as surrogate escapes), for the session to check."""
 Bytes8 = Annotated[bytes, Blob(Int(1))]
-"""Bytes behind a length of 1 byte."""
+"""Bytes after a length of 1 byte."""
 Bytes16 = Annotated[bytes, Blob(Int(2))]
-"""Bytes behind a length of 2 bytes."""
+"""Bytes after a length of 2 bytes."""
 Bytes32 = Annotated[bytes, Blob(Int(4))]
-"""Bytes behind a length of 4 bytes."""
+"""Bytes after a length of 4 bytes."""
 Rest = Annotated[bytes, Blob(None)]
-"""All bytes that are left."""
+"""All remaining bytes."""
 RestString = Annotated[str, Blob(None, "strict")]
-"""All that is left, as UTF-8."""
+"""All remaining bytes, as UTF-8."""
 Bytes4Fixed = Annotated[bytes, Fixed(4)]
 """Exactly 4 bytes."""
 Bytes16Fixed = Annotated[bytes, Fixed(16)]

@@ -150,9 +150,9 @@ def test_the_weak_suite_is_never_offered_by_accident() -> None:
         ServerSession(server_key=WEAK)
     with pytest.raises(SessionError, match="bad_config"):
         ServerSession(ServerOptions(dialect="hipush"), server_key=WEAK)
-    with pytest.raises(SessionError, match="wanted dialect hipush"):
+    with pytest.raises(SessionError, match="requires dialect hipush"):
         ServerOptions(legacy_hipush=True)
-    with pytest.raises(SessionError, match="wanted dialect hipush or auto"):
+    with pytest.raises(SessionError, match="requires dialect hipush or auto"):
         ClientOptions(legacy_hipush=True)
 
 

@@ -117,7 +117,7 @@ def test_what_has_no_meaning_stays_bytes(odd: OpaqueRow) -> None:
 
 @rule("esnp.8.6")
 def test_in_lines_they_cannot() -> None:
-    with pytest.raises(SessionError, match="wanted revision frames"):
+    with pytest.raises(SessionError, match="requires revision frames"):
         SessionOptions(legacy_rows=True)
 
 

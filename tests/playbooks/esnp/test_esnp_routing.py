@@ -251,7 +251,7 @@ def test_a_broken_row_is_not_lost_between_two_sessions() -> None:
 
 
 def test_a_name_is_needed() -> None:
-    with pytest.raises(ValueError, match="needs a name"):
+    with pytest.raises(ValueError, match="must not be empty"):
         Router("")
 
 

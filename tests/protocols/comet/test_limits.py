@@ -31,15 +31,15 @@ DES = HipushContent(bytes(range(8)), legacy_hipush=True)  # a throw-away key
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"dialect": "auto"}, "dialect: wanted one of seed, hipush"),
-        ({"push_after": "never"}, "push_after: wanted one of auth, list"),
-        ({"on_duplicate": "both"}, "on_duplicate: wanted one of replace, reject"),
-        ({"idle_limit_s": 0}, "idle_limit_s: wanted more than 0"),
-        ({"auth_deadline_s": -1}, "auth_deadline_s: wanted more than 0"),
-        ({"auth_attempts": 0}, "auth_attempts: wanted more than 0"),
-        ({"max_pending": 0}, "max_pending: wanted more than 0"),
-        ({"max_pending_bytes": 0}, "max_pending_bytes: wanted more than 0"),
-        ({"legacy_hipush": True}, "legacy_hipush: wanted dialect hipush"),
+        ({"dialect": "auto"}, "dialect: expected one of seed, hipush"),
+        ({"push_after": "never"}, "push_after: expected one of auth, list"),
+        ({"on_duplicate": "both"}, "on_duplicate: expected one of replace, reject"),
+        ({"idle_limit_s": 0}, "idle_limit_s: expected more than 0"),
+        ({"auth_deadline_s": -1}, "auth_deadline_s: expected more than 0"),
+        ({"auth_attempts": 0}, "auth_attempts: expected more than 0"),
+        ({"max_pending": 0}, "max_pending: expected more than 0"),
+        ({"max_pending_bytes": 0}, "max_pending_bytes: expected more than 0"),
+        ({"legacy_hipush": True}, "legacy_hipush: requires dialect hipush"),
     ],
 )
 def test_a_server_s_options_that_cannot_work(options: dict[str, Any], why: str) -> None:
@@ -51,15 +51,18 @@ def test_a_server_s_options_that_cannot_work(options: dict[str, Any], why: str) 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"dialect": "upstream"}, "dialect: wanted one of seed, hipush"),
-        ({"auto_prefers": "auto"}, "auto_prefers: wanted one of seed, hipush"),
-        ({"heartbeat_s": 0}, "heartbeat_s: wanted more than 0"),
-        ({"reply_timeout_s": 0}, "reply_timeout_s: wanted more than 0"),
-        ({"max_pending": 0}, "max_pending: wanted more than 0"),
-        ({"pinned": b"short"}, "pinned: wanted 32 bytes"),
-        ({"pinned": bytes(32), "allow_plaintext": True}, "pinned: allow_plaintext"),
-        ({"pinned": bytes(32), "legacy_hipush": True, "dialect": "hipush"}, "pinned: allow_pl"),
-        ({"legacy_hipush": True}, "legacy_hipush: wanted dialect hipush or auto"),
+        ({"dialect": "upstream"}, "dialect: expected one of seed, hipush"),
+        ({"auto_prefers": "auto"}, "auto_prefers: expected one of seed, hipush"),
+        ({"heartbeat_s": 0}, "heartbeat_s: expected more than 0"),
+        ({"reply_timeout_s": 0}, "reply_timeout_s: expected more than 0"),
+        ({"max_pending": 0}, "max_pending: expected more than 0"),
+        ({"pinned": b"short"}, "pinned: expected 32 bytes"),
+        ({"pinned": bytes(32), "allow_plaintext": True}, "pinned: conflicts with allow_plaintext"),
+        (
+            {"pinned": bytes(32), "legacy_hipush": True, "dialect": "hipush"},
+            "pinned: conflicts with allow_pl",
+        ),
+        ({"legacy_hipush": True}, "legacy_hipush: requires dialect hipush or auto"),
     ],
 )
 def test_a_client_s_options_that_cannot_work(options: dict[str, Any], why: str) -> None:

@@ -180,7 +180,7 @@ def test_lenient_returns_all_problems() -> None:
 
 
 def test_unknown_revision_names_the_known() -> None:
-    with pytest.raises(ValueError, match="frames and lines"):
+    with pytest.raises(ValueError, match="frames or lines"):
         message.check(of(), "rows")  # type: ignore[arg-type]
 
 

@@ -31,7 +31,7 @@ from wirelake.capture.tcp.assembly import FIN, SYN
 from wirelake.capture.tcp.connections import Connection as Captured
 from wirelake.capture.tcp.connections import Endpoint
 from wirelake.protocols import registry
-from wirelake.records import ENGINES, Closed, Event, Fact, Opened, tell
+from wirelake.records import ENGINES, Closed, Event, Fact, Opened, feed_event
 from wirelake.records.calls import CallsEngine
 
 from .recording import close_fact, endpoints_of, recorded_id, wire_has_client
@@ -95,8 +95,8 @@ class LiveDecoder:
         self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
     ) -> None:
         """Decode frames; a connection opened earlier is decoded from here on."""
-        # Without its start (`whole=False`) the decoder cannot tell a later message from the first:
-        # it resumes at this frame boundary, as after a gap.
+        # Without its start (`whole=False`) the decoder cannot feed_event a later message from the
+        # first: it resumes at this frame boundary, as after a gap.
         decoded = self._connections.get(connection.id)
         if decoded is None:
             decoded = self._begin(connection, ts_ns, whole=False)
@@ -217,7 +217,7 @@ class LiveTables:
     def feed(self, event: Event) -> None:
         """Feed an event to the engines."""
         for engine in self._engines.values():
-            tell(engine, event)
+            feed_event(engine, event)
 
     def advance(self, ts_ns: int) -> None:
         """Finalize calls whose timeout has passed."""

@@ -26,7 +26,7 @@ from wirelake.records import (
     EngineLimits,
     TunnelsEngine,
 )
-from wirelake.records.engine import tell
+from wirelake.records.engine import feed_event
 from wirelake.records.rows import Event, Fact, in_order
 
 from ..engine.settings import Settings
@@ -97,7 +97,7 @@ class _Merge:
 
     def _replayed(self, engine: Engine[Any]) -> list[Row]:
         for event in self._events:
-            tell(engine, event)
+            feed_event(engine, event)
         engine.finish()
         return [msgspec.structs.asdict(row) for row in engine.take()]
 

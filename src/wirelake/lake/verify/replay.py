@@ -23,7 +23,7 @@ from wirelake.capture.decode.events import EVENT_TABLES, engine_event
 from wirelake.capture.decode.reference import read_tables
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.records import CallsEngine, ConnectionsEngine
-from wirelake.records.engine import Engine, tell
+from wirelake.records.engine import Engine, feed_event
 from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rollups import MINUTE_NS
 from wirelake.records.rows import Event, MessageRow, Opened, in_order
@@ -272,7 +272,7 @@ def _engine_rows(
     """Run an engine over the connections of the sample, without what is in tunnels."""
     for event in events:
         if event.connection in connections and getattr(event, "tunnel_link", None) is None:
-            tell(engine, event)
+            feed_event(engine, event)
     engine.finish()
     for row in engine.take():
         yield msgspec.structs.asdict(row)

@@ -1,13 +1,13 @@
-"""Whether the arguments of a well-formed comet command make sense.
+"""Validation of the arguments of a decoded comet command.
 
-Implements 主题名称必须是以@开头 of seed 004, and the rules of §2 and §3 (10, 11, 23) of the comet
-rules. A command that fails is answered with error 4 and the connection stays; a frame that does not
-even decode is another matter, and closes it.
+Implements 主题名称必须是以@开头 of seed 004, and rules 10, 11 and 23 of `docs/decisions/comet.md`.
+A command with invalid arguments is answered with error 4 and the connection stays; a frame that
+does not decode closes it.
 
     topics          1 to 256 characters, @ first, then letters, digits and / _ - @ $
     network, isp    the four numbers that the original defines
-    client id       any non-empty one up to 256 bytes, unless the caller has a rule of its own
-    message ids     any: an acknowledgement of something unknown is no error
+    client id       1 to 256 bytes, unless the caller passes its own validator
+    message ids     any: an acknowledgement of an unknown id is no error
     every text      valid UTF-8
 """
 
@@ -45,14 +45,14 @@ __all__ = [
 BAD_ARGUMENTS_REPLY: Final = Error(
     error_code=ErrorCode.BAD_ARGUMENTS, reason="message format illegal"
 )
-"""What a command with bad arguments is answered with; the text is the original's."""
+"""The reply to a command with invalid arguments; the text is the original's."""
 BAD_KEY_REPLY: Final = Error(error_code=ErrorCode.BAD_ARGUMENTS, reason="bad key")
-"""What a failed key exchange is answered with, whatever failed, before the connection closes."""
+"""The reply to a failed key exchange, whatever failed, before the connection closes."""
 
 MAX_TOPIC_CHARACTERS: Final = 256
 """The original's limit."""
 MAX_ID_BYTES: Final = 256
-"""Sixteen times the original's ids: room for anyone's, and a bound for tables."""
+"""Sixteen times the size of the original's ids."""
 
 _PUNCTUATION: Final = frozenset("/_-@$")
 _ASCII_TOPIC: Final = re.compile(r"@[A-Za-z0-9/_\-@$]*")
@@ -60,7 +60,7 @@ _ASCII_TOPIC: Final = re.compile(r"@[A-Za-z0-9/_\-@$]*")
 
 def is_topic(text: str) -> bool:
     """Return whether a client may subscribe to this; names with $ first are the server's own."""
-    if text.isascii():  # nearly all are, and a pattern is seven times as fast as asking each letter
+    if text.isascii():  # nearly all are, and the pattern is seven times as fast as the loop
         return len(text) <= MAX_TOPIC_CHARACTERS and _ASCII_TOPIC.fullmatch(text) is not None
     return (
         text.startswith("@")
@@ -70,14 +70,14 @@ def is_topic(text: str) -> bool:
 
 
 def is_id(text: str) -> bool:
-    """Return the default rule for client ids."""
+    """Return whether a client id is valid: the default validator."""
     return 0 < len(text.encode("utf-8", "surrogateescape")) <= MAX_ID_BYTES
 
 
 def check_arguments(command: Command, *, valid_id: Callable[[str], bool] = is_id) -> None:
-    """Raise DecodeError `bad_args`, naming the field, when a command must be refused.
+    """Raise DecodeError `bad_args` with the field's name if a command must be refused.
 
-    Keys and tokens are not judged here: whether they are right is the session's business.
+    Keys and tokens are not checked here, but by the session and the application.
     """
     match command:
         case Auth():

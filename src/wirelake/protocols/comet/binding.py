@@ -1,6 +1,6 @@
-"""comet live: its table of hub.toml, its listener, client connection and error codes.
+"""The binding of comet: its table of hub.toml, its listener, client connection and error codes.
 
-comet has no calls: it has commands of its own for sign-on, topics and acknowledgements.
+comet has no calls: it has its own commands for sign-on, topics and acknowledgements.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
 
     port: int = PROTOCOL.port or 0
     dialect: Literal["seed", "hipush"] = "seed"
-    """Which layout a notification has."""
+    """The layout of notifications."""
     key: Literal["x25519", "none"] = "x25519"
-    """Whether clients are offered a key to have contents sealed."""
+    """The key offered to clients, so that contents are sealed."""
     static_key: str = ""
     """A file with a static X25519 key, 64 hex digits, that clients may pin."""
     require_encryption: bool = False
@@ -60,4 +60,4 @@ BINDING: Final = Binding(
     max_content_bytes=content_limit(_ID_BYTES, sealed=True, dialect="hipush"),
     topics_fit=topics_fit,
 )
-"""Error codes are those of the document and of rule 22."""
+"""The binding of comet. Error codes are those of the document and of rule 22."""

@@ -1,8 +1,8 @@
 """The client's end of a comet connection (seed 004, the C lines of its dialogue).
 
-Replies are matched by their order alone; a notification is never one (rule 17). A command that
-waits longer than it may, a reply that answers something else and content that does not open all
-end the connection: there is no way to get back into step.
+Replies are matched by their order alone; a notification is never one (rule 17). A timeout, a reply
+that does not fit its command and content that does not open all end the connection: without ids
+there is no way to match later replies again.
 
 Rule and section numbers refer to `docs/decisions/comet.md`.
 """
@@ -86,7 +86,8 @@ class ClientSession(Endpoint):
         )
         self._auto = chosen == "auto"
         if self._auto:
-            # Generated on first use: now, and not when a notification waits for it.
+            # The codec of another dialect is generated on first use: now, not when a notification
+            # has arrived.
             PROTOCOL.codec("hipush")
         self._dialect_known = False
         self._waiting: deque[_PendingCommand] = deque()
@@ -99,23 +100,23 @@ class ClientSession(Endpoint):
 
     @property
     def authenticated(self) -> bool:
-        """Whether the server has let us in."""
+        """Whether the client has signed on."""
         return self.state in {"authenticated", "exchanging", "keyed"}
 
     @property
     def dialect(self) -> Dialect:
-        """The layout of notifications; with `auto`, the one that was seen last."""
+        """The layout of notifications; with `auto`, the last one detected."""
         return self._dialect
 
     @property
     def unanswered(self) -> tuple[Command, ...]:
-        """Commands that got no reply, in order; still there when the connection is over."""
+        """Commands without a reply, in order; also after the connection has closed."""
         return tuple(command for command, _ in (*self._waiting, *self._unsent))
 
     # -- the application's side --------------------------------------------------------------
 
     def send(self, command: Command) -> None:
-        """Ask the server something; the answer comes as `Replied`, in order."""
+        """Send a command; the reply comes as `Replied`, in order."""
         if isinstance(command, ExchangeKey):
             raise SessionError("bad_state", "use exchange_key(), which wraps the secret")
         if isinstance(command, Auth):
@@ -154,16 +155,16 @@ class ClientSession(Endpoint):
         self._ask(command, frame)
 
     def close(self, reason: str = "done") -> None:
-        """End the connection; what was asked stays in `unanswered`."""
+        """End the connection; commands without a reply stay in `unanswered`."""
         self._close(reason, Side.LOCAL, clean=not self._waiting)
 
     def _check_allowed(self, trigger: str) -> None:
-        """SessionError when the table forbids this now; the state does not change yet."""
+        """Raise SessionError if this is not allowed in the current state; no transition yet."""
         if trigger not in self._table[self.state]:
             raise SessionError("bad_state", f"{trigger} is not allowed in state {self.state}")
 
     def _admitted(self, command: Command) -> bytes:
-        """The frame of a command that may be sent now; nothing has changed when it may not."""
+        """Return the frame of a command; SessionError if it cannot be sent now."""
         if self.state == CLOSED:
             raise SessionError("bad_state", "the connection is closed")
         if len(self._waiting) + len(self._unsent) >= self.options.max_pending:
@@ -194,7 +195,9 @@ class ClientSession(Endpoint):
         return found
 
     def _decode_auto(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
-        """Tells the layouts apart (rule 6). Only a list can fit both: then what was seen counts."""
+        """Detect the layout of a notification (rule 6). If both fit, the known dialect counts."""
+        # A notification read in the wrong layout is either two bytes short or has bytes left, so
+        # the decoder's own checks detect it. Only an empty or an unusual list fits both.
         other: Dialect = "hipush" if self._dialect == "seed" else "seed"
         try:
             found: tuple[Any, int] = self._codec.decode_frame_s2c(buf, pos, end)
@@ -217,7 +220,7 @@ class ClientSession(Endpoint):
         return True
 
     def _set_dialect(self, dialect: Dialect) -> None:
-        """The peer has shown which layout it has."""
+        """Set the detected dialect."""
         self._dialect, self._codec, self._dialect_known = dialect, PROTOCOL.codec(dialect), True
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
@@ -282,7 +285,7 @@ class ClientSession(Endpoint):
         self._step("receive auth_success")
         self._auth_frame, self._auth_success_frame = auth, frame
         if self._auto and self._suite == "hipush":
-            self._set_dialect("hipush")  # nobody else has that suite
+            self._set_dialect("hipush")  # only that dialect has the suite
         self._emit(Authenticated(self.client_id))
 
     def _on_key(self, reply: Any, frame: bytes) -> None:
@@ -298,7 +301,7 @@ class ClientSession(Endpoint):
         self._emit(KeyExchanged())
 
     def _refuse(self, error: DecodeError) -> None:
-        self._fail_with(error)  # a client has nothing to answer with: it closes
+        self._fail_with(error)  # comet has no error frame from client to server: close
 
     def _eof(self, left: int) -> None:
         if left or not self._waiting:
@@ -323,5 +326,5 @@ class ClientSession(Endpoint):
 
 
 def _error_text(reply: Any) -> str:
-    """What an error says, shown with its code whatever the code is (rule 22)."""
+    """Return code and reason of an error, also for unknown codes (rule 22)."""
     return f"error {reply.error_code}: {reply.reason}" if isinstance(reply, Error) else ""

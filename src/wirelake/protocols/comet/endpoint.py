@@ -1,5 +1,4 @@
-"""What both ends of a comet connection share: who answers what, in which words, and what may be
-sent (seed 004, 协议指令).
+"""The events of a comet session, and what both ends of a connection share (seed 004, 协议指令).
 
 Rule numbers refer to `docs/decisions/comet.md`.
 """
@@ -64,9 +63,9 @@ _MASK = "<secret>"
 
 
 class AuthRequested(Event, frozen=True, gc=False):
-    """A client wants to sign on: check the token, then `accept` or `refuse`.
+    """A client signs on: check the token, then call `accept` or `refuse`.
 
-    Do the same work whether or not the client exists: the time that it takes is an answer too.
+    Do the same work whether or not the client exists: the response time would reveal it.
     """
 
     client_id: str
@@ -80,16 +79,15 @@ class AuthRequested(Event, frozen=True, gc=False):
 
 
 class Requested(Event, frozen=True, gc=False):
-    """An authenticated client asks something: answer with `send`."""
+    """A command of an authenticated client: answer with `send`."""
 
     command: Any
 
 
 class Beat(Event, frozen=True, gc=False):
-    """A heartbeat came and was answered.
+    """A heartbeat was received and answered.
 
-    The session has nothing more to do. Whether old notifications are now sent again, as the
-    original does every 1800 s, is for whoever keeps the inbox to decide: `send` takes them.
+    The application may now send old notifications again; the original does so every 1800 s.
     """
 
 
@@ -104,7 +102,7 @@ class Replied(Event, frozen=True, gc=False):
 
 
 class Notified(Event, frozen=True, gc=False):
-    """A notification came; `content` is what was sealed, or the content as it came."""
+    """A notification was received; `content` is decrypted if it was sealed."""
 
     notification: Notification
     content: bytes
@@ -136,7 +134,7 @@ REASONS: Final[dict[int, str]] = {
     ErrorCode.TOO_BUSY: "too busy",
     ErrorCode.KEY_REQUIRED: "key required",
 }
-"""What is said with each error code; 0-2 and 4 are the original's words."""
+"""The text sent with each error code; those of 0 to 2 and 4 are the original's."""
 
 ANSWERS: Final[dict[type, tuple[type, ...]]] = {
     Auth: (AuthSuccess, Error),
@@ -149,7 +147,7 @@ ANSWERS: Final[dict[type, tuple[type, ...]]] = {
     MessageAck: (Ok, Error),
     ReportEnviron: (Ok, Error),
 }
-"""What may answer what."""
+"""The replies that may answer each command."""
 
 BEFORE_AUTH: Final = (Heartbeat, ReportEnviron)
 """Answered ok even before a client has signed on (rule 12)."""
@@ -180,7 +178,7 @@ class Endpoint(Session):
         self._auth_frame = self._auth_success_frame = b""
 
     def _encode(self, message: Command | Reply) -> bytes:
-        """Bytes that any peer can read: at most 32767 in a frame and 127 in a list (rule 2)."""
+        """Encode a frame that any peer can read: at most 32767 bytes, 127 items (rule 2)."""
         name = _LISTS.get(type(message))
         if name is not None and len(getattr(message, name)) > SEND_COUNT:
             raise SessionError("too_large", f"{name}: more than {SEND_COUNT} items")
@@ -193,11 +191,11 @@ class Endpoint(Session):
         return frame
 
 
-# -- covered content (section 4) -------------------------------------------------------------
+# -- sealed content (section 4) --------------------------------------------------------------------
 
 
 def seal(sealer: ContentSealer | HipushContent | None, notification: Notification) -> Notification:
-    """Return the notification with its content covered; as it is without a key."""
+    """Return the notification with its content sealed; unchanged without a key."""
     if sealer is None:
         return notification
     if isinstance(sealer, HipushContent):
@@ -212,7 +210,7 @@ def seal(sealer: ContentSealer | HipushContent | None, notification: Notificatio
 
 
 def open_content(opener: ContentOpener | HipushContent | None, notification: Notification) -> bytes:
-    """What was covered; DecodeError `bad_record` when it does not open."""
+    """Return the content of a notification; DecodeError `bad_record` when it does not open."""
     if opener is None:
         return notification.content
     if isinstance(opener, HipushContent):

@@ -1,7 +1,7 @@
 """comet, mobile push: every command and every field of the document (seed 004).
 
-A frame is a length, a type and a body. The two directions number their commands apart: type 0
-is `auth` from a client and `ok` from a server, so a reader must know who speaks. There is no
+A frame is a length, a type and a body. The two directions number their commands separately: type 0
+is `auth` from a client and `ok` from a server, so a reader must know the direction. There is no
 request id, no version and no magic: replies are matched by order alone.
 
 Dialect `hipush` is the original's code: a notification has a `job_id` between id and content.

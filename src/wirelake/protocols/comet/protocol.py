@@ -1,4 +1,8 @@
-"""comet as tools know it: layout, meaning, dialects, port."""
+"""The protocol `comet`: layout, meaning, dialects and port.
+
+The meaning is what tables, filters and the hub know about a command: every command is a request,
+answered in order. All numbers in it come from the layout.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ __all__ = [
 ]
 
 
-# What comet messages mean: every command is a request, answered in order.
+# -- meaning ---------------------------------------------------------------------------------------
 
 
 _COMMANDS = (
@@ -63,7 +67,7 @@ MEANING = Meaning(
     ),
     body=("message.content",),
     sealed=("message.content",),
-    # The original's dialect seals without a mark: only a key tells that content is sealed.
+    # The original's dialect seals without a mark: without a key, sealed content looks like any.
     seal_mark=SealMark(SEALED_PREFIX, CONTENT_OVERHEAD, unmarked_dialects=("hipush",)),
     key_selector=KeySelector("client_id", "auth.client_id"),
     sign_on=SignOn(confirmed_by=("auth_success",)),
@@ -82,7 +86,10 @@ MEANING = Meaning(
         phone_type=At("report_environ.phone_type"),
     ),
 )
-"""What messages of comet mean."""
+"""The meaning of comet commands."""
+
+
+# -- protocol --------------------------------------------------------------------------------------
 
 
 PROTOCOL = Protocol(

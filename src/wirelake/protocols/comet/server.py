@@ -1,14 +1,15 @@
 """The server's end of a comet connection (seed 004, the S lines of its dialogue).
 
-Commands are taken one after the other, so replies keep their order; notifications may come between
-(rule 17). What the session knows by itself it answers by itself: heartbeats, keys, commands that
-come too early or make no sense. For the rest it asks the application:
+Commands are handled one at a time, so that replies keep their order; notifications may come between
+(rule 17). The session itself answers heartbeats, key exchanges, commands before sign-on and invalid
+arguments. The application answers the rest:
 
     AuthRequested    accept() or refuse()
     Requested        send(reply)
 
-A frame that does not decode is fatal (rule 16). Commands that came whole before it are answered
-first; then error 4 is said and the connection closes, so that no reply is taken for another's.
+A frame that does not decode is fatal (rule 16). Commands before it are answered first; then error 4
+is sent and the connection closes. Sent earlier, the error would be taken for the reply to one of
+those commands, since replies are matched by order.
 
 Rule and section numbers refer to `docs/decisions/comet.md`.
 """
@@ -68,7 +69,7 @@ _PendingCommand: TypeAlias = tuple[Command, bytes, int]
 """A command, its frame, and where in the stream it began."""
 
 _NO_FAILURE: Final = frozenset({ErrorCode.SERVER_ERROR, ErrorCode.TOO_BUSY})
-"""Refusals that are not the client's fault; the attempt does not count."""
+"""Refusals that are not the client's fault: they do not count as failed attempts."""
 _EVERY: Final = {**ENDS, "idle": CLOSED, "too busy": CLOSED}
 _OUTSIDE: Final = {"auth deadline": CLOSED, "give up": CLOSED}
 _INSIDE: Final = {"receive auth": CLOSED, "bad key": CLOSED, "replaced": CLOSED}
@@ -114,7 +115,7 @@ class ServerSession(Endpoint):
         self.timers.set("idle", now + self.options.idle_limit_s)
 
     def _suite_of(self, key: ServerKey | None) -> Suite | None:
-        """Which suite the key is for; one that the options do not allow is never offered."""
+        """Return the suite of the key; SessionError for one that the options do not allow."""
         if key is None:
             return None
         if isinstance(key, X25519ServerKey):
@@ -125,8 +126,7 @@ class ServerSession(Endpoint):
             raise SessionError("bad_config", "server_key: unknown or too weak") from error
 
     def key_log(self) -> str:
-        """One line of JSON that lets one read contents of this connection; empty before a key
-        exchange."""
+        """Return a line of JSON with the key to read contents; empty before a key exchange."""
         return self._key_log
 
     @property
@@ -141,7 +141,7 @@ class ServerSession(Endpoint):
 
     @property
     def can_push(self) -> bool:
-        """Whether `send` takes a notification now (rules 18 and 20)."""
+        """Whether `send` accepts a notification now (rules 18 and 20)."""
         if not self.authenticated or self._final_error is not None:
             return False
         if self.options.require_encryption and self._sealer is None:
@@ -150,7 +150,7 @@ class ServerSession(Endpoint):
 
     @property
     def pending(self) -> int:
-        """Commands that have come and are not answered."""
+        """Received commands without a reply."""
         return len(self._queue or ()) + (self._current is not None)
 
     # -- the application's side --------------------------------------------------------------
@@ -171,7 +171,7 @@ class ServerSession(Endpoint):
         answer = self._encode(AuthSuccess(encrypt_key=key))
         self._must("accept")
         self.client_id = command.client_id
-        # A copy: the frame may be all of a buffer that was made for much more.
+        # A copy: the frame may be a slice that keeps a much larger buffer alive.
         self._auth_frame, self._auth_success_frame = bytes(memoryview(frame)), answer
         self.timers.clear("auth")
         self._emit(Authenticated(self.client_id))
@@ -180,7 +180,7 @@ class ServerSession(Endpoint):
         return True
 
     def refuse(self, code: int = ErrorCode.TOKEN_ILLEGAL, reason: str | None = None) -> None:
-        """The token is wrong, or the client may not come in; the third time closes (rule 15).
+        """Refuse a sign-on; the third failure closes the connection (rule 15).
 
         Codes 0 and 1 are answered alike unless `tell_unknown_clients` is set (section 7).
         """
@@ -214,7 +214,8 @@ class ServerSession(Endpoint):
         self._next()
 
     def page(self, waiting: Sequence[Notification]) -> tuple[Notification, ...]:
-        """The oldest of these that one message_list of this connection can carry (rule 7)."""
+        """Return the oldest of these that one message_list of this connection can carry (rule
+        7)."""
         return page(
             waiting,
             sealed=self._sealer is not None,
@@ -223,11 +224,11 @@ class ServerSession(Endpoint):
         )
 
     def replaced(self) -> None:
-        """The client has come again elsewhere (rule 14): closes, for there is no word for it."""
+        """Close the connection because the client has signed on elsewhere (rule 14)."""
         self._close("replaced", Side.LOCAL, clean=not self.pending)
 
     def close(self, reason: str) -> None:
-        """End the connection; comet has no word for it, so the transport just closes."""
+        """End the connection; comet has no close command, so the transport just closes."""
         self._close(reason, Side.LOCAL, clean=not self.pending)
 
     def _pending_auth(self) -> tuple[Auth, bytes, int]:
@@ -242,7 +243,7 @@ class ServerSession(Endpoint):
         self._keys_used_up()
 
     def _sealed_frame(self, message: Notification | MessageList) -> bytes:
-        """Return the frame, with contents sealed. What fails leaves the counter as it was."""
+        """Return the frame with contents sealed. On failure the counter is reset."""
         for each in (message,) if isinstance(message, Notification) else message.messages:
             _acknowledgeable(each)
         sealer = self._sealer
@@ -257,7 +258,9 @@ class ServerSession(Endpoint):
             )
         except (SessionError, EncodeError) as error:
             if isinstance(sealer, ContentSealer):
-                sealer.counter = counter  # nothing that was sealed has left
+                # Nothing sealed has been sent, so no nonce is used twice; the client expects every
+                # counter, and a gap would look like a deleted notification.
+                sealer.counter = counter
             if isinstance(error, SessionError):
                 raise
             raise SessionError(error.code, str(error)) from error
@@ -276,7 +279,7 @@ class ServerSession(Endpoint):
 
     def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
         if self._final_error is not None:
-            return None, end  # nothing is read any more
+            return None, end  # everything after a fatal error is discarded
         try:
             found: tuple[Any, int] = self._codec.decode_frame_c2s(buf, pos, end)
         except DecodeError as error:
@@ -298,7 +301,7 @@ class ServerSession(Endpoint):
             self._final_error = busy, "too_busy", Side.LOCAL
             return
         asked = (message, buf[pos:stop], self._consumed + pos)
-        if self._current is None:  # then nothing waits before it
+        if self._current is None:  # the queue is empty, too
             self._current = asked
             self._dispatch(*asked)
             return
@@ -314,7 +317,7 @@ class ServerSession(Endpoint):
         )
 
     def _next(self) -> None:
-        """Take commands from the queue until one needs the application, in their order."""
+        """Handle queued commands in order, until one needs the application."""
         while self._current is None and self.state != CLOSED:
             if self._queue:
                 asked = self._current = self._queue.pop(0)
@@ -383,7 +386,7 @@ class ServerSession(Endpoint):
     def _on_key(self, command: Any, frame: bytes, offset: int) -> None:
         try:
             if self._key is None or self.state == "keyed":
-                raise DecodeError("bad_key", "exchange_key", offset, "not offered, or once more")
+                raise DecodeError("bad_key", "exchange_key", offset, "not offered, or repeated")
             secret = self._key.unwrap(
                 command.secret_key, auth=self._auth_frame, auth_success=self._auth_success_frame
             )
@@ -394,7 +397,7 @@ class ServerSession(Endpoint):
             self._close("bad_key", Side.LOCAL, clean=False)
             return
         self._step("receive exchange_key")
-        self._reply(self._encode(Ok()))  # the last frame before everything is sealed
+        self._reply(self._encode(Ok()))  # every notification after this frame is sealed
         if self._suite == "hipush":
             self._sealer = HipushContent(secret, legacy_hipush=True)
             self._key_log = key_line("des_key", secret)
@@ -403,7 +406,7 @@ class ServerSession(Endpoint):
             key = content_key(secret, *frames)
             self._sealer = ContentSealer(key)
             self._key_log = key_line("content_key", key)
-        self._key = None  # there is one exchange, and what is sealed outlives no key of it
+        self._key = None  # one exchange per connection; dropping the key gives forward secrecy
         self._auth_frame = self._auth_success_frame = b""
         self._emit(KeyExchanged())
 
@@ -420,8 +423,11 @@ class ServerSession(Endpoint):
         self._write(self._encode(BAD_ARGUMENTS_REPLY))  # rule 16: best effort, then close
 
     def _timer(self, name: str) -> None:
-        code, why = ("timeout", "no auth") if name == "auth" else ("idle", "nothing was heard")
-        self._fail(code, detail=why)
+        if name == "auth":
+            code, detail = "timeout", "no auth received in time"
+        else:
+            code, detail = "idle", "no data received within the idle limit"
+        self._fail(code, detail=detail)
         self._close(code, Side.LOCAL, clean=False)
 
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:

@@ -4,10 +4,10 @@
     client = ClientSession(now=now)
     client.send(Auth(client_id=..., token=...))
 
-The document's dialogue is one question, one answer; notifications come in between. What each side
-may say when is in `server.py` and `client.py`, what both share in `endpoint.py`. Whether a token is
-right, which topics exist, what waits in an inbox and when it is sent again is the application's to
-say: it gets `AuthRequested`, `Requested` and `Beat`.
+Every command has one reply; notifications come in between. State tables are in `server.py` and
+`client.py`, what both ends share is in `endpoint.py`. The application checks tokens, knows topics
+and inboxes, and decides when a notification is sent again: it gets `AuthRequested`, `Requested` and
+`Beat`.
 """
 
 from __future__ import annotations

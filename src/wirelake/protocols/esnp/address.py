@@ -7,21 +7,22 @@ Implements the address section of seed 001, and §4 and §8 of the ESNP rules:
 `_` stands for a part that is absent. On the wire an address is one row per kind; here it is one
 value. Parsing is strict (scheme, escapes, port) and writing is canonical, so that
 `parse_url(format_url(address)) == address` for every address that a URL can hold; for the others
-`format_url` raises. The original left paths unescaped, let the query leak into OP and wrote `aN`
-where it read `a_N`; all of that is read the intended way, and both spellings of `a_N` are read.
+`format_url` raises. The original leaves paths unescaped, lets the query leak into OP and writes
+`aN` but reads `a_N`. None of these faults is reproduced; both spellings of `a_N` are read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
 import msgspec
 
 from wirelake.wire.errors import DecodeError, EncodeError
+
+from .layout import AddressKind
 
 __all__ = [
     "Address",
@@ -31,16 +32,6 @@ __all__ = [
     "format_url",
     "parse_url",
 ]
-
-
-class AddressKind(IntEnum):
-    """The kinds that the document names; any other integer is a kind too."""
-
-    GROUP = 50
-    HOST = 40
-    SERVICE = 30
-    OP = 20
-    OBJECT = 10
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +48,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = None
     """How long the caller waits; never sent."""
     params: tuple[tuple[str, str], ...] = ()
-    """Query parameters that mean nothing here, kept in their order and written back."""
+    """Unknown query parameters, kept in their order and written back."""
 
 
 _NAMES: Final = {kind.value: kind.name.lower() for kind in AddressKind}
@@ -76,9 +67,9 @@ _TIMEOUT: Final = re.compile("[+-]?[0-9]{1,19}")
 
 
 def parse_url(url: str, legacy_unknow: bool = False) -> Address:
-    """Read an `esnp://` URL; user info and fragment are dropped, as the original does.
+    """Parse an `esnp://` URL; user info and fragment are dropped, as in the original.
 
-    `legacy_unknow` also takes `unknow`, in any case, for an absent part: the marker of 2014.
+    `legacy_unknow` also reads `unknow`, in any letter case, as an absent part: an older marker.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.lower() != "esnp" or _CONTROL.search(url):
@@ -120,7 +111,8 @@ def _read_query(
             first.setdefault(key, value)
         else:
             unknown.append((key, value))
-    # The path and the short names win over a_N; an empty OBJECT is no object, but a GROUP is.
+    # The path and the short names take precedence over a_N; an empty OBJECT is absent, an empty
+    # GROUP is not (§4).
     if first.get("o"):
         values[AddressKind.OBJECT] = first["o"]
     if "g" in first:
@@ -148,9 +140,9 @@ def _timeout(text: str) -> int | None:
 
 
 def _decode(text: str, field: str) -> str:
-    """Undo percent escapes; a broken escape and bytes that are not UTF-8 are refused."""
+    """Decode percent escapes; an invalid escape and invalid UTF-8 are errors."""
     if _BAD_ESCAPE.search(text):
-        raise DecodeError("bad_url", field, detail="a broken escape")
+        raise DecodeError("bad_url", field, detail="invalid percent escape")
     try:
         return unquote_to_bytes(text).decode()
     except UnicodeError as error:
@@ -190,11 +182,11 @@ def _query_items(address: Address) -> Iterable[tuple[str, str]]:
         yield f"a_{kind}", address.other[kind]
     if address.timeout_ms is not None:
         if not 0 < address.timeout_ms <= _MAX_TIMEOUT_MS:
-            raise EncodeError("bad_url", "timeout_ms", detail="wanted 1 or more")
+            raise EncodeError("bad_url", "timeout_ms", detail="expected 1 or more")
         yield "to", str(address.timeout_ms)
     for key, value in address.params:
         if key in ("o", "g", "to") or _kind_of(key) is not None:
-            raise EncodeError("bad_url", "params", detail=f"{key!r} has a meaning of its own")
+            raise EncodeError("bad_url", "params", detail=f"{key!r} is a reserved parameter")
         yield key, value
 
 
@@ -216,7 +208,8 @@ def address_to_pairs(address: Address) -> list[tuple[int, str]]:
 
 
 def address_from_pairs(pairs: Iterable[tuple[int, str]]) -> Address:
-    """The address in (kind, value) rows: the first of a kind counts, an empty name is absent."""
+    """Return the address of (kind, value) rows; the first row of a kind, an empty name is
+    absent."""
     values: dict[int, str] = {}
     for kind, value in pairs:
         values.setdefault(kind, value)

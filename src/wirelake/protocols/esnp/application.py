@@ -1,7 +1,7 @@
 """An application's own rows (0x80-0xFF) and flags (128 and above).
 
-Implements MT_APP_DEFINE and FLAG_APP_DEFINE of both seeds and the last rule of §8. The protocol
-carries such rows as bytes; an application says what is in them with ordinary layout classes:
+Implements MT_APP_DEFINE and FLAG_APP_DEFINE of both seeds. The protocol carries such rows as bytes;
+an application declares their content with ordinary layout classes:
 
     class Position(Layout):
         x: VarI32
@@ -11,7 +11,7 @@ carries such rows as bytes; an application says what is in them with ordinary la
     app.read(OpaqueRow(type=0x80, data=b"\\x02\\x04"))      # Position(x=1, y=2)
     app.row(Position(x=1, y=2))                            # OpaqueRow(type=128, data=b"\\x02\\x04")
 
-What is not declared stays bytes. Functions for a layout are made when it is first used.
+Undeclared rows stay bytes. The codec of a layout is generated when it is first used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIRST_FLAG: Final = 128
 
 
 class Application:
-    """What an application has declared."""
+    """The rows and flags of an application."""
 
     def __init__(
         self,
@@ -50,18 +50,18 @@ class Application:
         self.flags = dict(flags or {})
         for number, cls in self.rows.items():
             if number not in ROW_TYPES:
-                raise ValueError(f"row type {number:#04x}: an application has 0x80 to 0xff")
+                raise ValueError(f"invalid row type {number:#04x}; expected 0x80 to 0xff")
             if not (isinstance(cls, type) and issubclass(cls, Layout)):
                 raise ValueError(f"row type {number:#04x}: {cls!r} is not a Layout class")
         for number, name in self.flags.items():
             if not FIRST_FLAG <= number < 1 << 31:
-                raise ValueError(f"flag {number} ({name}): an application has 128 to 2^31 - 1")
+                raise ValueError(f"invalid flag {number} ({name}); expected 128 to 2^31 - 1")
         self._types = {cls: number for number, cls in self.rows.items()}
         if len(self._types) < len(self.rows):
-            raise ValueError("a layout class stands for several row types: make a class for each")
+            raise ValueError("a layout class is used for several row types; declare one for each")
 
     def read(self, row: OpaqueRow) -> Layout:
-        """What is in a row. Raises DecodeError; `unknown_type` when the type is not declared."""
+        """Decode a row. Raises DecodeError; `unknown_type` when the type is not declared."""
         cls = self.rows.get(row.type)
         if cls is None:
             raise DecodeError("unknown_type", "row.type", None, f"{row.type:#04x} is not declared")
@@ -74,19 +74,19 @@ class Application:
         number = self._types.get(type(value))
         if number is None:
             raise EncodeError(
-                "bad_value", "row", None, f"{type(value).__name__} is no row of this application"
+                "bad_value", "row", None, f"{type(value).__name__} is not a row of this application"
             )
         return OpaqueRow(type=number, data=_codec(type(value)).write(value))
 
     def flag(self, name: str) -> int:
-        """The number of a flag, the application's or the document's; KeyError names the known."""
+        """Return the number of a flag, of the application or of the document. Raises KeyError."""
         for number, known in self.flags.items():
             if known == name:
                 return number
         if name in FlagType.__members__:
             return FlagType[name].value
         known_names = [*FlagType.__members__, *self.flags.values()]
-        raise KeyError(f"no flag is called {name!r}; there are {', '.join(known_names)}")
+        raise KeyError(f"unknown flag {name!r}; expected one of {', '.join(known_names)}")
 
     def flag_name(self, number: int, revision: Revision = "lines") -> str:
         """Return the name of a flag; one without a name is its number."""

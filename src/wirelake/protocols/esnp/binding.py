@@ -1,6 +1,6 @@
-"""ESNP live: its table of hub.toml, its listener and client connection.
+"""The binding of ESNP: its table of hub.toml, its listener and client connection.
 
-ESNP answers an error with its text; it has no error numbers.
+ESNP sends the text of an error; it has no error numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
     dialect: Literal["seed", "go"] = "seed"
     """How Map and List count their items; `go` for the original's Go programs."""
     revision: Literal["lines", "frames"] = "lines"
-    """Which document is followed: row order, and the flag ASYNC."""
+    """The revision of the document: row order, and the flag ASYNC."""
     strict: bool = False
-    """Refuse what the rules merely warn of."""
+    """Refuse messages that otherwise only cause warnings."""
     idle_s: float = 0.0
     """Close after this time without a message; 0: never (the protocol has no heartbeat)."""
 
@@ -36,4 +36,4 @@ BINDING: Final = Binding(
     client_options=frozenset({"dialect"}),
     addressing="names",
 )
-"""The parts of ESNP."""
+"""The binding of ESNP."""

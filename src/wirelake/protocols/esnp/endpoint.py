@@ -1,16 +1,16 @@
-"""The peer's side of an ESNP connection: its messages as they come, and its requests until they
-are answered (seeds 000 and 001).
+"""The events of an ESNP session, and the peer's side of a connection (seeds 000 and 001).
 
-A message goes through the same gates in the same order:
+`Endpoint` receives messages and keeps the peer's requests until they are answered; `session.py`
+adds our own calls. A message goes through the same checks in the same order:
 
     1. the codec           a frame that does not decode closes the connection, without a reply
     2. strictness          warnings are counted; in strict mode an error reply, and nothing else
     3. VERSION             the same, where a major number is required
-    4. TRACE               a report goes back, and the message goes on
-    5. what it is          a request waits here for its turn; the rest is `session.py`
+    4. TRACE               a report is sent back, and the message is handled normally
+    5. kind                a request waits here for its turn; the rest is in `session.py`
 
-A reply carries back what section 3 of `docs/decisions/esnp.md` says; an error reply goes to
-requests and infos alone, never to an event.
+Section 3 of `docs/decisions/esnp.md` lists what a reply carries back. An error reply is sent to
+requests and infos only, never to an event: two peers could otherwise exchange errors without end.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ __all__ = [
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A request or an info of the peer, to be answered with `answer`."""
+    """A request or an info of the peer, to be answered with `Endpoint.answer`."""
 
     parts: tuple[Message, ...]
     """The message, or all messages of its sequence, in order."""
     raw: tuple[bytes, ...]
-    """Their bytes as they came."""
+    """Their bytes as received."""
     concurrent: bool
     """Whether the peer allows answers out of order."""
     kind: Kind = "REQUEST"
@@ -93,30 +93,30 @@ class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def message(self) -> Message:
-        """The first message, which says what is asked."""
+        """The first message, which has the address."""
         return self.parts[0]
 
     @property
     def version(self) -> Version | None:
-        """The VERSION row, when there is one."""
+        """The VERSION row; None without one."""
         return next((row for row in self.message.rows if isinstance(row, Version)), None)
 
 
 class Requested(Event, frozen=True, gc=False):
-    """The peer asks something and waits for the answer."""
+    """A request of the peer, which waits for an answer."""
 
     call: Call
 
 
 class Announced(Event, frozen=True, gc=False):
-    """The peer says something that has no answer: an event, or a message of no kind."""
+    """A message of the peer that has no answer: an event, or a message without a kind."""
 
     message: Message
     raw: bytes
 
 
 class Answered(Event, frozen=True, gc=False):
-    """An answer to a call of ours; `last` tells whether the call is over."""
+    """A reply to a call of ours; `last`: the call is complete."""
 
     id: int
     message: Message
@@ -125,12 +125,12 @@ class Answered(Event, frozen=True, gc=False):
 
     @property
     def error(self) -> str | None:
-        """What went wrong, if the peer says so; an empty text is an error too."""
+        """The text of the ERROR row, None without one; an empty text is an error, too."""
         return error_text(self.message)
 
 
 class Traced(Event, frozen=True, gc=False):
-    """A node reports that a message of ours passed it; the call goes on (section 3)."""
+    """A node reports that a message of ours passed it; the call continues (section 3)."""
 
     id: int | None
     text: str
@@ -145,7 +145,7 @@ class CallFailed(Event, frozen=True, gc=False):
 
 
 class Passed(Event, frozen=True, gc=False):
-    """A message to be handed on; only where the option `routes` is set."""
+    """A message to forward; only with the option `routes`."""
 
     message: Message
     raw: bytes
@@ -161,7 +161,10 @@ _REST: Final = BODY | {OpaqueRow}
 
 
 def reply_to(message: Message, rows: Iterable[Row] = (), error: str | None = None) -> Message:
-    """Return the answer to a message: what must be carried back, and `rows`."""
+    """Return the reply to a message: what must be carried back, and `rows`.
+
+    Equal to `message.reply` in revision *lines*, in one pass: this runs for every request.
+    """
     head: list[Row] = [_RESP] if error is None else [_RESP, Error(value=error)]
     carried: list[Row] = []
     rest: list[Row] = []
@@ -200,7 +203,7 @@ _OPEN: Final[Table] = {
 
 
 class Endpoint(Session):
-    """What a connection does for its peer."""
+    """The peer's side of a connection: its messages, and its requests until they are answered."""
 
     FIRST: ClassVar[str] = "open"
     TABLES: ClassVar[dict[Role, Table]] = {Role.CLIENT: _OPEN, Role.SERVER: _OPEN}
@@ -210,7 +213,7 @@ class Endpoint(Session):
         self.options = options
         self.message_limit = options.message_limit
         self.warnings: Counter[str] = Counter()
-        """What was tolerated or dropped, by code."""
+        """Counts of tolerated or dropped messages, by code."""
         self._codec = PROTOCOL.codec(options.dialect)
         self._resume: int | None = None
         self._waiting: deque[Call] = deque()
@@ -224,7 +227,7 @@ class Endpoint(Session):
 
     @property
     def pending(self) -> int:
-        """Requests of the peer that are not answered, or not whole."""
+        """Requests of the peer that are unanswered or incomplete."""
         return len(self._open) + len(self._parts)
 
     # -- the application's side --------------------------------------------------------------
@@ -237,7 +240,7 @@ class Endpoint(Session):
         error: str | None = None,
         seq: Numbers | None = None,
     ) -> None:
-        """Answer a call; with `seq` one of several parts, the last when both numbers are equal."""
+        """Answer a call; with `seq`, one part of a sequence, the last if both numbers are equal."""
         wanted = self._open.get(call)
         if wanted is None:
             raise SessionError("bad_state", "this call is not waiting for a reply")
@@ -272,7 +275,8 @@ class Endpoint(Session):
         return self._limited(self._bytes_of(message if in_order else ordered(message)))
 
     def _originated(self, rows: Iterable[Row]) -> bool:
-        """Return whether head rows come first. Rows that nobody may originate raise (section 8)."""
+        """Return whether head rows come first; SessionError for rows that must not be
+        originated."""
         body, in_order = False, True
         row: Any  # distinguished by its class, looked up once
         for row in rows:
@@ -302,7 +306,7 @@ class Endpoint(Session):
         return data
 
     def _whole(self, raw: bytes) -> bytes:
-        """SessionError when these bytes are not exactly one message."""
+        """Return the bytes of exactly one message unchanged; SessionError for others."""
         try:
             stop = self._codec.scan_message(raw, 0, len(raw), self.options.message_limit)
         except DecodeError as error:
@@ -310,16 +314,18 @@ class Endpoint(Session):
         except NeedMore:
             stop = -1
         if stop != len(raw):
-            raise SessionError("bad_value", "not one whole message")
+            raise SessionError("bad_value", "expected exactly one message")
         return raw
 
-    # -- what comes --------------------------------------------------------------------------
+    # -- received messages -------------------------------------------------------------------
 
     @abstractmethod
     def _dispatch(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
-        """Act on a message that has passed the gates."""
+        """Handle a message that has passed the checks."""
 
     def _scan(self, buf: bytearray) -> None:
+        # A message ends with its END row; there is no length in front. The scan resumes at the last
+        # row head, so that a message of many small pieces is not scanned from its start each time.
         try:
             self._codec.scan_message(buf, 0, len(buf), self.message_limit, self._resume)
         except NeedMore as more:
@@ -343,17 +349,17 @@ class Endpoint(Session):
             self._dispatch(message, buf[pos:stop], summary)
 
     def _acceptable(self, message: Message, summary: MessageSummary, offset: int) -> bool:
-        """Strictness and version; what is refused is answered when it wants an answer."""
+        """Check strictness and version; a refused request is answered with an error."""
         if summary.irregular:
             problems = check(message, self.options.revision, strict=False)
             self.warnings.update(problem.code for problem in problems)
             if problems and self.options.strict:
                 self._decline(message, summary, problems[0].code, str(problems[0]), offset)
                 return False
-        wanted = self.options.require_major
+        major = self.options.require_major
         answers = summary.kind in ANSWERS or summary.kind == "TRACE_INFO"
-        if wanted is not None and summary.major != wanted and not answers:
-            self._decline(message, summary, "bad_version", f"version {wanted} is wanted", offset)
+        if major is not None and summary.major != major and not answers:
+            self._decline(message, summary, "bad_version", f"expected version {major}", offset)
             return False
         return True
 
@@ -365,7 +371,7 @@ class Endpoint(Session):
         text: str,
         offset: int | None = None,
     ) -> None:
-        """A fault that leaves the connection open; an error reply, never to an event."""
+        """Report a failure that keeps the connection; send an error reply, never to an event."""
         self._fail(code, offset=offset, detail=text, fatal=False)
         if summary.asks:
             self._write(self._bytes_of(reply_to(message, error=text)))
@@ -376,7 +382,7 @@ class Endpoint(Session):
         self._fail(code, detail=text, fatal=False)
 
     def _report(self, message: Message, summary: MessageSummary) -> None:
-        """Trace: tells the sender that its message was here; processing goes on as always."""
+        """Send a trace report to the sender of a message; the message is then handled normally."""
         name = self.options.trace_name
         if name is None or summary.kind in ANSWERS or summary.kind == "TRACE_INFO":
             return
@@ -387,7 +393,7 @@ class Endpoint(Session):
     # -- requests ----------------------------------------------------------------------------
 
     def _on_request(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
-        """A request, or a part of one. Id 0 is as good as none: it names nothing."""
+        """Handle a request, or a part of one. Id 0 counts as none: it is never originated (§2)."""
         number = summary.id or None
         if number is not None and (
             number in self._ids or (summary.seq is None and number in self._parts)
@@ -403,7 +409,7 @@ class Endpoint(Session):
     ) -> None:
         new = number not in self._parts
         if new and self.pending >= self.options.max_requests:
-            self._decline(message, summary, "too_busy", f"{self.pending} requests wait")
+            self._decline(message, summary, "too_busy", f"{self.pending} requests are pending")
             return
         try:
             ready = self._parts.add(number, seq, message, raw)
@@ -426,7 +432,7 @@ class Endpoint(Session):
         size = sum(map(len, raw))
         full = self.pending >= self.options.max_requests
         if full or (self._open and self._open_bytes + size > self.options.max_request_bytes):
-            self._decline(parts[0], summary, "too_busy", f"{self.pending} requests wait")
+            self._decline(parts[0], summary, "too_busy", f"{self.pending} requests are pending")
             return
         number = summary.id or None
         in_any_order = self.options.revision == "lines" and ASYNC in summary.flags
@@ -443,7 +449,9 @@ class Endpoint(Session):
             self._hand_over()
 
     def _hand_over(self) -> None:
-        """The next request in order, when the one before is answered."""
+        """Emit the next request, when the one before is answered."""
+        # Without FLAG_ASYNC the peer expects answers in the order of its requests, so the
+        # application gets one at a time and cannot answer out of order.
         if self._current is None and self._waiting:
             self._current = self._waiting.popleft()
             self._emit(Requested(self._current))
@@ -451,7 +459,7 @@ class Endpoint(Session):
     # -- time and the end --------------------------------------------------------------------
 
     def _wake_by(self, name: str, at: float) -> None:
-        """Let a timer act at that time or before; acting early is harmless, acting late is not."""
+        """Set a timer to that time unless it is due before; a timer that is early is harmless."""
         due = self.timers.at(name)
         if due is None or at < due:
             self.timers.set(name, at)
@@ -464,7 +472,7 @@ class Endpoint(Session):
         if name == "parts":
             self._drop_late_parts()
         else:
-            self._fail("idle", detail="nothing was heard")
+            self._fail("idle", detail="no data received within the idle limit")
             self._close("idle", Side.LOCAL, clean=False)
 
     def _drop_late_parts(self) -> None:
@@ -480,7 +488,7 @@ class Endpoint(Session):
                 self._decline(message, summary, "timeout", f"no further part of {number}")
 
     def _refuse(self, error: DecodeError) -> None:
-        self._fail_with(error)  # the rules: closed, no reply
+        self._fail_with(error)  # closed without a reply (§1)
 
     def _close(self, reason: str, side: Side, *, clean: bool = True) -> None:
         super()._close(reason, side, clean=clean)

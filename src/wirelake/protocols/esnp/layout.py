@@ -4,7 +4,7 @@ A message is rows up to an END row. Both revisions write the same bytes; they di
 of rows, the meaning of flag 7 and the URL form of an address (`message.py`, `address.py`).
 
 A row of unknown, reserved, cancelled or application type is an `OpaqueRow` and keeps its bytes. A
-row whose content breaks a rule is a `BrokenRow` and says why; the rest of the message stays
+row whose content is invalid is a `BrokenRow` with the reason; the rest of the message stays
 readable. Dialect `go` counts the items of Map and List as the original Go code does. See
 `docs/decisions/esnp.md`.
 """
@@ -111,7 +111,7 @@ _COUNT = ByDialect(Varint(32, "zigzag"), {"go": Varint(32)})
 
 
 class Var(Layout):
-    """A value that says its own type. A Map's value is a tuple of (key, Var), a List's of Var."""
+    """A self-describing value. A Map's value is a tuple of (key, Var), a List's of Var."""
 
     type: int
     """Type number."""
@@ -191,7 +191,7 @@ class Data(Layout):
 
 
 class Payload(Layout):
-    """MT_PAYLOAD, a body row: bytes that the business understands. Several may occur."""
+    """MT_PAYLOAD, a body row: bytes of the application. Several may occur."""
 
     data: Rest
     """The bytes."""
@@ -232,7 +232,7 @@ class XData(Layout):
     id: VarI32
     """Number."""
     data: Rest = b""
-    """What the business made of it; a Var by custom."""
+    """Bytes of the application; by convention a Var."""
 
 
 class Error(Layout):
@@ -272,7 +272,7 @@ class OpaqueRow(Layout):
 
 
 class BrokenRow(Layout):
-    """A row whose content breaks a rule: its bytes are carried, with what is wrong."""
+    """A row with invalid content: its bytes are carried, with the error."""
 
     type: int
     """Row type."""
@@ -281,9 +281,9 @@ class BrokenRow(Layout):
     code: str
     """Code of the error."""
     field: str
-    """Which field is wrong."""
+    """The invalid field."""
     offset: int
-    """Where it shows, from the start of the row's data."""
+    """Offset of the error in the row's data."""
 
 
 Row = (

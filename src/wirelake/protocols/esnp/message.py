@@ -1,12 +1,12 @@
-"""What the rows of an ESNP message mean together: flags, ids, order, parts, and the reply.
+"""One ESNP message: what its rows mean together, strict checks, the reply, and a summary.
 
-Implements 【行类别】 of seed 001 and §3, §6 and §8 of the ESNP rules. A decoded `Message` is rows
-as they came; nothing here changes one. Repeats are judged as the rules have it: flags are a set, so
-every FLAG row counts; of a row that may occur once the first counts; a row that is broken counts as
-absent, except that a reply carries a broken SESSION_INFO back as it is.
+Implements 【行类别】 of seed 001 and §3 and §6 of the ESNP rules (`docs/decisions/esnp.md`). A
+decoded `Message` is its rows as received; nothing here changes one. Flags are a set, so every FLAG
+row counts; of a row that may occur once the first counts; a broken row counts as absent, except
+that a reply carries a broken SESSION_INFO back unchanged.
 
-`check` is where strictness lives. Revision *lines* wants head rows before body rows, revision
-*frames* takes any order; everything else is the same in both.
+`check` has the strict checks. Revision *lines* requires head rows before body rows, revision
+*frames* allows any order; everything else is the same in both.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def flags(message: Message) -> tuple[int, ...]:
 
 
 def flag_name(number: int, revision: Revision = "lines") -> str | None:
-    """The document's name of a flag; None for one it does not define (7 exists in lines only)."""
+    """Return the document's name of a flag; None without one (7 is defined in lines only)."""
     if number == FlagType.ASYNC and revision == "frames":
         return None
     try:
@@ -165,23 +165,23 @@ def flag_name(number: int, revision: Revision = "lines") -> str | None:
 
 
 def is_request(message: Message) -> bool:
-    """Return whether a response is wanted: REQUEST, and not RESP."""
+    """Return whether the message is a request: REQUEST, and not RESP."""
     found = flags(message)
     return FlagType.REQUEST in found and FlagType.RESP not in found
 
 
 def is_response(message: Message) -> bool:
-    """Return whether it answers something; a trace report does too, see `is_trace_info`."""
+    """Return whether the message has RESP; a trace report does too, see `is_trace_info`."""
     return FlagType.RESP in flags(message)
 
 
 def is_trace_info(message: Message) -> bool:
-    """Whether it reports a passing node. It has the flags of a response and must not end a call."""
+    """Return whether it is a trace report, which has the flags of a response but ends no call."""
     return FlagType.TRACE_INFO in flags(message)
 
 
 def kind(message: Message) -> Kind:
-    """What the flags, as a set, make of a message."""
+    """Return the kind of a message, by its set of flags."""
     found = set(flags(message))
     if FlagType.TRACE_INFO in found:
         return "TRACE_INFO"
@@ -210,19 +210,19 @@ def source_message_id(message: Message) -> int | None:
 
 
 def error_text(message: Message) -> str | None:
-    """What went wrong; an empty text is an error too, None is none."""
+    """Return the text of the ERROR row; None without one. An empty text is an error, too."""
     row = _first(message, layout.Error)
     return None if row is None else row.value
 
 
 def seq(message: Message) -> tuple[int, int] | None:
-    """(current, maximum) of a message that is one of several; maximum 0 is unknown."""
+    """Return (current, maximum) of the SEQ_NO row; None without one. Maximum 0 is unknown."""
     row = _first(message, layout.SeqNo)
     return None if row is None else (row.current, row.maximum)
 
 
 def is_last(message: Message) -> bool:
-    """Return whether it is the last of several; a message that is no part of several is not."""
+    """Return whether it is the last part of a sequence; False without SEQ_NO."""
     found = seq(message)
     return found is not None and found[0] == found[1] >= 1
 
@@ -231,7 +231,7 @@ def is_last(message: Message) -> bool:
 
 
 def addresses(message: Message) -> tuple[tuple[int, str], ...]:
-    """(kind, value) of every ADDRESS row."""
+    """Return (kind, value) of every ADDRESS row."""
     return tuple((row.kind, row.value) for row in _all(message, layout.Address))
 
 
@@ -257,7 +257,7 @@ def ordered(message: Message) -> Message:
 
 
 def problems(message: Message, revision: Revision = "lines") -> Iterator[DecodeError]:
-    """What a strict reader refuses, the worst first: broken rows, repeats, order, numbering."""
+    """Yield what a strict reader refuses: broken rows, repeats, order, numbering."""
     for index, row in enumerate(message.rows):
         if isinstance(row, BrokenRow):
             yield DecodeError(row.code, row.field, None, _at(index, f"byte {row.offset} of it"))
@@ -271,17 +271,17 @@ def problems(message: Message, revision: Revision = "lines") -> Iterator[DecodeE
 
 
 def frames_problems(message: Message) -> Iterator[DecodeError]:
-    """What a strict reader of revision *frames* refuses, apart from broken rows."""
+    """Yield what a strict reader of revision *frames* refuses, apart from broken rows."""
     return _order_problems(message, "frames")
 
 
 def lines_problems(message: Message) -> Iterator[DecodeError]:
-    """What a strict reader of revision *lines* refuses, apart from broken rows."""
+    """Yield what a strict reader of revision *lines* refuses, apart from broken rows."""
     return _order_problems(message, "lines")
 
 
 def _order_problems(message: Message, revision: Revision) -> Iterator[DecodeError]:
-    # A broken row is an error of its own; the rules between rows say nothing about such a message.
+    # A broken row is reported by itself; rules between rows do not apply to such a message.
     if not any(isinstance(row, BrokenRow) for row in message.rows):
         yield from problems(message, revision)
 
@@ -318,9 +318,9 @@ def _in_range(row: layout.SeqNo) -> bool:
 def check(
     message: Message, revision: Revision = "lines", *, strict: bool = True
 ) -> tuple[DecodeError, ...]:
-    """Strict: raises the first of `problems`. Otherwise returns them all, as warnings."""
+    """Raise the first of `problems` if `strict`; otherwise return them all, as warnings."""
     if revision not in ("frames", "lines"):
-        raise ValueError(f"no revision is called {revision!r}; there are frames and lines")
+        raise ValueError(f"unknown revision {revision!r}; expected frames or lines")
     found = tuple(problems(message, revision))
     if strict and found:
         raise found[0]
@@ -337,7 +337,7 @@ def reply(
     rows: Iterable[Row] = (),
     revision: Revision = "lines",
 ) -> Message:
-    """Return the answer to a message, with what a response must carry back.
+    """Return the reply to a message, with the rows that a response must carry back.
 
     RESP comes first, then ERROR and the head rows among `rows`, then what is copied in the order of
     the request, then the other `rows`. Revision lines moves head rows before body rows.
@@ -354,7 +354,7 @@ def reply(
 
 
 def _copied(row: Row) -> Row | None:
-    """What becomes of a row of the request in its reply; None for most."""
+    """Return the row of the reply that a row of the request becomes; None for most."""
     match row:
         case layout.SessionInfo():
             return row
@@ -370,7 +370,11 @@ def _copied(row: Row) -> Row | None:
             return None
 
 
-# What a session needs to know about a message, collected in one pass over its rows.
+# -- the summary: what a session needs, in one pass over the rows ----------------------------------
+#
+# A session handles a message by its flags, ids and numbers. Calling the functions above would walk
+# the rows once for each; one loop that looks up the class of each row once does it for all. The
+# logic of sessions is the larger part of a request's 15 µs (benchmarks/results/sessions.json).
 
 
 ASKS: Final = frozenset({"REQUEST", "INFO"})
@@ -397,7 +401,7 @@ _NO_FLAGS: Final[frozenset[int]] = frozenset()
 
 
 class MessageSummary(msgspec.Struct, frozen=True, gc=False):
-    """The properties of a message that decide how a session handles it."""
+    """The properties of a message that determine how a session handles it."""
 
     kind: Kind = "NONE"
     flags: frozenset[int] = _NO_FLAGS
@@ -408,9 +412,9 @@ class MessageSummary(msgspec.Struct, frozen=True, gc=False):
     """Whether there is an ERROR row; an empty one counts."""
     major: int | None = None
     irregular: bool = False
-    """Whether a strict reader may object."""
+    """Whether `check` may find problems; most messages need not be checked."""
     cancelled: bool = False
-    """Whether there are rows for `modern`."""
+    """Whether there are cancelled rows, for `modern`."""
 
     @property
     def asks(self) -> bool:
@@ -463,7 +467,7 @@ def summarize(message: Message, revision: Revision = "lines") -> MessageSummary:
 
 
 def _kind(flags: frozenset[int]) -> Kind:
-    """As `message.kind`, of flags that are already a set."""
+    """Return the kind of a message, as `kind` does."""
     if _TRACE_INFO in flags:
         return "TRACE_INFO"
     if _RESP in flags:

@@ -1,4 +1,8 @@
-"""ESNP as tools know it: layout, meaning, dialects, revisions, port."""
+"""The protocol `esnp`: layout, meaning, dialects, revisions and port.
+
+The meaning is what tables, filters and the hub know about a message: flags determine the kind, rows
+the rest (section 3 of `docs/decisions/esnp.md`). All numbers in it come from the layout.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ __all__ = [
 ]
 
 
-# What ESNP messages mean: flags say the kind, rows the rest (section 3 of the rules).
+# -- meaning ---------------------------------------------------------------------------------------
 
 
 def _flag(flag: FlagType) -> HasRow:
@@ -31,6 +35,8 @@ _RESP = _flag(FlagType.RESP)
 _REQUEST = _flag(FlagType.REQUEST)
 _INFO = _flag(FlagType.INFO)
 
+# A trace report has the flags of a response and must not end a call, so it is looked for first. Of
+# a long reply only the last part, whose number equals its maximum, ends the call (section 3).
 _LAST = Equal(RowField("seq_no", "current"), RowField("seq_no", "maximum"))
 _ANSWER = If(HasRow("seq_no"), If(_LAST, "response", "part"), "response")
 _OTHER = If(_REQUEST, "request", If(_INFO, "request", "event"))
@@ -54,7 +60,10 @@ MEANING = Meaning(
     body_row=RowField("payload", "data"),
     sign_on=SignOn(targets=(f"{HUB_SERVICE}/{AUTH.name}",)),
 )
-"""What messages of ESNP mean."""
+"""The meaning of ESNP messages."""
+
+
+# -- protocol --------------------------------------------------------------------------------------
 
 
 PROTOCOL = Protocol(

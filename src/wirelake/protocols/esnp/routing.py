@@ -1,17 +1,17 @@
-"""Routing: passing messages on with their bytes unchanged, and finding the way back.
+"""Routing: forwarding messages with their bytes unchanged, and returning the responses.
 
 A router adds one SESSION_INFO row, named after itself, with the number of the channel that a
-message came from. Whoever answers copies the row back (section 3 of the decisions), so the router
-needs no memory: it takes its row out again and sends the rest to that channel. Routers may be
-nested; each knows only its own name.
+message came from. A reply carries the row back (section 3 of `docs/decisions/esnp.md`), so the
+router keeps no state: it removes its row and sends the rest to that channel. Routers may be nested;
+each knows only its own name.
 
     channel:  Passed(message, raw)   ->   target.forward(router.outward(raw, channel_number))
     target:   Passed(message, raw)   ->   number, raw = router.homeward(raw)
                                           channels[number].forward(raw)
 
-The original wrote the number as a bare varint where a Var belongs; both forms are read. A router
-changes no MESSAGE_ID: two clients that use the same one at a time get an error reply from a target
-that sees both, so clients begin with numbers of their own (`first_id`), as the original's do.
+The original writes the number as a bare varint where a Var belongs; both forms are read. A router
+changes no MESSAGE_ID: if two clients use the same id at a time, the target refuses the second, so
+clients start with different ids (`first_id`), as the original's do.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ _INTEGERS = frozenset(
 
 
 class Router:
-    """One node that passes messages on. `name` must be unique among the nodes of a route."""
+    """A node that forwards messages. `name` must be unique among the nodes of a route."""
 
     def __init__(self, name: str):
         if not name:
-            raise ValueError("a router needs a name of its own")
+            raise ValueError("the name of a router must not be empty")
         self.name = name
         self._name = name.encode()
 
     def outward(self, raw: bytes, channel: int) -> bytes:
-        """Return a message of a channel, ready to be passed on: its own rows, then ours.
+        """Return a message of a channel with our row appended.
 
-        A row with our name that the message already has is not ours: it is taken out.
+        A row with our name that the message already has is removed: only we may write one, and a
+        client could otherwise direct the response to another channel.
         """
         inner, _ = self._without_ours(raw)
         row = SessionInfo(name=self.name, value=Var(type=VarType.UINT32, value=channel))
@@ -65,21 +66,22 @@ class Router:
         return inner[: -len(_END)] + added
 
     def homeward(self, raw: bytes) -> tuple[int | None, bytes]:
-        """Return the channel that a response belongs to, and the response without our row.
+        """Return the channel of a response, and the response without our row.
 
-        None when it has no row of ours, or one that holds no number: it cannot be delivered.
+        None without a row of ours, or with one that holds no number: it cannot be delivered.
         """
         inner, channel = self._without_ours(raw)
         return channel, inner
 
     def _without_ours(self, raw: bytes) -> tuple[bytes, int | None]:
-        """Raise DecodeError when `raw` is not one whole message."""
+        """Remove our rows; return the rest and the channel. DecodeError unless `raw` is a
+        message."""
         try:
             end = codec_seed.scan_message(raw, 0, len(raw), len(raw)) if raw else 0
         except NeedMore:
             end = 0
         if end != len(raw) or not raw:
-            raise DecodeError("short", "message", len(raw), "not one whole message")
+            raise DecodeError("short", "message", len(raw), "expected exactly one message")
         pos, start, channel, kept = 0, 0, None, []
         while raw[pos] != RowType.END:
             stop = pos + _HEAD + int.from_bytes(raw[pos + 1 : pos + _HEAD], "big")
@@ -93,7 +95,7 @@ class Router:
         return b"".join(kept), channel
 
     def _value(self, raw: bytes, pos: int, stop: int) -> bytes | None:
-        """What follows our name in a SESSION_INFO row; None in the row of another."""
+        """Return the bytes after our name in a SESSION_INFO row; None if it is not ours."""
         try:
             length, at = rt.zigzag32(raw, pos + _HEAD, stop, _NAME)
         except DecodeError:

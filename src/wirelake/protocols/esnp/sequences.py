@@ -29,7 +29,7 @@ def in_range(numbers: Numbers) -> bool:
 
 
 class _Sequence:
-    """What has come of one sequence."""
+    """The received parts of one sequence."""
 
     __slots__ = ("held", "next", "refused", "size", "taken")
 
@@ -42,7 +42,7 @@ class _Sequence:
 
 
 class Sequences:
-    """The sequences of one direction that are not over yet; `whole` keeps parts to the last."""
+    """The incomplete sequences of one direction; `whole` keeps all parts until the last."""
 
     def __init__(self, max_parts: int, max_bytes: int, *, whole: bool = False):
         self.max_parts = max_parts
@@ -58,9 +58,9 @@ class Sequences:
         return key in self._open
 
     def add(self, key: int, numbers: Numbers, message: Message, raw: bytes) -> list[Part]:
-        """Take a part; return those that can be delivered now, in order.
+        """Add a part; return those that can be delivered now, in order.
 
-        DecodeError when the part cannot be one: the sequence is as it was before.
+        Raises DecodeError for an invalid part, which leaves the sequence unchanged.
         """
         sequence = self._open.get(key)
         if sequence is not None and sequence.refused:
@@ -76,11 +76,13 @@ class Sequences:
         return self._ready(key, sequence)
 
     def _check(self, sequence: _Sequence | None, numbers: Numbers, size: int) -> None:
+        # Count and bytes are limited before the part is stored: parts may come in any order, so a
+        # peer that never sends part 1 would otherwise fill the memory.
         current, maximum = numbers
         if not in_range(numbers):
             raise DecodeError("seq_range", "seq_no", None, f"{current} of {maximum}")
         if sequence is not None and (current < sequence.next or current in sequence.held):
-            raise DecodeError("seq_range", "seq_no.current", None, f"part {current} came before")
+            raise DecodeError("seq_range", "seq_no.current", None, f"duplicate part {current}")
         count = 0 if sequence is None else len(sequence.held) + len(sequence.taken)
         if count >= self.max_parts or self.held_bytes + size > self.max_bytes:
             raise DecodeError("too_many", "seq_no", None, f"{count} parts are held")
@@ -105,22 +107,22 @@ class Sequences:
         self.held_bytes -= size
 
     def refuse(self, key: int) -> None:
-        """Forget a sequence, and discard the parts that are still to come."""
+        """Drop a sequence, and discard its remaining parts as they come."""
         self.drop(key)
         self._open[key] = _Sequence()
         self._open[key].refused = True
 
     def refused(self, key: int) -> bool:
-        """Return whether the rest of this sequence is being discarded."""
+        """Return whether the remaining parts of this sequence are discarded."""
         return key in self._open and self._open[key].refused
 
     def drop(self, key: int) -> None:
-        """Forget a sequence; one that does not exist is no error."""
+        """Drop a sequence, if it exists."""
         sequence = self._open.pop(key, None)
         if sequence is not None:
             self.held_bytes -= sequence.size
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all sequences."""
         self._open.clear()
         self.held_bytes = 0

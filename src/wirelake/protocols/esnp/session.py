@@ -1,12 +1,12 @@
 """ESNP connections: calls, infos, events, traces, sequences (seeds 000 and 001).
 
-The two ends are alike: each may ask, answer and announce. Requests without FLAG_ASYNC are handed to
-the application one after the other and answered in that order; with it, at once and in any order.
-A call ends with its response, with the last part of a sequence, with its timeout, or with the
-connection. A trace report never ends one, and an event is never answered.
+The two ends are alike: each may send requests, replies and events. Requests without FLAG_ASYNC
+reach the application one at a time and are answered in order; with it, at once and in any order. A
+call ends with its response, with the last part of a sequence, with its timeout, or with the
+connection. A trace report never ends one, and an event is never answered (section 3 of
+`docs/decisions/esnp.md`).
 
-What the documents leave open is settled in `docs/decisions/esnp.md`, sections 3 and 8. What the
-peer asks is in `requests.py` and `plain.py`, what we ask here.
+The peer's requests are in `endpoint.py` and `fast_path.py`, our own calls here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _LAST_ID = (1 << 64) - 1
 
 
 class EsnpSession(FastPathRequests):
-    """One end of a connection. `first_id` numbers our calls; make it differ between runs."""
+    """One end of a connection. `first_id` is the id of our first call; let it differ between runs,
+    so that late replies to a former run match nothing."""
 
     def __init__(
         self,
@@ -62,11 +63,11 @@ class EsnpSession(FastPathRequests):
 
     @property
     def calls(self) -> int:
-        """Calls of ours that are under way."""
+        """Own calls in flight."""
         return len(self._calls)
 
     def new_id(self) -> int:
-        """Return an id that no call of ours under way has; 0 is never given."""
+        """Return an id that no call in flight has; never 0."""
         number = self._next_id
         while number in self._calls:
             number = number % _LAST_ID + 1
@@ -85,8 +86,8 @@ class EsnpSession(FastPathRequests):
     ) -> int:
         """Send a call (or, with FlagType.INFO, an info) and return its id.
 
-        In several messages: `seq` numbers each, and `number`, which the first returned, ties them
-        together. The timeout restarts with each.
+        A call of several messages: `seq` numbers each, and `number` is the id that the first
+        returned. The timeout restarts with each.
         """
         number = self.new_id() if number is None else number
         head: list[Row] = [Flag(value=flag), *(Flag(value=each) for each in more_flags)]
@@ -142,16 +143,16 @@ class EsnpSession(FastPathRequests):
         self._write(data)
 
     def forward(self, raw: bytes) -> None:
-        """Passes on a message as it came, whatever its rows (section 8)."""
+        """Forward a message unchanged, whatever its rows."""
         self._must("send")
         self._write(self._whole(raw))
 
     def close(self, reason: str = "done") -> None:
-        """End the connection; calls under way fail."""
+        """End the connection; calls in flight fail."""
         self._close(reason, Side.LOCAL, clean=not self._calls and not self.pending)
 
     def _start(self, summary: MessageSummary, timeout_s: float | None) -> None:
-        """Notes a call, or the next part of one; SessionError leaves all as it was."""
+        """Register a call, or the next part of one. A SessionError changes nothing."""
         number, seq = summary.id, summary.seq
         if not number:
             raise SessionError("bad_value", "a call needs a MESSAGE_ID other than 0")
@@ -190,7 +191,7 @@ class EsnpSession(FastPathRequests):
     def _on_answer(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         number = summary.source_id
         if number is None or number not in self._calls:
-            self._warn("unexpected_reply", f"no call {number} is already in flight")
+            self._warn("unexpected_reply", f"no call {number} is in flight")
         elif summary.seq is None or summary.failed:
             self._end_call(number)
             self._emit(Answered(number, message, raw))

@@ -1,7 +1,7 @@
-"""The basic types of ESNP by the names that the documents give them: 【基础数据编码说明】.
+"""Values of ESNP: the basic types by their names in the documents, and Python values as `Var`.
 
-Rows and `Var` values are read by generated code; this is the same encodings one at a time, for
-XDATA and PAYLOAD, whose content only the business understands, and for tests:
+Rows and `Var` values are decoded by generated code. `BASIC` has the same encodings one at a time
+(【基础数据编码说明】), for XDATA and PAYLOAD, whose content belongs to the application:
 
     BASIC["Int32"].encode(-3)              b"\\x05"
     BASIC["LenString"].decode(b"\\x04hi")   ("hi", 3)
@@ -38,11 +38,11 @@ Writer = Callable[[Any, str], bytes]
 
 
 class Basic(NamedTuple):
-    """A type: how its values are read from bytes, and written."""
+    """A basic type: its reader and its writer."""
 
     name: str
     bits: int
-    """Its width; 0 for one that has none."""
+    """Its width; 0 for types without one."""
     read: Reader
     write: Writer
 
@@ -173,7 +173,7 @@ BASIC: Final[dict[str, Basic]] = {
 """The types by name, aliases included."""
 
 
-# Python values as `Var`, and back: for services and clients that do not care which type it is.
+# -- Python values as Var --------------------------------------------------------------------------
 
 
 _MAP: Final = int(VarType.MAP)
@@ -190,11 +190,13 @@ _SIMPLE: Final[dict[type, int]] = {
     type(None): int(VarType.NULL),
 }
 _DEPTH: Final = 64
-"""What the codec takes; deeper values are refused before they are walked."""
+"""The depth limit of the codec; deeper values are refused before recursion exhausts the stack."""
 
 
 def var_of(value: object, depth: int = 0) -> Var:
-    """Return the Var of a Python value; EncodeError for one that has none."""
+    """Return a Python value as a Var. Raises EncodeError for unsupported types."""
+    # Exact types first: one dict lookup serves nearly all values. Subclasses (enumerations) are
+    # converted at the end, and `bool` must not be taken for an `int`.
     kind = type(value)
     if kind is int:
         return Var(type=_integer(value), value=value)  # type: ignore[arg-type]
@@ -216,18 +218,19 @@ def var_of(value: object, depth: int = 0) -> Var:
 def _pair(pair: tuple[object, object], depth: int) -> tuple[str, Var]:
     key, value = pair
     if not isinstance(key, str):
-        raise EncodeError("bad_value", "var.map.key", None, "wanted a text")
+        raise EncodeError("bad_value", "var.map.key", None, "expected a string")
     return key, var_of(value, depth + 1)
 
 
 def _integer(number: int) -> int:
+    # By size, as the original's Go writer chooses; it never writes type 2 or 7 (section 2).
     if -0x8000_0000 <= number <= 0x7FFF_FFFF:
         return _INT32
     if -(1 << 63) <= number < 1 << 63:
         return _INT64
     if number < 1 << 64 and number > 0:
         return _UINT64
-    raise EncodeError("int_range", "var", None, "wanted 64 bits")
+    raise EncodeError("int_range", "var", None, "expected 64 bits")
 
 
 def value_of(var: Var) -> Any:
@@ -246,7 +249,7 @@ def data_rows(values: Mapping[str, object]) -> tuple[Data, ...]:
 
 
 def values_of(rows: Iterable[Row]) -> dict[str, Any]:
-    """Return the values of DATA rows by name; the first row of a name counts."""
+    """Return the values of DATA rows by name; of several with one name, the first."""
     found: dict[str, Any] = {}
     for row in rows:
         if type(row) is Data and row.name not in found:

@@ -1,4 +1,4 @@
-"""magline live: its table of hub.toml, its listener, client connection and error numbers."""
+"""The binding of magline: its table of hub.toml, its listener, client and error numbers."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ BINDING: Final = Binding(
     trial_number=0x1001,
     trial_settings={"anonymous": True},
 )
-"""The parts of magline."""
+"""The binding of magline."""

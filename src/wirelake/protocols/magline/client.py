@@ -1,11 +1,11 @@
 """The client's end of a magline connection: SYN to ACK, heartbeat, requests, resumption.
 
-    S1, S2-1   SYN, ACK            the ACK must verify, or the client closes without a word (§4.4)
+    S1, S2-1   SYN, ACK            the ACK must verify, or the client closes without a reply (§4.4)
     S2-2       ERR, FIN            an attempt ends; the mode never changes because of it (§4.11)
     S3         PIN, PON            every 30 s; no PON within 10 s: close, and resume
     S4, S5     REQ, REP            matched by REPLY_TO, else first in first out per Business CMD
     S6         PSH
-    S7, S8     reSYN, ACK, PIN     the old ticket is kept until the server has shown the new keys
+    S7, S8     reSYN, ACK, PIN     the old ticket is kept until a frame verifies under the new keys
     S9         FIN
 
 Rule and section numbers refer to `docs/decisions/magline.md`.
@@ -45,7 +45,7 @@ __all__ = ["ClientSession"]
 
 
 def _alive(state: str) -> dict[str, str]:
-    """What a server may say when there are keys."""
+    """Return the transitions of a state with keys."""
     return {
         "receive REP": state,
         "receive PSH": state,
@@ -56,8 +56,8 @@ def _alive(state: str) -> dict[str, str]:
 
 
 class _PendingRequest(msgspec.Struct, gc=False):
-    """A request under way. When its time is over it stays, lost, so that an answer without
-    REPLY_TO that comes late is not taken for that of the next request."""
+    """A request in flight. After its timeout it stays, marked as lost, so that a late answer
+    without REPLY_TO is not matched with the next request of the same command."""
 
     business_cmd: int
     deadline: float
@@ -117,18 +117,18 @@ class ClientSession(Endpoint):
 
     @property
     def ticket(self) -> Ticket | None:
-        """What resumes this session; None when only a full SYN will do (§6)."""
+        """The ticket that resumes this session; None when a full SYN is required (§6)."""
         return self._ticket
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their answer."""
+        """Requests without an answer."""
         return len(self._requests) - self._lost
 
     # -- the application's side --------------------------------------------------------------
 
     def connect(self) -> None:
-        """Send SYN, or reSYN with a ticket that is not too old."""
+        """Send SYN, or reSYN with a ticket that has not expired."""
         ticket = self._ticket
         if ticket is not None and self.now >= ticket.since + LIFETIME_LIMIT_S:
             ticket = self._ticket = None
@@ -171,7 +171,7 @@ class ClientSession(Endpoint):
         return number
 
     def again(self, now: float) -> ClientSession:
-        """The session of the next attempt: it resumes if it can, else a full SYN; same mode."""
+        """Return the session of the next attempt, in the same mode; it resumes if it can."""
         return ClientSession(
             self.options, key=self.key, entropy=self._entropy, ticket=self._ticket, now=now
         )
@@ -198,7 +198,7 @@ class ClientSession(Endpoint):
         return number
 
     def _await_pon(self) -> None:
-        """The oldest PIN that has no PON decides."""
+        """Set the deadline of the oldest PIN without a PON."""
         oldest = next(iter(self._pings.values()), None)
         if oldest is None:
             self.timers.clear("pon")
@@ -257,11 +257,13 @@ class ClientSession(Endpoint):
         if ticket is None:
             self._ticket = self._new_ticket
         else:
-            self._ping()  # §4.10: at once
+            # The server pushes nothing before a frame has verified under the new keys, so the
+            # client sends one at once (§4.10).
+            self._ping()
 
     def _verified(self, body: Any, trusted: bool) -> None:
-        """The server has shown the new keys, in a frame that it only sends when it has retired the
-        old session: the new ticket is good (§6)."""
+        """Confirm a resumption: this frame is one that the server only sends after it has retired
+        the old session, so the new ticket is valid (§6)."""
         ends = isinstance(body, Fin) or (isinstance(body, Err) and not body.business_cmd)
         if self.state != "confirming" or not trusted or ends:
             return
@@ -281,7 +283,7 @@ class ClientSession(Endpoint):
         if error.code != "handshake_failed":
             super()._refuse(error)
             return
-        self._fail_with(error)  # §4.4: without a word
+        self._fail_with(error)  # closed without a reply: the peer may be an attacker (§4.4)
         self._close(error.code, Side.LOCAL, clean=False)
 
     # -- requests ----------------------------------------------------------------------------
@@ -297,7 +299,7 @@ class ClientSession(Endpoint):
             self._emit(RequestFailed(seq, err.business_cmd, err.error_number))
 
     def _match(self, reply_to: int | None, cmd: int) -> int | None:
-        """Return the request that an answer belongs to, which is then done (rule 12)."""
+        """Remove and return the request that an answer belongs to (rule 12)."""
         seq = reply_to
         if seq is None:
             seq = next(
@@ -305,12 +307,12 @@ class ClientSession(Endpoint):
             )
         asked = None if seq is None else self._requests.get(seq)
         if seq is None or asked is None or asked.business_cmd != cmd:
-            self._fail("unexpected_reply", detail=f"nothing was asked of {cmd}", fatal=False)
+            self._fail("unexpected_reply", detail=f"no request to {cmd} is pending", fatal=False)
             return None
         del self._requests[seq]
         if asked.lost:
             self._lost -= 1
-            self._fail("unexpected_reply", detail=f"request {seq} timed out before", fatal=False)
+            self._fail("unexpected_reply", detail=f"request {seq} has timed out", fatal=False)
             return None
         if not self.in_flight:
             self.timers.clear("request")
@@ -332,7 +334,7 @@ class ClientSession(Endpoint):
         self._forget_lost()
 
     def _forget_lost(self) -> None:
-        """As many lost requests are remembered as there may be requests, the newest."""
+        """Keep the newest lost requests, at most `max_requests` of them."""
         excess = self._lost - self.options.max_requests
         if excess > 0:
             for seq in [s for s, asked in self._requests.items() if asked.lost][:excess]:
@@ -345,7 +347,7 @@ class ClientSession(Endpoint):
         if self.state == CLOSED:
             return
         for seq, asked in self._requests.items():
-            if not asked.lost:  # rule 21: never asked again in silence
+            if not asked.lost:  # rule 21: reported, never resent silently
                 self._emit(RequestLost(seq, asked.business_cmd, "connection_lost"))
         self._requests.clear()
         self._pings.clear()
@@ -361,7 +363,7 @@ class ClientSession(Endpoint):
             else:
                 self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
         elif name == "pon":
-            self._fail("timeout", detail="no PON in time")
+            self._fail("timeout", detail="no PON received in time")
             self._close("timeout", Side.LOCAL, clean=False)
         elif name == "request":
             self._expire_requests()

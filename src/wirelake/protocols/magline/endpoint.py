@@ -1,14 +1,18 @@
-"""What both ends of a magline connection do alike: frames, Seq, tags, ERR, FIN (seed 003 §3, §4).
+"""The messages and events of magline, and what both ends of a connection share (seed 003 §3, §4).
 
-A frame goes through the same gates in the same order, and the first that it fails decides:
+Messages are what `send` takes; they carry plaintext, and the session puts them into frames. Events
+are what `events()` returns, besides `Failed` and `Closed` of every protocol.
+
+A frame goes through the same checks in the same order, and the first failure decides:
 
     1. the codec          decode order of §2; ERR 1-5
-    2. the table          is this command legal here and now: ERR 6 (rules 14, 17)
+    2. the state table    whether the command is legal in this state: ERR 6 (rules 14, 17)
     3. Seq, HMAC, tag     one outcome for all three, ERR 9 (§4.8)
-    4. the role           what the command means
+    4. the role           client or server
 
-ERR and FIN are bare before there are keys and carry a tag after (§4.6, rule 18). A connection that
-ends without a FIN that verifies is not clean (§4.7). Keys wear out: FIN 8, then resume (§4.9).
+ERR and FIN have no tag before there are keys, and carry one afterwards (§4.6, rule 18). A
+connection that ends without a verified FIN is not clean (§4.7). Used up keys end a connection with
+FIN 8, and the session is resumed (§4.9).
 
 Rule and section numbers refer to `docs/decisions/magline.md`.
 """
@@ -28,7 +32,10 @@ from ..sansio import CLOSED, Event, Role, Session, SessionError, Side
 from .codec_seed import decode_frame, encode_frame
 from .handshake import Mode, SessionKeys
 from .layout import (
+    APPLICATION_NUMBERS,
+    CONNECTION_CMD,
     HANDSHAKE_LIMIT,
+    HEAD_BYTES,
     Ack,
     Err,
     ErrorNumber,
@@ -72,8 +79,6 @@ __all__ = [
     "reason_name",
 ]
 
-APPLICATION = 0x10000
-"""Error numbers and reasons from here on belong to the application."""
 _LARGEST = 0xFFFF_FFFF
 
 
@@ -81,7 +86,7 @@ _LARGEST = 0xFFFF_FFFF
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """REQ: a client asks. `timeout_s` None is the option's `request_timeout_s`."""
+    """REQ: a request of a client. `timeout_s` None is the option `request_timeout_s`."""
 
     business_cmd: int
     data: bytes = b""
@@ -96,14 +101,14 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """ERR for one request: it failed, the connection goes on."""
+    """ERR for one request: it failed, the connection continues."""
 
     to: int
     error_number: int = ErrorNumber.BUSINESS
 
 
 class Push(msgspec.Struct, frozen=True, gc=False):
-    """PSH: a server tells its client something."""
+    """PSH: a push of a server."""
 
     business_cmd: int
     data: bytes = b""
@@ -113,9 +118,9 @@ class Push(msgspec.Struct, frozen=True, gc=False):
 
 
 class Established(Event, frozen=True, gc=False):
-    """SYN and ACK have gone: there are keys. `session_id` is SHA-256 of the session id.
+    """SYN and ACK are exchanged and there are keys. `session_id` is SHA-256 of the session id.
 
-    A resumed connection waits for one more frame before it takes the old one's place: `Resumed`.
+    A resumed connection needs one more frame before it replaces the old one: see `Resumed`.
     """
 
     mode: Mode
@@ -124,11 +129,11 @@ class Established(Event, frozen=True, gc=False):
 
 
 class Resumed(Event, frozen=True, gc=False):
-    """The resumption is confirmed: the session `replaced` is no more (section 4.10).
+    """The resumption is confirmed: it has replaced the session `replaced` (section 4.10).
 
-    A server's application closes the connection that has that `session_id`, if it is still there,
-    with FIN 6. `dropped` pushes did not fit its queue; where ordered commands are yet to be done,
-    the queue waits for them, and `Authenticated` has the number.
+    A server's application closes the connection with that `session_id`, if it is still open, with
+    FIN 6. `dropped` pushes did not fit its queue; where ordered commands remain, the queue waits
+    for them, and `Authenticated` has the number.
     """
 
     session_id: bytes
@@ -138,9 +143,9 @@ class Resumed(Event, frozen=True, gc=False):
 
 
 class Refused(Event, frozen=True, gc=False):
-    """The peer says that the connection failed, and why; its FIN should follow.
+    """The peer reports that the connection failed; its FIN should follow.
 
-    `trusted` is False for an ERR without a tag: anybody on the way may have sent it.
+    `trusted` is False for an ERR without a tag, which anybody on the path may have sent.
     """
 
     error_number: int
@@ -159,10 +164,10 @@ class Finished(Event, frozen=True, gc=False):
 
 
 class Requested(Event, frozen=True, gc=False):
-    """A client asks: answer with `Reply` or `Failure`.
+    """A request of a client: answer with `Reply` or `Failure`.
 
-    `step` counts the ordered commands from 0: a `Reply` lets the client go on, a `Failure` ends
-    the connection (rule 20). None when there is no such step.
+    `step` counts the ordered commands from 0: a `Reply` lets the client continue, a `Failure` ends
+    the connection (rule 20). None outside of ordered commands.
     """
 
     seq: int
@@ -182,7 +187,7 @@ class Authenticated(Event, frozen=True, gc=False):
 
 
 class Pinged(Event, frozen=True, gc=False):
-    """A heartbeat came and was answered."""
+    """A heartbeat was received and answered."""
 
     ping_number: int
     trusted: bool = True
@@ -200,7 +205,7 @@ class Replied(Event, frozen=True, gc=False):
 
 
 class RequestFailed(Event, frozen=True, gc=False):
-    """The server says that a request failed; the connection goes on."""
+    """The server reports that a request failed; the connection continues."""
 
     seq: int
     business_cmd: int
@@ -208,7 +213,7 @@ class RequestFailed(Event, frozen=True, gc=False):
 
 
 class RequestLost(Event, frozen=True, gc=False):
-    """No answer came: `timeout`, or `connection_lost` (rule 21). It may have been carried out."""
+    """A request without an answer: `timeout` or `connection_lost` (rule 21). It may have run."""
 
     seq: int
     business_cmd: int
@@ -216,7 +221,7 @@ class RequestLost(Event, frozen=True, gc=False):
 
 
 class Pushed(Event, frozen=True, gc=False):
-    """The server tells something."""
+    """A push of the server."""
 
     business_cmd: int
     data: bytes
@@ -233,17 +238,17 @@ class Ponged(Event, frozen=True, gc=False):
 
 
 def is_error_number(number: int) -> bool:
-    """Return whether an ERR may say this: a listed number, or an application's. 0 is never sent."""
-    return APPLICATION <= number <= _LARGEST or number in ErrorNumber.__members__.values()
+    """Return whether an ERR may have this number: a listed or an application's; 0 is never sent."""
+    return APPLICATION_NUMBERS <= number <= _LARGEST or number in ErrorNumber.__members__.values()
 
 
 def is_reason(number: int) -> bool:
-    """Return whether a FIN may say this: a listed reason, or an application's."""
-    return APPLICATION <= number <= _LARGEST or number in Reason.__members__.values()
+    """Return whether a FIN may have this reason: a listed or an application's."""
+    return APPLICATION_NUMBERS <= number <= _LARGEST or number in Reason.__members__.values()
 
 
 def reason_name(number: int) -> str:
-    """What `Closed` calls a reason: `idle`, or `reason 65536` for those without a name."""
+    """Return the name of a reason in `Closed`: `idle`, or `reason 65536` without a name."""
     try:
         return Reason(number).name.lower()
     except ValueError:
@@ -253,16 +258,15 @@ def reason_name(number: int) -> str:
 # -- the endpoint ----------------------------------------------------------------------------
 
 Entropy: TypeAlias = Callable[[int], bytes]
-"""Gives that many random bytes: private keys, Randoms and session ids are made of them."""
+"""Returns that many random bytes, for private keys, Randoms and session ids."""
 
 REFUSED: Final = "refused"
 """The state between the peer's ERR and its FIN."""
 NO_TAG: Final = bytes(TAG_SIZE)
-"""Where a tag will stand."""
+"""The placeholder of a tag."""
 
-_HEAD_SIZE: Final = 16
-_ROOM_BYTES: Final = 256
-"""For the last ERR and FIN of a direction."""
+_FINAL_BYTES: Final = 256
+"""Reserved for the last ERR and FIN of a direction."""
 _RECEIVE: Final[dict[type, str]] = {
     body: f"receive {body.__name__.upper()}"
     for body in (Syn, Ack, Err, Pin, Pon, Req, Rep, Psh, Fin)
@@ -285,7 +289,7 @@ ANSWERS: Final[dict[str, tuple[ErrorNumber, Reason]]] = {
     "timeout": (ErrorNumber.TIMEOUT, Reason.HANDSHAKE),
     "auth_failed": (ErrorNumber.ORDER_CMD, Reason.AUTH),
 }
-"""What is said, in ERR and in FIN, about what the peer did wrong."""
+"""The numbers in ERR and FIN for each error of the peer (section 2)."""
 
 
 class Endpoint(Session):
@@ -322,7 +326,7 @@ class Endpoint(Session):
             raise SessionError(
                 "bad_value", f"invalid combination of ERR {error_number} and FIN {reason}"
             )
-        self._put(Err(business_cmd=0, error_number=error_number))
+        self._put(Err(business_cmd=CONNECTION_CMD, error_number=error_number))
         self._finish(reason, reason_name(reason), clean=False)
 
     @property
@@ -332,13 +336,13 @@ class Endpoint(Session):
 
     @property
     def exporter(self) -> bytes:
-        """32 bytes that only the two ends of this connection know: a login that signs them
-        exposes a man in the middle (§4.12)."""
+        """32 bytes that only the two ends of this connection know: a login that signs them detects
+        a man in the middle (§4.12)."""
         self._check_established()
         return self._exporter
 
     def key_log(self) -> str:
-        """One line of JSON that lets one read this connection, never forge (§6)."""
+        """Return a line of JSON with the keys to read this connection, not to forge it (§6)."""
         self._check_established()
         return self._key_log
 
@@ -357,12 +361,14 @@ class Endpoint(Session):
         try:
             return decode_frame(buf, pos, end, limit)
         except NeedMore:
-            if end - pos < 2:  # the second byte tells a wrong version, so it is worth a look
+            if end - pos < 2:
+                # A wrong version shows in the second byte and is refused there (order of checks,
+                # §2); waiting for the whole head would keep a peer of the old protocol waiting.
                 raise NeedMore(2 - (end - pos)) from None
             raise
 
     def _frame_limit(self) -> int:
-        """Message Length that is read when there are keys."""
+        """Return the largest Message Length that is read after the handshake."""
         return self._limits.max_frame
 
     def _handle(self, message: Any, buf: bytes, pos: int, stop: int) -> None:
@@ -383,10 +389,10 @@ class Endpoint(Session):
             self._rekey()
 
     def _verify(self, message: Frame, frame: bytes) -> tuple[bool, bytes]:
-        """Return whether the frame is surely the peer's, and its plaintext."""
+        """Return whether the frame is authenticated, and its plaintext."""
         opener = self._opener
         if opener is None:
-            if message.auth is not None:  # a tag that is present must be right
+            if message.auth is not None:  # a tag that is present must be valid
                 raise DecodeError("bad_record")
             return False, b""
         if type(message.body) in _DATA:
@@ -402,22 +408,24 @@ class Endpoint(Session):
         return "bad_state"
 
     def _verified(self, body: Any, trusted: bool) -> None:
-        """A frame has passed all checks; a role may draw conclusions."""
+        """Hook for a role: a frame has passed all checks."""
 
     @abstractmethod
     def _dispatch(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:
-        """Act on a frame."""
+        """Handle a frame."""
 
     @abstractmethod
     def _on_request_error(self, err: Err, reply_to: int | None) -> None:
-        """An ERR about one request, with a tag that is right."""
+        """Handle an ERR about one request, with a valid tag."""
 
     def _on_err(self, err: Err, reply_to: int | None, trusted: bool) -> None:
         if trusted and err.business_cmd:
             self._on_request_error(err, reply_to)
             return
         self._emit(Refused(err.error_number, err.business_cmd, trusted))
-        if self.established and not trusted:  # rule 18: fatal, whatever it says
+        if self.established and not trusted:
+            # Rule 18: a bare ERR after the handshake is fatal, and never a business error, so that
+            # injecting one achieves no more than a TCP reset.
             self._finish(Reason.PROTOCOL, REFUSED, clean=False)
             return
         self._step("receive ERR")
@@ -433,7 +441,7 @@ class Endpoint(Session):
         self._close(name, Side.REMOTE, clean=trusted and not refused)
 
     def _eof(self, left: int) -> None:
-        """No FIN came before: something may be missing (§4.7)."""
+        """Close as not clean: without a FIN, data may be missing (§4.7)."""
         if left:
             self._fail("short", detail=f"{left} bytes of an incomplete frame at the end")
         self._close(REFUSED if self.state == REFUSED else "eof", Side.REMOTE, clean=False)
@@ -441,7 +449,7 @@ class Endpoint(Session):
     def _refuse(self, error: DecodeError) -> None:
         number, reason = ANSWERS.get(error.code, ANSWERS["bad_length"])
         self._fail_with(error)
-        self._put(Err(business_cmd=0, error_number=number))
+        self._put(Err(business_cmd=CONNECTION_CMD, error_number=number))
         self._finish(reason, error.code, clean=False)
 
     # -- frames out --------------------------------------------------------------------------
@@ -451,7 +459,7 @@ class Endpoint(Session):
     ) -> int:
         """Write a frame with the next Seq, sealed as its command requires; return that Seq.
 
-        What cannot be written leaves everything as it was, so that no Seq is missing.
+        If it cannot be encoded, Seq is reset, so that no number is missing on the wire.
         """
         last = self._seq_out.last
         try:
@@ -473,14 +481,12 @@ class Endpoint(Session):
         return seq
 
     def _check_size(self, frame: bytes) -> None:
-        if len(frame) - _HEAD_SIZE > self._limits.max_frame:
-            most = self._limits.max_frame
-            raise SessionError(
-                "too_large", f"frame of {len(frame) - _HEAD_SIZE} bytes exceeds {most}"
-            )
+        size, most = len(frame) - HEAD_BYTES, self._limits.max_frame
+        if size > most:
+            raise SessionError("too_large", f"frame of {size} bytes exceeds {most}")
 
     def _finish(self, reason: int, name: str, *, clean: bool) -> None:
-        """FIN is the last frame: nobody answers it."""
+        """Send FIN, which is not answered, and close."""
         self._put(Fin(reason_number=reason))
         self._close(name, Side.LOCAL, clean=clean)
 
@@ -491,7 +497,7 @@ class Endpoint(Session):
     # -- keys --------------------------------------------------------------------------------
 
     def _use_keys(self, keys: SessionKeys, client_random: bytes, session_id: bytes) -> None:
-        """From here on every frame is sealed; what is not needed again is not kept (§4.13)."""
+        """Seal every frame from here on; secrets that are not needed again are dropped (§4.13)."""
         directions = (keys.s2c, keys.c2s) if self.role is Role.SERVER else (keys.c2s, keys.s2c)
         self._sealer, self._opener = map(RecordCipher, directions)
         self.mode = keys.mode
@@ -509,24 +515,27 @@ class Endpoint(Session):
         )
 
     def _keys_used_up(self) -> bool:
-        """Whether a direction has used up its keys. The sender stops first, with room for ERR and
-        FIN; the receiver only when the sender did not."""
+        """Return whether a direction has used up its keys (§4.9).
+
+        The sender stops first, with numbers and bytes left for ERR and FIN; the receiver only if
+        the sender did not.
+        """
         limits = self._limits
         if self._opener is None:
             return False
         return (
             (self._seq_out.last or 0) >= limits.rekey_seq - 3
             or (self._seq_in.last or 0) >= limits.rekey_seq - 1
-            or self.sent_bytes >= limits.rekey_bytes - limits.max_frame - _ROOM_BYTES
+            or self.sent_bytes >= limits.rekey_bytes - limits.max_frame - _FINAL_BYTES
             or self.received_bytes >= limits.rekey_bytes
         )
 
     def _rekey(self) -> None:
-        """FIN 8: the session goes on in a new connection, with new keys."""
+        """Send FIN 8: the session continues in a new connection, with new keys."""
         self._finish(Reason.REKEY, "rekey", clean=self._nothing_open())
 
     def _common_timer(self, name: str) -> None:
-        """The deadlines that both roles have."""
+        """Handle the deadlines that both roles have."""
         if name == "rekey":
             self._rekey()
         elif name == "fin":
@@ -536,5 +545,5 @@ class Endpoint(Session):
 
     def _give_up(self, detail: str, reason: Reason = Reason.HANDSHAKE) -> None:
         self._fail("timeout", detail=detail)
-        self._put(Err(business_cmd=0, error_number=ErrorNumber.TIMEOUT))
+        self._put(Err(business_cmd=CONNECTION_CMD, error_number=ErrorNumber.TIMEOUT))
         self._finish(reason, "timeout", clean=False)

@@ -9,7 +9,7 @@ mismatch shows as a bad tag in the ACK.
     TH   SHA-256 of mode, server key, SYN and ACK up to the sealed session id
     PRK  HMAC(TH, NK || SS || PS), from which every key is expanded under its own label
 
-Random and public key are the last fixed-size fields of both bodies, so they are taken from the
+Random and public key are the last fixed-size fields of both bodies, so they are read from the
 frames themselves: what is hashed and what is used cannot differ. Private keys, Randoms and session
 ids are arguments. Python cannot wipe memory; drop what is no longer needed.
 """
@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from wirelake.wire.errors import DecodeError, EncodeError
 
+from .layout import HEAD_BYTES, IV_BYTES, RESUME_OPTION
 from .records import TAG_SIZE, DirectionKeys, find_option
 
 __all__ = [
@@ -55,23 +56,20 @@ __all__ = [
 ]
 
 KEY_SIZE: Final = 32
-"""Of X25519 keys, Randoms, psks and resumption secrets alike."""
+"""Size of X25519 keys, Randoms, psks and resumption secrets."""
 SID_SIZE: Final = 16
-"""Of a session id: random, because a guessable one would invite takeovers."""
+"""Size of a session id. It is random, because a guessable one would invite takeovers."""
 SEALED_SID_SIZE: Final = SID_SIZE + TAG_SIZE
-"""Of the last field of an ACK."""
-RESUME_OPTION: Final = 0x0100
-"""The bit of Head Optional for the session id and binder of a reSYN."""
+"""Size of the last field of an ACK."""
 
-_HEAD_SIZE: Final = 16
 _LABEL: Final = b"magline 102 "
 _ZEROS: Final = bytes(KEY_SIZE)
 
 
 class Mode(IntFlag):
-    """How the two sides know each other (§4.2); bits that are configured, never negotiated.
+    """How the two sides authenticate each other (§4.2); bits are configured, never negotiated.
 
-    ANONYMOUS stops passive listeners only, and is for a caller who has said so explicitly.
+    ANONYMOUS protects against passive listeners only and must be requested explicitly.
     """
 
     ANONYMOUS = 0
@@ -124,7 +122,7 @@ def x25519_public(private: bytes) -> bytes:
 
 
 def x25519_shared(private: bytes, public: bytes) -> bytes:
-    """The shared secret with a peer's public key; a peer that forces it to zero is refused."""
+    """Return the shared secret with a peer's public key; an all-zero result is refused."""
     own = _private_key(private)
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(public))
@@ -138,19 +136,19 @@ def _private_key(private: bytes) -> X25519PrivateKey:
 
 def _exactly(size: int, value: bytes, name: str) -> bytes:
     if len(value) != size:
-        raise EncodeError("bad_config", name, detail=f"wanted exactly {size} bytes")
+        raise EncodeError("bad_config", name, detail=f"expected exactly {size} bytes")
     return value
 
 
 def server_key_id(server_public: bytes) -> bytes:
-    """KEY_ID of a pinned server key: how the server finds it, so that keys can be rotated."""
+    """Return the KEY_ID of a pinned server key, by which a server finds it among several."""
     return sha256(
         b"magline 102 key id" + _exactly(KEY_SIZE, server_public, "server_public")
     ).digest()[:8]
 
 
 def psk_key_id(psk: bytes) -> bytes:
-    """KEY_ID of a pre-shared key, which is 32 random bytes and never a passphrase."""
+    """Return the KEY_ID of a pre-shared key, which is 32 random bytes, never a passphrase."""
     return sha256(b"magline 102 psk id" + _exactly(KEY_SIZE, psk, "psk")).digest()[:8]
 
 
@@ -164,9 +162,9 @@ def client_keys(
     psk: bytes | None = None,
     resumption: bytes | None = None,
 ) -> SessionKeys:
-    """Return the client's view of the schedule, given its ephemeral key and the two whole frames.
+    """Return the client's keys, given its ephemeral key and the two whole frames.
 
-    The keys are worth nothing until `open_sid` has verified the ACK with them.
+    The keys must not be used before `open_sid` has verified the ACK with them.
     """
     ack_clear = ack[:-SEALED_SID_SIZE]
     return derive_keys(
@@ -191,7 +189,7 @@ def server_keys(
     psk: bytes | None = None,
     resumption: bytes | None = None,
 ) -> SessionKeys:
-    """Return the server's view; `ack_clear` is the ACK frame without its last 32 bytes."""
+    """Return the server's keys; `ack_clear` is the ACK frame without its last 32 bytes."""
     client_public = _public_in(syn)
     static = static_private
     return derive_keys(
@@ -226,6 +224,10 @@ def derive_keys(
     if server_public is not None:
         static_public = _exactly(KEY_SIZE, server_public, "server_public")
         static = _exactly(KEY_SIZE, static_shared or b"", "static_shared")
+    # NK is the formula of the document's figure. Alone it binds neither public keys nor mode, so
+    # TH, the hash of both frames and the mode, is the salt of the extraction: changing any byte of
+    # the handshake on the way changes all keys (§4.3, §4.11). The order of inputs is fixed, and
+    # each has a fixed length, so that no two sets of inputs concatenate to the same bytes.
     nk = sha256(
         _random_in(syn) + _random_in(ack_clear) + _exactly(KEY_SIZE, shared, "shared")
     ).digest()
@@ -256,7 +258,7 @@ def _prior_secret(psk: bytes | None, resumption: bytes | None) -> bytes:
 
 
 def _key_size(name: str) -> int:
-    return 12 if name.endswith("_iv") else KEY_SIZE
+    return IV_BYTES if name.endswith("_iv") else KEY_SIZE
 
 
 def _expand(key: bytes, label: bytes, size: int) -> bytes:
@@ -272,19 +274,19 @@ def _random_in(frame: bytes) -> bytes:
 
 
 def _checked_hello(frame: bytes) -> bytes:
-    if len(frame) < _HEAD_SIZE + 2 * KEY_SIZE:
+    if len(frame) < HEAD_BYTES + 2 * KEY_SIZE:
         raise DecodeError("bad_length", "handshake")
     return frame
 
 
 def seal_sid(keys: SessionKeys, ack_clear: bytes, sid: bytes) -> bytes:
-    """The last 32 bytes of an ACK: the session id, encrypted and bound to the rest of the frame."""
+    """Return the last 32 bytes of an ACK: the encrypted session id and a tag over the frame."""
     ciphertext = _crypt_sid(keys, _exactly(SID_SIZE, sid, "sid"))
     return ciphertext + _ack_tag(keys, ack_clear, ciphertext)
 
 
 def open_sid(keys: SessionKeys, ack: bytes) -> bytes:
-    """Verify an ACK and take its session id. A failure ends the attempt; never retry weaker."""
+    """Verify an ACK and return its session id. On failure, never retry in a weaker mode (§4.4)."""
     ack_clear, sealed = ack[:-SEALED_SID_SIZE], ack[-SEALED_SID_SIZE:]
     ciphertext, tag = sealed[:SID_SIZE], sealed[SID_SIZE:]
     if not hmac.compare_digest(_ack_tag(keys, ack_clear, ciphertext), tag):
@@ -302,13 +304,13 @@ def _ack_tag(keys: SessionKeys, ack_clear: bytes, ciphertext: bytes) -> bytes:
 
 
 def resume_sid(syn: bytes) -> bytes | None:
-    """Return the session id that a SYN wants to resume; None for a plain SYN."""
+    """Return the session id that a SYN resumes; None for a plain SYN."""
     at = _binder_offset(syn)
     return None if at is None else syn[at - SID_SIZE : at]
 
 
 def bind_syn(resumption: bytes, syn: bytes) -> bytes:
-    """A reSYN frame with room for its binder → the same frame, bound to the resumption secret."""
+    """Fill in the binder of a reSYN frame, which proves the resumption secret."""
     try:
         at = _binder_offset(syn)
     except DecodeError as error:
@@ -319,21 +321,21 @@ def bind_syn(resumption: bytes, syn: bytes) -> bytes:
 
 
 def verify_binder(resumption: bytes | None, syn: bytes) -> None:
-    """Refuse a reSYN whose binder is wrong, or, with None, whose session id nobody knows.
+    """Raise `session_unknown` for a wrong binder, or for an unknown session (None).
 
-    Both cost the same work and give the same answer, so session ids cannot be probed.
+    Both cost the same work and give the same answer, so session ids cannot be probed (§4.10).
     """
     at = _binder_offset(syn)
     if at is None:
         raise DecodeError("session_unknown")
-    wanted = _binder(_ZEROS if resumption is None else resumption, syn, at)
-    matches = hmac.compare_digest(wanted, syn[at : at + TAG_SIZE])
+    expected = _binder(_ZEROS if resumption is None else resumption, syn, at)
+    matches = hmac.compare_digest(expected, syn[at : at + TAG_SIZE])
     if resumption is None or not matches:
         raise DecodeError("session_unknown")
 
 
 def _binder(resumption: bytes, syn: bytes, at: int) -> bytes:
-    """Proof of the resumption secret over the whole frame, the binder's own bytes as zeros."""
+    """Return the HMAC of the whole frame, with zeros in the place of the binder."""
     key = _expand(_exactly(KEY_SIZE, resumption, "resumption"), b"binder", KEY_SIZE)
     unbound = syn[:at] + bytes(TAG_SIZE) + syn[at + TAG_SIZE :]
     return hmac.digest(key, unbound, "sha256")[:TAG_SIZE]

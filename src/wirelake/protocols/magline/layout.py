@@ -43,6 +43,19 @@ FRAME_LIMIT = 1 << 20
 """Message Length that a reader accepts by default."""
 
 
+HEAD_BYTES = 16
+"""Size of the head, up to the options."""
+TAG_BYTES = 16
+"""Size of every tag: HMAC-SHA256, cut."""
+AUTH_OPTION = 0x0001
+"""The bit of Head Optional for a control frame's tag."""
+RESUME_OPTION = 0x0100
+"""The bit of Head Optional for the session id and binder of a reSYN."""
+CONNECTION_CMD = 0
+"""The Business CMD of an ERR about the connection itself."""
+APPLICATION_NUMBERS = 0x10000
+"""Error numbers and reasons from here on belong to the application."""
+
 SEQ_BYTES = 4
 """Size of Seq."""
 IV_BYTES = 12
@@ -231,11 +244,13 @@ class Frame(Layout, kw_only=True):
     """Counts every frame of a direction, from 1."""
     length: ClassVar[Annotated[int, LengthMark(Int(4), limit=FRAME_LIMIT)]]
     """Message Length: options and body."""
-    auth: Annotated[bytes | None, Fixed(16), Option(0x0001, (Err, Pin, Pon, Fin))] = None
+    auth: Annotated[bytes | None, Fixed(TAG_BYTES), Option(AUTH_OPTION, (Err, Pin, Pon, Fin))] = (
+        None
+    )
     """AUTH: a tag over the whole control frame."""
     reply_to: Annotated[U32 | None, Option(0x0002, (Rep, Err))] = None
     """REPLY_TO: Seq of the REQ that this answers."""
-    resume: Annotated[Resume | None, Option(0x0100, (Syn,))] = None
+    resume: Annotated[Resume | None, Option(RESUME_OPTION, (Syn,))] = None
     """RESUME: session id and binder."""
     key_id: Annotated[bytes | None, Fixed(8), Option(0x0200, (Syn,))] = None
     """KEY_ID: which pinned or shared key the client uses."""

@@ -1,14 +1,15 @@
-"""What resuming a magline session needs: a server's states, a client's ticket (§4.10, §6).
+"""Resumption of magline sessions: a server's states, a client's ticket, and the keys of both.
 
-A state is kept under SHA-256 of its session id, so that a copy of the store gives no ids away. It
-lives `ttl_s` after a disconnect and `lifetime_s` from the first authentication, whatever happens;
-the number of states is bounded, and the least recently used go first, those of clients that never
-finished their ordered commands before all others.
+Implements §4.10 and §6 of `docs/decisions/magline.md`. A state is stored under SHA-256 of its
+session id, so that a copy of the store reveals no ids. It expires `ttl_s` after a disconnect and
+`lifetime_s` after the first authentication. The number of states is bounded: the least recently
+used are dropped first, and those of clients that never finished their ordered commands before all
+others, so that unauthenticated connections cannot push out real sessions.
 
-A reSYN makes a *pending* successor. There is one at a time, the newest, so that nobody who repeats
-an old reSYN keeps the owner waiting; a copy of a reSYN is not taken at all. The first frame that
-verifies under the new keys confirms: `retire` exchanges the old id for the new one, once, if the
-successor is still the pending one (compare and swap, also where several servers share a store).
+A reSYN creates a *pending* successor. Only the newest is pending, so that a replay of an old reSYN
+cannot block the owner; a copy of a reSYN is refused. The first frame that verifies under the new
+keys confirms it: `retire` exchanges the old id for the new one, once, if the successor is still the
+pending one (compare and swap, also where several servers share a store).
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ __all__ = [
 
 
 def session_id_of(sid: bytes) -> bytes:
-    """What a session is known by outside the wire."""
+    """Return the id of a session outside the wire, in events, stores and logs: SHA-256 of `sid`."""
     return sha256(sid).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a client needs to resume: keep it as secret as a password."""
+    """The state of a client that resumes a session: as secret as a password."""
 
     sid: bytes = field(repr=False)
     res: bytes = field(repr=False)
     mode: Mode
     key_id: bytes | None
     since: float
-    """When the first connection was made; the server's 24 hours began no earlier."""
+    """When the first connection was made; the server's 24 hours start no earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumptionState:
-    """What a server knows of a session."""
+    """The state of a session at the server."""
 
     res: bytes = field(repr=False)
     mode: Mode
@@ -70,43 +71,43 @@ class ResumptionState:
 
 
 class ResumptionStore(Protocol):
-    """Where states are kept; sessions are named by `session_id_of`."""
+    """A store of states; sessions are identified by `session_id_of`."""
 
     def save(self, session: bytes, state: ResumptionState, now: float) -> None:
-        """A connection was made."""
+        """Store the state of a new connection."""
 
     def update(self, session: bytes, state: ResumptionState) -> None:
-        """Its client got further; nothing happens when the session is not known."""
+        """Replace the state of a session, if it exists."""
 
     def find(self, session: bytes, now: float) -> ResumptionState | None:
-        """Return the state that a reSYN may use."""
+        """Return the state of a session; None when it is unknown or expired."""
 
     def begin(self, session: bytes, successor: bytes, binder: bytes, now: float) -> bool:
-        """Notes a resumption that waits to be confirmed; False for a copy of an earlier one."""
+        """Register a pending resumption; False for a copy of an earlier one."""
 
     def retire(
         self, session: bytes, successor: bytes, res: bytes, now: float
     ) -> ResumptionState | None:
-        """Exchanges a session for its pending successor; None when that is no longer possible."""
+        """Replace a session by its pending successor; None when that is no longer possible."""
 
     def disconnect(self, session: bytes, now: float) -> None:
-        """The connection is gone: the state lives `ttl_s` longer."""
+        """Let the state of a closed connection expire after `ttl_s`."""
 
     def forget(self, session: bytes) -> None:
-        """End a state."""
+        """Remove a state."""
 
     def revoke(self, principal: str) -> int:
-        """End all states of a principal whose credential changed; how many there were."""
+        """Remove all states of a principal whose credential changed; return their number."""
 
     def queue(self, session: bytes, push: Push, now: float) -> bool:
-        """Keep a push for a client that is away; False when the session is not known."""
+        """Queue a push for a disconnected client; False when the session is unknown."""
 
     def take_queue(self, session: bytes) -> tuple[tuple[Push, ...], int]:
-        """Return the pushes that waited, oldest first, and how many were dropped."""
+        """Remove and return the queued pushes, oldest first, and the number of dropped ones."""
 
 
 class _Entry:
-    """A state with what only the store needs."""
+    """A state with the bookkeeping of the store."""
 
     __slots__ = ("dropped", "ends", "pending", "pushes", "queued_bytes", "state", "tried")
 
@@ -120,7 +121,7 @@ class _Entry:
         self.dropped = 0
 
     def drop_oldest(self) -> None:
-        """One push less, one counted."""
+        """Drop the oldest push and count it."""
         self.queued_bytes -= len(self.pushes.popleft().data)
         self.dropped += 1
 
@@ -137,7 +138,7 @@ class MemoryStore:
         return len(self._ready) + len(self._unready)
 
     def save(self, session: bytes, state: ResumptionState, now: float) -> None:
-        """A connection was made; `now` may push out what has ended meanwhile, oldest first."""
+        """Store the state of a new connection; drop expired states and those over the limit."""
         self._place(session, _Entry(state, state.since + self.options.lifetime_s))
         for states in (self._unready, self._ready):
             while states and next(iter(states.values())).ends <= now:
@@ -146,7 +147,7 @@ class MemoryStore:
             (self._unready or self._ready).popitem(last=False)
 
     def update(self, session: bytes, state: ResumptionState) -> None:
-        """The client got further; the 24 hours of an authentication begin with it."""
+        """Replace a state; the 24 hours of an authentication start with it."""
         entry = self._remove(session)
         if entry is not None:
             entry.state = state
@@ -154,12 +155,12 @@ class MemoryStore:
             self._place(session, entry)
 
     def find(self, session: bytes, now: float) -> ResumptionState | None:
-        """Return the state that a reSYN may use; one whose time is over is removed."""
+        """Return the state of a session; an expired one is removed."""
         entry = self._alive(session, now)
         return None if entry is None else entry.state
 
     def begin(self, session: bytes, successor: bytes, binder: bytes, now: float) -> bool:
-        """Return the newest resumption is the one that waits; a binder that was seen is a copy."""
+        """Make the newest resumption the pending one; a known binder is a copy."""
         entry = self._alive(session, now)
         if entry is None or binder in entry.tried:
             return False
@@ -170,7 +171,7 @@ class MemoryStore:
     def retire(
         self, session: bytes, successor: bytes, res: bytes, now: float
     ) -> ResumptionState | None:
-        """The successor takes over principal, order, queue and age, with a secret of its own."""
+        """Give the successor principal, order, queue and age of the session, and a new secret."""
         entry = self._alive(session, now)
         if entry is None or entry.pending != successor:
             return None
@@ -183,18 +184,18 @@ class MemoryStore:
         return state
 
     def disconnect(self, session: bytes, now: float) -> None:
-        """Let the state live `ttl_s` longer, but never past its 24 hours."""
+        """Let the state expire after `ttl_s`, but never after its 24 hours."""
         entry = self._remove(session)
         if entry is not None:
             entry.ends = min(entry.ends, now + self.options.ttl_s)
             self._place(session, entry)
 
     def forget(self, session: bytes) -> None:
-        """End a state."""
+        """Remove a state."""
         self._remove(session)
 
     def revoke(self, principal: str) -> int:
-        """End all states of a principal; resumptions that wait for them fail as well."""
+        """Remove all states of a principal; pending resumptions of them fail as well."""
         count = 0
         for states in (self._ready, self._unready):
             doomed = [each for each, entry in states.items() if entry.state.principal == principal]
@@ -204,7 +205,7 @@ class MemoryStore:
         return count
 
     def expire(self, now: float) -> int:
-        """Remove every state whose time is over; how many there were."""
+        """Remove every expired state; return their number."""
         count = 0
         for states in (self._ready, self._unready):
             over = [session for session, entry in states.items() if entry.ends <= now]
@@ -214,7 +215,7 @@ class MemoryStore:
         return count
 
     def queue(self, session: bytes, push: Push, now: float) -> bool:
-        """Keep a push, and drops the oldest when there are too many or too large ones."""
+        """Queue a push; drop the oldest above the limits of count and bytes."""
         entry = self._alive(session, now)
         if entry is None:
             return False
@@ -228,7 +229,7 @@ class MemoryStore:
         return True
 
     def take_queue(self, session: bytes) -> tuple[tuple[Push, ...], int]:
-        """Empties a queue."""
+        """Remove and return the queued pushes, and the number of dropped ones."""
         entry = self._get(session)
         if entry is None:
             return (), 0
@@ -251,34 +252,34 @@ class MemoryStore:
         return self._ready.pop(session, None) or self._unready.pop(session, None)
 
     def _place(self, session: bytes, entry: _Entry) -> None:
-        """As the most recently used."""
+        """Store an entry as the most recently used."""
         states = self._ready if entry.state.ready else self._unready
         states[session] = entry
         states.move_to_end(session)
 
 
-# Which keys the two ends of magline know each other by (§4.2), and how they are found (KEY_ID).
+# -- keys of the two ends (§4.2), found by KEY_ID --------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey:
-    """How a client knows its server; exactly one of the three."""
+    """How a client authenticates its server; exactly one of the three."""
 
     pinned: bytes | None = None
     """The server's static X25519 key, its public half."""
     psk: bytes | None = field(default=None, repr=False)
     """A shared key of 32 random bytes; a passphrase could be guessed from an ACK."""
     allow_anonymous: bool = False
-    """Accept any server. Only passive listeners are kept out."""
+    """Accept any server. Protects against passive listeners only."""
 
     def __post_init__(self) -> None:
         given = (self.pinned is not None) + (self.psk is not None) + self.allow_anonymous
         if given != 1:
-            detail = "wanted one of pinned=, psk= and allow_anonymous=True"
+            detail = "expected one of pinned=, psk= and allow_anonymous=True"
             raise EncodeError("bad_config", "key", detail=detail)
         for name, key in (("pinned", self.pinned), ("psk", self.psk)):
             if key is not None and len(key) != KEY_SIZE:
-                raise EncodeError("bad_config", name, detail=f"wanted exactly {KEY_SIZE} bytes")
+                raise EncodeError("bad_config", name, detail=f"expected exactly {KEY_SIZE} bytes")
 
     @property
     def mode(self) -> Mode:
@@ -296,7 +297,7 @@ class ClientKey:
 
 
 class Chosen(NamedTuple):
-    """The key that a SYN names, and the mode that goes with it."""
+    """The key that a SYN names, and its mode."""
 
     mode: Mode
     static_private: bytes | None = None
@@ -304,7 +305,7 @@ class Chosen(NamedTuple):
 
 
 class ServerKeys:
-    """All the keys that a server accepts clients by; one object serves all its connections."""
+    """All keys of a server; one object serves all its connections."""
 
     __slots__ = ("_by_id",)
 
@@ -324,7 +325,7 @@ class ServerKeys:
         if allow_anonymous:
             self._by_id[None] = Chosen(Mode.ANONYMOUS)
         if not self._by_id:
-            detail = "wanted a static key, a psk, or allow_anonymous=True"
+            detail = "expected a static key, a psk, or allow_anonymous=True"
             raise EncodeError("bad_config", "keys", detail=detail)
 
     def find(self, key_id: bytes | None) -> Chosen:

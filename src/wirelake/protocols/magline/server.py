@@ -133,7 +133,7 @@ class ServerSession(Endpoint):
 
     @property
     def half_open(self) -> bool:
-        """Whether the client has yet to prove that it is there (§4.9)."""
+        """Whether the client has not completed its handshake yet (§4.9)."""
         return self.state in {"new", "confirming"}
 
     @property
@@ -143,7 +143,7 @@ class ServerSession(Endpoint):
 
     @property
     def unanswered(self) -> int:
-        """Requests that wait for the application."""
+        """Requests that the application has not answered."""
         return len(self._requests)
 
     # -- the application's side --------------------------------------------------------------
@@ -161,7 +161,7 @@ class ServerSession(Endpoint):
             self._rekey()
 
     def identify(self, principal: str) -> None:
-        """Send whose connection this is; resuming keeps it, `revoke` ends it (§6)."""
+        """Set the principal of the connection; resuming keeps it, `revoke` ends it (§6)."""
         if self.state in {"new", "confirming", CLOSED}:
             raise SessionError("bad_state", f"cannot identify a client in state {self.state}")
         self.principal = principal
@@ -178,7 +178,9 @@ class ServerSession(Endpoint):
 
     def _push(self, push: Push) -> None:
         if self.state == "confirming" and self._store is not None:
-            self._store.queue(self._replaces, push, self.now)  # §4.10: nothing before it is sure
+            # Nothing is pushed before the resumption is confirmed: whoever replays a reSYN has no
+            # keys, and the push would be lost (§4.10).
+            self._store.queue(self._replaces, push, self.now)
             return
         if self.state != "open":
             raise SessionError("bad_state", f"cannot push in state {self.state}")
@@ -230,7 +232,7 @@ class ServerSession(Endpoint):
         self._flush()
 
     def _keep(self, **changes: Any) -> None:
-        """Notes how far the client got, for a resumption."""
+        """Store the client's progress, for a resumption."""
         if self._state is not None:
             self._state = replace(self._state, **changes)
             if self._store is not None:
@@ -266,7 +268,7 @@ class ServerSession(Endpoint):
 
     def _on_req(self, seq: int, cmd: int, data: bytes) -> None:
         if not cmd:
-            raise DecodeError("bad_state", "req.business_cmd", None, "0 is the connection itself")
+            raise DecodeError("bad_state", "req.business_cmd", None, "0 is reserved")
         step = None
         if self.state == "ordering":
             step = self._steps_done
@@ -283,7 +285,7 @@ class ServerSession(Endpoint):
     def _on_request_error(self, err: Err, reply_to: int | None) -> None:  # noqa: ARG002
         if self.state in {"ordering", "deciding"}:
             raise DecodeError("auth_failed", "err", None, "not one of the ordered commands")
-        detail = f"ERR {err.error_number} for {err.business_cmd}: a server asks nothing"
+        detail = f"ERR {err.error_number} for {err.business_cmd}: a server sends no requests"
         self._fail("unexpected_reply", detail=detail, fatal=False)
 
     # -- SYN and reSYN -----------------------------------------------------------------------
@@ -317,14 +319,14 @@ class ServerSession(Endpoint):
             self.timers.set("handshake", self.now + self.options.handshake_deadline_s)
 
     def _find_session(self, session: bytes, frame: bytes) -> ResumptionState:
-        """The state that the reSYN proves to own; not there and not proven are one (§4.10)."""
+        """Return the state that a reSYN resumes; unknown and not proven are one error (§4.10)."""
         state = None if self._store is None else self._store.find(session, self.now)
         verify_binder(None if state is None else state.res, frame)
         assert state is not None
         return state
 
     def _same_key(self, state: ResumptionState, key_id: bytes | None) -> Chosen:
-        """Return a session is resumed with the key it began with, if that is still in use."""
+        """Return the key of the session, which must be the one it began with and still in use."""
         try:
             chosen = self._keys.find(key_id)
         except DecodeError:
@@ -334,7 +336,8 @@ class ServerSession(Endpoint):
         return chosen
 
     def _fits(self, state: ResumptionState) -> bool:
-        """Whether the session can go on here: its order may come from a server with another."""
+        """Return whether the session can continue here: it may come from a server with other
+        `order_cmds`."""
         return state.ready or state.steps_done < len(self.options.order_cmds)
 
     def _begin(self, session_id: bytes, binder: bytes) -> None:
@@ -343,7 +346,7 @@ class ServerSession(Endpoint):
             raise DecodeError("session_unknown")
 
     def _start(self, mode: Mode, res: bytes) -> None:
-        """A new session: order first, if there is an order."""
+        """Start a new session, with the ordered commands first, if any."""
         ordered = bool(self.options.order_cmds)
         self._state = ResumptionState(res, mode, self.now, self.key_id, ready=not ordered)
         if self._store is not None:
@@ -352,7 +355,7 @@ class ServerSession(Endpoint):
         self._begin_work()
 
     def _begin_work(self) -> None:
-        """The handshake is over."""
+        """Set the timers after the handshake."""
         self._keyed_at = self.now
         self.timers.clear("handshake")
         self._set_lifetime()
@@ -360,13 +363,13 @@ class ServerSession(Endpoint):
             self.timers.set("order", self.now + self.options.order_deadline_s)
 
     def _set_lifetime(self) -> None:
-        """24 hours of keys, and of what the authentication is worth (§4.9, §6)."""
+        """Limit the lifetime of keys and of the authentication to 24 hours (§4.9, §6)."""
         assert self._state is not None
         worn_out = self._keyed_at + self.options.rekey_after_s
         self.timers.set("rekey", min(worn_out, self._state.since + LIFETIME_LIMIT_S))
 
     def _verified(self, body: Any, trusted: bool) -> None:  # noqa: ARG002
-        """The first frame that is surely the client's confirms a resumption (§4.10)."""
+        """Confirm a resumption by the first authenticated frame of the client (§4.10)."""
         if self.state != "confirming" or not trusted:
             return
         assert self._store is not None
@@ -382,10 +385,10 @@ class ServerSession(Endpoint):
         self._emit(Resumed(self.session_id, self._replaces, state.principal, dropped))
 
     def _take_queue(self) -> int:
-        """Gets what waits for the client, and how many had to be dropped (rule 21).
+        """Fetch the queued pushes; return the number of dropped ones (rule 21).
 
-        Only when it can go out: until then it stays with the session, whichever connection the
-        session is resumed in.
+        Called only when they can be sent: until then they stay with the session, which may be
+        resumed in yet another connection.
         """
         if self._store is None:
             return 0
@@ -393,12 +396,12 @@ class ServerSession(Endpoint):
         return dropped
 
     def _flush(self) -> None:
-        """What waited for the client goes out, oldest first (rule 21)."""
+        """Send the queued pushes, oldest first (rule 21)."""
         while self._waiting and self.state == "open":
             push, self._waiting = self._waiting[0], self._waiting[1:]
             try:
                 self._push(push)
-            except SessionError as error:  # nobody looked at it when it was queued
+            except SessionError as error:  # it was not checked when it was queued
                 self._fail(error.code, Side.LOCAL, detail=error.detail, fatal=False)
             if self._keys_used_up():
                 self._rekey()
@@ -426,7 +429,7 @@ class ServerSession(Endpoint):
 
     def _timer(self, name: str) -> None:
         if name == "idle":
-            self._fail("idle", detail="nothing was heard")
+            self._fail("idle", detail="no data received within the idle limit")
             self._finish(Reason.IDLE, "idle", clean=False)
         elif name == "order":
             self._give_up("the ordered commands took too long", Reason.AUTH)
@@ -437,7 +440,7 @@ class ServerSession(Endpoint):
 def _derive(
     chosen: Chosen, private: bytes, syn: bytes, ack_clear: bytes, old: ResumptionState | None
 ) -> SessionKeys:
-    """Return the keys of the connection; while resuming, the old secret stands for the psk."""
+    """Return the keys of the connection; while resuming, the old secret replaces the psk."""
     mode = chosen.mode if old is None else chosen.mode | Mode.RESUME
     return server_keys(
         mode=mode,

@@ -4,9 +4,9 @@
     client.connect()
     server = ServerSession(keys=ServerKeys(static=[...]), entropy=os.urandom, store=store, now=now)
 
-What each side may say when, and what is answered, is in `server.py` and `client.py`; what both do
-alike in `endpoint.py`. Whether a request succeeds, who a client is and which old connection a
-resumed one replaces is the application's to say or to do.
+State tables and replies are in `server.py` and `client.py`, what both ends share in `endpoint.py`.
+The application answers requests, authenticates clients, and closes the connection that a resumed
+one replaces.
 
 Rule and section numbers refer to `docs/decisions/magline.md`.
 """

@@ -1,7 +1,7 @@
 """`python -m wirelake.wire.generate [--check]`: write the committed codecs.
 
 One file for each package under `wirelake.protocols`, in its default dialect. Codecs of other
-dialects are generated into the cache folder on first use (`load.py`).
+dialects are generated into the cache folder on first use (`dynamic.load_codec`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines of Python with indentation, struct formats, and safe local names."""
+"""Building blocks of generated code: indented lines, struct formats, local names, option areas."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _TAKEN = frozenset(f"{_LOCALS} {_BUILTINS}".split())
 _HELPER = re.compile(
     r"(n|v|item|items|parts|read|write|decode|encode|scan|bits|piece)_.*|.*_(items|piece|high|low|)|.*[A-Z].*"
 )
-"""How names of generated code look: beside a field, of functions, classes, and what `local` made."""
+"""Names that generated code uses for helpers, functions and classes, and names made by `local`."""
 _INT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def local(name: str) -> str:
-    """A local variable for a field: its name, unless generated code wants that for itself."""
+    """Return the local variable of a field: its name, unless generated code uses that itself."""
     taken = name in _TAKEN or keyword.iskeyword(name) or _HELPER.fullmatch(name)
     return f"{name}_" if taken else name
 
 
 def nested(var: str) -> str:
-    """What the variables of a list are called after `item`, `items` and so on: nothing, or, when
-    the list is itself an item, a number."""
+    """Return the suffix of a list's variables (`item`, `items`): a number if the list is itself an
+    item, else nothing."""
     found = re.fullmatch(r"item(?:_(\d+))?", var)
     return f"_{int(found[1] or 0) + 1}" if found else ""
 
@@ -68,7 +68,7 @@ class Code:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Yield a line that ends with a colon, and what stands under it."""
+        """Emit a line that ends with a colon, and indent what is emitted inside the context."""
         self(head)
         self.indent += 1
         yield
@@ -79,7 +79,11 @@ class Code:
 
 
 class Structs:
-    """The struct formats that a module uses; each gets a pair of module-level names."""
+    """The struct formats that a module uses, each with module-level names.
+
+    A bound `unpack_from` at module level saves the attribute lookups of `struct.unpack_from` and the
+    lookup of its format cache in every call.
+    """
 
     def __init__(self) -> None:
         self.read: dict[str, str] = {}
@@ -126,7 +130,7 @@ def format_of(kind: m.Type) -> str | None:
 
 
 def order_of(kind: m.Type) -> str:
-    """`>` or `<`, or nothing when the order does not matter."""
+    """Return `>` or `<`, or an empty string when the byte order does not matter."""
     if isinstance(kind, m.Int | m.Float) and kind.size > 1:
         return ">" if kind.order == "big" else "<"
     return ""
@@ -141,7 +145,7 @@ def varint_reader(kind: m.Varint) -> str:
     return f"rt.{kind.coding}{kind.bits}"
 
 
-# The option area: a bitmap in the head, then for each set bit a length and a value.
+# -- the option area: a bitmap in the head, then for each set bit a length and a value -------------
 
 
 def _names(frame: HeadFrame) -> tuple[str, str]:
@@ -157,7 +161,7 @@ def _locals(frame: HeadFrame) -> tuple[str, str]:
 
 
 def tag_table(frame: HeadFrame) -> list[str]:
-    """What a head may say with each tag: constant, forbidden options, limit, body sizes."""
+    """Return the table of what a head may have with each tag: constant, options, limit, sizes."""
     assert frame.body is not None
     assert frame.options is not None
     lines = [f"{frame.table}_TAGS: dict[int, tuple[int, int, int, int, int]] = {{"]
@@ -175,7 +179,11 @@ def tag_table(frame: HeadFrame) -> list[str]:
 
 
 def judge_options(frame: HeadFrame, code: Code) -> None:
-    """Tag, its constant, the option bits, the limit and the body size, in this order."""
+    """Emit the checks of tag, constant, option bits, limit and body size, in this order.
+
+    The order is part of the protocol: an error is reported as early as the bytes allow, and always
+    the same one (magline, section 2 of its decisions).
+    """
     bits, size = _locals(frame)
     bits_name, size_name = _names(frame)
     tag = local(frame.tag_name())
@@ -204,7 +212,7 @@ def _refuse(code: Code, frame: HeadFrame, test: str, error: str, name: str) -> N
 
 
 def read_options(frame: HeadFrame, code: Code) -> list[str]:
-    """Read the option area; `pos` is then where the body begins."""
+    """Emit the reading of the option area; `pos` is then the start of the body."""
     assert frame.options is not None
     bits, size = _locals(frame)
     fields = frame.options.fields
@@ -228,7 +236,7 @@ def read_options(frame: HeadFrame, code: Code) -> list[str]:
 
 
 def _read_unknown(frame: HeadFrame, code: Code, mask: int) -> None:
-    """Read the unknown options of a range of bits, which stand between known ones."""
+    """Emit the reading of unknown options of a range of bits between known ones."""
     assert frame.options is not None
     bits, name = _locals(frame)[0], frame.options.unknown
     mask &= ~frame.options.critical
@@ -257,7 +265,7 @@ def _read_one(frame: HeadFrame, code: Code, field: m.OptionField) -> None:
 
 
 def write_options(writer: FrameWriter) -> None:
-    """The option area and its bitmap, from the stored options."""
+    """Emit the option area and its bitmap, from the stored options."""
     options = writer.frame.options
     assert options is not None
     code = writer.code

@@ -1,9 +1,11 @@
 """Frames in a stream: `decode_`, `scan_` and `encode_` of layouts that delimit themselves.
 
-Three forms occur: a head with a length (`HeadFrame`), a head whose body delimits itself
-(also `HeadFrame`, without a length), and rows up to an end row (`rows.py`). A head is judged as
-early as its bytes allow: a wrong magic value at the first byte, a length over the limit before
-its frame is waited for.
+There are three forms: a head with a length (`HeadFrame`), a head whose body delimits itself (also
+`HeadFrame`, without a length), and rows up to an end row (`RowFrame` in `reader.py`).
+
+A head is checked as early as its bytes allow: a wrong magic value at the first byte, a length over
+the limit before waiting for its frame. A server then neither buffers for a peer that does not speak
+the protocol, nor lets a length field decide how much it buffers.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _DERIVED = (m.Length, m.Tag, m.TagConst, m.OptionBits, m.OptionsLength)
 
 
 def frame_kind(layout: m.Layout) -> str:
-    """`rows`, `length`, `body` (its body delimits itself), `fixed`; or refuses the layout."""
+    """Return `rows`, `length`, `body` (it delimits itself) or `fixed`; else DeclarationError."""
     if any(isinstance(p, m.Field) and isinstance(p.type, m.Rows) for p in layout.parts):
         return "rows"
     if layout.find(m.Length) is not None:
@@ -60,7 +62,7 @@ class HeadFrame:
         self.check()
 
     def check(self) -> None:
-        """Refuse a head that cannot be read at once."""
+        """Raise DeclarationError for a head that cannot be read in one piece."""
         if self.kind == "fixed":
             return
         for part in self.head:
@@ -76,7 +78,7 @@ class HeadFrame:
                 raise self.error(name, "with options, only they and the body follow the length")
 
     def check_body(self, body: m.Body) -> None:
-        """Refuse bodies that an encoder could not tell from others."""
+        """Raise DeclarationError for bodies that an encoder cannot distinguish."""
         for alternative in body.alternatives:
             if alternative.layout.transparent:
                 name = alternative.layout.name
@@ -88,7 +90,7 @@ class HeadFrame:
         return DeclarationError(f"{self.layout.cls.__qualname__}.{name}: {why}")
 
     def split(self) -> None:
-        """The head ends with the length, or where the body begins."""
+        """Split the parts: the head ends with the length, or before the body."""
         seen = False
         for part in self.layout.parts:
             (self.tail if seen or isinstance(part, m.Body) else self.head).append(part)
@@ -99,14 +101,14 @@ class HeadFrame:
 
     @property
     def limit(self) -> int:
-        """The default limit of what the length may say."""
+        """Return the default limit of the length."""
         if self.length is None:
             return _inner_limit(self.layout)
         return self.length.limit if self.length.limit is not None else _largest(self.length.type)
 
     @property
     def minimum(self) -> int:
-        """The least that the length may say: its own minimum, and the fixed parts behind it."""
+        """Return the smallest valid length: its own minimum, or the fixed parts after it."""
         assert self.length is not None
         fixed = sum(
             part_size(p) for p in self.tail if isinstance(p, (*_DERIVED, m.BitGroup, m.Const))
@@ -137,7 +139,7 @@ class HeadFrame:
         )
 
     def peek(self) -> str:
-        """Check the bytes of an incomplete head, then asks for the rest of it."""
+        """Return the function that checks an incomplete head and then raises NeedMore."""
         code = Code()
         code(self.signature("_peek", "NoReturn"))
         code.indent = 1
@@ -169,7 +171,8 @@ class HeadFrame:
     # -- head --------------------------------------------------------------------------------
 
     def read_head(self, code: Code, *, scanning: bool = False, base: str = "pos") -> list[str]:
-        """Read the head; the names of what it stores. Length and tag are checked after it."""
+        """Emit the reading of the head; return the names of stored parts. Length and tag are
+        checked afterwards."""
         roles = ("tag",) if scanning else ("stored", "present", "tag")
         peek = f"{function_name('_peek', self.layout)}(buf, pos, end, limit)"
         if self.size:
@@ -250,7 +253,7 @@ class HeadFrame:
         raise DeclarationError(f"{self.layout.name} has no tag")
 
     def check_length(self, code: Code) -> None:
-        """Minimum, limit, and the end of the frame."""
+        """Emit the checks of minimum and limit, and the end of the frame."""
         if self.length is None:
             return
         var, name = local(self.length.name), self.label(self.length.name)
@@ -263,7 +266,7 @@ class HeadFrame:
             code(f'raise rt.refuse("too_large", "{name}", {at}, f"{{{var}}} over {{limit}}")')
 
     def wait(self, code: Code) -> None:
-        """Ask for the bytes that the length promises."""
+        """Emit the NeedMore for a frame that is incomplete."""
         if self.length is None:
             return
         code(f"stop: int = pos + {self.size} + {local(self.length.name)}")
@@ -273,7 +276,7 @@ class HeadFrame:
     # -- scanning ----------------------------------------------------------------------------
 
     def scan(self) -> str:
-        """Return where the frame stops; its body is not looked into."""
+        """Return the function that finds the end of a frame without decoding its body."""
         code = Code()
         code(self.signature("scan", "int"))
         code.indent = 1
@@ -304,7 +307,7 @@ class HeadFrame:
         code(f'raise rt.refuse("unknown_type", "{self.label(name)}", pos + {at}, str({tag}))')
 
     def judge(self, code: Code) -> None:
-        """Everything that a head alone can break, in the order of the rules."""
+        """Emit all checks of a head, in the order of the protocol's rules."""
         if self.options is None:
             self.check_length(code)
             return
@@ -315,7 +318,7 @@ class HeadFrame:
     # -- decoding ----------------------------------------------------------------------------
 
     def decode(self, direction: m.Direction | None) -> str:
-        """Return the whole frame as a value, and where it stops."""
+        """Return the function that decodes a whole frame."""
         code = Code()
         result = "Any" if self.layout.transparent else self.layout.cls.__name__
         suffix = f"_{direction}" if direction else ""
@@ -351,7 +354,7 @@ class HeadFrame:
         return construct(self.layout.cls.__name__, stored)
 
     def decode_tail(self, code: Code, stored: list[str], suffix: str) -> None:
-        """What follows the length: fields, options, and the body, up to `stop` exactly."""
+        """Emit the reading of what follows the length, which must end exactly at `stop`."""
         if self.options is not None:
             from .code import read_options
 
@@ -368,7 +371,7 @@ class HeadFrame:
         code(f"return {self.result(stored)}, stop")
 
     def tail_fields(self, code: Code) -> list[str]:
-        """Parts between the length and the body: first those of fixed size, then the others."""
+        """Emit the parts between the length and the body: those of fixed size, then the others."""
         tail = tuple(p for p in self.tail if not isinstance(p, m.Body))
         front = tuple(itertools.takewhile(_is_fixed, tail)) if self.body is not None else ()
         stored = self.fixed_tail(code, front)
@@ -380,7 +383,7 @@ class HeadFrame:
         return stored + reader.parts(tail[len(front) :])
 
     def fixed_tail(self, code: Code, tail: tuple[m.Part, ...]) -> list[str]:
-        """Parts whose bytes the minimum of the length has vouched for."""
+        """Emit parts of fixed size without bounds checks: the minimum of the length covers them."""
         shell = HeadFrame.__new__(HeadFrame)
         shell.__dict__.update(self.__dict__)
         shell.head, shell.size = list(tail), 0
@@ -401,7 +404,7 @@ class HeadFrame:
         code(f"{local(self.body.name)}, pos = read(buf, pos, stop)")
 
     def tag_at(self) -> str:
-        """Return where the tag is, once `pos` is where the body begins."""
+        """Return the offset of the tag, when `pos` is at the body."""
         assert self.length is not None
         parts = [part for part in self.layout.parts if not isinstance(part, m.Body)]
         offset = self.offset_of(self.tag_name())
@@ -412,7 +415,7 @@ class HeadFrame:
     # -- encoding ----------------------------------------------------------------------------
 
     def encode(self) -> str:
-        """Return the bytes of the frame."""
+        """Return the function that encodes the frame."""
         code = Code()
         cls = "Any" if self.layout.transparent else self.layout.cls.__name__
         code(f"def {function_name('encode', self.layout)}(value: {cls}) -> bytes:")
@@ -429,7 +432,7 @@ class FrameWriter(Writer):
         self.frame = frame
 
     def write(self) -> None:
-        """The body of the encoding function."""
+        """Return the body of the encoding function."""
         self.refuse_absent()
         if self.frame.body is not None:
             self.look_up_body()
@@ -476,7 +479,7 @@ class FrameWriter(Writer):
 
 
 def _with_tag_shifts(part: m.BitGroup) -> m.BitGroup:
-    """Tag bits learn which bits of the tag they hold."""
+    """Assign the bits of the tag to the tag bits of the head."""
     from dataclasses import replace
 
     tags = [bit for bit in part.bits if bit.role == "tag"]

@@ -1,4 +1,8 @@
-"""One generated file: every layout of a protocol family, in one dialect."""
+"""One generated file: every layout of a protocol family in one dialect, or one single layout.
+
+Layouts are written inner first, so that a function only calls those above it; frames follow, with
+the tables that map tags to functions.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,7 @@ class _Module:
                 raise DeclarationError(f"two layouts are named {name}; set wire_name on one")
 
     def find_frames(self) -> list[m.Layout]:
-        """Frames, inner ones (bodies that delimit themselves) before the outer."""
+        """Return the frames, inner ones (bodies that delimit themselves) before the outer."""
         found: dict[type, m.Layout] = {}
 
         def add(layout: m.Layout) -> None:
@@ -111,7 +115,7 @@ class _Module:
         ).replace("\n\n\n\n", "\n\n\n").rstrip() + "\n"
 
     def row_classes(self) -> set[type]:
-        """Classes of rows: one of fixed size must fill its row."""
+        """Return the classes of rows: one of fixed size must fill its row."""
         return {
             alternative.layout.cls
             for layout in self.layouts
@@ -134,7 +138,7 @@ class _Module:
         return text
 
     def imports(self) -> dict[str, set[str]]:
-        """Return the names of the classes that the code makes, by the module that defines them."""
+        """Return the names of the classes that the code instantiates, by their module."""
         found: dict[str, set[str]] = {}
         seen: dict[str, type] = {}
         for cls in self.classes():
@@ -147,7 +151,8 @@ class _Module:
         return found
 
     def classes(self) -> list[type]:
-        """What the code makes: layouts, dynamic values, and what stands for odd rows."""
+        """Return the classes that the code instantiates: layouts, dynamic values, opaque and
+        broken rows."""
         found = [layout.cls for layout in self.layouts if not layout.transparent]
         found += [kind.cls for kind in dynamics(self.layouts)]
         for layout in self.layouts:
@@ -157,7 +162,7 @@ class _Module:
         return found
 
     def empties(self, body: str) -> list[str]:
-        """Values without fields are made once."""
+        """Return the definitions of values without fields, which are created once."""
         names = sorted(set(re.findall(r"\b_EMPTY_(\w+)", body)))
         return [f"_EMPTY_{name} = {name}()" for name in names]
 
@@ -210,7 +215,7 @@ class _Module:
         return [f"{frame.table}_WRITERS: dict[type, Any] = {{", *rows, "}"]
 
 
-# One layout that belongs to no protocol: its reading and writing functions, made on first use.
+# -- a single layout that belongs to no protocol ---------------------------------------------------
 
 
 L = TypeVar("L", bound=Layout)
@@ -224,10 +229,10 @@ class LayoutCodec(NamedTuple):
 
 
 def compile_layout(cls: type[L], dialect: str = "seed") -> LayoutCodec:
-    """Return the functions of one layout; reading takes the whole of its bytes, or refuses them.
+    """Return the codec of one layout; reading must consume all bytes.
 
-    The class must be importable: generated code names it. A class that says something that has no
-    meaning on the wire raises DeclarationError.
+    The class must be importable, because generated code imports it. An invalid declaration raises
+    DeclarationError.
     """
     layout = build(cls, dialect)
     if layout.body is not None or any(_rows(part) for part in layout.parts):
@@ -245,7 +250,7 @@ def compile_layout(cls: type[L], dialect: str = "seed") -> LayoutCodec:
 
     def write_one(value: L) -> bytes:
         if type(value) is not cls:
-            raise EncodeError("bad_value", layout.name, None, f"a {cls.__name__} is wanted")
+            raise EncodeError("bad_value", layout.name, None, f"expected a {cls.__name__}")
         try:
             return bytes(write(value))
         except (AttributeError, TypeError, ValueError, ArithmeticError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""Protobuf layouts: tagged fields in any order, unknown ones kept."""
+"""Protobuf layouts: tagged fields in any order; unknown fields are kept and written back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _wire_type(kind: m.Type) -> int:
 
 
 def protobuf_keys(layout: m.Layout) -> list[tuple[m.Field, int]]:
-    """(field, key): the key is the number and the wire type."""
+    """Return (field, key) pairs; the key is the field number and the wire type."""
     return [
         (part, (part.number or 0) << 3 | _wire_type(part.type))
         for part in layout.parts
@@ -41,7 +41,7 @@ def protobuf_keys(layout: m.Layout) -> list[tuple[m.Field, int]]:
 
 
 def protobuf_reader(reader: Reader) -> None:
-    """The body of the reading function."""
+    """Emit the body of the reading function."""
     code, layout = reader.code, reader.layout
     cls = layout.cls.__name__
     fields = protobuf_keys(layout)
@@ -72,7 +72,7 @@ def _keep_unknown(code: Code, layout: m.Layout) -> None:
 
 
 def _hint(part: m.Field) -> str:
-    """Return an annotation where the first value does not tell the type."""
+    """Return a type annotation where the first value does not determine the type."""
     if isinstance(part.type, m.Many):
         return ": list[Any]"
     return ": Any" if _initial(part) == "None" else ""
@@ -142,7 +142,7 @@ def _narrow(code: Code, var: str, kind: m.Varint) -> None:
 
 
 def protobuf_writer(writer: Writer) -> None:
-    """The body of the writing function."""
+    """Emit the body of the writing function."""
     from ..runtime import write_uvarint
 
     code, layout = writer.code, writer.layout

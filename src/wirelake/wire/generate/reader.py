@@ -1,7 +1,13 @@
 """`read_<layout>(buf, pos, end)`: a layout inside a slice, as straight-line code.
 
-Neighbouring fields of fixed size are read by one struct call behind one bounds check. Every
-length and count is compared with what is left before anything is made of it.
+The strategy, in the order of what it saves:
+
+- Neighbouring fields of fixed size are a *run*: one bounds check and one struct call for all.
+- A varint of one byte, which most are, is read in line; longer ones are a call of the runtime.
+- Errors are built out of line, by functions of the runtime: the code of the good case stays short.
+
+Every length and count is compared with the remaining bytes before anything is allocated for it: four
+bytes on the wire must not make a decoder reserve 2 GiB. `RowFrame` reads messages made of rows.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ __all__ = [
 
 
 def function_name(verb: str, layout: m.Layout) -> str:
-    """`read_auth`; unique in a module because layout names are."""
+    """Return a name such as `read_auth`, unique in a module because layout names are."""
     return f"{verb}_{layout.name}"
 
 
@@ -35,7 +41,7 @@ class _Slot:
     order: str
     size: int
     after: list[str] = field(default_factory=list)
-    """Lines that follow the unpacking; {at} is the offset of this value."""
+    """Lines after the unpacking; {at} is the offset of this value."""
 
 
 class Reader:
@@ -55,7 +61,7 @@ class Reader:
         """Whether values of both byte orders are kept for `unpack_all`."""
 
     def label(self, name: str) -> str:
-        """Return the dotted name of a field, as errors say it."""
+        """Return the dotted name of a field in errors."""
         return f"{self.layout.name}.{name}"
 
     def function(self) -> str:
@@ -82,7 +88,7 @@ class Reader:
         return f"{code}\n{self.code}\n"
 
     def parts(self, parts: tuple[m.Part, ...]) -> list[str]:
-        """Read parts in order; return the names of what is stored."""
+        """Emit the reading of parts in order; return the names of stored ones."""
         stored: list[str] = []
         for part in parts:
             match part:
@@ -107,6 +113,7 @@ class Reader:
 
     def slot(self, name: str, var: str, kind: m.Type, after: list[str] | None = None) -> None:
         """Add a value of fixed size to the run."""
+        # One struct format has one byte order: a field of the other order ends the run.
         order = order_of(kind)
         if order and not self.hold and any(s.order not in ("", order) for s in self.run):
             self.flush()
@@ -143,7 +150,7 @@ class Reader:
         self.run += [first, second]
 
     def flush(self) -> None:
-        """Emit the run: one bounds check, one unpacking, then what follows each value."""
+        """Emit the run: one bounds check, one unpacking, then the checks of each value."""
         run, self.run = self.run, []
         if not run:
             return
@@ -156,7 +163,10 @@ class Reader:
         self.code(f"pos += {total}")
 
     def flush_before_blob(self, size: str) -> None:
-        """Emit a run that ends with the length `size`; `start` and `pos` are then the blob's."""
+        """Emit a run that ends with the length of a blob; `start` and `pos` then delimit the blob.
+
+        The bounds check of the run and that of the blob are merged: `start` is computed once.
+        """
         run, self.run = self.run, []
         self.code(f"start = pos + {sum(slot.size for slot in run)}")
         with self.code.block("if start > end:"):
@@ -165,7 +175,7 @@ class Reader:
         self.code(f"pos = start + {size}")
 
     def too_short(self, run: list[_Slot]) -> str:
-        """Return the statement that refuses a slice in which a run has no room."""
+        """Return the statement that raises the error of a slice that is too short for a run."""
         sizes: dict[str, int] = {}
         for slot in run:
             sizes[slot.name] = sizes.get(slot.name, 0) + slot.size
@@ -173,8 +183,9 @@ class Reader:
         return f'raise rt.short("{self.layout.name}", pos, end, {fields})'
 
     def unpack(self, run: list[_Slot], base: str = "pos") -> None:
-        """Unpack values whose bytes are known to be there."""
+        """Emit the unpacking of values whose bytes are known to be present."""
         code = "".join(slot.code for slot in run)
+        # Indexing beats a struct call for one or two bytes, and slicing for a single bytes field.
         order = next((slot.order for slot in run if slot.order), ">")
         names = ", ".join(slot.var for slot in run)
         if code == "B":
@@ -193,7 +204,7 @@ class Reader:
             offset += slot.size
 
     def unpack_all(self, base: str) -> None:
-        """Unpack the run, of which nothing is emitted yet, by one call for each byte order."""
+        """Emit the unpacking of the whole run, with one call for each byte order."""
         run, self.run = self.run, []
         offset, part = 0, list[_Slot]()
         for slot in run:
@@ -225,7 +236,7 @@ class Reader:
     def bit_lines(
         self, part: m.BitGroup, var: str, roles: tuple[str, ...] = ("stored", "present", "tag")
     ) -> tuple[list[str], list[str]]:
-        """Lines that take a group apart, and the names of the stored bits."""
+        """Return the lines that split a group into its fields, and the names of the stored ones."""
         lines, stored = [], []
         for bit in part.bits:
             if bit.role not in roles:
@@ -246,7 +257,7 @@ class Reader:
         return lines, stored
 
     def inner_length(self, part: m.Length) -> None:
-        """A length inside a slice: what follows ends where it says."""
+        """Emit a length inside a slice, which moves the end of what follows."""
         var = local(part.name)
         self.slot(part.name, var, part.type)
         self.flush()
@@ -302,7 +313,7 @@ class Reader:
         varint_lines(self.code, label, var, kind)
 
     def length(self, name: str, of: str, kind: m.Int | m.Varint) -> str:
-        """Read a length or a count; the name of its variable."""
+        """Emit the reading of a length or a count; return its variable."""
         var = f"n_{of}"
         if isinstance(kind, m.Int):
             self.slot(name, var, kind)
@@ -335,7 +346,7 @@ class Reader:
             self.text(label, var, kind, "buf[start:pos]", "start")
 
     def check_sizes(self, label: str, part: m.Field | None, size: str, at: str) -> None:
-        """Refuse a blob of a length that it may not have."""
+        """Emit the check of a blob's allowed lengths."""
         if part is None or not part.sizes:
             return
         allowed = ", ".join(map(str, part.sizes))
@@ -346,7 +357,7 @@ class Reader:
         text_lines(self.code, label, var, kind, piece, start)
 
     def many(self, name: str, var: str, kind: m.Many) -> None:
-        """Read a list; a list inside another has variables of its own."""
+        """Emit the reading of a list; a list inside another has its own variables."""
         item, items = f"item{nested(var)}", f"items{nested(var)}"
         if kind.count is None:
             self.flush()
@@ -363,7 +374,8 @@ class Reader:
         self.code(f"{var} = tuple({items})")
 
     def check_count(self, label: str, kind: m.Many, count: str) -> None:
-        """Refuse a count of more items than can be there."""
+        """Emit the check that the remaining bytes can hold that many items."""
+        # Before the loop: a count of 2^31 in a short frame fails at once, not after building a list.
         assert kind.count is not None
         least = m.type_size(kind.item)[0]
         guard = f"{count} > end - pos" if least <= 1 else f"{count} * {least} > end - pos"
@@ -374,27 +386,27 @@ class Reader:
 
 
 def _plus(base: str, offset: int) -> str:
-    """`pos + 2` and 1 make `pos + 3`."""
+    """Return an expression plus a constant: `pos + 2` and 1 are `pos + 3`."""
     name, _, number = base.partition(" + ")
     return f"{name} + {int(number or 0) + offset}"
 
 
-# -- pieces that frames and dynamic values use too -------------------------------------------
+# -- shared with frames and dynamic values ---------------------------------------------------------
 
 
 def in_frame(layout: m.Layout, part: m.Part) -> DeclarationError:
-    """Return a part that only a frame can have stands elsewhere."""
+    """Return the error of a part that only a frame can have."""
     name = getattr(part, "name", "")
     return DeclarationError(f"{layout.cls.__qualname__}.{name}: belongs in the head of a frame")
 
 
 def construct(cls: str, names: list[str]) -> str:
-    """`Auth(client_id=client_id, token=token)`."""
+    """Return a call such as `Auth(client_id=client_id, token=token)`."""
     return f"{cls}({', '.join(f'{name}={local(name)}' for name in names)})"
 
 
 def varint_lines(code: Code, label: str, var: str, kind: m.Varint) -> None:
-    """One byte on the straight line, more of them in the runtime."""
+    """Emit the reading of a varint: one byte in line, longer ones in the runtime."""
     with code.block("if pos >= end:"):
         code(f'raise rt.refuse("varint_truncated", "{label}", pos)')
     code(f"{var} = buf[pos]")
@@ -407,7 +419,7 @@ def varint_lines(code: Code, label: str, var: str, kind: m.Varint) -> None:
 
 
 def text_lines(code: Code, label: str, var: str, kind: m.Blob, piece: str, start: str) -> None:
-    """Bytes as they are, or as text."""
+    """Emit the conversion of a blob: bytes unchanged, or decoded text."""
     if kind.text is None:
         code(f"{var} = {piece}")
     elif kind.text == "loose":
@@ -423,18 +435,18 @@ def text_lines(code: Code, label: str, var: str, kind: m.Blob, piece: str, start
 
 
 def const_type(part: m.Const) -> m.Int | m.Fixed:
-    """How to read a constant so that comparing it is cheap."""
+    """Return the type to read a constant as: a single byte is compared as a number."""
     return m.Int(1) if len(part.value) == 1 else m.Fixed(len(part.value))
 
 
 def const_check(part: m.Const, var: str, label: str) -> list[str]:
-    """Lines that refuse another value."""
-    wanted = str(part.value[0]) if len(part.value) == 1 else repr(part.value)
-    return [f"if {var} != {wanted}:", f'    raise rt.refuse("{part.code}", "{label}", {{at}})']
+    """Return the lines that check a constant."""
+    value = str(part.value[0]) if len(part.value) == 1 else repr(part.value)
+    return [f"if {var} != {value}:", f'    raise rt.refuse("{part.code}", "{label}", {{at}})']
 
 
 def closed_check(part: m.Field | m.Bit, var: str, label: str) -> list[str]:
-    """Lines that refuse numbers without a name, when the names are closed."""
+    """Return the lines that refuse numbers without a name, when the names are closed."""
     if part.names is None or not part.closed:
         return []
     values = sorted(int(member) for member in part.names)
@@ -549,7 +561,7 @@ class RowFrame:
             )
 
     def tables(self) -> list[str]:
-        """How each tag is read and each class written."""
+        """Return the tables of readers by tag and writers by class."""
         readers = [f"{self.table}_READERS: dict[int, Any] = {{"]
         writers = [f"{self.table}_WRITERS: dict[type, tuple[int, Any]] = {{"]
         names = [f"{self.table}_NAMES = {{"]
@@ -561,7 +573,7 @@ class RowFrame:
         return [*readers, "}", *writers, "}", *names, "}"]
 
     def encode(self) -> str:
-        """Return the bytes of the rows, and of the end row."""
+        """Return the function that encodes the rows and the end row."""
         opaque, broken = self.rows.opaque.__name__, self.rows.broken.__name__
         label = f"{self.layout.name}.{self.name}"
         code = Code()

@@ -1,4 +1,4 @@
-"""`write_<layout>(value)`: the bytes of a layout; what does not fit is refused by name.
+"""`write_<layout>(value)`: the bytes of a layout; a value that does not fit is an EncodeError.
 
 A function collects pieces: runs of fixed-size values, packed by one struct call, and byte strings
 between them. Presence bits, lengths, counts, tags and constants follow from the value.
@@ -33,7 +33,7 @@ class _Packed:
 
 @dataclass
 class _Bytes:
-    """An expression that is bytes already."""
+    """An expression of type bytes."""
 
     expr: str
 
@@ -49,11 +49,15 @@ class Writer:
         self.guards: list[str] = []
 
     def label(self, name: str) -> str:
-        """Return the dotted name of a field, as errors say it."""
+        """Return the dotted name of a field in errors."""
         return f"{self.layout.name}.{name}"
 
     def guard(self, name: str, form: str, expr: str) -> None:
-        """Remembers what to look at when the struct call of this statement fails."""
+        """Record a value to examine if the struct call of this statement fails.
+
+        Checking each value before packing would cost the good case; after a failure, the values are
+        packed one by one to find the field.
+        """
         self.guards.append(f'("{name}", "{form}", {expr})')
 
     def statement(self, before: str, expr: str, after: str = "") -> None:
@@ -83,14 +87,14 @@ class Writer:
         return f"{head}\n{self.code}\n"
 
     def refuse_absent(self) -> None:
-        """A field that this dialect lacks must hold its default, or it would be lost."""
+        """Emit the check that fields of other dialects have their default: they would be lost."""
         for name, default in self.layout.absent:
             test = "is not None" if default is None else f"!= {self.literal(name, default)}"
             with self.code.block(f"if value.{name} {test}:"):
                 self.code(f'raise rt.not_in_dialect("{self.label(name)}", "{self.layout.dialect}")')
 
     def literal(self, name: str, default: object) -> str:
-        """Return a default as Python writes it; that of an enum is its number."""
+        """Return the source of a default; that of an enum is its number."""
         match default:
             case bool() | str() | bytes() | float() | ():
                 return repr(default)
@@ -121,7 +125,7 @@ class Writer:
             self.guard(f"{mark}{name}", f"{order_of(kind) or '>'}{code}", expr)
 
     def odd(self, name: str, expr: str, kind: m.Type, counts: bool = False) -> str:
-        """Values that struct cannot write, or not without loss."""
+        """Return the expression of values that struct cannot write, or not without loss."""
         label = self.label(name)
         if isinstance(kind, m.Float):
             return f'rt.put_f32({expr}, "{kind.order}", "{label}")'
@@ -131,7 +135,7 @@ class Writer:
         return f'rt.put_int_of({expr}, {kind.size}, {kind.signed}, "{label}", "{kind.order}")'
 
     def joined(self) -> str:
-        """One expression for all pieces."""
+        """Return one expression for all pieces."""
         grouped = self.grouped()
         if not grouped:
             return 'b""'
@@ -140,7 +144,7 @@ class Writer:
         return f'b"".join(({", ".join(grouped)}))'
 
     def grouped(self) -> list[str]:
-        """Pieces with neighbouring packed values in one call, lengths filled in."""
+        """Return the pieces with neighbouring packed values in one call, lengths filled in."""
         self.settle_lengths()
         out: list[str] = []
         run: list[_Packed] = []
@@ -169,7 +173,7 @@ class Writer:
         return f"{self.structs.pack(form)}({', '.join(p.expr for p in run)})"
 
     def settle_lengths(self) -> None:
-        """A length counts every piece behind it; pieces that are not names are named first."""
+        """Fill in a length, the sum of the pieces after it; other expressions get a name first."""
         for index, piece in enumerate(self.pieces):
             if not (isinstance(piece, _Packed) and piece.length is not None):
                 continue
@@ -192,7 +196,7 @@ class Writer:
                 self.pieces[index] = _Bytes(written)
 
     def check_minimum(self, part: m.Length, expr: str) -> None:
-        """Refuse what a reader would find too short."""
+        """Emit the check of the minimum length that a reader requires."""
         with self.code.block(f"if {expr} < {part.minimum}:"):
             least = f"at least {part.minimum}"
             self.code(f'raise rt.wrong_size("{self.label(part.name)}", "{least}", {expr})')
@@ -226,7 +230,7 @@ class Writer:
         self.pieces.append(_Packed(part.bits[0].name, expr, *_group_code(part.size)))
 
     def bit(self, bit: m.Bit) -> str:
-        """Return the expression of some bits in their place."""
+        """Return the expression of some bits, shifted to their position."""
         one = 1 << bit.shift
         if bit.role == "present":
             return f"({one:#x} if value.{bit.target} is not None else 0)"
@@ -267,7 +271,7 @@ class Writer:
         self.pieces.append(_Bytes(f"{var}_piece"))
 
     def check_closed(self, part: m.Field, expr: str) -> None:
-        """Refuse a number without a name, when the names are closed."""
+        """Emit the check that a number has a name, when the names are closed."""
         if part.names is None or not part.closed:
             return
         allowed, label = tuple(sorted(int(member) for member in part.names)), self.label(part.name)
@@ -276,7 +280,7 @@ class Writer:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Pieces and guards of a nested statement, apart from those outside."""
+        """Collect pieces and guards of a nested statement separately."""
         outer = self.pieces, self.guards
         self.pieces, self.guards = [], []
         yield
@@ -312,7 +316,7 @@ class Writer:
                 raise AssertionError("rows must be the only field of their layout")
 
     def varint(self, name: str, expr: str, kind: m.Varint) -> str:
-        """Return an expression for a varint: small numbers from a table."""
+        """Return the expression of a varint; small numbers come from a table of bytes."""
         var = f"v_{name.strip('_')}" if not expr.isidentifier() else expr
         if expr != var:
             self.code(f"{var} = {expr}")
@@ -329,13 +333,13 @@ class Writer:
         self.pieces.append(_Bytes(var))
 
     def check_sizes(self, part: m.Field, var: str) -> None:
-        """Refuse a blob of a length that it may not have."""
+        """Emit the check of a blob's allowed lengths."""
         allowed = ", ".join(map(str, part.sizes))
         with self.code.block(f"if len({var}) not in ({allowed},):"):
             self.code(f'raise rt.wrong_size("{self.label(part.name)}", "{allowed}", len({var}))')
 
     def text(self, name: str, var: str, expr: str, kind: m.Blob) -> None:
-        """The bytes of a text."""
+        """Return the expression of a text as bytes."""
         label = self.label(name)
         with self.code.block("try:"):
             self.code(f"{var} = {expr}.encode()")
@@ -347,7 +351,7 @@ class Writer:
                 self.code(f'raise rt.not_text("{label}", error) from None')
 
     def many(self, name: str, expr: str, kind: m.Many, inside: str) -> None:
-        """Add a list; `inside` sets apart the variables of a list that is an item."""
+        """Add a list; `inside` distinguishes the variables of a list that is an item."""
         self.code(f"parts{inside} = []")
         with self.code.block(f"for item{inside} in {expr}:"), self.inner():
             self.value(name, f"item{inside}", kind.item, var=f"piece{inside}")
@@ -367,7 +371,7 @@ class Writer:
 
 
 def varint_expr(var: str, kind: m.Varint, label: str, *, size: bool = False) -> str:
-    """An expression for the bytes of a varint held in a variable; a `size` is never negative."""
+    """Return the expression of a variable as a varint; a `size` is never negative."""
     least, put = ("" if size else "0 <= "), f'rt.put_{kind.coding}{kind.bits}({var}, "{label}")'
     if size and kind.bits == 16:
         put = put.replace(
@@ -380,5 +384,5 @@ def varint_expr(var: str, kind: m.Varint, label: str, *, size: bool = False) -> 
 
 
 def _group_code(size: int) -> tuple[str, str, int]:
-    """(struct code, order, size) of a bit group."""
+    """Return (struct code, order, size) of a bit group."""
     return {1: ("B", "", 1), 2: ("H", ">", 2), 4: ("I", ">", 4), 8: ("Q", ">", 8)}[size]

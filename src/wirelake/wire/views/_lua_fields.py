@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-# Lua source as text: strings, tables, and names that Wireshark accepts.
+# -- Lua source: strings, tables, and names that Wireshark accepts ---------------------------------
 
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -95,12 +95,12 @@ def number_set(numbers: Iterable[int] | type[IntEnum]) -> str:
 
 
 def class_name(cls: type) -> str:
-    """What a class that has no model (an opaque row) is called."""
+    """Return the name of a class without a model (an opaque row)."""
     return abbreviation(getattr(cls, "wire_name", "") or snake_case(cls.__name__))
 
 
 class Names:
-    """Gives each name once; two things of the same name are an error.
+    """Assigns names; two things of the same name are an error.
 
     `malformed`, `incomplete` and `unshown` belong to what the dissector itself reports.
     """

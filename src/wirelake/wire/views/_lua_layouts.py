@@ -139,7 +139,7 @@ class LayoutWriter:
         )
 
     def _read(self, part: m.Field, kind: str) -> str:
-        """Return the statement that reads a field and judges it."""
+        """Return the statement that reads a field and checks it."""
         call = f"(s, tree, {self.quoted(part.name)}, {kind})"
         if part.stage is not None:
             stage = quote(self.fields.names.layout(part.stage))
@@ -203,7 +203,7 @@ class LayoutWriter:
         )
 
     def _rules(self, frame: HeadFrame) -> None:
-        """What each command allows in a head with options."""
+        """Emit the table of what each command allows in a head with options."""
         const = self.layout.find(m.TagConst)
         assert frame.options is not None
         assert frame.body is not None
@@ -296,7 +296,7 @@ class LayoutWriter:
         self.lines.append("body(s, tree, head, choice)")
 
     def _says(self, body: m.Body) -> str | None:
-        """What to say beside the tag, when no table of values can: it depends on other bits."""
+        """Return the text of a tag that depends on other bits and has no table of values."""
         bits = [
             bit
             for part in self.layout.parts

@@ -1,4 +1,4 @@
-"""How single values are read, written down once more and apart from the generator.
+"""Single values read directly from bytes, independent of the generator.
 
 `Reader` walks over a slice of bytes and reads what the types of `model.py` describe. It is slow and
 plain on purpose: the spans view needs the places of all things, and a second reader that shares no
@@ -132,7 +132,7 @@ class Reader:
     # -- lengths and what they measure -------------------------------------------------------
 
     def length(self, kind: m.Int | m.Varint, least: int = 1) -> int:
-        """A length or a count of things that take `least` bytes each, checked against the slice.
+        """Read a length, or a count of items of at least `least` bytes, and check it.
 
         Things that may take no bytes are counted as one byte each: otherwise a count alone could
         ask for any amount of memory.
@@ -162,7 +162,7 @@ def _wide_nan(bits: int) -> float:
     return float(struct.unpack(">d", wide.to_bytes(8, "big"))[0])
 
 
-# A self-describing value as a flat list of nodes, and back, without losing a bit.
+# -- self-describing values as a flat list of nodes, and back, without loss ------------------------
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -239,7 +239,7 @@ def from_var_rows(kind: m.Dynamic, rows: Sequence[Mapping[str, Any]]) -> Any:
             raise ValueError(f"node {place}: {kind.name} has no type {row['type']}")
         inner = types[row["type"]]
         if children[place] and not isinstance(inner, m.Pairs | m.Items):
-            raise ValueError(f"node {place} contains others, but is no container")
+            raise ValueError(f"node {place} has children, but is not a container")
         value = _restored(inner, row, children[place][::-1])
         node = kind.cls(type=row["type"], value=value)
         if place == 0 and parent == -1:

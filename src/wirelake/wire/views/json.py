@@ -102,7 +102,7 @@ class _Writer:
         for alternative in body.alternatives:
             if alternative.layout.cls is type(value):
                 return self.layout(alternative.layout, value)
-        raise EncodeError("bad_value", body.name, None, f"{type(value).__name__} is no body of it")
+        raise EncodeError("bad_value", body.name, None, f"{type(value).__name__} is not a body")
 
     def value(self, kind: m.Type, value: Any) -> Any:
         match kind:
@@ -170,7 +170,7 @@ class JsonReader:
         given = object_in(data, where)
         kind = given.pop("type", layout.name)
         if kind != layout.name:
-            raise bad(where, f"wanted type {layout.name!r}, got {kind!r}")
+            raise bad(where, f"expected type {layout.name!r}, got {kind!r}")
         values: dict[str, Any] = {}
         for part in layout.parts:
             self.part(part, given, values, where)
@@ -229,7 +229,7 @@ class JsonReader:
             if alternative.layout.name == kind:
                 return self.layout(alternative.layout, data, path)
         known = dict.fromkeys(a.layout.name for a in body.alternatives)
-        raise bad(where, f"type {kind!r} is none of {', '.join(known)}")
+        raise bad(where, f"unknown type {kind!r}; expected one of {', '.join(known)}")
 
     def value(self, kind: m.Type, data: Any, path: str) -> Any:
         match kind:
@@ -260,7 +260,7 @@ class JsonReader:
         found = next((k for k in kind.kinds if k.name == name), None)
         if found is None:
             known = ", ".join(k.name for k in kind.kinds)
-            raise bad(path, f"type {name!r} is none of {known}")
+            raise bad(path, f"unknown type {name!r}; expected one of {known}")
         if given:
             raise bad(path, f"has no field {next(iter(given))!r}")
         return kind.cls(type=found.tag, value=self.content(kind, found.type, value, path))
@@ -292,7 +292,7 @@ class JsonReader:
             if name == snake_case(cls.__name__):
                 return self.plain_row(cls, given, path)
         known = [*(a.layout.name for a in rows.alternatives), snake_case(rows.opaque.__name__)]
-        raise bad(path, f"type {name!r} is none of {', '.join(known)}")
+        raise bad(path, f"unknown type {name!r}; expected one of {', '.join(known)}")
 
     def plain_row(self, cls: type, given: dict[str, Any], path: str) -> Any:
         """Return an opaque or broken row: numbers, texts and bytes."""
@@ -329,7 +329,7 @@ def _build(cls: type, values: dict[str, Any], path: str) -> Any:
 
 
 class MaskedError(EncodeError):
-    """JSON with a masked secret cannot become bytes."""
+    """JSON with a masked secret cannot be encoded."""
 
     __slots__ = ()
 
@@ -362,14 +362,14 @@ def float_out(value: float) -> Any:
 
 
 def bad(path: str, why: str) -> EncodeError:
-    """Return the error of a value that cannot stand where it does."""
+    """Return the error of an invalid value at a path."""
     return EncodeError("bad_value", path, None, why)
 
 
 def object_in(data: Any, path: str) -> dict[str, Any]:
     """Return a copy of an object, which is not the mask of a secret."""
     if not isinstance(data, dict):
-        raise bad(path, f"wanted an object, got {_what(data)}")
+        raise bad(path, f"expected an object, got {_what(data)}")
     if data.keys() == {"masked"}:
         raise MaskedError("bad_value", path, None, "masked; decode it again with --reveal")
     return dict(data)
@@ -386,18 +386,18 @@ def _what(data: Any) -> str:
 
 
 def int_in(data: Any, path: str) -> int:
-    """Return a whole number."""
+    """Return an integer."""
     if isinstance(data, int) and not isinstance(data, bool):
         return data
     _refuse_mask(data, path)
-    raise bad(path, f"wanted a whole number, got {_what(data)}")
+    raise bad(path, f"expected an integer, got {_what(data)}")
 
 
 def bool_in(data: Any, path: str) -> bool:
-    """True or false."""
+    """Return a boolean."""
     if isinstance(data, bool):
         return data
-    raise bad(path, f"wanted true or false, got {_what(data)}")
+    raise bad(path, f"expected true or false, got {_what(data)}")
 
 
 def float_in(data: Any, path: str) -> float:
@@ -411,7 +411,7 @@ def float_in(data: Any, path: str) -> float:
         bits = bytes_in(data["bits"], path)
         if len(bits) == 8:
             return float(struct.unpack(">d", bits)[0])
-    raise bad(path, f"wanted a number or {{float, bits}}, got {_what(data)}")
+    raise bad(path, f"expected a number or {{float, bits}}, got {_what(data)}")
 
 
 def text_in(data: Any, path: str) -> str:
@@ -420,14 +420,14 @@ def text_in(data: Any, path: str) -> str:
         return data
     if isinstance(data, dict) and object_in(data, path).keys() == {"hex"}:
         return bytes_in(data["hex"], path).decode("utf-8", "surrogateescape")
-    raise bad(path, f"wanted text or {{hex}}, got {_what(data)}")
+    raise bad(path, f"expected text or {{hex}}, got {_what(data)}")
 
 
 def bytes_in(data: Any, path: str) -> bytes:
     """Bytes, from hexadecimal text."""
     _refuse_mask(data, path)
     if not isinstance(data, str):
-        raise bad(path, f"wanted bytes as hexadecimal text, got {_what(data)}")
+        raise bad(path, f"expected bytes as a hexadecimal string, got {_what(data)}")
     try:
         return bytes.fromhex(data)
     except ValueError as error:
@@ -439,12 +439,12 @@ def list_in(data: Any, path: str) -> list[Any]:
     if isinstance(data, list):
         return data
     _refuse_mask(data, path)
-    raise bad(path, f"wanted a list, got {_what(data)}")
+    raise bad(path, f"expected a list, got {_what(data)}")
 
 
 def pairs_in(data: Any, path: str) -> Iterator[tuple[Any, Any]]:
     """Yield the pairs of a list of pairs."""
     for item in list_in(data, path):
         if not isinstance(item, list) or len(item) != 2:
-            raise bad(path, "wanted a list of pairs")
+            raise bad(path, "expected a list of pairs")
         yield item[0], item[1]

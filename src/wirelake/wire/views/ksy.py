@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-# Writes plain data (dicts, lists, text, numbers) as YAML that every parser reads alike.
+# -- plain data (dicts, lists, text, numbers) as YAML that every parser reads alike ----------------
 
 
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -152,7 +152,7 @@ def kaitai(
     """The files of a dialect: name -> text. `direction` picks one where directions differ."""
     name = protocol.dialect(dialect)
     if direction is not None and direction not in get_args(m.Direction):
-        raise ValueError(f"{direction!r} is no direction; c2s and s2c are")
+        raise ValueError(f"invalid direction {direction!r}; expected c2s or s2c")
     stem = protocol.name if name == protocol.dialects[0] else f"{protocol.name}_{name}"
     if not protocol.directed:
         return {f"{identifier(stem)}.ksy": _file(protocol, name, identifier(stem), None)}
@@ -208,7 +208,7 @@ class _Builder:
             return self._ident
         name, new = self.words.name(layout, identifier(layout.name))
         if new:
-            self.words.types[name] = {}  # holds the place: a layout may be asked for meanwhile
+            self.words.types[name] = {}  # reserved: building it may refer to the same layout
             self.words.types[name] = _documented(layout) | self.body_of(layout)
         return name
 
@@ -303,7 +303,7 @@ class Parts(Values):
         self.env[part.name] = self.attribute(part.name, props, doc or part.doc)
 
     def add_length(self, part: m.Length) -> None:
-        """A length; the limit is a matter of readers, so it is only told."""
+        """Add a length; its limit is an option of readers, so it is only documented."""
         valid: Node = {"valid": {"min": part.minimum}} if part.minimum else {}
         limit = f"Readers accept {part.limit} unless told otherwise." if part.limit else ""
         doc = " ".join(note for note in (part.doc, limit) if note)
@@ -404,7 +404,7 @@ class Parts(Values):
         """The area: for each set bit, ascending, a length and a value."""
         bitmap, size = self.layout.find(m.OptionBits), self.layout.find(m.OptionsLength)
         if not isinstance(bitmap, m.OptionBits) or bitmap.name not in self.env:
-            return  # without a bitmap nothing can be said about the options
+            return  # without a bitmap the options are unknown
         inner = Parts(self.builder, self.layout, outer=self)
         known = {option.bit: option for option in part.fields}
         for index in range(8 * bitmap.type.size):

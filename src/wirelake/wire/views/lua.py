@@ -71,27 +71,27 @@ def _check(
 ) -> None:
     names = [protocol.name for protocol in protocols]
     if not names:
-        raise ValueError("no protocol is given")
+        raise ValueError("expected at least one protocol")
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"two protocols are called {name}")
+            raise ValueError(f"duplicate protocol {name}")
         if abbreviation(name).lower() != name:
-            raise ValueError(f"{name!r} is no name for a protocol: use a-z, 0-9, _ and -")
+            raise ValueError(f"invalid protocol name {name!r}; expected a-z, 0-9, _ and -")
     for what, given in (("dialect", dialects), ("ports", ports)):
         for name in given:
             if name not in names:
-                raise ValueError(f"{what}: {name!r} is not among {', '.join(names)}")
+                raise ValueError(f"{what}: unknown {name!r}; expected one of {', '.join(names)}")
     used: dict[int, str] = {}
     for protocol in protocols:
         port = ports.get(protocol.name, protocol.port) or 0
         if not 0 <= port <= 0xFFFF:
-            raise ValueError(f"{protocol.name}: {port} is no port")
+            raise ValueError(f"{protocol.name}: invalid port {port}; expected 1-65535")
         if port and used.setdefault(port, protocol.name) != protocol.name:
             raise ValueError(f"{protocol.name} and {used[port]} have the same port, {port}")
 
 
 def _meanings(script: str) -> str:
-    """What the codes mean that a script can report."""
+    """Return the texts of the codes that a script can report."""
     used = [code for code in CODES if quote(code) in script]
     lines = [f"  {code} = {quote(CODES[code])}," for code in used]
     return "\n".join(["-- What the codes of problems mean.", "local MEANINGS = {", *lines, "}"])

@@ -190,14 +190,14 @@ def _first_line(text: str) -> str:
 
 def pages() -> dict[str, str]:
     """Return every page of the built-in protocols, and of the errors: file name -> text."""
-    # By name: this room must not know the protocols, which are above it.
+    # By name: `wire` must not import `protocols`, which is above it.
     registry = importlib.import_module("wirelake.protocols.registry")
     found = {f"{name}.md": reference(registry.find(name)) for name in sorted(registry.BUILT_IN)}
     return found | {"errors.md": errors_page()}
 
 
 def stale(folder: Path | str) -> list[str]:
-    """Return the pages in a folder that are missing or do not say what the declarations say."""
+    """Return the pages in a folder that are missing or out of date."""
     return [
         name
         for name, text in pages().items()
@@ -206,7 +206,7 @@ def stale(folder: Path | str) -> list[str]:
 
 
 def write_reference(folder: Path | str) -> list[str]:
-    """Write what is stale into a folder and return the names."""
+    """Write the pages that are out of date into a folder and return their names."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     wanted, names = pages(), stale(folder)
     for name in names:
@@ -215,7 +215,7 @@ def write_reference(folder: Path | str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the reference pages, or with --check only names those that are out of date."""
+    """Write the reference pages; with --check, only list those that are out of date."""
     parser = argparse.ArgumentParser(
         prog="python -m wirelake.wire.views.markdown", description=main.__doc__
     )

@@ -167,7 +167,7 @@ def _nan(negative: bool, payload: int, quiet: bool) -> float:
 
 
 def _most(kind: m.Int | m.Varint | None) -> int:
-    """Return the largest length or count that a type can say."""
+    """Return the largest length or count of a type."""
     return 1 << 16 if kind is None else _range(kind)[1]
 
 
@@ -184,7 +184,7 @@ def _blobs(kind: m.Blob) -> SearchStrategy[Any]:
 
 
 def _texts(most: int) -> SearchStrategy[str]:
-    """Valid text of at most so many bytes."""
+    """Return valid text of at most that many bytes."""
     alphabet = st.characters(exclude_categories=["Cs"])
     return st.text(alphabet, max_size=most // 4)
 
@@ -211,7 +211,7 @@ def _tuples(item: SearchStrategy[Any], most: int) -> SearchStrategy[tuple[Any, .
     return st.lists(item, max_size=most).map(tuple)
 
 
-# -- values that say their own type, and rows ------------------------------------------------
+# -- self-describing values and rows ---------------------------------------------------------
 
 
 def _dynamics(kind: m.Dynamic) -> SearchStrategy[Any]:
