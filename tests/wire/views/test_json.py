@@ -174,7 +174,11 @@ BAD = [
     ("tny", {"type": "packet", "waste": 1, "body": {"type": "ping"}}, "expected true or false"),
     ("magline", {"type": "frame", "seq": 1, "unknown_options": [[1]]}, "list of pairs"),
     ("esnp", {"type": "message", "rows": [{"type": "nope"}]}, "expected one of session_info"),
-    ("esnp", {"type": "message", "rows": [{"type": "opaque_row", "type_": "x"}]}, "whole number"),
+    (
+        "esnp",
+        {"type": "message", "rows": [{"type": "opaque_row", "type_": "x"}]},
+        "expected an integer",
+    ),
     ("esnp", {"type": "message", "rows": [{"type": "opaque_row", "x": 1}]}, "has no field 'x'"),
 ]
 VARS = [
