@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 from tests.columnar.oracle import engine_events
 
 from wirelake.columnar.read.reader import ReadOptions, open_pipeline
@@ -21,16 +20,10 @@ from wirelake.records.schema import schema
 Rows = list[dict[str, Any]]
 
 
-def frame(spark: SparkSession, table: str, rows: Sequence[dict[str, Any]]) -> DataFrame:
-    """Rows of a table as a DataFrame; columns that they lack are null."""
+def table_of(table: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Rows of a table; columns that they lack are null."""
     columns = CROSSING[table] if table in CROSSING else schema(table)
-    return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=columns))
-
-
-def rows_of(found: DataFrame) -> Rows:
-    """What a DataFrame comes to."""
-    rows: Rows = found.toArrow().to_pylist()
-    return rows
+    return pa.Table.from_pylist(list(rows), schema=columns)
 
 
 def in_any_order(rows: Iterable[Any]) -> list[str]:

@@ -253,9 +253,9 @@ def test_paths_that_are_not_folders(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("master", "step", "words"),
     [
-        ("here", "decode", r"cannot write to .*: .*; nothing was committed; free disk space"),
+        ("here", "decode", r"cannot write to the lake: .*; nothing was committed; free disk space"),
         ("here", "record", r"cannot write to .*/lake: .*; free disk space and run again"),
-        (None, "join", r"Spark failed: java\.io\.IOException: .*"),
+        (None, "join", r"cannot write to the lake: .*; nothing was committed; free disk space"),
     ],
 )
 def test_a_disk_that_is_full(

@@ -12,11 +12,22 @@ from wirelake.lake.spark.dataframes import spark_schema
 from wirelake.records.rollups import BUCKETS, bounds, bucket_of, rollup
 from wirelake.records.schema import schema
 
-from .cross_connection_events import Rows, frame, in_any_order, rows_of
+from .cross_connection_events import Rows, in_any_order, table_of
 
 MINUTE = 60_000_000_000
 MOST = (1 << 63) - 1
 TIMES = (-MINUTE - 1, -MINUTE, -1, 0, 1, MINUTE - 1, MINUTE, 5 * MINUTE + 7)
+
+
+def frame(spark: SparkSession, table: str, rows: Rows) -> DataFrame:
+    """Rows of a table as a DataFrame; columns that they lack are null."""
+    return spark.createDataFrame(table_of(table, rows))
+
+
+def rows_of(found: DataFrame) -> Rows:
+    """The rows of a DataFrame."""
+    rows: Rows = found.toArrow().to_pylist()
+    return rows
 
 
 def agree(found: DataFrame, table: str, wanted: Rows) -> None:

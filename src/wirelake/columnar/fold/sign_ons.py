@@ -25,7 +25,7 @@ def previous_connections(sign_ons: pa.Table) -> pa.Table:
 
     At one time, the smaller id of a connection goes first.
     """
-    ordered = sign_ons.select([name for name, _ in _ORDER]).sort_by(_ORDER)
+    ordered = sign_ons.select(["protocol", "client", "connection", "ts_ns"]).sort_by(_ORDER)
     groups = Groups.by(*(column_of(ordered, name) for name, _ in _ORDER))
     distinct = ordered.take(pa.array(groups.firsts))
     clients = Groups.by(*(column_of(distinct, name) for name in ("protocol", "client")))

@@ -1,63 +1,68 @@
-"""The third stage of a step: tables that need more than one connection, made by Spark's JVM.
+"""The third stage of a step: tables that need more than one connection, merged in workers.
 
-`deliveries` and the column `previous_connection` of `connections` are the merge step of
-`wirelake.columnar.fold`. The fold of a connection writes parts (`wirelake.records.deliveries`
-has their columns), and everything here is a commutative aggregate of parts by key, so that the rows
-do not depend on the order of files or steps. It runs in the JVM because that is where Spark groups
-and joins without a Python hop: every hop costs about as much as reading the captures again.
+The fold of a connection writes parts of `deliveries` and sign-ons, in files of their own. Here is
+when a lake merges them, and how long it keeps them. The rules of the merge are those of
+`wirelake.columnar.fold`: a task reads the files of its tables, calls them and writes Parquet files,
+as `decoding.py` and `tunnels.py` do. Parts can be merged in any order and grouping, so the rows do
+not depend on the order of files or on the steps in which they came.
 
-What is repeated here of "Deliveries" and "Connections" in `docs/concepts/matching.md` is the key
-of a delivery, its outcome, and the order of sign-ons. The engines of `wirelake.records` see events
-one by one and cannot be shared. `tests/lake/test_cross_connection_deliveries.py` and
-`test_cross_connection_sign_ons.py` compare the two on random events.
-
-A table that nothing in the step has touched costs nothing.
+A task has a share of the notifications, or of the clients, small enough for its memory. A table
+that nothing in the step has touched costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as f
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
+from wirelake.columnar.fold.deliveries import (
+    by_client,
+    delivery_rows,
+    expected_parts,
+    last_faults,
+    merge_parts,
+)
+from wirelake.columnar.fold.groups import Groups, column_of, numbers_or, present
+from wirelake.columnar.fold.sign_ons import previous_connections, with_previous
+from wirelake.records.deliveries import CROSSING
 from wirelake.records.rollups import MINUTE_NS
 from wirelake.records.schema import schema
 from wirelake.tables.snapshot import AddedFile
 
-from ..spark.dataframes import fitted, read, write_table
 from .rollups import roll_up
 from .settings import Settings
-from .step import Step, overlaps
+from .step import Outputs, Step, overlaps
+from .tasks import run_tasks
 
 __all__ = [
     "DAY_NS",
     "Change",
-    "delivery_rows",
-    "expected_parts",
     "is_settled",
     "kept_faults",
     "kept_publications",
     "kept_sign_ons",
     "merge",
-    "merge_parts",
-    "with_previous",
 ]
 
 DAY_NS: Final = 24 * 60 * MINUTE_NS
 _QUIET_NS: Final = 10 * MINUTE_NS
 """An acknowledged notification is settled after this long without an event."""
-_KEY: Final = ("protocol", "client", "connection", "notification")
-_CLIENT: Final = ("protocol", "client")
-_SIGN_ON: Final = ("connection", "client", "signed_on_ns")
 
 _PARTS, _FAULTS, _PUBLICATIONS = "_delivery_parts", "_delivery_faults", "_publications"
 _SIGN_ONS, _CONNECTIONS = "_sign_ons", "_connections"
 _MANY_FILES: Final = 16
-"""A table that only grows is rewritten as one file when it has this many."""
+"""A table that only grows is rewritten when it has this many files more than a rewrite leaves."""
+_SHARE_ROWS: Final = 1_000_000
+"""Rows for one task. A part takes about 200 bytes, and a merge needs it about three times."""
 _PARALLEL_JOBS: Final = 4
 """Spark jobs in parallel: most of their time goes into being planned and started."""
 
@@ -110,280 +115,330 @@ def _apply(step: Step, changes: Iterable[Change]) -> None:
 def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
     if not any(step.touched(table) for table in (_PARTS, _FAULTS, _PUBLICATIONS)):
         return Change()
-    publications = read(spark, step.files(_PUBLICATIONS), _PUBLICATIONS)
-    faults = read(spark, step.files(_FAULTS), _FAULTS)
     before = step.files(_PARTS, provisional=False)
-    parts = read(spark, before, _PARTS)
-    if step.new(_PUBLICATIONS):
-        new = read(spark, step.new(_PUBLICATIONS), _PUBLICATIONS)
-        parts = parts.unionByName(expected_parts(new))
-    merged = merge_parts(parts)
-    merged = merged.withColumn("settled", is_settled(merged, now_ns))
-    written = write_table(merged, step.work("parts"), _PARTS, by="settled")
-    held, settled = written.get("false", []), written.get("true", [])
-    change = Change(list(held), before)
-    # Settled and open parts go through one plan with a column that tells them apart: planning and
-    # starting a second job would cost more than the rows.
-    open_files = [*held, *step.files(_PARTS, provisional=True)]
-    parts = _marked(spark, settled, _PARTS, is_open=False).unionByName(
-        _marked(spark, open_files, _PARTS, is_open=True)
-    )
-    deliveries = delivery_rows(parts, publications, faults, expect=False, by=("open",))
-    rows = write_table(deliveries, step.work("deliveries"), "deliveries", by="open")
-    change.add += [*rows.get("false", []), *map(_provisional, rows.get("true", []))]
-    change.remove += step.kept("deliveries", provisional=True)
-    kept = read(spark, held, _PARTS)
-    final = read(spark, step.files(_PUBLICATIONS, provisional=False), _PUBLICATIONS)
-    change = change.join(
-        _compacted(step, _PUBLICATIONS, lambda: kept_publications(final, kept, now_ns))
-    )
-    final_faults = read(spark, step.files(_FAULTS, provisional=False), _FAULTS)
-    return change.join(_compacted(step, _FAULTS, lambda: kept_faults(final_faults, kept, now_ns)))
+    provisional = step.files(_PARTS, provisional=True)
+    new_publications = step.new(_PUBLICATIONS)
+    shares = _shares([*before, *provisional, *new_publications])
+    tasks = [
+        DeliveriesTask(
+            share=share,
+            shares=shares,
+            work=step.work("deliveries"),
+            now_ns=now_ns,
+            parts=_paths(before),
+            provisional=_paths(provisional),
+            publications=_paths(step.files(_PUBLICATIONS)),
+            new_publications=_paths(new_publications),
+            faults=_paths(step.files(_FAULTS)),
+        )
+        for share in range(shares)
+    ]
+    written = _written(run_tasks(spark, merge_deliveries, tasks, Merged))
+    change = Change(written, [*before, *step.kept("deliveries", provisional=True)])
+    held = _paths(file for file in written if file.table == _PARTS)
+    for table in (_PUBLICATIONS, _FAULTS):
+        change = change.join(_compacted(spark, step, table, now_ns, held))
+    return change
 
 
 def _connections(spark: SparkSession, step: Step, now_ns: int) -> Change:
     if not any(step.touched(table) for table in (_CONNECTIONS, _SIGN_ONS)):
         return Change()
-    sign_ons = read(spark, step.files(_SIGN_ONS), _SIGN_ONS)
+    sign_ons = step.files(_SIGN_ONS)
     final = step.new(_CONNECTIONS, provisional=False)
     corrected = _corrected(spark, step, sign_ons)
-    rows = _marked(spark, [*final, *corrected], "connections", is_open=False).unionByName(
-        _marked(spark, step.files(_CONNECTIONS, provisional=True), "connections", is_open=True)
-    )
-    written = write_table(
-        with_previous(rows, sign_ons), step.work("connections"), "connections", by="open"
-    )
+    provisional = step.files(_CONNECTIONS, provisional=True)
+    shares = _shares([*final, *corrected, *provisional, *sign_ons])
+    tasks = [
+        ConnectionsTask(
+            share=share,
+            shares=shares,
+            work=step.work("connections"),
+            final=_paths([*final, *corrected]),
+            provisional=_paths(provisional),
+            sign_ons=_paths(sign_ons),
+        )
+        for share in range(shares)
+    ]
     change = Change(
-        [*written.get("false", []), *map(_provisional, written.get("true", []))],
+        _written(run_tasks(spark, merge_connections, tasks, Merged)),
         [*final, *corrected, *step.kept("connections", provisional=True)],
     )
-    finals = read(spark, step.files(_SIGN_ONS, provisional=False), _SIGN_ONS)
-    return change.join(_compacted(step, _SIGN_ONS, lambda: kept_sign_ons(finals, now_ns)))
+    return change.join(_compacted(spark, step, _SIGN_ONS, now_ns))
 
 
-def _corrected(spark: SparkSession, step: Step, sign_ons: DataFrame) -> list[AddedFile]:
+def _corrected(spark: SparkSession, step: Step, sign_ons: Sequence[AddedFile]) -> list[AddedFile]:
     """Return files whose connections get another previous connection by a late sign-on."""
     known = [file for file in step.kept(_SIGN_ONS, provisional=False) if file.max_ns is not None]
     new = [file for file in step.new(_SIGN_ONS) if file.min_ns is not None]
     finished = step.kept("connections", provisional=False)
     if not known or not new or not finished:
         return []
-    first_new = min(file.min_ns or 0 for file in new)
-    if first_new > max(file.max_ns or 0 for file in known):
+    first_new_ns = min(file.min_ns or 0 for file in new)
+    if first_new_ns > max(file.max_ns or 0 for file in known):
         return []
-    before = _previous(read(spark, known, _SIGN_ONS))
-    now = _previous(sign_ons).where(f.col("ts_ns") >= first_new)
-    changed = now.join(
-        before, ["protocol", "client", "connection", "ts_ns"], "left_semi"
-    ).exceptAll(before)
-    times = [row["ts_ns"] for row in changed.select("ts_ns").collect()]
+    shares = _shares(sign_ons)
+    tasks = [
+        SignOnsTask(
+            share=share,
+            shares=shares,
+            known=_paths(known),
+            sign_ons=_paths(sign_ons),
+            first_new_ns=first_new_ns,
+        )
+        for share in range(shares)
+    ]
+    done = run_tasks(spark, changed_sign_ons, tasks, Changed)
+    times = [ts_ns for each in done for ts_ns in each.times_ns]
     return [file for file in finished if any(overlaps(file, ts_ns, ts_ns) for ts_ns in times)]
 
 
-def _marked(
-    spark: SparkSession, files: Iterable[AddedFile], table: str, *, is_open: bool
-) -> DataFrame:
-    """Read files, with a column that says whether their rows may still change."""
-    return read(spark, files, table).withColumn("open", f.lit(is_open))
-
-
-def _compacted(step: Step, table: str, kept: Callable[[], DataFrame]) -> Change:
-    """Rewrite many files as one, with the rows that are still needed."""
+def _compacted(
+    spark: SparkSession, step: Step, table: str, now_ns: int, held: tuple[str, ...] = ()
+) -> Change:
+    """Rewrite many files as one for each share, with the rows that are still needed."""
     files = step.files(table, provisional=False)
-    if len(files) < _MANY_FILES:
+    shares = _shares(files)
+    if len(files) < _MANY_FILES + shares - 1:
         return Change()
-    written = write_table(kept(), step.work(table), table)
-    return Change(written.get("", []), files)
+    tasks = [
+        CompactTask(
+            share=share,
+            shares=shares,
+            work=step.work(table),
+            now_ns=now_ns,
+            table=table,
+            files=_paths(files),
+            held=held,
+        )
+        for share in range(shares)
+    ]
+    return Change(_written(run_tasks(spark, compact, tasks, Merged)), files)
 
 
-def _provisional(file: AddedFile) -> AddedFile:
-    return msgspec.structs.replace(file, provisional=True)
+def _shares(files: Iterable[AddedFile]) -> int:
+    """Return the number of tasks for the rows of some files."""
+    return 1 + sum(file.rows for file in files) // _SHARE_ROWS
 
 
-# -- deliveries ------------------------------------------------------------------------------
+def _paths(files: Iterable[AddedFile]) -> tuple[str, ...]:
+    return tuple(file.path for file in files)
 
 
-def merge_parts(parts: DataFrame) -> DataFrame:
-    """Merge parts into one for each protocol, client and notification.
-
-    The connection stands for an unknown client; otherwise `connection` is null. At one time, the
-    smaller id of a connection counts as first and the larger one as last.
-    """
-    return fitted(_merged(parts), _PARTS)
+def _written(done: Iterable[Merged]) -> list[AddedFile]:
+    return [file for each in done for file in each.written]
 
 
-def _merged(parts: DataFrame, by: tuple[str, ...] = ()) -> DataFrame:
-    """Merge parts that have the same key, and the same values in the columns `by`."""
-    found = _by_client(parts).groupBy(*_KEY, *by).agg(
-        f.sum("sends").alias("sends"),
-        f.min(_pair("first_sent_ns", "first_connection")).alias("first"),
-        f.max(_pair("last_sent_ns", "last_connection")).alias("last"),
-        f.sum("acks").alias("acks"),
-        f.min(_pair("acked_ns", "acked_connection")).alias("acked"),
-        f.min("published_ns").alias("published_ns"),
-        f.max("last_event_ns").alias("last_event_ns"),
-    )  # fmt: skip
-    columns = {
-        "first_sent_ns": f.col("first.ts_ns"),
-        "first_connection": f.col("first.connection"),
-        "last_sent_ns": f.col("last.ts_ns"),
-        "last_connection": f.col("last.connection"),
-        "acked_ns": f.col("acked.ts_ns"),
-        "acked_connection": f.col("acked.connection"),
-    }
-    return found.withColumns(columns)
+# -- tasks -----------------------------------------------------------------------------------
 
 
-def _pair(ts_ns: str, connection: str) -> Column:
-    """Return a time with its connection, whose minimum is the first; null without a time."""
-    both = f.struct(f.col(ts_ns).alias("ts_ns"), f.col(connection).alias("connection"))
-    return f.when(f.col(ts_ns).isNotNull(), both)
+class DeliveriesTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of a share of the notifications, to be merged into rows of `deliveries`."""
+
+    share: int
+    shares: int
+    work: str
+    now_ns: int
+    parts: tuple[str, ...]
+    provisional: tuple[str, ...]
+    """Parts that are valid only if the input ends here."""
+    publications: tuple[str, ...]
+    new_publications: tuple[str, ...]
+    faults: tuple[str, ...]
 
 
-def expected_parts(publications: DataFrame) -> DataFrame:
-    """Return parts for publications to a client: they make a row even if nothing is ever sent."""
-    zero = f.lit(0).cast("long")
-    found = publications.where(f.col("client").isNotNull()).select(
-        "protocol",
-        "client",
-        "notification",
-        zero.alias("sends"),
-        zero.alias("acks"),
-        f.col("ts_ns").alias("last_event_ns"),
+class ConnectionsTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Connections of a share of the clients, which get their previous connection."""
+
+    share: int
+    shares: int
+    work: str
+    final: tuple[str, ...]
+    provisional: tuple[str, ...]
+    sign_ons: tuple[str, ...]
+
+
+class SignOnsTask(msgspec.Struct, frozen=True, kw_only=True):
+    """Sign-ons of a share of the clients: those that were known, and all."""
+
+    share: int
+    shares: int
+    known: tuple[str, ...]
+    sign_ons: tuple[str, ...]
+    first_new_ns: int
+
+
+class CompactTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A share of the rows of a table that only grows."""
+
+    share: int
+    shares: int
+    work: str
+    now_ns: int
+    table: str
+    files: tuple[str, ...]
+    held: tuple[str, ...]
+    """Files with parts of deliveries that are not settled."""
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """Files that a task has written."""
+
+    written: list[AddedFile]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Times of known sign-ons that have another one before them now."""
+
+    times_ns: list[int]
+
+
+def merge_deliveries(task: DeliveriesTask) -> Merged:
+    """Merge parts. Writes settled rows for good, open rows for this step, and open parts."""
+
+    def mine(paths: Iterable[str], table: str) -> pa.Table:
+        return _read(paths, table, "notification", task.share, task.shares)
+
+    publications = mine(task.publications, _PUBLICATIONS)
+    faults = _read(task.faults, _FAULTS)
+    expected = expected_parts(mine(task.new_publications, _PUBLICATIONS))
+    merged = merge_parts(pa.concat_tables([mine(task.parts, _PARTS), expected]))
+    settled = is_settled(merged, task.now_ns)
+    held = merged.filter(pc.invert(settled))
+    # A part that arrives after its notification was settled makes a row of its own.
+    provisional = mine(task.provisional, _PARTS)
+    open_parts = merge_parts(pa.concat_tables([held, provisional]))
+    with Outputs(task.work, frozenset({"deliveries", _PARTS})) as outputs:
+        _write(outputs, _PARTS, held)
+        _write(outputs, "deliveries", delivery_rows(merged.filter(settled), publications, faults))
+        outputs.provisional = True
+        _write(outputs, "deliveries", delivery_rows(open_parts, publications, faults))
+        return Merged(outputs.close())
+
+
+def merge_connections(task: ConnectionsTask) -> Merged:
+    """Write rows of `connections` with their previous connection."""
+    sign_ons = _read(task.sign_ons, _SIGN_ONS, "client", task.share, task.shares)
+    with Outputs(task.work, frozenset({"connections"})) as outputs:
+        for paths, provisional in ((task.final, False), (task.provisional, True)):
+            outputs.provisional = provisional
+            rows = _read(paths, "connections", "client", task.share, task.shares)
+            _write(outputs, "connections", with_previous(rows, sign_ons))
+        return Merged(outputs.close())
+
+
+def changed_sign_ons(task: SignOnsTask) -> Changed:
+    """Return the times of known sign-ons whose previous connection has changed."""
+    known, every = (
+        previous_connections(_read(paths, _SIGN_ONS, "client", task.share, task.shares))
+        for paths in (task.known, task.sign_ons)
     )
-    return fitted(found, _PARTS)
+    every = every.filter(pc.greater_equal(every.column("ts_ns"), task.first_new_ns))
+    both = pa.concat_tables([known, every])
+    keys = ("protocol", "client", "connection", "ts_ns")
+    numbers = Groups.by(*(column_of(both, name) for name in keys)).numbers()
+    before = column_of(both, "previous_connection")
+    # A sign-on is in each of the two at most once: the same group is the same sign-on.
+    place = np.full(len(both), -1)
+    place[numbers[: len(known)]] = np.arange(len(known))
+    old = place[numbers[len(known) :]]
+    new = np.arange(len(known), len(both))
+    old, new = old[old >= 0], new[old >= 0]
+    exists, values = present(before), numbers_or(before, 0)
+    differs = (exists[old] != exists[new]) | (values[old] != values[new])
+    times = numbers_or(column_of(both, "ts_ns"), 0)[new[differs]]
+    return Changed(np.unique(times).tolist())
 
 
-def delivery_rows(
-    parts: DataFrame,
-    publications: DataFrame,
-    faults: DataFrame,
-    *,
-    expect: bool = True,
-    by: tuple[str, ...] = (),
-) -> DataFrame:
-    """Return rows of `deliveries`.
-
-    Without `expect` only the parts make rows, and publications add topic and time. Parts that
-    differ in the columns `by` make rows of their own; these columns are kept.
-    """
-    every = parts.unionByName(expected_parts(publications)) if expect else parts
-    found = _with_last_fault(_with_publication(_merged(every, by), publications), faults)
-    latency_ns = f.try_subtract(f.col("acked_ns"), f.col("first_sent_ns"))
-    rows = found.withColumns({"outcome": _outcome(), "latency_ns": latency_ns})
-    if by:
-        return rows.select(*schema("deliveries").names, *by)
-    return fitted(rows, "deliveries")
+def compact(task: CompactTask) -> Merged:
+    """Write the rows of a table that are still needed."""
+    key = "notification" if task.table == _PUBLICATIONS else "client"
+    rows = _read(task.files, task.table, key, task.share, task.shares)
+    match task.table:
+        case "_sign_ons":
+            kept = kept_sign_ons(rows, task.now_ns)
+        case "_publications":
+            kept = kept_publications(rows, _read(task.held, _PARTS), task.now_ns)
+        case _:
+            kept = kept_faults(rows, _read(task.held, _PARTS), task.now_ns)
+    with Outputs(task.work, frozenset({task.table})) as outputs:
+        _write(outputs, task.table, kept)
+        return Merged(outputs.close())
 
 
-def is_settled(parts: DataFrame, now_ns: int) -> Column:
+def _read(
+    paths: Iterable[str], table: str, key: str | None = None, share: int = 0, shares: int = 1
+) -> pa.Table:
+    """Read files of a table: all rows, or those of a share by the text in column `key`."""
+    wanted = CROSSING[table] if table in CROSSING else schema(table)
+    found = [wanted.empty_table()]
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group).select(wanted.names).cast(wanted)
+                found.append(_of_share(rows, key, share, shares) if key is not None else rows)
+    return pa.concat_tables(found)
+
+
+def _of_share(rows: pa.Table, key: str, share: int, shares: int) -> pa.Table:
+    """Return the rows of a share; share 0 has those without a key."""
+    if shares == 1:
+        return rows
+    encoded = pc.dictionary_encode(column_of(rows, key))
+    hashes = [zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()]
+    numbers = np.array([*hashes, 0])[pc.fill_null(encoded.indices, -1).to_numpy()]
+    return rows.filter(pa.array(numbers % shares == share))
+
+
+def _write(outputs: Outputs, table: str, rows: pa.Table) -> None:
+    for batch in rows.combine_chunks().to_batches():
+        outputs.write(table, batch)
+
+
+# -- what a lake keeps -----------------------------------------------------------------------
+
+
+def is_settled(parts: pa.Table, now_ns: int) -> pa.Array:
     """Return whether rows of merged parts are final at a time of the captures.
 
     They are when they were acknowledged and had no event for 10 minutes, or had none for 24 hours.
     Without this bound the state of a lake would grow with every notification that is never acked.
     """
-    last_ns = parts["last_event_ns"]
-    quiet = parts["acked_ns"].isNotNull() & (last_ns <= now_ns - _QUIET_NS)
-    return quiet | (last_ns <= now_ns - DAY_NS)
+    last_ns = column_of(parts, "last_event_ns")
+    acked = pc.is_valid(column_of(parts, "acked_ns"))
+    quiet = pc.and_(acked, pc.less_equal(last_ns, now_ns - _QUIET_NS))
+    return pc.or_(quiet, pc.less_equal(last_ns, now_ns - DAY_NS))
 
 
-def kept_publications(publications: DataFrame, held: DataFrame, now_ns: int) -> DataFrame:
+def kept_publications(publications: pa.Table, held: pa.Table, now_ns: int) -> pa.Table:
     """Return publications of the last 24 hours, and those that held parts still need."""
-    needed = held.select("notification", f.lit(True).alias("needed")).distinct()
-    found = publications.join(needed, "notification", "left")
-    return found.where(_is_recent(now_ns) | f.col("needed")).select(*publications.columns)
+    needed = pc.is_in(publications.column("notification"), column_of(held, "notification"))
+    return publications.filter(pc.or_(_is_recent(publications, now_ns), needed))
 
 
-def kept_faults(faults: DataFrame, held: DataFrame, now_ns: int) -> DataFrame:
+def kept_faults(faults: pa.Table, held: pa.Table, now_ns: int) -> pa.Table:
     """Return the last fault of each client, by the same rule."""
-    needed = _by_client(held).select(
-        f.col("client").alias("held_client"),
-        f.col("connection").alias("held_connection"),
-        f.lit(True).alias("needed"),
+    last = last_faults(faults)
+    clients = column_of(held, "client")
+    connections = by_client(clients, column_of(held, "connection"))
+    needed = pc.or_(
+        pc.is_in(last.column("client"), clients, skip_nulls=True),
+        pc.is_in(last.column("connection"), connections, skip_nulls=True),
     )
-    found = _last_faults(faults).join(needed.distinct(), _same_client("held"), "left")
-    return found.where(_is_recent(now_ns) | f.col("needed")).select("client", "connection", "ts_ns")
+    return last.filter(pc.or_(_is_recent(last, now_ns), needed))
 
 
-def _by_client(rows: DataFrame) -> DataFrame:
-    """Keep the connection only where it stands for an unknown client."""
-    return rows.withColumn("connection", f.when(f.col("client").isNull(), f.col("connection")))
-
-
-def _same_client(prefix: str) -> Column:
-    """Return whether client and connection equal those of the other side."""
-    client = f.col("client").eqNullSafe(f.col(f"{prefix}_client"))
-    return client & f.col("connection").eqNullSafe(f.col(f"{prefix}_connection"))
-
-
-def _is_recent(now_ns: int) -> Column:
-    return f.col("ts_ns") > now_ns - DAY_NS
-
-
-def _with_publication(parts: DataFrame, publications: DataFrame) -> DataFrame:
-    """Add topic and time of the earliest publication; without one, the notification's own time."""
-    # min of a struct orders by its fields: by time, then known topics before null, then by name.
-    fact = f.struct(f.col("ts_ns"), f.col("topic").isNull(), f.col("topic"))
-    earliest = publications.groupBy("notification").agg(f.min(fact).alias("fact"))
-    return parts.join(earliest, "notification", "left").withColumns(
-        {
-            "topic": f.col("fact.topic"),
-            "published_ns": f.coalesce(f.col("fact.ts_ns"), f.col("published_ns")),
-        }
-    )
-
-
-def _last_faults(faults: DataFrame) -> DataFrame:
-    return _by_client(faults).groupBy("client", "connection").agg(f.max("ts_ns").alias("ts_ns"))
-
-
-def _with_last_fault(parts: DataFrame, faults: DataFrame) -> DataFrame:
-    last = _last_faults(faults).select(
-        f.col("client").alias("fault_client"),
-        f.col("connection").alias("fault_connection"),
-        f.col("ts_ns").alias("fault_ns"),
-    )
-    return parts.join(last, _same_client("fault"), "left")
-
-
-def _outcome() -> Column:
-    sent, acked = f.col("first_sent_ns").isNotNull(), f.col("acked_ns").isNotNull()
-    hidden = f.col("fault_ns") >= f.col("first_sent_ns")
-    return (
-        f.when(sent & acked, "acked")
-        .when(sent & hidden, "unknown")
-        .when(sent, "unacked")
-        .when(acked, "orphan")
-        # Always true; a literal would make the column non-nullable, and the file's schema another.
-        .when(f.col("notification").isNotNull(), "unsent")
-    )
-
-
-# -- previous connections --------------------------------------------------------------------
-
-
-def _previous(sign_ons: DataFrame) -> DataFrame:
-    """Return each sign-on with the connection of the same client's sign-on before it."""
-    order = Window.partitionBy(*_CLIENT).orderBy("ts_ns", "connection")
-    found = sign_ons.select(*_CLIENT, "connection", "ts_ns").distinct()
-    return found.withColumn("previous_connection", f.lag("connection").over(order))
-
-
-def with_previous(connections: DataFrame, sign_ons: DataFrame) -> DataFrame:
-    """Set `previous_connection`; other columns of the rows are kept."""
-    before = _previous(sign_ons).withColumnRenamed("ts_ns", "signed_on_ns")
-    found = before.groupBy(*_SIGN_ON).agg(f.max("previous_connection").alias("before"))
-    joined = connections.join(found, list(_SIGN_ON), "left")
-    columns = connections.columns
-    return joined.withColumn("previous_connection", f.col("before")).select(*columns)
-
-
-def kept_sign_ons(sign_ons: DataFrame, now_ns: int) -> DataFrame:
+def kept_sign_ons(sign_ons: pa.Table, now_ns: int) -> pa.Table:
     """Return sign-ons of the last 24 hours, and the last one before of each client.
 
     With them every sign-on that still arrives for these 24 hours finds its predecessor.
     """
-    recent = f.col("ts_ns") > now_ns - DAY_NS
-    order = Window.partitionBy(*_CLIENT, "recent").orderBy(f.desc("ts_ns"), f.desc("connection"))
-    found = sign_ons.withColumn("recent", recent).withColumn("rank", f.row_number().over(order))
-    return found.where(f.col("recent") | (f.col("rank") == 1)).drop("recent", "rank")
+    recent = _is_recent(sign_ons, now_ns)
+    order = [("ts_ns", "descending"), ("connection", "descending")]
+    old = sign_ons.filter(pc.invert(recent)).sort_by(order)
+    clients = Groups.by(*(column_of(old, name) for name in ("protocol", "client")))
+    return pa.concat_tables([sign_ons.filter(recent), old.take(pa.array(clients.firsts))])
+
+
+def _is_recent(rows: pa.Table, now_ns: int) -> pa.Array:
+    return pc.greater(rows.column("ts_ns"), now_ns - DAY_NS)

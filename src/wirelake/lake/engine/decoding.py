@@ -7,8 +7,6 @@ the tables would also contain if the source ended here.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -31,7 +29,6 @@ from .step import Outputs
 
 __all__ = [
     "FOLDED",
-    "NO_ROOM",
     "STATE",
     "DecodeTask",
     "Decoded",
@@ -46,8 +43,6 @@ FOLDED: Final = frozenset(
     {"calls", "connections", "deliveries", "tunnels", "latency_minutes", "error_minutes"}
 )
 """Tables for which messages are folded, not only decoded."""
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a full disk or an exceeded quota."""
 _KIND: Final = "source"
 _HEADER_BYTES: Final = 64
 """Enough for the header of any state, old ones included."""
@@ -79,13 +74,11 @@ class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a task failed, and the file that caused it, if any."""
+    """Why a task failed: an unreadable capture, or the state of an earlier step (no path)."""
 
     text: str
     path: str | None = None
     code: str | None = None
-    state: bool = False
-    """Whether the state of an earlier step is the cause."""
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +94,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(task: DecodeTask) -> Decoded:
-    """Decode. Unreadable files and a full disk are returned as a failure, not raised."""
+    """Decode. An unreadable file or state is returned as a failure, not raised."""
     unreadable = next(filter(None, map(_unreadable, task.files)), None)
     if unreadable is not None:
         return _failed(task, unreadable)
@@ -111,11 +104,7 @@ def decode(task: DecodeTask) -> Decoded:
             _decode(task, outputs, latest)
             written = outputs.close()
     except StateError as error:
-        return _failed(task, Failure(unusable(error), state=True))
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        return _failed(task, Failure(f"cannot write to {task.work}: {os.strerror(error.errno)}"))
+        return _failed(task, Failure(unusable(error)))
     return Decoded(
         source=task.source,
         share=task.share,

@@ -27,10 +27,10 @@ from wirelake.tables.snapshot import AddedFile, Input, Record
 from wirelake.tables.writer import Writer
 
 from .cross_connection import merge
-from .decoding import NO_ROOM, STATE, Decoded, DecodeTask, decode
+from .decoding import STATE, Decoded, DecodeTask, decode
 from .settings import Reached, Settings, complete_ns, expected_ns, watermark_ns
 from .step import Step
-from .tasks import run_tasks, shares_of
+from .tasks import NO_ROOM, run_tasks, shares_of
 from .tunnels import EVENTS, SHARES, Tunnelled, TunnelTask, tunnel
 from .tunnels import STATE as TUNNEL_STATE
 
@@ -279,9 +279,7 @@ def _check(done: Decoded) -> None:
         return
     if failure.path is not None and failure.code is not None:
         raise _UnreadableError(failure.path, failure.code)
-    if failure.state:
-        raise DamagedError(failure.text)
-    raise LakeError(f"{failure.text}; nothing was committed; free disk space and run again")
+    raise DamagedError(failure.text)
 
 
 def _with_fault(each: Input, found: _UnreadableError) -> Input:

@@ -9,7 +9,9 @@ through Spark takes 2.9 times one.
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -19,7 +21,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from wirelake.tables.paths import LakeError
+
 __all__ = [
+    "NO_ROOM",
     "run_tasks",
     "shares_of",
     "workers_of",
@@ -29,11 +34,21 @@ __all__ = [
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a full disk or an exceeded quota."""
 _ROW: Final = StructType(
-    [StructField("task", LongType(), False), StructField("result", StringType(), False)]
+    [
+        StructField("task", LongType(), False),
+        StructField("result", StringType(), True),
+        StructField("errno", LongType(), True),
+    ]
 )
 _ARROW_ROW: Final = pa.schema(
-    [pa.field("task", pa.int64(), nullable=False), pa.field("result", pa.string(), nullable=False)]
+    [
+        pa.field("task", pa.int64(), nullable=False),
+        pa.field("result", pa.string()),
+        pa.field("errno", pa.int64()),
+    ]
 )
 
 
@@ -46,7 +61,8 @@ def run_tasks(
     """Call `function` for each task in a worker. Returns the results in order.
 
     A retry or speculation may call it more than once, so it must write only files of its own.
-    Tasks and results are msgspec Structs; `result` is the type of the latter.
+    Tasks and results are msgspec Structs; `result` is the type of the latter. Raises LakeError if
+    the disk of a task is full, which is not worth a retry; Spark raises all other exceptions.
     """
     if not tasks:
         return []
@@ -54,6 +70,12 @@ def run_tasks(
     work = functools.partial(_work, function, packed, type(tasks[0]))
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     found = numbers.mapInArrow(work, _ROW).collect()
+    for row in found:
+        if row["errno"] is not None:
+            raise LakeError(
+                f"cannot write to the lake: {os.strerror(row['errno'])};"
+                " nothing was committed; free disk space and run again"
+            )
     texts = {row["task"]: row["result"] for row in found}
     return [msgspec.json.decode(texts[number], type=result) for number in range(len(tasks))]
 
@@ -66,9 +88,15 @@ def _work(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            done = function(msgspec.msgpack.decode(packed[number], type=kind))
-            text = msgspec.json.encode(done).decode()
-            yield pa.RecordBatch.from_pylist([{"task": number, "result": text}], _ARROW_ROW)
+            row = {"task": number}
+            try:
+                done = function(msgspec.msgpack.decode(packed[number], type=kind))
+                row["result"] = msgspec.json.encode(done).decode()
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                row["errno"] = error.errno
+            yield pa.RecordBatch.from_pylist([row], _ARROW_ROW)
 
 
 # -- number of tasks -------------------------------------------------------------------------
