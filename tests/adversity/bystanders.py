@@ -1,4 +1,4 @@
-"""Healthy connections, one for each protocol, that must not notice what others do."""
+"""Healthy connections, one per protocol, that other peers must not affect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Bystanders"]
 
 
 class Bystanders:
-    """Signed on before anything bad happens; asked whenever one wants to know."""
+    """Connections that sign on first and are checked later."""
 
     def __init__(self, hub: HubProcess):
         self._hub = hub
@@ -32,8 +32,8 @@ class Bystanders:
         assert self.link.open(key="bystander")
         self._asked = 0
 
-    def unhurt(self) -> None:
-        """Everybody still gets what is theirs."""
+    def check(self) -> None:
+        """Assert that every connection still works."""
         self._asked += 1
         number = self._asked
         assert self.esnp.call("test", "add", {"a": number, "b": 1}) == {"c": number + 1}
@@ -45,6 +45,6 @@ class Bystanders:
         self.comet.ack(wanted)
 
     def leave(self) -> None:
-        """Hangs up."""
+        """Close the connections."""
         for each in (self.comet, self.esnp, self.tny, self.magline, self.link):
             each.close()

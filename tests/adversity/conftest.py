@@ -1,4 +1,4 @@
-"""A hub with short deadlines, and bystanders that must stay unhurt."""
+"""A hub with short deadlines, and healthy connections beside the tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIMITS = {
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    """The hub; whatever happens to it, it must not break."""
+    """The hub, which must survive every test."""
     with running_hub(tmp_path_factory.mktemp("adversity"), {"limits": _LIMITS}) as process:
         yield process
         assert process.alive
@@ -29,9 +29,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 @pytest.fixture
 def bystanders(hub: HubProcess) -> Iterator[Bystanders]:
-    """Looked at before and after."""
+    """Healthy connections, checked before and after."""
     others = Bystanders(hub)
-    others.unhurt()
+    others.check()
     yield others
-    others.unhurt()
+    others.check()
     others.leave()

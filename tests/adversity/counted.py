@@ -1,4 +1,4 @@
-"""What a hub has counted since a moment, by protocol."""
+"""Counters of a hub since a point in time, by protocol."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ __all__ = ["Counted"]
 
 
 class Counted:
-    """Looks at `/varz` and remembers what was there before."""
+    """Differences of `/varz` since creation."""
 
     def __init__(self, hub: HubProcess):
         self._hub = hub
         self._before = hub.varz()
 
     def reasons(self, protocol: str) -> dict[str, int]:
-        """Connections that ended since, by reason."""
+        """Return the connections that ended, by reason."""
         return self._since("close_reasons", protocol)
 
     def failures(self, protocol: str) -> dict[str, int]:
-        """Rules that were broken since, by code."""
+        """Return the protocol errors, by code."""
         return self._since("failures", protocol)
 
     def drops(self, protocol: str) -> dict[str, int]:
-        """Connections that were cut off since, by reason."""
+        """Return the connections that the hub dropped, by reason."""
         return self._since("drops", protocol)
 
     def plain(self, name: str) -> dict[str, int]:
-        """A count with one label."""
+        """Return a counter with one label."""
         return _more(self._hub.varz()[name], self._before[name])
 
     def _since(self, name: str, protocol: str) -> dict[str, int]:
@@ -37,7 +37,7 @@ class Counted:
         return _more(now, self._before[name].get(protocol, {}))
 
     def wait_for_ends(self, protocol: str, count: int, within_s: float = 30.0) -> dict[str, int]:
-        """Waits until so many connections are over; their reasons."""
+        """Wait until `count` connections ended; return their reasons."""
 
         def over() -> dict[str, int]:
             reasons = self.reasons(protocol)

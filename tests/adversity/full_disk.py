@@ -1,5 +1,5 @@
-"""A disk of a hub's own that can be filled: a small tmpfs in a mount namespace, or, where that may
-not be had, a limit on the size of the hub's files."""
+"""A small disk for a hub: a tmpfs in a mount namespace or, where that is not permitted, a limit on
+the size of the hub's files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HubOnSmallDisk(HubProcess):
 
     @property
     def command(self) -> list[str]:
-        """Mounts the disk and adds the clients; the process that is started becomes the hub."""
+        """Mount the disk, add the clients, and exec the hub."""
         steps = [f"mount -t tmpfs -o size={_SIZE} tmpfs {self._disk}"] * self.own_disk
         wirelake = f"{sys.executable} -m wirelake.cli"
         for name in self._people:
@@ -49,7 +49,7 @@ class HubOnSmallDisk(HubProcess):
         return self._folder / f"{name}.token"
 
     def client(self, name: str = "") -> tuple[str, str]:
-        """One of those that were added at the start."""
+        """Return a client that was added at the start."""
         return name, self._token(name).read_text().split()[-1]
 
     def start(self) -> None:

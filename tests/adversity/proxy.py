@@ -1,4 +1,4 @@
-"""A TCP proxy with bad weather: it delays, splits, stalls and cuts what goes through it."""
+"""A TCP proxy that delays, splits, stalls and cuts connections."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-__all__ = ["FAIR", "Proxy", "Weather"]
+__all__ = ["FAIR", "Conditions", "Proxy"]
 
 _CHUNK = 65_536
 
 
-class Weather(NamedTuple):
-    """What happens to bytes on their way; times are upper bounds, drawn anew each time."""
+class Conditions(NamedTuple):
+    """Faults that a proxy injects; times are upper bounds of random values."""
 
     delay_s: float = 0.0
     """Before a piece goes on."""
@@ -29,15 +29,15 @@ class Weather(NamedTuple):
     never cuts."""
 
 
-FAIR = Weather()
+FAIR = Conditions()
 """Everything goes through as it comes."""
 
 
 class Proxy:
-    """Listens on a free port and passes on to wherever `target` says at that moment."""
+    """Listens on a free port and connects to the current `target`."""
 
-    def __init__(self, target: Callable[[], tuple[str, int]], weather: Weather, seed: int):
-        self.weather = weather
+    def __init__(self, target: Callable[[], tuple[str, int]], conditions: Conditions, seed: int):
+        self.conditions = conditions
         self.cuts = 0
         self.stalls = 0
         self.carried = 0
@@ -54,7 +54,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
 
     def stop(self) -> None:
-        """Cuts everything and ends."""
+        """Cut all connections and stop."""
         self._within(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(20)
@@ -93,8 +93,8 @@ class Proxy:
                 await _reset(writer)
 
     def _allowance(self) -> list[int]:
-        """How much a connection may carry before it is cut."""
-        mean = self.weather.cut_after
+        """Return the bytes that a connection may carry before it is cut."""
+        mean = self.conditions.cut_after
         return [self._random.randrange(1, 2 * mean) if mean else 1 << 62]
 
     async def _pump(
@@ -110,13 +110,13 @@ class Proxy:
     async def _pass_on(
         self, data: bytes, at: int, writer: asyncio.StreamWriter, allowed: list[int]
     ) -> int:
-        weather, chance = self.weather, self._random
-        if weather.delay_s:
-            await asyncio.sleep(chance.uniform(0, weather.delay_s))
-        if weather.stall and chance.random() < weather.stall:
+        conditions, chance = self.conditions, self._random
+        if conditions.delay_s:
+            await asyncio.sleep(chance.uniform(0, conditions.delay_s))
+        if conditions.stall and chance.random() < conditions.stall:
             self.stalls += 1
-            await asyncio.sleep(chance.uniform(0, weather.stall_s))
-        size = min(len(data) - at, chance.randrange(1, weather.pieces + 1), allowed[0])
+            await asyncio.sleep(chance.uniform(0, conditions.stall_s))
+        size = min(len(data) - at, chance.randrange(1, conditions.pieces + 1), allowed[0])
         writer.write(data[at : at + size])
         await writer.drain()
         self.carried += size
@@ -128,7 +128,7 @@ class Proxy:
 
 
 class _CutError(Exception):
-    """This connection is over."""
+    """The connection is cut."""
 
 
 async def _reset(writer: asyncio.StreamWriter) -> None:

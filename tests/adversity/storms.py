@@ -1,4 +1,4 @@
-"""Many phones at once: they come, sign on, and go, as fast as one process can make them."""
+"""Many simultaneous clients that connect, sign on and disconnect as fast as possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEADLINE_S = 120.0
 
 
 def people_of(database: Path, count: int, prefix: str = "person") -> list[Person]:
-    """So many clients, and their tokens."""
+    """Add clients; return their tokens."""
     return [
         (name, add_client(database, name))
         for name in (f"{prefix}-{number}" for number in range(count))
@@ -29,13 +29,13 @@ def people_of(database: Path, count: int, prefix: str = "person") -> list[Person
 
 
 def allow_many_files(count: int) -> None:
-    """Lets this process, and those it starts, open so many files."""
+    """Raise the limit of open files for this process and its children."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
 class Phone:
-    """One connection that is signed on."""
+    """A signed-on connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._reader = reader
@@ -43,7 +43,7 @@ class Phone:
 
     @classmethod
     async def dial(cls, address: tuple[str, int], person: Person) -> Phone:
-        """Comes and signs on; tries again, like a phone, when it is turned away."""
+        """Connect and sign on; retry if refused."""
         wait_s = 0.05
         while True:
             try:
@@ -69,23 +69,23 @@ class Phone:
         return await self._reader.readexactly(size)
 
     async def beat(self) -> None:
-        """A heartbeat, answered."""
+        """Send a heartbeat and wait for the response."""
         self._writer.write(frame(HEARTBEAT))
         assert await self._frame() == b"\x00"
 
     async def ended(self) -> None:
-        """Waits until the hub has hung up."""
+        """Wait until the hub has closed the connection."""
         with suppress(OSError):
             while await self._reader.read(4096):
                 pass
 
     def hang_up(self) -> None:
-        """Goes without a word."""
+        """Close the connection abruptly."""
         self._writer.transport.abort()
 
 
 async def gather(address: tuple[str, int], people: Sequence[Person]) -> list[Phone]:
-    """Everybody comes at the same moment; all of them signed on."""
+    """Connect all clients at once; return the signed-on connections."""
     async with asyncio.timeout(_DEADLINE_S):
         return list(await asyncio.gather(*(Phone.dial(address, person) for person in people)))
 
@@ -93,7 +93,7 @@ async def gather(address: tuple[str, int], people: Sequence[Person]) -> list[Pho
 async def come_and_go(
     address: tuple[str, int], people: Sequence[Person], count: int, at_once: int = 50
 ) -> None:
-    """So many connections, one after the other, some at a time: sign on, beat, hang up."""
+    """Open connections, some at a time: sign on, send a heartbeat, close."""
     numbers = iter(range(count))
 
     async def one_after_the_other() -> None:
@@ -106,7 +106,7 @@ async def come_and_go(
 
 
 async def silent(address: tuple[str, int], count: int) -> list[asyncio.StreamWriter]:
-    """So many connections that say nothing."""
+    """Open connections that send nothing."""
     writers = []
     for _ in range(0, count, 200):
         some = min(200, count - len(writers))

@@ -1,4 +1,4 @@
-"""Bytes that are no frames, half frames, frames that are too large, frames at the wrong time."""
+"""Garbage, incomplete frames, oversized frames, and frames in the wrong state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy delays, splits, stalls and cuts: still nothing that was confirmed is lost."""
+"""With a proxy that delays, splits, stalls and cuts, no confirmed publish is lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.adversity.proxy import FAIR, Proxy, Weather
+from tests.adversity.proxy import FAIR, Conditions, Proxy
 from tests.hub_kills.ledger import Ledger
 from tests.hub_kills.publishers import EsnpPublisher, HttpPublisher
 from tests.hub_kills.receivers import AckingEsnp, OnlineComet, SealedComet, VisitingComet
@@ -18,40 +18,40 @@ from tests.hub_raw.raw_magline import RawMagline
 from tests.hub_raw.raw_tny import RawTny
 
 _LISTENERS = ("comet", "esnp", "admin", "tny", "magline")
-_SPLITTING = Weather(delay_s=0.001, pieces=7)
+_SPLITTING = Conditions(delay_s=0.001, pieces=7)
 
 
 class FarHub(HubProcess):
-    """A hub that can be reached only through proxies."""
+    """A hub that is reachable only through proxies."""
 
-    def __init__(self, hub: HubProcess, weather: Weather):
+    def __init__(self, hub: HubProcess, conditions: Conditions):
         self.data = hub.data
         self._clients = 0
         self.proxies = {
-            listener: Proxy(lambda listener=listener: hub.addresses[listener], weather, number)
+            listener: Proxy(lambda listener=listener: hub.addresses[listener], conditions, number)
             for number, listener in enumerate(_LISTENERS)
         }
         self.addresses = {listener: proxy.address for listener, proxy in self.proxies.items()}
 
-    def begin(self, weather: Weather) -> None:
-        """From now on the weather is this; connections that are there keep their length."""
+    def begin(self, conditions: Conditions) -> None:
+        """Set the conditions of new connections; existing ones keep their remaining bytes."""
         for proxy in self.proxies.values():
-            proxy.weather = weather
+            proxy.conditions = conditions
 
-    def bad(self, weather: Weather) -> bool:
-        """Whether what this weather brings has happened, and more than once."""
-        cut = not weather.cut_after or self.total("cuts") > 10
-        return cut and (not weather.stall or self.total("stalls") > 10)
+    def bad(self, conditions: Conditions) -> bool:
+        """Return whether the faults of these conditions have occurred often enough."""
+        cut = not conditions.cut_after or self.total("cuts") > 10
+        return cut and (not conditions.stall or self.total("stalls") > 10)
 
     def total(self, name: str) -> int:
-        """A count, over all proxies."""
+        """Return a counter summed over all proxies."""
         return sum(getattr(proxy, name) for proxy in self.proxies.values())
 
 
 @contextmanager
-def _far_hub(folder: Path, weather: Weather) -> Iterator[FarHub]:
+def _far_hub(folder: Path, conditions: Conditions) -> Iterator[FarHub]:
     with running_hub(folder) as hub:
-        far = FarHub(hub, weather)
+        far = FarHub(hub, conditions)
         try:
             yield far
         finally:
@@ -60,22 +60,22 @@ def _far_hub(folder: Path, weather: Weather) -> Iterator[FarHub]:
 
 
 _STORMY = {
-    "delayed and split": Weather(delay_s=0.004, pieces=50),
-    "stalling": Weather(stall=0.05, stall_s=0.3),
-    "cut": Weather(cut_after=4_000),
-    "all of it": Weather(delay_s=0.002, pieces=200, stall=0.01, stall_s=0.2, cut_after=5_000),
+    "delayed and split": Conditions(delay_s=0.004, pieces=50),
+    "stalling": Conditions(stall=0.05, stall_s=0.3),
+    "cut": Conditions(cut_after=4_000),
+    "all of it": Conditions(delay_s=0.002, pieces=200, stall=0.01, stall_s=0.2, cut_after=5_000),
 }
 
 
-@pytest.mark.parametrize("weather", _STORMY)
-def test_nothing_confirmed_is_lost(tmp_path: Path, weather: str) -> None:
+@pytest.mark.parametrize("conditions", _STORMY)
+def test_nothing_confirmed_is_lost(tmp_path: Path, conditions: str) -> None:
     with _far_hub(tmp_path, FAIR) as hub:
         ledger = Ledger()
         kinds = [OnlineComet, SealedComet, VisitingComet, AckingEsnp]
         receivers = [kind(hub, ledger, kind.__name__) for kind in kinds]
         for receiver in receivers:
             receiver.start("@all")
-        hub.begin(_STORMY[weather])
+        hub.begin(_STORMY[conditions])
         names = [receiver.name for receiver in receivers]
         keyed = EsnpPublisher(hub, ledger, "keyed-esnp", ["@all"], names)
         keyed.token = hub.client(keyed.name)[1]
@@ -83,7 +83,7 @@ def test_nothing_confirmed_is_lost(tmp_path: Path, weather: str) -> None:
         for publisher in publishers:
             publisher.start()
         wait_until(lambda: ledger.confirmations > 60, "some are confirmed", 60)
-        wait_until(lambda: hub.bad(_STORMY[weather]), "the weather is bad", 60)
+        wait_until(lambda: hub.bad(_STORMY[conditions]), "the conditions is bad", 60)
         for publisher in publishers:
             publisher.finish()
         hub.begin(FAIR)

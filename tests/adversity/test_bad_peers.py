@@ -1,4 +1,4 @@
-"""Peers that say nothing, too slowly, too much, or never listen; and those that guess tokens."""
+"""Peers that are silent, send too slowly or too much, never read, or guess tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_silent_connections_are_closed(hub: HubProcess, bystanders: Bystanders) 
     listeners = {"comet": 200, "esnp": 200, "tny": 200, "relay": 20, "magline": 20}
     lines = [hub.dial(listener) for listener, count in listeners.items() for _ in range(count)]
     try:
-        bystanders.unhurt()
+        bystanders.check()
         for listener, count in listeners.items():
             reasons = counted.wait_for_ends(listener, count)
             assert sum(reasons.values()) == count
@@ -47,7 +47,7 @@ def test_handshakes_of_one_address_are_limited(hub: HubProcess, bystanders: Byst
         wait_until(
             lambda: counted.plain("refused") == {"handshakes_per_address": 8}, "eight are refused"
         )
-        bystanders.unhurt()
+        bystanders.check()
     finally:
         for line in lines:
             line.close()
@@ -101,12 +101,12 @@ def test_a_peer_that_never_reads(hub: HubProcess, bystanders: Bystanders, protoc
         line.close()
     assert not sender.is_alive()
     assert drops == reasons == {"slow_reader": 1}
-    bystanders.unhurt()
+    bystanders.check()
     assert hub.memory_kb() - before_kb < 40 * _MB
 
 
 def _asking(hub: HubProcess, protocol: str) -> tuple[Line, Callable[[], object]]:
-    """A connection that is signed on, and a way to ask for something large."""
+    """Return a signed-on connection and a request with a large response."""
     name, token = hub.client()
     line = _deaf(hub, protocol)
     large = bytes(60_000)
@@ -144,7 +144,7 @@ def test_a_slow_reader_keeps_what_is_stored(hub: HubProcess, bystanders: Bystand
     client.auth(name, token)
     content = "x" * 16_000
     ids = [hub.publish(client=name, content=content)["id"] for _ in range(200)]
-    bystanders.unhurt()
+    bystanders.check()
     assert set(counted.drops("comet")) <= {"slow_reader"}
     line.close()
     again = RawComet(hub.dial("comet"))
@@ -176,14 +176,14 @@ def test_tiny_frames_in_one_read(hub: HubProcess, bystanders: Bystanders, protoc
         frame, answer = tny.tick(1, "seed"), tny.tick(2, "seed")
     sender = threading.Thread(target=line.send, args=(frame * _TINY,))
     sender.start()
-    bystanders.unhurt()
+    bystanders.check()
     assert line.take(_TINY * len(answer)) == answer * _TINY
     sender.join()
     if protocol == "esnp":
         line.send(esnp.encoded(esnp.call_rows(5, "test", "add", {"a": 1, "b": 2})))
         assert RawEsnp(line).answer(5).data == {"c": 3}
     line.close()
-    bystanders.unhurt()
+    bystanders.check()
     assert hub.memory_kb() - before_kb < 30 * _MB
 
 
@@ -198,7 +198,7 @@ def test_more_commands_at_once_than_may_wait(hub: HubProcess, bystanders: Bystan
     assert rest.startswith(comet.frame(comet.TOPIC_LIST, b"\x00"))
     assert comet.frame(comet.ERROR, b"\x06")[2:] in rest  # too busy
     assert counted.wait_for_ends("comet", 1) == {"too_busy": 1}
-    bystanders.unhurt()
+    bystanders.check()
 
 
 def test_guessing_tokens_is_slowed_and_counted(hub: HubProcess, bystanders: Bystanders) -> None:
@@ -212,7 +212,7 @@ def test_guessing_tokens_is_slowed_and_counted(hub: HubProcess, bystanders: Byst
     assert guesser.line.rest() == b""
     guesser.close()
     assert counted.plain("auth_failures") == {"comet": 3}
-    bystanders.unhurt()
+    bystanders.check()
     honest = RawComet(hub.dial("comet"))
     honest.auth(name, token)  # from the same address: late, but let in
     honest.heartbeat()

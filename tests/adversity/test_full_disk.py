@@ -1,4 +1,4 @@
-"""A full disk: publishes are refused, nothing that was confirmed is lost, and no restart is
+"""A full disk: publishes are refused, no confirmed publish is lost, and no restart is
 needed."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A storm of reconnects, a hub that is gone and back, and what connections leave behind."""
+"""Many simultaneous reconnects, a restarted hub, and leaks of connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page in Chromium, without a network, and what it says and asks for while it is open."""
+"""A page in Chromium, without network access, with its console messages and requests."""
 
 from __future__ import annotations
 

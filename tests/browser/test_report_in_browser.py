@@ -1,4 +1,4 @@
-"""The report's page in a real browser: drawn, quiet, and readable at any width, dark and light."""
+"""The report page in a real browser: plots, no errors, readable at any width, dark and light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of terminals: what a command writes, with its colours, is what the page shows."""
+"""Terminal screenshots show the output of a command with its colours."""
 
 from __future__ import annotations
 

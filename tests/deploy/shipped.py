@@ -1,4 +1,4 @@
-"""The files of deploy/, and the real commands that the lines in them must be lines of."""
+"""The files of deploy/, and a parser of their command lines with the real commands."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LISTENERS = ("esnp", "tny", "relay", "magline", "comet", "admin")
 CONFIGS = {folder: DEPLOY / folder / "hub.toml" for folder in ("compose", "kubernetes", "systemd")}
 """Configurations that are shipped."""
 IMAGES = {f"wirelake/{name}:{__version__}" for name in ("hub", "lake")}
-"""What images are called."""
+"""Names of the images."""
 
 
 def options(words: Sequence[str]) -> dict[str, Any]:
-    """What a command line says, as the real command understands it; it is not run."""
+    """Return the options of a command line, parsed by the real command without running it."""
     name, *rest = words
     command = load(name)
     if isinstance(command, click.Group) and rest:
@@ -37,12 +37,12 @@ def options(words: Sequence[str]) -> dict[str, Any]:
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    """What a YAML file holds."""
+    """Return the documents of a YAML file."""
     return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
 
 
 def here(config: Path, folder: Path, tls: dict[str, str] | None = None) -> str:
-    """A shipped configuration with files in this folder and ports that are free."""
+    """Return a shipped configuration with files in this folder and free ports."""
     text = config.read_text(encoding="utf-8").replace("/var/lib/wirelake", str(folder))
     if tls is not None:
         text = text.replace("/etc/wirelake/tls/tls.crt", tls["certificate"])

@@ -1,4 +1,4 @@
-"""compose.yaml: the schema of the specification, and whether its parts fit together."""
+"""compose.yaml: the schema of the specification, and the consistency of its parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICES: dict[str, dict[str, Any]] = documents(FILE)[0]["services"]
 
 
 def conforms(path: Path) -> bool:
-    """Whether a file is what the specification's schema wants."""
+    """Return whether a file conforms to the schema."""
     program = Path(sys.executable).parent / "check-jsonschema"
     command = [program, "--builtin-schema", "vendor.compose-spec", path]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -50,7 +50,7 @@ def test_build_inputs_exist(name: str) -> None:
 
 
 def mounts(name: str) -> dict[str, str]:
-    """What is mounted where, in a service."""
+    """Return the mounts of a service."""
     return dict(each.split(":")[1::-1] for each in SERVICES[name]["volumes"])
 
 

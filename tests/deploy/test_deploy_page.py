@@ -1,4 +1,4 @@
-"""The page on deploying: the commands in it are commands of wirelake, its files are there."""
+"""The deployment page: its commands are valid, and its files exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "guides" / "deploy.md").read_text(encoding="utf-8")
 
 
 def lines() -> list[str]:
-    """Every command line that it shows."""
+    """Return every command line of the page."""
     found = "\n".join("\n".join(each.lines) for each in blocks(PAGE) if each.language == "sh")
     return re.sub(r"\\\n\s*", "", found).splitlines()
 

@@ -1,4 +1,4 @@
-"""The reader of command lines can fail: what the commands refuse, it refuses."""
+"""The parser of command lines rejects what the commands reject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hub starts with each configuration that is shipped, and answers the probe that goes with it."""
+"""A hub starts with each shipped configuration and passes its probe."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .shipped import CONFIGS, DEPLOY, here
 
 HEALTH = DEPLOY / "health.py"
 ALERT = b"\x15"
-"""How TLS begins to say that it did not understand."""
+"""Start of a TLS alert."""
 
 
 def ask(hub: HubProcess, page: str, *, scheme: str = "http", data: Path | None = None) -> str:
-    """What the probe says; nothing when all is well."""
+    """Return the error of the probe; empty if healthy."""
     port = hub.address("admin")[1]
     command = [sys.executable, str(HEALTH), page, "--url", f"{scheme}://127.0.0.1:{port}"]
     found = subprocess.run(
@@ -108,7 +108,7 @@ def test_kubernetes_listeners_accept_only_tls(tmp_path: Path) -> None:
 
 
 def test_mounted_token_is_the_admin_token(tmp_path: Path) -> None:
-    """As the Secret of Kubernetes is: a file of somebody else's, which can only be read."""
+    """Like a Kubernetes Secret: a read-only file of another user."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "admin.token").write_text("throw-away-token-of-a-test")

@@ -1,4 +1,4 @@
-"""The units of systemd: what systemd-analyze says, and whether their commands exist."""
+"""The systemd units: systemd-analyze passes, and their commands are valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = DEPLOY / "systemd"
 SERVICES = sorted(path.name for path in FOLDER.glob("*.service"))
 PROGRAM = "/opt/wirelake/bin/wirelake"
 WORST = 2.0
-"""The exposure, of 10, that systemd-analyze may see."""
+"""Maximum exposure (of 10) in systemd-analyze."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def analyze(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def service(name: str) -> dict[str, str]:
-    """Its section Service; of a key that comes twice, the last."""
+    """Return the section Service; for a repeated key, the last value."""
     parser = configparser.ConfigParser(interpolation=None, strict=False, delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read(FOLDER / name, encoding="utf-8")

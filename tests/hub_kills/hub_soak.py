@@ -64,9 +64,9 @@ async def _silence(hub: HubProcess, count: int) -> dict[str, Any]:
     before_kb = hub.memory_kb()
     writers = await silent(hub.addresses["comet"], count)
     peak_kb = hub.memory_kb()
-    others.unhurt()
+    others.check()
     reasons = counted.wait_for_ends("comet", count, 120)
-    others.unhurt()
+    others.check()
     others.leave()
     for writer in writers:
         writer.transport.abort()

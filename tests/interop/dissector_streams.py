@@ -1,4 +1,4 @@
-"""Streams to dissect, and what the decoder says of them."""
+"""Streams to dissect, and the results of the decoder."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def messages(protocol: Protocol, dialect: str, direction: m.Direction) -> list[b
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
-    """The bytes with one to three accidents: a change, a cut, an insertion, a repetition."""
+    """Mutate bytes one to three times: change, cut, insert or repeat."""
     out = bytearray(data)
     for _ in range(chance.randint(1, 3)):
         at = chance.randrange(len(out) + 1)
@@ -120,7 +120,7 @@ def compare(
     streams: list[list[tuple[m.Direction, bytes]]],
     *options: str,
 ) -> list[str]:
-    """Dissects each stream in a connection of its own; what differs from the decoder.
+    """Dissect each stream in its own connection; return the differences from the decoder.
 
     A stream is the payloads of its packets in order.
     """

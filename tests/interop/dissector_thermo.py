@@ -163,7 +163,7 @@ class Wide(Layout):
 
 
 class Login(Layout):
-    """All that must not be seen."""
+    """Secret fields."""
 
     user: String8
     """Who."""
@@ -219,7 +219,7 @@ class Tree(Protobuf, kw_only=True):
 
 
 class Frame(Layout, kw_only=True):
-    """What everything is wrapped in."""
+    """The frame of all messages."""
 
     magic: ClassVar[Annotated[bytes, Magic(b'T"\\')]]
     """Three bytes that a string must escape."""

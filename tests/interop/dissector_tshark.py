@@ -1,4 +1,4 @@
-"""Runs tshark with a generated script and reads back what it showed."""
+"""Run tshark with a generated script and parse its output."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NO_XML = re.compile("[\ufffe\uffff]")
 
 
 def tshark() -> str:
-    """The program; a test without it fails, because nothing else can judge a dissector."""
+    """Return the path of tshark; fail without it."""
     found = shutil.which("tshark")
     assert found is not None, "tshark is not installed: apt-get install -y tshark"
     return found
 
 
 def run(script: Path, *arguments: str) -> str:
-    """What tshark printed. Any complaint about the script fails the test."""
+    """Return the output of tshark; fail on any error of the script."""
     command = [tshark(), *arguments, "-X", f"lua_script:{script}"]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
     errors = done.stderr.decode("utf-8", "replace")
@@ -59,7 +59,7 @@ class Item:
 
 @dataclass
 class Shown:
-    """What tshark made of one direction of one connection."""
+    """Items of one direction of a connection, as tshark shows them."""
 
     protocol: str
     messages: list[Item] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A protocol of this test's own, with the kinds of field that the built-in ones do not use."""
+"""A test protocol with the field types that the built-in protocols do not use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from wirelake.wire.types import (
 
 
 class Shade(IntEnum):
-    """Names that a target language may stumble over."""
+    """Names that are reserved words in target languages."""
 
     NONE = 0
     ASYNC = 1

@@ -38,7 +38,7 @@ def _joined(name: str, dialect: str, largest: int) -> Payloads:
 
 @pytest.mark.parametrize(("name", "dialect"), CASES)
 def test_messages_share_segments(name: str, dialect: str, tmp_path: Path) -> None:
-    """Everything that one side says, in as few packets as can be."""
+    """All messages of one side in as few packets as possible."""
     payloads = _joined(name, dialect, largest=1 << 20)
     stream: Payloads = [
         (way, b"".join(data for sender, data in payloads if sender == way)) for way in DIRECTIONS
@@ -70,7 +70,7 @@ def test_messages_cut_anywhere(name: str, dialect: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "dialect"), CASES)
 def test_every_byte_in_a_segment_of_its_own(name: str, dialect: str, tmp_path: Path) -> None:
-    """The finest cut there is, one connection for each message."""
+    """One byte per segment, one connection per message."""
     streams: list[Payloads] = []
     for way, data in _joined(name, dialect, largest=60)[:60]:
         streams.append([(way, byte) for byte in cut(data, 1)])
@@ -79,7 +79,7 @@ def test_every_byte_in_a_segment_of_its_own(name: str, dialect: str, tmp_path: P
 
 @pytest.mark.parametrize(("name", "dialect"), CASES)
 def test_mutated_messages(name: str, dialect: str, tmp_path: Path) -> None:
-    """Accidents: the dissector and the decoder find the same problem at the same byte."""
+    """For mutated messages, dissector and decoder report the same problem at the same byte."""
     chance = random.Random(f"accidents of {name} {dialect}")
     seeds = _joined(name, dialect, largest=400)
     streams: list[Payloads] = []

@@ -1,4 +1,4 @@
-"""What the dissector does beside decoding: secrets, ports, and limits."""
+"""The dissector apart from decoding: secrets, ports and limits."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_values_nested_deeply(tmp_path: Path) -> None:
 
 
 def test_unknown_groups_nested_deeply(tmp_path: Path) -> None:
-    """Protobuf groups, which nobody writes any more, are skipped to the same depth."""
+    """Deprecated protobuf groups are skipped to the same depth."""
     streams: list[Payloads] = []
     for depth in (1, 31, 32, 33, 34):
         arguments = b"\x0b" * depth + b"\x0c" * depth
@@ -248,7 +248,7 @@ def test_two_passes(tmp_path: Path) -> None:
 
 
 def test_the_comparison_notices_what_differs(tmp_path: Path) -> None:
-    """A dissector of one dialect does not pass for another's."""
+    """The comparison fails for a dissector of another dialect."""
     hipush = bytes.fromhex("0023050100026d3100026a31000568656c6c6f0000014eff0f707b")
     stream = (len(hipush) - 2).to_bytes(2, "big") + hipush[2:]
     wanted = [node for node, _ in expected(COMET, "hipush", "s2c", stream)]

@@ -18,7 +18,7 @@ Payloads = list[tuple[m.Direction, bytes]]
 
 @pytest.fixture(autouse=True)
 def _codecs_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Codecs of the user's protocols are made here, not in the home of who runs the tests."""
+    """Generate codecs in a temporary folder instead of the user's cache."""
     monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path / "codecs"))
 
 

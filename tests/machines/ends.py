@@ -1,8 +1,7 @@
-"""Two sessions and a bad line between them: what every machine checks, whatever the protocol.
+"""Two sessions and an unreliable link between them: the checks that all protocols share.
 
-A `Line` carries bytes one way, in pieces of any size; on the way they can be lost, doubled or
-changed. An `End` is a session with everything it has said to its application; it checks, after each
-step, that a session keeps its word:
+A `Line` carries bytes one way, in pieces of any size; they can be lost, duplicated
+or changed. An `End` is a session with all its events; after each step it checks the invariants:
 
     one `Closed`, with a reason, and nothing after it
     a fatal `Failed` is followed by a `Closed`
@@ -20,7 +19,7 @@ from wirelake.wire.errors import CODES
 
 
 class End:
-    """One session, its events so far, and what may be said of them."""
+    """One session and its events so far."""
 
     def __init__(self, session: Session, max_buffered: int, max_timers: int):
         self.session = session
@@ -31,13 +30,13 @@ class End:
         self._reach = reachable(session.TABLES[session.role])
 
     def take(self) -> list[Event]:
-        """What has happened since the last call."""
+        """Return the events since the last call."""
         found = self.session.events()
         self.history += found
         return found
 
     def check(self) -> None:
-        """Everything that holds for a session at any time."""
+        """Assert the invariants of a session."""
         session = self.session
         assert session.state in self._reach[self.state], f"{self.state} -> {session.state}"
         self.state = session.state
@@ -60,23 +59,23 @@ class End:
 
     @property
     def doomed(self) -> bool:
-        """Whether a fatal fault has happened: the end must follow."""
+        """Return whether a fatal fault occurred, after which the session must end."""
         return any(isinstance(event, Failed) and event.fatal for event in self.history)
 
 
 class Line:
-    """Bytes under way from one session to another."""
+    """Bytes in flight from one session to another."""
 
     def __init__(self, sender: End, receiver: End):
         self.sender = sender
         self.receiver = receiver
         self.flight = bytearray()
         self.carried = bytearray()
-        self.spoiled = False
+        self.corrupted = False
         self.cut = False
 
     def load(self) -> None:
-        """Takes up what the sender wants to say."""
+        """Take the bytes that the sender has to send."""
         said = self.sender.session.to_send()
         self.flight += said
         self.carried += said
@@ -91,8 +90,8 @@ class Line:
             self.cut = True
             self.receiver.session.receive_eof()
 
-    def spoil(self, how: str, at: int, count: int) -> None:
-        """Something happens to bytes under way."""
+    def corrupt(self, how: str, at: int, count: int) -> None:
+        """Corrupt, drop or duplicate bytes in flight."""
         self.load()
         if not self.flight:
             return
@@ -104,11 +103,11 @@ class Line:
             self.flight[start:start] = piece
         else:
             self.flight[start] ^= 1 + count % 255
-        self.spoiled = True
+        self.corrupted = True
 
 
 def reachable(table: Mapping[str, Mapping[str, str]]) -> dict[str, set[str]]:
-    """For each state those that its table leads to, in any number of steps, itself included."""
+    """Return the states reachable from each state, itself included."""
     found = {state: {state} for state in table}
     changed = True
     while changed:

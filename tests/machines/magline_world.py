@@ -1,8 +1,8 @@
-"""What the magline machine plays with: connections whose bytes can be spoiled, and a ledger.
+"""Connections of the magline machine: sessions, corruptible bytes, and a log of messages.
 
-A `Connection` is a client and a server session with the bytes that are under way between them. It
-notes what was said and compares what is heard: messages come in order, none twice, none invented,
-and none is missing from a connection that ends cleanly.
+A `Connection` is a client and a server session with the bytes in flight between them. It
+records what was sent and compares what was received: messages come in order, none twice, none
+invented, and none is missing from a connection that ends cleanly.
 
 All keys, secrets and session ids here are throw-away test values.
 """
@@ -46,7 +46,7 @@ assert set(CODES) >= CODES_OF_MAGLINE
 
 @dataclass
 class Pushes:
-    """What waits for a session's client, as the store should have it."""
+    """Expected queue of pushes for an offline client."""
 
     waiting: list[int] = field(default_factory=list)
     dropped: int = 0
@@ -59,7 +59,7 @@ class Pushes:
 
 
 class Wire:
-    """Bytes under way in one direction; it remembers where frames begin."""
+    """Bytes in flight in one direction, with the starts of frames."""
 
     def __init__(self) -> None:
         self.bytes = bytearray()
@@ -71,7 +71,7 @@ class Wire:
         return len(self.bytes)
 
     def add(self, data: bytes) -> None:
-        """Whole frames, as a session writes them."""
+        """Add whole frames, as a session writes them."""
         pos = 0
         while pos < len(data):
             self.starts.append(len(self.bytes) + pos)
@@ -80,8 +80,8 @@ class Wire:
         self._sent += data
 
     @property
-    def spoiled(self) -> bool:
-        """Whether what arrives is not what was sent; one spoiling may undo another."""
+    def corrupted(self) -> bool:
+        """Whether the received bytes differ from the sent ones."""
         return self._spoiled_before or self._gone + self.bytes != self._sent
 
     def take(self, count: int) -> bytes:
@@ -91,7 +91,7 @@ class Wire:
         self.starts = [start - len(data) for start in self.starts if start >= len(data)]
         return data
 
-    def spoil(self, how: str, at: int, count: int) -> None:
+    def corrupt(self, how: str, at: int, count: int) -> None:
         """Alters a byte, drops some or lets some come twice; a count of 0 is a whole frame."""
         start, stop = at % len(self.bytes), at % len(self.bytes) + count
         if not count and self.starts:
@@ -107,14 +107,14 @@ class Wire:
         self.starts = []  # what follows is anybody's guess
 
     def clear(self) -> None:
-        """What is under way is lost."""
-        self._spoiled_before = self.spoiled
+        """Drop the bytes in flight."""
+        self._spoiled_before = self.corrupted
         self.take(len(self.bytes))
         self._sent, self._gone = bytearray(), bytearray()
 
 
 class Connection:
-    """Two sessions, two wires, and what has crossed them."""
+    """Two sessions, two wires, and the messages that crossed them."""
 
     def __init__(self, client: ClientSession, server: ServerSession):
         self.client = client
@@ -132,8 +132,8 @@ class Connection:
         self.server_events: list[Event] = []
 
     @property
-    def spoiled(self) -> bool:
-        return self.up.spoiled or self.down.spoiled
+    def corrupted(self) -> bool:
+        return self.up.corrupted or self.down.corrupted
 
     @property
     def quiet(self) -> bool:
@@ -168,14 +168,14 @@ class Connection:
             target.receive_eof()
         self.collect()
 
-    def spoil(self, how: str, upward: bool, at: int, count: int) -> None:
+    def corrupt(self, how: str, upward: bool, at: int, count: int) -> None:
         """Alters a byte, drops some, or lets some come twice."""
         wire = self.up if upward else self.down
         if wire:
-            wire.spoil(how, at, count)
+            wire.corrupt(how, at, count)
 
     def lose_client(self, *, noticed: bool) -> None:
-        """The line is dead and what was under way is gone; the server may not have noticed."""
+        """The connection is lost with its bytes in flight; the server may not know."""
         self.deaf = True
         self.up.clear()
         self.down.clear()
@@ -186,7 +186,7 @@ class Connection:
         self.up.clear()
 
     def close(self, by_client: bool, reason: int | None) -> None:
-        """An application has enough; without a reason it failed."""
+        """Close by the application; without a reason, abort."""
         session = self.client if by_client else self.server
         if session.closed:
             return
@@ -221,7 +221,7 @@ class Connection:
             case Closed() if event.clean and event.side is Side.REMOTE:
                 assert self.received == self.pushed
             case Refused():
-                assert self.server.closed or self.spoiled or self.deaf
+                assert self.server.closed or self.corrupted or self.deaf
 
     def _server_says(self, event: Event) -> None:
         match event:
@@ -259,11 +259,11 @@ class Connection:
             assert session.closed == (who in self.ends)
         if client.closed:
             assert {asked[0] for asked in self.asked} == set(self.outcomes)
-        if self.quiet and not self.spoiled and not self.deaf:
+        if self.quiet and not self.corrupted and not self.deaf:
             self._agree()
 
     def _agree(self) -> None:
-        """Nothing is under way: both know the same, or both know that it is over."""
+        """With nothing in flight, both ends agree or both are closed."""
         client, server = self.client, self.server
         if CLOSED not in {client.state, server.state}:
             assert client.state in {"open", "refused"}

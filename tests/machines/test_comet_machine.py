@@ -1,7 +1,7 @@
-"""A comet client and server, random deeds, and a line that may be bad.
+"""A comet client and server with random actions over a link that may be unreliable.
 
-On a good line nothing is lost, invented or out of order. On a bad one, a session ends with a reason
-or goes on; sealed content is never anything but what was sealed, in its order.
+On a good link nothing is lost, invented or reordered. On a bad one, a session ends with a reason or
+continues; sealed content always arrives unchanged and in order, or not at all.
 
 All tokens, keys and secrets are throw-away test values.
 """
@@ -61,7 +61,7 @@ def notification(number: int, content: bytes) -> Notification:
 
 
 class CometMachine(RuleBasedStateMachine):
-    """Two ends, two lines, and what an observer of both knows."""
+    """Two ends, two links, and the messages sent on both."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class CometMachine(RuleBasedStateMachine):
 
     @initialize(begun=st.sampled_from(["new", "online", "keyed", "keyed"]))
     def begin(self, begun: str) -> None:
-        """Most of it happens after the handshake: begin there more often than not."""
+        """Usually start after the handshake."""
         if begun != "new":
             self.sign_on()
             self.carry_all()
@@ -91,14 +91,14 @@ class CometMachine(RuleBasedStateMachine):
             self.carry_all()
 
     def carry_all(self) -> None:
-        """Everything under way arrives."""
+        """Deliver all bytes in flight."""
         self.carry_up(1 << 20)
         self.carry_down(1 << 20)
 
     # -- what the applications do ------------------------------------------------------------
 
     def hear(self) -> None:
-        """The server's application looks at what has happened."""
+        """Let the server's application process its events."""
         for event in self.server_end.take():
             if isinstance(event, AuthRequested):
                 self.to_decide = True
@@ -190,9 +190,9 @@ class CometMachine(RuleBasedStateMachine):
         count=st.integers(1, 40),
         really=st.sampled_from([False, False, False, True]),
     )
-    def spoil(self, upward: bool, how: str, at: int, count: int, really: bool) -> None:
+    def corrupt(self, upward: bool, how: str, at: int, count: int, really: bool) -> None:
         if really:
-            (self.up if upward else self.down).spoil(how, at, count)
+            (self.up if upward else self.down).corrupt(how, at, count)
 
     @rule(seconds=st.sampled_from([0.0, 0.01, 0.1, 1.0, 1.0, 2.0, 12.0]))
     def wait(self, seconds: float) -> None:
@@ -205,8 +205,8 @@ class CometMachine(RuleBasedStateMachine):
 
     @property
     def good(self) -> bool:
-        """Whether the line has done nothing wrong."""
-        return not self.up.spoiled and not self.down.spoiled
+        """Whether the link was reliable so far."""
+        return not self.up.corrupted and not self.down.corrupted
 
     @invariant()
     def sessions_stay_consistent(self) -> None:
@@ -253,7 +253,7 @@ class CometMachine(RuleBasedStateMachine):
             assert opened == [content for content, keyed in self.pushed if keyed][: len(opened)]
 
     def teardown(self) -> None:
-        """The line gets well, everything arrives, the application answers: they agree or ended."""
+        """After a reliable delivery of everything, both ends agree or have ended."""
         for _ in range(60):
             self.up.deliver(1 << 20, self.now)
             self.down.deliver(1 << 20, self.now)
@@ -277,7 +277,7 @@ class CometMachine(RuleBasedStateMachine):
         assert self.server.closed
 
     def they_agree(self) -> None:
-        """Both are in the same state, and nothing is under way."""
+        """Assert that both are in the same state with nothing in flight."""
         assert self.client.unanswered == ()
         assert self.server.pending == 0
         assert self.client.state == self.server.state
@@ -286,7 +286,7 @@ class CometMachine(RuleBasedStateMachine):
 
 
 def names(commands: list[Any]) -> list[str]:
-    """Commands by what they ask; heartbeats come by themselves and are left out."""
+    """Names of commands, without the automatic heartbeats."""
     shown = (each if isinstance(each, str) else type(each).__name__ for each in commands)
     return [name for name in shown if name != "Heartbeat"]
 

