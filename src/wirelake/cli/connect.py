@@ -371,6 +371,8 @@ def _message(response: http.client.HTTPResponse) -> str | None:
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[Event]:
+    # Server-sent events: lines of `field: value`, and an empty line after each event. The hub's
+    # keep-alive is a comment between two events: an empty field, and no data.
     name = data = ""
     while line := response.readline(_MAX_BYTES):
         field, _, value = line.decode().rstrip("\r\n").partition(": ")

@@ -128,6 +128,7 @@ def run_checks(
     yield _ran("Python of workers", worker_python, limit_s)
     if not spark:
         return
+    # Only failures: a warning, such as a port in use, does not keep Spark from running.
     broken = [each.name for each in first if each.state == "failed"]
     if broken:
         yield Check("Spark", "warning", "skipped", f"first fix: {', '.join(broken)}")

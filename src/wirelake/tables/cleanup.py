@@ -70,6 +70,7 @@ def forward(
 
 def finish_staging(layout: Layout) -> None:
     """Finish commits that a kill interrupted, and delete staging that was not committed."""
+    # Called with the lock, so unfinished records and checkpoints belong to dead writers.
     for path in layout.log.glob(".*.part"):
         path.unlink(missing_ok=True)
     if not layout.staging.is_dir():

@@ -225,6 +225,8 @@ def admit(
     to read by source; sources that are not in it wait. At most `max_files` are admitted, and at
     most `max_bytes` but at least one file: the oldest first, in the order of each source.
     """
+    # Sources are independent: connections never continue in a file of another source. So a source
+    # that waits for a missing file does not hold up the others.
     rules = _Rules(now_ns, lateness_s, settle_s, still)
     by_source: dict[str, list[Capture]] = {}
     for each in sorted(captures, key=lambda each: (each.source, each.sequence, each.path)):
@@ -363,6 +365,7 @@ def check_readable(admission: Admission) -> Admission:
 
     It is their turn, so their successors are admitted all the same.
     """
+    # A file that vanishes later is reported by its task, and the whole step is repeated without it.
     admitted: list[Input] = []
     refused = list(admission.refused)
     for each in admission.admitted:

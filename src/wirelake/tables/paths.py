@@ -1,4 +1,4 @@
-"""The folder of a lake: paths in it, and the errors of whoever opens it.
+"""The folder of a lake: paths in it, and the errors of opening it.
 
     layout = Layout("lake")
     layout.record(7)                              # lake/_log/00000000000000000007.json

@@ -161,6 +161,7 @@ def _waiting(
     lateness_s: float,
     settle_s: float,
 ) -> list[WaitingFile]:
+    # The same rules as those of a run, with the same bounds, so the reasons are those of a run.
     admission = admit(
         discover(captures), snapshot, now_ns, lateness_s=lateness_s, settle_s=settle_s
     )

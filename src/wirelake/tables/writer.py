@@ -162,6 +162,7 @@ class Writer:
             raise LakeError(f"{root}: no lake in this folder; `wirelake lake run` creates one")
         if root.exists() and not root.is_dir():
             raise LakeError(f"{root}: not a folder")
+        # Writers delete unknown folders in `_staging`: a lake must have its folder to itself.
         if root.is_dir() and not {each.name for each in root.iterdir()} <= _INTERNAL_NAMES:
             raise LakeError(f"{root}: not a lake and not empty; use another folder")
 
@@ -263,6 +264,7 @@ class Transaction:
 
     def _unique_path(self, table: str, file: Path) -> str:
         """Return the path of a file in the lake, with a number if another task used its name."""
+        # Tasks choose names on their own, and several may use the same: `comet.parquet`.
         name, number = file.name, 1
         while (path := f"{table}/{self.number}/{name}") in self._added:
             number += 1
@@ -327,8 +329,8 @@ class Transaction:
 
     def _collect(self) -> None:
         """Move the files of tasks to where readers of the commit look for them in staging."""
-        # Only what the driver was told of: failed, repeated and speculative tasks leave files in
-        # `work` that nobody names, and they are deleted with it.
+        # Only files that were added: failed, repeated and speculative tasks leave further files in
+        # `work`, which are deleted with it.
         layout, sync = self._writer.layout, self._writer.fsync
         folders = set()
         for file, added in self._added.values():
@@ -397,7 +399,7 @@ class Lock:
             ) from None
         except OSError as error:
             # Some network file systems have no locks. There the link of the record still lets only
-            # one of two writers win; the other has worked in vain.
+            # one of two writers win; the work of the other is lost.
             if error.errno not in _UNSUPPORTED:
                 os.close(opened)
                 raise

@@ -64,6 +64,7 @@ def encode(
     name = check_dialect(chosen, dialect)
     layout = chosen.model(name)
     write = _writer(chosen, name)
+    # All of them before the first byte is written: half an output would look like a whole one.
     encoded: list[bytes] = []
     for number, data in enumerate(_objects(read_input(file)), 1):
         try:

@@ -218,6 +218,7 @@ def subscribe(
             if topics:
                 await client.subscribe(*topics)
             async for each in client.notifications():
+                # Printed first: a notification that was acknowledged and not shown would be lost.
                 _show(each, as_json)
                 if not no_ack:
                     await client.ack(each)

@@ -124,6 +124,7 @@ def command(
 
 def _check_options(ctx: click.Context, live: bool) -> None:
     """Refuse options of the other mode instead of ignoring them."""
+    # By their source: a default value is not a request, even if the user could have given it.
     for name in _CAPTURE_OPTIONS if live else _HUB_OPTIONS:
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             problem = "conflicts with" if live else "requires"

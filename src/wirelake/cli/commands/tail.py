@@ -72,6 +72,7 @@ def command(
     hub = admin_hub(url, data, token_file, ca)
     printer = _Printer(count, as_json=as_json, as_hex=as_hex)
     query = {"filter": condition, "protocol": protocol, "bytes": 1 if as_hex else None}
+    # The filter is compiled by the hub, which knows its protocols; an error in it is bad usage.
     try:
         while not _read(hub, query, printer, retry=retry):
             time.sleep(_RETRY_INTERVAL_S)

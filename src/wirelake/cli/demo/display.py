@@ -124,6 +124,7 @@ def redirected_stderr(log: Path) -> Iterator[TextIO]:
 
     Java writes to it when it is killed. With WIRELAKE_DEBUG nothing is redirected.
     """
+    # By file descriptor, not `sys.stderr`: the JVM and the workers inherit the descriptor.
     sys.stderr.flush()
     kept = os.dup(2)
     if not os.environ.get("WIRELAKE_DEBUG"):

@@ -207,6 +207,8 @@ class Demo:
             "--out", str(self._folder / "truth"), "--seconds", f"{options.seconds:g}",
             "--scale", f"{options.scale:g}", "--seed", str(options.seed), "--json",
         )  # fmt: skip
+        # In a process of its own: hundreds of clients need the interpreter to themselves, and here
+        # it is shared with the display and the threads of Spark.
         with self._interrupts.deferred():
             child = Child("simulation", "wirelake.cli", arguments, self._scratch)
             self._stack.callback(child.end)
@@ -219,6 +221,7 @@ class Demo:
         watch.end()
         if child.code != 0:
             raise CommandError(f"the simulation failed: {child.error()}")
+        # A hub that cannot write its recording continues without it; the lake is then incomplete.
         state = watch.counters()["recording"]
         if state != "on":
             raise CommandError(

@@ -84,6 +84,8 @@ def query_spark(lake: str, query: str, commit: int | None, writer: ResultWriter)
         create_views(spark, lake, commit)
         try:
             frame: Any = spark.sql(query)
+            # `toArrow` collects all rows on the driver, so the limit belongs into the query. A
+            # table needs the number of all rows.
             if writer.format != "table" and writer.max_rows is not None:
                 frame = frame.limit(writer.max_rows)
             table: pa.Table = frame.toArrow()
@@ -202,6 +204,7 @@ def terminal_width() -> int | None:
 
 def unique_names(schema: pa.Schema) -> pa.Schema:
     """Return the schema with duplicate column names made unique."""
+    # SQL allows them (`SELECT a.id, b.id`); JSON objects and Parquet files do not.
     taken: set[str] = set()
     fields = []
     for field in schema:

@@ -154,7 +154,8 @@ class _Screen:
 
     def run(self, hub: AdminHub, history: History, interval_s: float) -> None:
         """Update until the user quits."""
-        self._wait(min(interval_s, 0.5))  # do not make the user wait for the first rates
+        # Rates need two samples. The first interval is short, so that the screen fills at once.
+        self._wait(min(interval_s, 0.5))
         while not self._quit:
             if not self._state.paused:
                 figures = history.add(_sample(hub))

@@ -102,6 +102,7 @@ class Request:
 
 def parse(options: Mapping[str, str]) -> Request:
     """Parse and validate options. Raises OptionError."""
+    # A misspelt option that is ignored would change the result without a trace: refuse it.
     given = {name.lower(): value.strip() for name, value in options.items()}
     unknown = sorted(given.keys() - {*map(str.lower, OPTIONS), _PATHS})
     if unknown:

@@ -77,6 +77,7 @@ def session(
         if master is not None:
             raise SessionError("master conflicts with remote")
         return _connected(app, remote, conf)
+    # Plain local[n] gives a task one attempt: a killed worker would fail the whole run.
     chosen = master or f"local[{cores},{_ATTEMPTS}]"
     from pyspark.sql import SparkSession
 

@@ -115,6 +115,7 @@ class Caller:
 
     def drop_calls(self) -> None:
         """Give up the calls in flight: the client is about to disconnect."""
+        # The service sleeps for a minute, so no response can arrive before the socket is closed.
         for call, future in self.open.values():
             call.lose()
             future.cancel()

@@ -145,7 +145,7 @@ class ClientConnection(asyncio.Protocol):
             raise self.failure() from error
 
     def fail(self, future: asyncio.Future[Any]) -> None:
-        """Let whoever waits for a future know that the connection has ended."""
+        """Fail a future because the connection has ended."""
         if not future.done():
             future.set_exception(self.failure())
             future.exception()  # marks it as retrieved: nobody may be waiting

@@ -152,6 +152,7 @@ class ClientNames:
     """Client ids of a run; they are new in each run."""
 
     def __init__(self) -> None:
+        # Random: the store of the hub may have the clients of earlier runs, with other tokens.
         self._tag = secrets.token_hex(2)
         self.all: list[str] = []
 

@@ -118,6 +118,7 @@ class Rounds:
                 found, audience = await publish(topic, _content(run))
                 self._topics.published(topic, found, started_ns, audience)
             await run.pause(rng.expovariate(rate))
+            # Squared: the first topics are the popular ones, as for subscribers.
             topic = self._topics.names[int(rng.random() ** 2 * len(self._topics.names))]
 
     async def _by_http(self, topic: str, content: str) -> tuple[str, int]:

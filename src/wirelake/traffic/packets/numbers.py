@@ -49,7 +49,8 @@ BLOCK: Final = 1 << 13
 _INSTANCES: Final = 1 << 28
 """Instances in one run: 4,096 shards of 65,536."""
 _SPREAD: Final = 0x9E3779B1
-"""Odd, so that multiplication modulo a power of two is a bijection."""
+"""Odd, so that multiplication modulo a power of two is a bijection. Instances that follow each
+other get blocks far apart, as if their ids came from different hosts."""
 _SPREAD_60: Final = 0x9E3779B97F4A7C1
 _SPREAD_64: Final = 0xD6E8FEB86659FD93
 _MASK_60: Final = (1 << 60) - 1

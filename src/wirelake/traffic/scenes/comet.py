@@ -390,6 +390,9 @@ class _Resealer:
 
     def seal(self, row: Bytes, draw: Draw, state: State) -> None:  # noqa: ARG002
         """Encrypt the connection of one instance."""
+        # The shared X25519 secret stays that of the template: an exchange takes 70 µs, and the
+        # wrapped secret alone makes all keys of an instance its own. Auth and its reply are read
+        # from the row, because ids and tokens in them are the instance's and part of the key.
         up, down = self.streams
         secret = draw(_KEY_BYTES)
         auth, success = up.read(row, *self.auth), down.read(row, *self.success)
