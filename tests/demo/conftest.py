@@ -1,4 +1,4 @@
-"""How the tests of the demo run the command in this process."""
+"""Run the command of the demo in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A demo in a process of its own, as its users run it, and what it leaves behind.
+"""A demo in a separate process, and a check of what it leaves behind.
 
 with started(folder, "--seconds", "3") as demo:
     demo.wait_for("simulating traffic")
@@ -26,7 +26,7 @@ from wirelake.tables.log import Log
 __all__ = ["SMALL", "STEPS", "DemoProcess", "started"]
 
 SMALL = ("--any-port", "--seconds", "3", "--scale", "0.05")
-"""As small as it gets."""
+"""Options of the smallest demo."""
 STEPS = (
     "checking requirements",
     "starting a hub",
@@ -37,26 +37,26 @@ STEPS = (
     "comparing all figures",
     "writing ",
 )
-"""How the lines begin that it says, one for each step."""
+"""Starts of the progress lines, one per step."""
 _MARK = "WIRELAKE_DEMO_TEST"
 _PATIENCE_S = 300.0
 _LOOK_S = 0.02
 _HEARING = ("env", "--default-signal=INT,TERM,HUP")
-"""In the background, or below nohup, a signal may be ignored from the start; and so it would be."""
+"""Signals that may be ignored on start, in the background or under nohup, are reset."""
 _LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class DemoProcess:
-    """A demo that was started."""
+    """A running demo."""
 
     def __init__(self, folder: Path, arguments: tuple[str, ...]):
         self.folder = folder
-        """Where it runs."""
+        """Working directory."""
         self.temporary = folder / "temporary files"
-        """Where it puts what is temporary."""
+        """Folder for temporary files."""
         self.temporary.mkdir(parents=True)
         self.kept = folder / "kept"
-        """What a test should name with --keep."""
+        """Folder for --keep."""
         self._mark = uuid.uuid4().hex
         self._addresses: list[tuple[str, int]] = []
         with (folder / "out.txt").open("wb") as out, (folder / "err.txt").open("wb") as err:
@@ -77,16 +77,16 @@ class DemoProcess:
 
     @property
     def out(self) -> str:
-        """What it printed."""
+        """Standard output so far."""
         return (self.folder / "out.txt").read_text("utf-8")
 
     @property
     def err(self) -> str:
-        """What it said about what it does."""
+        """Standard error so far."""
         return (self.folder / "err.txt").read_text("utf-8")
 
     def wait_for(self, text: str, where: Callable[[], str] | None = None) -> bool:
-        """Waits until it says this; False when it has ended without."""
+        """Wait for this output; return False if the demo ended without it."""
         said = where or (lambda: self.err)
         deadline = time.monotonic() + _PATIENCE_S
         while text not in said():
@@ -97,7 +97,7 @@ class DemoProcess:
         return True
 
     def send(self, number: int) -> None:
-        """Sends a signal to the demo alone, as a terminal does: the others have own sessions."""
+        """Send a signal to the demo only; its children have their own sessions."""
         self._addresses = self._listening()
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
@@ -107,7 +107,7 @@ class DemoProcess:
         return self.process.wait(_PATIENCE_S)
 
     def members(self) -> dict[int, str]:
-        """Processes that come from it and run, itself included, and what they are."""
+        """Return its running processes, itself included, with their command lines."""
         found = {}
         for path in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
@@ -117,11 +117,11 @@ class DemoProcess:
         return found
 
     def member(self, part: str) -> int | None:
-        """The process whose command line has this."""
+        """Return the process whose command line contains this."""
         return next((number for number, name in self.members().items() if part in name), None)
 
     def left_over(self) -> list[str]:
-        """What is there after its end and should not be, in words."""
+        """Return what is left over after its end, as text."""
         found = [f"left running: {each}" for each in self.members().values()]
         found += [f"left behind: {each.name}" for each in self.temporary.iterdir()]
         found += [f"left behind: {each}" for each in self.folder.glob(".*.part")]
@@ -133,21 +133,21 @@ class DemoProcess:
         return found + self._lake_problems()
 
     def kill_all(self) -> None:
-        """Ends everything that comes from it, by id."""
+        """Kill all its processes, by id."""
         for number in self.members():
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
         self.process.wait(_PATIENCE_S)
 
     def _lake_problems(self) -> list[str]:
-        """What is wrong with a lake that was kept; files that nobody names are no harm."""
+        """Return the problems of a kept lake; unreferenced files do not count."""
         lake = self.kept / "lake"
         if not Log(lake).exists():
             return []
         return [f"lake: {each}" for each in check(lake) if not each.harmless]
 
     def _listening(self) -> list[tuple[str, int]]:
-        """Where its hub listens, as far as it has said so."""
+        """Return the known addresses of its hub."""
         for folder in (self.kept, *self.temporary.glob("wirelake-demo-*")):
             with suppress(OSError):
                 said = (folder / "scratch" / "hub.out").read_text("utf-8").splitlines()
@@ -159,7 +159,7 @@ class DemoProcess:
 
 @contextmanager
 def started(folder: Path, *arguments: str) -> Iterator[DemoProcess]:
-    """Starts a demo in a folder; whatever is left of it in the end is killed."""
+    """Start a demo in a folder; kill what is left at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     demo = DemoProcess(folder, arguments)
     try:

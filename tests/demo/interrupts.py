@@ -1,4 +1,4 @@
-"""Interrupts demos at random moments of their life, and looks at what is left of them.
+"""Interrupt demos at random moments, and check what is left over.
 
     python -m tests.demo.interrupts --times 10 --json soak/demo.json
 
@@ -28,7 +28,7 @@ INTERRUPTED = 130
 
 
 def measured(folder: Path) -> tuple[dict[str, float], list[str]]:
-    """How long each step of a whole demo takes; and what was wrong with it."""
+    """Return the duration of each step of a complete demo, and its problems."""
     began: dict[str, float] = {}
     with started(folder, *SMALL) as demo:
         for step in STEPS:
@@ -63,7 +63,7 @@ def interrupted(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs; the exit code."""
+    """Run; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)

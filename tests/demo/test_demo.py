@@ -69,7 +69,7 @@ def test_json(tmp_path: Path) -> None:
 
 
 def _pasted(out: str) -> list[str]:
-    """The commands that it offers."""
+    """Return the commands in the closing text."""
     lines = out.partition("in another terminal:\n")[2].partition("\n\n")[0]
     return [line.strip() for line in lines.splitlines()]
 
@@ -80,7 +80,7 @@ def _addresses(out: str) -> dict[str, str]:
 
 
 def _try(folder: Path, pasted: list[str]) -> None:
-    """Runs the commands as somebody would: `tail` in a terminal of its own, beside the others."""
+    """Run the commands as a user would, with `tail` in a second terminal."""
     top, tail, *others = pasted
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = "\n".join(

@@ -1,4 +1,4 @@
-"""What the demo refuses before it starts anything, each in one line with a hint."""
+"""Checks before the start of the demo, each with a one-line error and a hint."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_without_a_terminal_each_step_is_a_line() -> None:
 
 
 class Terminal:
-    """A terminal, and what was written to it."""
+    """A terminal with its output."""
 
     def __init__(self) -> None:
         self._master, slave = os.openpty()
@@ -40,7 +40,7 @@ class Terminal:
         self._reader.start()
 
     def close(self) -> str:
-        """What was written."""
+        """Output so far."""
         self.stream.close()
         self._reader.join()
         os.close(self._master)

@@ -1,4 +1,4 @@
-"""The hub of the demo: it records, says where it listens, and comes back to the same ports."""
+"""The hub of the demo records, reports its addresses, and restarts on the same ports."""
 
 from __future__ import annotations
 

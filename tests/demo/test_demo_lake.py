@@ -1,4 +1,4 @@
-"""The lake of the demo says why it ended. That it follows recordings is in test_demo.py."""
+"""The lake of the demo reports why it ended; test_demo.py checks that it reads recordings."""
 
 from __future__ import annotations
 

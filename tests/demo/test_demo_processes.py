@@ -1,4 +1,4 @@
-"""The demo's processes: what they say, how they end, and that none is forgotten."""
+"""The demo's processes: their output, their end, and orphans."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def until(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Makes a module that a child can run."""
+    """Create a module that a child can run."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     def make(code: str) -> str:

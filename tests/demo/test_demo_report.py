@@ -1,4 +1,4 @@
-"""What is found is shown, checked, and written as a page."""
+"""Findings are printed, checked and written as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals end the demo once, and not while it holds them."""
+"""Signals end the demo once, and not while they are held."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def send(number: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _none_is_ignored() -> Iterator[None]:
-    """Who starts the tests may ignore some, as nohup does; then nothing would happen."""
+    """Reset signals that the parent process ignores, as nohup does."""
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     ignored = [each for each in ends if signal.getsignal(each) is signal.SIG_IGN]
     for number in ignored:

@@ -14,7 +14,7 @@ from wirelake.cli.demo.hub import HubWatch
 
 
 class Varz(BaseHTTPRequestHandler):
-    """Each answer counts a hundred calls more; the first one is no JSON."""
+    """Each response counts a hundred calls more; the first one is not JSON."""
 
     asked = 0
 

@@ -1,4 +1,4 @@
-"""A capture of the example protocol `weather`: a harbour hears from its buoys.
+"""A capture of the example protocol `weather`.
 
 No file of Wirelake knows this protocol; it comes from a package, `examples/weather`.
 """
@@ -21,7 +21,7 @@ _MINUTE_NS: Final = 60_000_000_000
 
 
 def record_buoys(folder: Path) -> None:
-    """Records a morning at the harbour into a folder."""
+    """Record traffic of some buoys into a folder."""
     weather = registry.find("weather")
     recorder = Recorder(folder, source="harbour", rotate_s=86_400)
     for number, name in enumerate(_NAMES, 1):
@@ -35,7 +35,7 @@ def record_buoys(folder: Path) -> None:
 
 
 def _frames(weather: Protocol, number: int, name: str) -> list[bytes]:
-    """What one buoy says."""
+    """Return the frames of one buoy."""
     layouts = {layout.name: layout.cls for layout in weather.layouts()}
     found = [weather.encode(layouts["hello"](name=name, key=b"ahoy"))]
     for minute in range(_REPORTS):

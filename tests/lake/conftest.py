@@ -1,4 +1,4 @@
-"""What the tests of Spark share: simulated captures."""
+"""Shared fixtures of Spark tests: simulated captures."""
 
 from __future__ import annotations
 

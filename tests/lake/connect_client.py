@@ -20,7 +20,7 @@ NO_WAIT = {"settle": "0", "lateness": "0"}
 
 
 def main(address: str, captures: str, work: Path) -> dict[str, Any]:
-    """Reads captures in every way; says what came of it."""
+    """Read captures in every way; print the results."""
     spark = session("wirelake connect", remote=address)
     options = {"columns": ",".join(COLUMNS)}
     batch = spark.read.format("wirelake").options(**options).load(captures).collect()

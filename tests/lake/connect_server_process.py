@@ -1,4 +1,4 @@
-"""A server of Spark Connect for tests: on this machine, on a port of its own, in the foreground."""
+"""A Spark Connect server for tests, on a free local port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATIENCE_S = 180
 
 @contextmanager
 def connect_server(work: Path, master: str = "local[2]") -> Iterator[str]:
-    """Starts a server; gives the address for clients. `work` is a folder for what it says."""
+    """Start a server; yield its address. `work` is a folder for its log."""
     port = _free_port()
     home = Path(pyspark.__file__).parent
     conf = {

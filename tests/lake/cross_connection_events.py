@@ -1,4 +1,4 @@
-"""What happens on connections, at random or from a capture, and what folds would make of it."""
+"""Events of connections, random or from a capture, and the parts that folds derive from them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def ordered(events: Iterable[Event]) -> list[Event]:
 
 
 def captured(captures: Path) -> list[Event]:
-    """Everything that the captures of a folder tell an engine."""
+    """Return all events of the captures of a folder."""
     options = ReadOptions(table="deliveries", keys=sorted(captures.glob("*.keys")))
     pipeline = open_pipeline(sorted(map(str, captures.glob("*.pcap*"))), options)
     return ordered(engine_events(pipeline.windows()))
 
 
 def at_random(seed: int, worlds: int, size: int = 25) -> list[Event]:
-    """Events of many small worlds that have no name in common."""
+    """Return random events of many independent groups."""
     chance = random.Random(seed)
     found = list[Event]()
     for world in range(worlds):
@@ -151,7 +151,7 @@ def _publication(event: Fact) -> dict[str, Any]:
 
 
 class NotingSignOns(ConnectionsEngine):
-    """The engine of connections, which notes who signs on as well."""
+    """The connections engine, which also records sign-ons."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Captures of a folder, dealt to more sources and cut into more files, which come in any order."""
+"""Captures of a folder, distributed over more sources and files, in any order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOLLOWERS: Final = 2
 
 
 class Piece(NamedTuple):
-    """A file to be."""
+    """A planned file."""
 
     source: str
     sequence: int
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """A capture, block by block."""
+    """A capture as blocks."""
 
     recorded: bool
     head: bytes
@@ -85,7 +85,7 @@ def waves(pieces: Iterable[Piece], rng: random.Random, count: int) -> list[list[
 
 
 def arrive(folder: Path, pieces: Iterable[Piece], *, age_s: float = 60.0) -> None:
-    """Writes files that were complete so long ago."""
+    """Write files with an older modification time."""
     folder.mkdir(parents=True, exist_ok=True)
     for each in pieces:
         path = folder / each.name
@@ -94,7 +94,7 @@ def arrive(folder: Path, pieces: Iterable[Piece], *, age_s: float = 60.0) -> Non
 
 
 def age(path: Path, age_s: float = 60.0) -> Path:
-    """A file is as if it was last written so long ago."""
+    """Set back the modification time of a file."""
     then = time.time() - age_s
     utime(path, (then, then))
     return path
@@ -139,7 +139,7 @@ def _about(element: object) -> Hashable:
 
 
 def _dealt(capture: _Opened, hand: int, hands: int, salt: float) -> _Opened:
-    """What one of several sources gets."""
+    """Return the share of one source."""
 
     def whose(about: Hashable) -> int:
         return 0 if about is None else random.Random(f"{_stable(about)} {salt}").randrange(hands)
@@ -173,7 +173,7 @@ def _numbered(
 
 
 def _places(blocks: Sequence[tuple[Hashable, bytes]]) -> list[int]:
-    """Where a file may be cut."""
+    """Return the positions at which a file may be split."""
     broken = {at for at, (about, _) in enumerate(blocks) if about == _BROKEN}
     stuck = {at + k for at in broken for k in range(1, _FOLLOWERS + 1)}
     return [at for at in range(len(blocks) + 1) if at not in stuck]

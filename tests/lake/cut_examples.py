@@ -95,13 +95,13 @@ def captures_in(folder: Path) -> list[Path]:
 
 
 def unread(outcome: Outcome) -> list[str]:
-    """Captures that a run did not read."""
+    """Return the captures that a run did not read."""
     waiting = [f"{capture.name}: {why}" for capture, why in outcome.waiting]
     return waiting + [f"{each.path}: {each.fault}" for each in outcome.refused]
 
 
 def _simulated(folder: Path, rng: random.Random) -> list[str]:
-    """Makes captures; gives their key logs."""
+    """Create captures; return their key logs."""
     simulate(
         folder / "sim", size=200_000, seed=rng.randrange(999), faults=rng.choice([0, 0.01]), jobs=1
     )

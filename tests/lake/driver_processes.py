@@ -1,4 +1,4 @@
-"""Drivers of lakes in processes of their own, to be killed; their workers, too."""
+"""Lake drivers in separate processes, to be killed with their workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE_S = 900
 
 
 class Driver:
-    """A driver that was started."""
+    """A running driver."""
 
     def __init__(self, process: subprocess.Popen[str], said: Path, lake: Path):
         self._process = process
@@ -47,16 +47,16 @@ class Driver:
         return self._process.wait(_PATIENCE_S)
 
     def done(self) -> Done:
-        """What came of it."""
+        """The result of a run."""
         assert self.wait() == 0, self.last_words()
         return msgspec.json.decode(self.result, type=Done)
 
     def last_words(self) -> str:
-        """The last line of what it complained about."""
+        """Return the last line of standard error."""
         return (self._said.read_text(errors="replace").splitlines() or [""])[-1]
 
     def kill(self) -> None:
-        """Ends it, and Spark with it, at once."""
+        """Kill it together with Spark."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -77,7 +77,7 @@ class Driver:
 
 @contextmanager
 def started(order: Order, work: Path) -> Iterator[Driver]:
-    """Starts a driver; it is killed at the end if it is still there. `work` is for its rubbish."""
+    """Start a driver and kill it at the end. `work` is for temporary files."""
     work.mkdir(parents=True, exist_ok=True)
     said = work / "said.txt"
     environment = {**os.environ, "TMPDIR": str(work), "SPARK_LOCAL_DIRS": str(work)}
@@ -103,7 +103,7 @@ def started(order: Order, work: Path) -> Iterator[Driver]:
 
 
 def killed_at(order: Order, work: Path) -> bool:
-    """A driver that kills itself, as ordered. False when it was done before it came to that."""
+    """Run a driver that kills itself; return False if it finished first."""
     with started(order, work) as driver:
         code = driver.wait()
         assert code in (0, -signal.SIGKILL), driver.last_words()
@@ -111,7 +111,7 @@ def killed_at(order: Order, work: Path) -> bool:
 
 
 def killed_writing(order: Order, work: Path, *, after_s: float = 0.0) -> bool:
-    """A driver that is killed while its workers write. False when it was done before."""
+    """Kill a driver while its workers write; return False if it finished first."""
     with started(order, work) as driver:
         while driver.is_alive():
             if driver.writing():
@@ -122,7 +122,7 @@ def killed_writing(order: Order, work: Path, *, after_s: float = 0.0) -> bool:
 
 
 def worker_killed(driver: Driver) -> bool:
-    """Kills one of its workers while that writes. False when it was done before."""
+    """Kill a worker while it writes; return False if the driver finished first."""
     while driver.is_alive():
         for worker in driver.writing():
             with suppress(ProcessLookupError):
@@ -136,7 +136,7 @@ def worker_killed(driver: Driver) -> bool:
 
 
 def left_over(lake: Path) -> list[str]:
-    """What is in staging."""
+    """Return the content of staging."""
     staging = lake / "_staging"
     return sorted(each.name for each in staging.iterdir()) if staging.is_dir() else []
 

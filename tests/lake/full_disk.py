@@ -1,4 +1,4 @@
-"""Runs a lake on a disk that is full for a while: a program that tests start.
+"""Run a lake on a disk that is temporarily full; started by tests as a program.
 
     unshare -rm python -m tests.lake.full_disk ORDER STEP disk      a small disk of its own
     python -m tests.lake.full_disk ORDER STEP limit                 files may not grow, instead
@@ -34,7 +34,7 @@ _CHUNK = bytes(4096)
 
 
 class Outcome(msgspec.Struct):
-    """What happened."""
+    """The result."""
 
     error: str
     """Error of the run on the full disk."""

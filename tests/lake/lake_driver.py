@@ -1,4 +1,4 @@
-"""Runs a lake, and may kill itself on the way: a program that tests start.
+"""Run a lake and optionally kill itself; started by tests as a program.
 
     python -m tests.lake.lake_driver ORDER
 
@@ -28,7 +28,7 @@ __all__ = ["Done", "Order", "perform"]
 
 
 class Order(msgspec.Struct, kw_only=True):
-    """What is to be done."""
+    """The options of a run."""
 
     lake: str
     captures: str
@@ -51,7 +51,7 @@ class Order(msgspec.Struct, kw_only=True):
 
 
 class Done(msgspec.Struct):
-    """What came of it."""
+    """The result of a run."""
 
     commits: int
     refused: list[str]
@@ -59,7 +59,7 @@ class Done(msgspec.Struct):
 
 
 def perform(order: Order, on_step: Callable[[str], None]) -> Done:
-    """Does it. Failures of Spark are a CommandError."""
+    """Run the lake; failures of Spark raise CommandError."""
     if order.share_bytes is not None:
         planning._SHARE_BYTES = order.share_bytes  # type: ignore[misc]
     if order.checkpoint_every is not None:
@@ -89,7 +89,7 @@ def _report(outcome: Outcome) -> Done:
 
 
 def main(text: str) -> int:
-    """Does what is ordered."""
+    """Run the lake."""
     order = msgspec.json.decode(text, type=Order)
     left = order.die_after
 

@@ -1,4 +1,4 @@
-"""Cuts captures at random, and kills lakes again and again, at every part of a step and at random.
+"""Split captures at random, and kill lakes at every part of a step and at random.
 
     python -m tests.lake.lake_soak --cuts 200 --kills 50 --json soak/lake.json
 
@@ -41,7 +41,7 @@ _STEPS = (
 )  # fmt: skip
 _SIZE = 400_000
 _LONGEST_S = 25.0
-"""A random kill comes at most so long after the start."""
+"""Maximum seconds before a random kill."""
 
 
 def cut_at_random(cuts: int, seed: int) -> list[str]:
@@ -58,7 +58,7 @@ def cut_at_random(cuts: int, seed: int) -> list[str]:
 
 
 class Soak:
-    """Lakes that are killed, and what was wrong."""
+    """Killed lakes and their problems."""
 
     def __init__(self, kills: int, seed: int):
         self._wanted = kills
@@ -68,7 +68,7 @@ class Soak:
         self.problems: list[str] = []
 
     def run(self) -> None:
-        """Kills as often as wanted; every lake is completed."""
+        """Kill the given number of times; complete every lake."""
         steps = list(_STEPS)
         while self.kills.total() < self._wanted and not self.problems:
             with tempfile.TemporaryDirectory(

@@ -1,4 +1,4 @@
-"""What tests of lakes share: a lake against the truth of a simulation, and against the engines."""
+"""Comparisons of a lake with the truth of a simulation and with the engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirelake.tables import parquet as reading
 from wirelake.tables.query import open_lake
 
 TRUE_TABLES = ("calls", "deliveries", "connections", "tunnels", "faults", "coverage")
-"""The tables of which a simulation tells the truth, row by row."""
+"""The tables for which a simulation has the expected rows."""
 ALL_TABLES = ("messages", *TRUE_TABLES)
 PLACES = ("file", "offset")
 """Columns that say in which file something is: they differ when captures are cut."""
@@ -47,7 +47,7 @@ def differing(given: Counter[str], wanted: Counter[str], table: str) -> list[str
 
 
 def untrue(lake: Path, folder: Path) -> list[str]:
-    """Where a lake differs from what the simulation of its captures knows to be true."""
+    """Return the differences between a lake and the truth of its simulation."""
     found: list[str] = []
     for table in TRUE_TABLES:
         true = pq.read_table(folder / "truth" / f"{table}.parquet")
@@ -70,7 +70,7 @@ def unlike_engines(
     tables: Sequence[str] = ALL_TABLES,
     without: Sequence[str] = (),
 ) -> list[str]:
-    """Where a lake differs from what the engines make of the same captures, read at once."""
+    """Return the differences between a lake and the engines over the same captures."""
     found: list[str] = []
     for table, wanted in engine_rows(files, keys, tables, without).items():
         found += differing(rows(lake, table, without), wanted, table)
@@ -83,7 +83,7 @@ def engine_rows(
     tables: Sequence[str] = ALL_TABLES,
     without: Sequence[str] = (),
 ) -> dict[str, Counter[str]]:
-    """What the engines make of captures."""
+    """Return the rows of the engines for captures."""
     paths = [str(path) for path in files]
     found: dict[str, Counter[str]] = {}
     for table in tables:
@@ -97,7 +97,7 @@ def engine_rows(
 
 
 def miscounted(lake: Path) -> list[str]:
-    """Where roll-ups differ from what plain Python counts in the tables."""
+    """Return the differences between rollups and counts over the tables."""
     found: list[str] = []
     for name, inputs in INPUTS.items():
         given = {}

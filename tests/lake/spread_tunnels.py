@@ -1,4 +1,4 @@
-"""Tunnels whose links are recorded by several sources, which come a little at a time.
+"""Tunnels whose links are recorded by several sources, arriving in steps.
 
 Their clocks are right, but for one packet of another year when that is asked for.
 """
@@ -123,7 +123,7 @@ def unlike_engines_in_time(lake: Path) -> list[str]:
 
 
 def step(folder: Path, lateness_s: float) -> None:
-    """Takes the lake forward by all that has come."""
+    """Advance the lake by all captures that have arrived."""
     run_here(folder / "lake", folder / "in", lateness_s=lateness_s, settle_s=0)
 
 

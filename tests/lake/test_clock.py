@@ -1,4 +1,4 @@
-"""How far sources have come, whatever single packets and files say."""
+"""Progress of sources, despite wrong timestamps of single packets and files."""
 
 from __future__ import annotations
 

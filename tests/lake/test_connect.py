@@ -1,4 +1,4 @@
-"""Spark Connect: what is refused before anything is connected; see also test_lake_masters.py."""
+"""Spark Connect: errors before connecting; see also test_lake_masters.py."""
 
 from __future__ import annotations
 

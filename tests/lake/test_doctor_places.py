@@ -1,4 +1,4 @@
-"""Folders, disks and ports, looked at one by one."""
+"""Checks of folders, disks and ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However captures are cut into files, and in whatever order and steps these come: one result."""
+"""The result does not depend on how captures are split, ordered or grouped into steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of captures: looks into files are small, whatever the files are."""
+"""The table of captures reads only the start of each file."""
 
 from __future__ import annotations
 

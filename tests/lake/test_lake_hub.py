@@ -1,4 +1,4 @@
-"""A hub's own tables, and those that a lake makes of its recording, are the same."""
+"""The tables of a hub equal those of a lake over its recording."""
 
 from __future__ import annotations
 

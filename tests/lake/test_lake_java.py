@@ -1,4 +1,4 @@
-"""Finding a Java: where it is looked for, in which order, and what is said when there is none."""
+"""Finding a Java: search order, and the error if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are killed: each leaves the lake as it was or as it was to be, and the next goes on.
+"""Killed runs leave the lake before or after a commit, and the next run continues.
 
 A driver and a worker are killed here, at every named step in `make soak`, which also kills at
 random moments. What a writer does when it is killed at each part of a commit is tested without
@@ -40,7 +40,7 @@ def order(tmp_path: Path) -> Order:
 
 
 def damaged(lake: Path) -> list[str]:
-    """What is wrong with what can be seen of a lake."""
+    """Return the problems of the visible state of a lake."""
     return [str(each) for each in check(lake) if not each.harmless] + miscounted(lake)
 
 

@@ -1,4 +1,4 @@
-"""One lake, wherever Spark runs: every table equals the simulation's truth.
+"""A lake on every kind of master equals the simulation's truth.
 
 On executors in processes of their own, a run takes the first captures of each source and a stream
 the rest; over Spark Connect, the command takes all in several steps. The data source is read on

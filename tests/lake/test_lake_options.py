@@ -1,4 +1,4 @@
-"""Options of the data source: what each means, and that nothing wrong is passed over."""
+"""Options of the data source: their meaning, and errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How reads are cut into tasks: every share once, small captures together, large ones apart."""
+"""Reads are split into tasks: every share once, small captures combined, large ones split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are left out: only those that cannot have a row of the time that is asked for."""
+"""Only files that cannot contain rows of the requested time are skipped."""
 
 from __future__ import annotations
 

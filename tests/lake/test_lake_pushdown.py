@@ -1,4 +1,4 @@
-"""Conditions that Spark hands over: each is either said exactly in the filter language, or left."""
+"""Pushed-down conditions are translated exactly to the filter language, or left to Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers without Spark: how a read is cut into tasks, and that the parts make the whole."""
+"""Readers without Spark: a read is split into tasks that together return all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: their settings, and that they leave the environment of the process alone."""
+"""Sessions: their settings, and an unchanged process environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lake is made with: which tables, and what never changes."""
+"""Settings of a lake: its tables, and what never changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake of simulated captures is what the simulation knows to be true; `verify` sees if not."""
+"""A lake of simulated captures equals the truth; `verify` detects differences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wirelake.traffic import simulate
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Captures in both styles, of which one message in a hundred is spoilt."""
+    """Captures in both styles, with one corrupted message in a hundred."""
     folder = tmp_path_factory.mktemp("truth") / "captures"
     simulate(folder, size="1MB", seed=6, faults=0.01, jobs=1)
     return folder
@@ -72,7 +72,7 @@ def larger(rows: pa.Table) -> pa.Table:
 
 
 def alter(lake: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> str:
-    """Writes a file of a table anew; gives its path in the lake."""
+    """Rewrite a file of a table; return its path in the lake."""
     file = next(each for each in Log(lake).snapshot().files(table) if not each.provisional)
     path = lake / file.path
     pq.write_table(change(pq.ParquetFile(path).read()), path)
@@ -80,7 +80,7 @@ def alter(lake: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> str
 
 
 def admit(lake: Path, path: str) -> None:
-    """The log says what the file says now."""
+    """Update the log to match the file."""
     record = Log(lake).layout.record(1)
     said = json.loads(record.read_text())
     for file in said["add"]:

@@ -28,13 +28,13 @@ CHINESE = GUIDES.parent / "zh" / "guides" / "lake.md"
 
 
 def blocks(page: str) -> list[str]:
-    """What is typed, what comes back, and what is run."""
+    """Return the console and Python blocks of a page."""
     return re.findall(r"```(?:console|python)\n.*?```", page, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which everything was done that the guide does."""
+    """A folder in which the guide was run."""
     folder = tmp_path_factory.mktemp("tutorial")
     run_page(GUIDES / "lake.md", folder)
     return folder

@@ -1,4 +1,4 @@
-"""However little of a capture is read at a time, the tables are the same."""
+"""The tables do not depend on the window size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Roll-ups by Spark agree with `wirelake.records.rollups`, which counts row by row."""
+"""Rollups by Spark equal those of `wirelake.records.rollups`, which counts row by row."""
 
 from __future__ import annotations
 

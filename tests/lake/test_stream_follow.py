@@ -1,4 +1,4 @@
-"""Work that is paced by a stream: when it is called, with what, and how it ends."""
+"""A function called per stream batch: when, with what arguments, and how it ends."""
 
 from __future__ import annotations
 

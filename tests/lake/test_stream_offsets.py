@@ -1,4 +1,4 @@
-"""Offsets of a stream: batches cut what is admitted, and a batch that is repeated is the same."""
+"""Offsets of a stream: batches split the admitted files, and a repeated batch is equal."""
 
 from __future__ import annotations
 

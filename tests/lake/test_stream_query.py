@@ -17,7 +17,7 @@ COLUMNS = ("file", "offset", "connection", "name")
 
 
 def query(spark: SparkSession, folder: Path, work: Path, **options: str) -> list[dict[str, Any]]:
-    """Runs a stream over what is there; gives what Spark says of its batches."""
+    """Run a stream over the existing files; return Spark's progress of its batches."""
     reader = spark.readStream.format("wirelake").options(settle="0", lateness="0", **options)
     writer = reader.load(str(folder)).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(work / "checkpoint"))

@@ -1,4 +1,4 @@
-"""The reader of a stream, without Spark: what a batch has, and that it stays the same."""
+"""The stream reader without Spark: the content of a batch, and its repeatability."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = ReadAllAvailable()
 
 
 def made(folder: Path, *names: str, size: int = 100, age_s: float = 3_600) -> None:
-    """Files that were last written to so long ago."""
+    """Create files with an older modification time."""
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Events of tunnels from files: all of them, in one order, however they are spread."""
+"""Events of tunnels from files: complete and in one order, however they are distributed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses connections, compared with a lake: two rows of a delivery, later days, expiry."""
+"""Tables across connections, compared with a lake: repeated deliveries, later days, expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` over lakes: a good one is clean, a corrupted value is named."""
+"""`verify` reports no difference for a good lake, and names a corrupted value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A capture of tunnels that move from link to link, with calls in them; made up at random."""
+"""A random capture of tunnels with calls, which move from link to link."""
 
 from __future__ import annotations
 
